@@ -1,0 +1,146 @@
+// Makes an existing training loop survive machines that vanish. Four calls around the user's own code:
+//
+//   holdfast::Checkpointer checkpointer(state, {.directory = "/mnt/ckpt/run1", .every = {5min}});
+//   checkpointer.resume();                                  // fresh, or exactly where the last attempt stopped
+//   while (auto batch = loader.next()) {
+//     …forward, backward…
+//     checkpointer.before_update();                         // optional
+//     …optimizer.step(), schedule.step()…
+//     if (checkpointer.after_step({.applied = batch->cursor, .loss = loss}).stop) break;
+//   }
+//   return checkpointer.finish();                           // the process's exit code
+//
+// Errors: the constructor throws UsageError; resume() throws RefusedError (78), IoError (74), SupersededError
+// (76). after_step() never throws for a failed save and never ends the training for one: it shows in
+// Decision::failure until the next acknowledged commit. It stops the loop when a newer attempt took over.
+// Threads: all methods on the training thread, except request_save() and request_stop(), which may be called
+// from any thread. after_step never blocks on the disk; it waits for one memory copy of the state.
+// Durability: a step counts as saved when SaveHandle says durable, when finish() returns 0 or 75, or when
+// last_durable() names it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/base/exit_code.h"
+#include "holdfast/checkpoint/save_handle.h"
+#include "holdfast/checkpoint/save_policy.h"
+#include "holdfast/interruption/monitor.h"
+#include "holdfast/io/file_system.h"
+#include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/store/checkpoint_store.h"
+
+namespace holdfast::inline v1 {
+
+struct CheckpointerOptions {
+  // The run directory; made when missing. Ours alone, mode 0700.
+  std::filesystem::path directory;
+  // The mount it lies on. Waited for (10 min), never replaced by the root disk. Empty: not checked, but a
+  // directory on the root file system gets a warning.
+  std::filesystem::path mount;
+  std::chrono::seconds mount_wait = std::chrono::minutes(10);
+  // Whichever comes first. Each save costs the training thread one memory copy of the state, and the disk one
+  // write of it. Empty: only when asked, when interrupted, and at the end.
+  std::vector<SaveEvery> every = {SaveEvery(std::chrono::minutes(5))};
+  Retention keep = KeepLast{3};
+  // Re-reads what was written before it counts: the head costs milliseconds, all of it one more read.
+  ReadBack read_back = ReadBack::head;
+  // Start over although the directory holds checkpoints of which none verifies. Deletes nothing.
+  bool allow_fresh = false;
+  // Another starting point than the newest: a step, or a file (in the run directory or elsewhere).
+  std::string resume_from;
+  // Weights of this file alone, when the start is fresh.
+  std::filesystem::path init_from;
+  Overrides overrides;                  // options that may differ from the recorded ones
+  int writer_threads = 2;               // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
+  Duration term_grace = std::chrono::seconds(25);   // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
+  int exit_code_interrupted = 75;       // for launchers that need another
+  bool hear_signals = true;             // SIGTERM, SIGINT stop; SIGUSR1 saves and goes on
+
+  // Seams. nullptr: the machine's own.
+  FileSystem* file_system = nullptr;
+  Clock* clock = nullptr;
+};
+
+struct Resumed {
+  bool fresh = true;
+  std::int64_t step = 0;
+  std::string checkpoint;              // file it came from
+  std::vector<Skipped> skipped;        // newer files that were stepped past, and why
+  bool evaluation_due = false;         // the interrupted attempt still owed an evaluation at this step
+  double loss = 0;                     // of the recorded step; NaN when it was not told
+  bool bit_exact = true;               // false: device, libraries, threads … differ; said aloud
+};
+
+struct Decision {
+  bool saved = false;                  // a snapshot of this step was staged
+  bool stop = false;                   // leave the loop and call finish()
+  std::string reason;                  // why to stop
+  std::optional<std::string> failure;  // the last save failed and none was acknowledged since
+};
+
+struct Durable {
+  std::int64_t step = -1;              // -1: nothing yet
+  std::string checkpoint;
+  SteadyTime when{};
+};
+
+class Checkpointer {
+ public:
+  Checkpointer(SnapshotSource& source, CheckpointerOptions options);
+  ~Checkpointer();  // waits for a write in flight; commits nothing new
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
+
+  // Checks read-only, claims the next attempt, recovers, loads. Call once, before the loop.
+  Resumed resume();
+
+  // One line before the optimizer update, so that staging may run beside forward and backward. Optional.
+  void before_update();
+  // After every optimizer update, never after a micro-batch.
+  Decision after_step(const StepReport& report = {});
+  // Between steps (data preparation, evaluation): true when the loop should stop soon. Local and cheap.
+  bool tick();
+
+  // A save now, whatever the policy says.
+  SaveHandle save();
+  void request_save();                                // any thread; served by the next after_step
+  void request_stop(const std::string& reason);       // any thread
+
+  // While it lives the state stands still at the last step boundary (train/eval flags and RNG as on entry): an
+  // interruption inside commits that boundary, and records that this evaluation is still due.
+  class EvaluationScope {
+   public:
+    explicit EvaluationScope(Checkpointer& owner);
+    ~EvaluationScope();
+    EvaluationScope(const EvaluationScope&) = delete;
+    EvaluationScope& operator=(const EvaluationScope&) = delete;
+
+   private:
+    Checkpointer* owner_;
+  };
+
+  // The loop is over. Commits the current step if nothing newer is durable, waits, writes the run state and
+  // returns the exit code (ExitCode as int): 0 complete, 75 stopped by an interruption, 74 its own last commit
+  // failed, 76 superseded. Idempotent.
+  int finish();
+
+  AttemptNumber attempt() const;
+  Durable last_durable() const;
+  // `state=` of the current step boundary; computed on demand (hashes the state once).
+  Digest state_digest();
+  // Non-empty when the run was asked to stop: "SIGTERM", "superseded by attempt 7", …
+  std::string stop_reason() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,64 @@
+// Reads checkpoint files with our own strict parser; libhdf5 is not involved. Hash first, parse after: no
+// byte is believed before its digest holds, and no length becomes an allocation before it was checked against
+// the file's size.
+//
+// Damage is a value (Rejection), because a store falls back to an older file; what the operating system
+// refuses (EIO, ESTALE, EACCES, ENOMEM) is thrown as IoError, because nothing may be concluded from it.
+// Threads: const methods may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "holdfast/io/file_system.h"
+#include "holdfast/snapshot/snapshot.h"
+
+namespace holdfast::inline v1 {
+
+struct Rejection {
+  enum class Kind { damaged, newer_format };
+  Kind kind = Kind::damaged;
+  std::string reason;  // "tensor model/fc.weight: digest differs at bytes 8388608..16777216"
+};
+
+struct IndexedTensor {
+  TensorSpec spec;
+  std::uint64_t offset = 0;
+  Digest digest;
+};
+
+// The verified index of a file.
+struct CheckpointIndex {
+  std::uint32_t format_version = 0;
+  std::uint64_t file_length = 0;
+  std::uint64_t user_block = 0;
+  std::uint64_t attribute_capacity = 0;
+  std::int64_t step = 0;
+  Attributes attributes;
+  std::vector<IndexedTensor> tensors;                            // in file order of the plan
+  struct Stretch { std::uint64_t offset = 0, length = 0; Digest digest; };
+  std::vector<Stretch> stretches;
+};
+
+// `uncached` reads from the device (second opinion about damage, read-back after a write).
+enum class ReadMode { cached, uncached };
+
+// Header and index alone: cheap, whatever the file's size. Covers length, header, index.
+std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode = ReadMode::cached);
+// Every byte of the file.
+std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& index,
+                                      ReadMode mode = ReadMode::cached, int threads = 1);
+// The whole state, every byte of it verified while it is read.
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& file, const CheckpointIndex& index,
+                                                                 int threads = 2);
+// Only tensors whose name starts with `prefix` ("model/"); touches the index and those bytes alone.
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_part(const File& file, const CheckpointIndex& index,
+                                                             std::string_view prefix);
+
+}  // namespace holdfast::inline v1

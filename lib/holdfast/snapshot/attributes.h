@@ -1,0 +1,69 @@
+// The part of a training state that is not tensors: counters, options, positions. A flat, ordered map from
+// dotted names ("optimizer.group.0.lr") to small typed values.
+//
+// Every attribute has a role. `decides` attributes take part in the next step: they are compared on resume
+// and digested into `state=`. `record` attributes are for people (host, library versions, loss at the save);
+// they are kept, shown, and never compared or digested.
+//
+// A double is kept and compared by its bits: NaN equals the same NaN, and 0.0 differs from -0.0.
+//
+// Errors: typed getters throw RefusedError naming the attribute when it is missing or of another type (the
+// usual reason is a checkpoint of another program), so loading code needs no checks of its own.
+// Threads: a plain value; const methods may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace holdfast::inline v1 {
+
+using AttributeValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                                    std::vector<double>, std::vector<std::string>>;
+
+// True when type and bits are equal.
+bool same_bits(const AttributeValue& a, const AttributeValue& b);
+
+// For messages: `0.1`, `true`, `"adamw"`, `[1, 2, 3]`; doubles with all their digits.
+std::string to_text(const AttributeValue& value);
+
+enum class Role { decides, record };
+
+struct Attribute {
+  AttributeValue value;
+  Role role = Role::decides;
+};
+
+class Attributes {
+ public:
+  // Replaces an earlier value of that name. Names are non-empty UTF-8 without control characters.
+  void set(std::string name, AttributeValue value, Role role = Role::decides);
+  void erase(std::string_view name);
+
+  bool has(std::string_view name) const;
+  const Attribute* find(std::string_view name) const;  // nullptr when absent
+
+  bool get_bool(std::string_view name) const;
+  std::int64_t get_int(std::string_view name) const;
+  double get_double(std::string_view name) const;
+  const std::string& get_string(std::string_view name) const;
+  const std::vector<std::int64_t>& get_ints(std::string_view name) const;
+  const std::vector<double>& get_doubles(std::string_view name) const;
+  const std::vector<std::string>& get_strings(std::string_view name) const;
+
+  // All attributes whose name starts with `prefix`, in order.
+  std::vector<std::pair<std::string, Attribute>> with_prefix(std::string_view prefix) const;
+
+  auto begin() const { return map_.begin(); }
+  auto end() const { return map_.end(); }
+  std::size_t size() const { return map_.size(); }
+
+ private:
+  std::map<std::string, Attribute, std::less<>> map_;
+};
+
+}  // namespace holdfast::inline v1

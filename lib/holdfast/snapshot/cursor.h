@@ -1,0 +1,19 @@
+// Where a run stands in its data: how many samples of the current epoch have been *applied* by optimizer
+// steps. `epoch` is a pass over the data, counted from 0. A cursor at the end of an epoch may be written as
+// {e, size} or {e + 1, 0}; Holdfast writes {e + 1, 0} only once the next epoch has begun.
+//
+// Threads: a plain value.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace holdfast::inline v1 {
+
+struct Cursor {
+  std::int64_t epoch = 0;
+  std::int64_t samples = 0;
+  auto operator<=>(const Cursor&) const = default;
+};
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,38 @@
+// Element types of tensors, without Torch. The numeric values are written into files: frozen, append only.
+//
+// Threads: free functions, pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace holdfast::inline v1 {
+
+enum class DType : std::uint8_t {
+  boolean = 0,
+  uint8 = 1,
+  int8 = 2,
+  int16 = 3,
+  int32 = 4,
+  int64 = 5,
+  float16 = 6,
+  bfloat16 = 7,
+  float32 = 8,
+  float64 = 9,
+  complex64 = 10,
+  complex128 = 11,
+  float8_e4m3fn = 12,
+  float8_e5m2 = 13,
+  uint16 = 14,
+  uint32 = 15,
+  uint64 = 16,
+};
+
+std::size_t size_of(DType dtype);         // bytes of one element
+std::string_view name_of(DType dtype);    // "float32": the word used in files and messages
+std::optional<DType> dtype_named(std::string_view name);
+bool is_floating(DType dtype);
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,61 @@
+// A Snapshot: the host-memory image of a TrainState at one step boundary, and the waist of the house. Above
+// it nobody knows files, below it nobody knows Torch.
+//
+// The arena *is* the byte image of the checkpoint file (format/file_plan.h decides where each tensor lies), so
+// committing it needs no further copy. Once staged, tensors and attributes never change; only the writer
+// fills the file's own head ([0, head) of the image) when it seals the file.
+//
+// Threads: after staging, const methods may be called from any thread. Lifetime: shared_ptr, because the
+// writer, a waiting `save()` and an evaluation may hold the same one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "holdfast/snapshot/arena.h"
+#include "holdfast/snapshot/attributes.h"
+#include "holdfast/snapshot/digest.h"
+#include "holdfast/snapshot/tensor_spec.h"
+
+namespace holdfast::inline v1 {
+
+// Where every tensor lies in the image. A pure function of the tensor list and the attribute capacity.
+class ImageLayout {
+ public:
+  ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint64_t> offsets, std::uint64_t length);
+
+  const std::vector<TensorSpec>& tensors() const { return tensors_; }
+  std::uint64_t offset(std::size_t index) const { return offsets_[index]; }
+  std::uint64_t length() const { return length_; }  // bytes of the whole file
+  std::optional<std::size_t> find(std::string_view name) const;
+  std::span<std::byte> slot(std::size_t index, std::span<std::byte> image) const;
+  std::span<const std::byte> slot(std::size_t index, std::span<const std::byte> image) const;
+
+ private:
+  std::vector<TensorSpec> tensors_;
+  std::vector<std::uint64_t> offsets_;
+  std::uint64_t length_;
+  std::unordered_map<std::string_view, std::size_t> by_name_;  // views into tensors_, which never changes
+};
+
+struct Snapshot {
+  std::shared_ptr<const ImageLayout> layout;
+  std::shared_ptr<Arena> arena;
+  Attributes attributes;
+  std::int64_t step = 0;
+
+  std::span<const std::byte> bytes(std::size_t index) const;
+  std::optional<std::span<const std::byte>> find(std::string_view name) const;
+};
+
+// `state=`: one digest of names, types, shapes and bytes of all tensors and of all `decides` attributes,
+// sorted by name, in a canonical encoding (documented in the source). Independent of layout, attempt and clock.
+// `tensor_digests`, when given, are those of layout->tensors() in order and spare hashing again.
+Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_digests = {});
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,60 @@
+// The waist's interface: what the checkpoint side needs from whoever owns the training state. TrainState
+// implements it with Torch; tests implement it with plain memory.
+//
+// Threads: every method is called on the training thread, except where a call says otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "holdfast/snapshot/cursor.h"
+#include "holdfast/snapshot/snapshot.h"
+
+namespace holdfast::inline v1 {
+
+// What one optimizer update tells.
+struct StepReport {
+  std::optional<Cursor> applied;  // the batch's cursor; absent: everything delivered so far was applied
+  double loss = std::numeric_limits<double>::quiet_NaN();  // NaN also when the loop does not say
+  bool evaluation_due = false;    // an evaluation belongs to this step boundary and has not run yet
+};
+
+// Which tensors to copy. `late` ones cannot change before the next optimizer update (parameters, optimizer
+// slots); `early` ones can (buffers, RNG, every user Stateful).
+enum class Part { early, late, all };
+
+// Names of recorded options whose difference the user accepts (`--override NAME`), full or after the last dot.
+using Overrides = std::vector<std::string>;
+
+class SnapshotSource {
+ public:
+  virtual ~SnapshotSource() = default;
+
+  // The tensors of the state as it is now, in a fixed order. May differ from the last call once optimizer
+  // slots exist; then the checkpoint side plans anew.
+  virtual std::vector<TensorSpec> describe() = 0;
+  // Copies each tensor of `layout` into its slot. Requires layout.tensors() == describe().
+  virtual void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) = 0;
+  // Everything that is not a tensor, the step among it ("step").
+  virtual Attributes attributes() = 0;
+
+  // One optimizer update was applied: the state is now at the next step boundary.
+  virtual void advance(const StepReport& report) = 0;
+  virtual std::int64_t step() const = 0;
+
+  // Read-only: would load() accept this checkpoint? Compares tensors and options and throws RefusedError that
+  // names every difference (78). Called before an attempt is claimed, with attributes alone and no bytes.
+  virtual void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
+                     const Overrides& overrides) = 0;
+  // Becomes the snapshot, bit for bit; all or nothing. RNG streams are restored last.
+  virtual void load(const Snapshot& snapshot, const Overrides& overrides) = 0;
+  // Takes model tensors alone (`--init-from`); everything else stays fresh.
+  virtual void load_weights(const Snapshot& snapshot) = 0;
+};
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,34 @@
+// Name, type and shape of one tensor of a training state.
+//
+// A name is a path of at least two components, "group/…/leaf": "model/layer1.0.conv1.weight",
+// "optimizer/momentum_buffer/fc.bias", "rng/cpu". Components are non-empty UTF-8, not "." or "..", without NUL
+// and '/'; a name has at most 1,024 bytes. A name is a key, never a file path.
+//
+// Errors: check_tensor_specs throws RefusedError naming the tensor (bad name, duplicate, negative or
+// overflowing size, one name being a group of another).
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "holdfast/snapshot/dtype.h"
+
+namespace holdfast::inline v1 {
+
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::float32;
+  std::vector<std::int64_t> shape;  // empty: a scalar
+
+  std::uint64_t elements() const;
+  std::uint64_t bytes() const;
+  bool operator==(const TensorSpec&) const = default;
+};
+
+void check_tensor_specs(std::span<const TensorSpec> specs);
+std::string shape_text(std::span<const std::int64_t> shape);  // "[64, 3, 7, 7]"
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,37 @@
+// What a run says about itself, for people and wrappers: `attempts/<n>.state.json`, written only by attempt n,
+// and `RUN_STATE.json`, a copy that names its attempt. Readers believe the highest attempt only, so a zombie
+// cannot declare a run complete. Content decides nothing in recovery.
+//
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "holdfast/io/file_system.h"
+#include "holdfast/store/verifier.h"
+
+namespace holdfast::inline v1 {
+
+enum class RunPhase { starting, running, complete, interrupted, failed, superseded };
+
+struct RunState {
+  AttemptNumber attempt = 0;
+  RunPhase phase = RunPhase::starting;
+  std::int64_t step = 0;
+  std::int64_t durable_step = -1;    // -1: nothing acknowledged yet
+  std::string checkpoint;            // newest acknowledged file name, may be empty
+  std::string reason;                // why it ended, may be empty
+  int exit_code = 0;                 // meaningful when ended
+  std::string host;
+  std::string boot_id;
+  std::string time;                  // UTC, ISO 8601, for people
+};
+
+std::string to_json(const RunState& state);
+std::optional<RunState> run_state_from_json(const std::string& text);  // nullopt: torn, empty or foreign
+// The state of the highest attempt of a run directory; nullopt when there is none.
+std::optional<RunState> read_run_state(Directory& run_directory);
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,42 @@
+// What the store asks about a file whose format it does not know. The checkpoint side answers with the
+// format's reader; tests answer with a few bytes of their own.
+//
+// Errors: damage is a value; what the operating system refuses is thrown as IoError.
+// Threads: may be called from any thread, one call per file at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "holdfast/io/file_system.h"
+
+namespace holdfast::inline v1 {
+
+using AttemptNumber = std::uint64_t;
+
+// For every earlier attempt the last step that this history grew from.
+using Ancestry = std::map<AttemptNumber, std::int64_t>;
+
+struct Verdict {
+  enum class Kind { good, damaged, newer_format };
+  Kind kind = Kind::good;
+  std::string reason;     // why not good, for people
+  std::int64_t step = 0;  // as the content says; must agree with the name
+  AttemptNumber attempt = 0;
+  Ancestry ancestry;
+  bool finite = true;     // loss and parameters were finite when it was written
+};
+
+class Verifier {
+ public:
+  enum class Depth {
+    head,  // header and index: cheap
+    full,  // every byte
+  };
+  virtual ~Verifier() = default;
+  // `uncached` reads from the device.
+  virtual Verdict inspect(const File& file, Depth depth, bool uncached) = 0;
+};
+
+}  // namespace holdfast::inline v1
