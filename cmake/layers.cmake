@@ -1,0 +1,21 @@
+# Who may include whom. The one table: holdfast_module() refuses other DEPS, and tests/layering reads the #include lines
+# against it (it parses these lines, so: one module a line, no variables).
+set(HOLDFAST_LAYER_base)
+set(HOLDFAST_LAYER_io base)
+set(HOLDFAST_LAYER_snapshot base)
+set(HOLDFAST_LAYER_metrics base)
+set(HOLDFAST_LAYER_interruption base io)
+set(HOLDFAST_LAYER_format base io snapshot)
+set(HOLDFAST_LAYER_store base io)
+set(HOLDFAST_LAYER_checkpoint base io snapshot format store interruption metrics)
+set(HOLDFAST_LAYER_cli base io snapshot format store interruption checkpoint)
+set(HOLDFAST_LAYER_state base snapshot)
+set(HOLDFAST_LAYER_precision base state)
+set(HOLDFAST_LAYER_optim base state)
+set(HOLDFAST_LAYER_distributed base snapshot state)
+set(HOLDFAST_LAYER_data base snapshot state)
+set(HOLDFAST_LAYER_models base)
+set(HOLDFAST_LAYER_train base io snapshot metrics interruption format store checkpoint state precision optim distributed data models)
+
+set(HOLDFAST_CORE_MODULES base io snapshot metrics interruption format store checkpoint cli)
+set(HOLDFAST_TORCH_MODULES state precision optim distributed data models train)

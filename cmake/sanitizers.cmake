@@ -1,0 +1,11 @@
+# -DHOLDFAST_SANITIZE=address,undefined | thread: for the half without LibTorch, whose libraries are not instrumented.
+set(CMAKE_CXX_FLAGS_SANITIZED "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "" FORCE)
+set(CMAKE_EXE_LINKER_FLAGS_SANITIZED "" CACHE STRING "" FORCE)
+mark_as_advanced(CMAKE_CXX_FLAGS_SANITIZED CMAKE_EXE_LINKER_FLAGS_SANITIZED)
+if(HOLDFAST_SANITIZE)
+  if(HOLDFAST_TORCH)
+    message(FATAL_ERROR "HOLDFAST_SANITIZE needs HOLDFAST_TORCH=OFF (presets asan and tsan)")
+  endif()
+  add_compile_options(-fsanitize=${HOLDFAST_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HOLDFAST_SANITIZE})
+endif()
