@@ -1,0 +1,85 @@
+#include "holdfast/base/bits.h"
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+
+namespace holdfast::inline v1 {
+namespace {
+
+template <class Unsigned>
+void write_hex(Unsigned bits, char* out) {
+  for (std::size_t i = sizeof(Unsigned) * 2; i-- > 0; bits >>= 4) out[i] = "0123456789abcdef"[bits & 15];
+}
+
+template <class Unsigned>
+std::optional<Unsigned> parse_hex(std::string_view hex) {
+  if (hex.size() != sizeof(Unsigned) * 2) return std::nullopt;
+  Unsigned bits = 0;
+  const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), bits, 16);
+  if (error != std::errc{} || end != hex.data() + hex.size()) return std::nullopt;
+  return bits;
+}
+
+// std::to_chars prints "-nan" and "nan(…)" for some bit patterns; one word is enough.
+template <class Float>
+std::size_t write_decimal(Float value, std::span<char> buffer) {
+  std::string_view word;
+  if (std::isnan(value)) {
+    word = "nan";
+  } else if (std::isinf(value)) {
+    word = value > 0 ? "inf" : "-inf";
+  } else {
+    const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+    return static_cast<std::size_t>(result.ptr - buffer.data());
+  }
+  return word.copy(buffer.data(), buffer.size());
+}
+
+}  // namespace
+
+std::string bits_hex(double value) {
+  std::string text(16, '0');
+  write_hex(std::bit_cast<std::uint64_t>(value), text.data());
+  return text;
+}
+
+std::string bits_hex(float value) {
+  std::string text(8, '0');
+  write_hex(std::bit_cast<std::uint32_t>(value), text.data());
+  return text;
+}
+
+std::optional<double> double_from_bits_hex(std::string_view hex) {
+  const auto bits = parse_hex<std::uint64_t>(hex);
+  if (!bits) return std::nullopt;
+  return std::bit_cast<double>(*bits);
+}
+
+std::optional<float> float_from_bits_hex(std::string_view hex) {
+  const auto bits = parse_hex<std::uint32_t>(hex);
+  if (!bits) return std::nullopt;
+  return std::bit_cast<float>(*bits);
+}
+
+std::string shortest_decimal(double value) {
+  std::array<char, 32> buffer{};
+  return {buffer.data(), write_decimal(value, buffer)};
+}
+
+std::string shortest_decimal(float value) {
+  std::array<char, 32> buffer{};
+  return {buffer.data(), write_decimal(value, buffer)};
+}
+
+std::size_t write_shortest_decimal(double value, std::span<char> buffer) {
+  return write_decimal(value, buffer);
+}
+
+void write_bits_hex(double value, std::span<char> buffer) {
+  write_hex(std::bit_cast<std::uint64_t>(value), buffer.data());
+}
+
+}  // namespace holdfast::inline v1

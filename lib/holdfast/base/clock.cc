@@ -1,0 +1,22 @@
+#include "holdfast/base/clock.h"
+
+#include <thread>
+
+namespace holdfast::inline v1 {
+namespace {
+
+class RealClock final : public Clock {
+ public:
+  SteadyTime now() const override { return std::chrono::steady_clock::now(); }
+  WallTime wall_now() const override { return std::chrono::system_clock::now(); }
+  void sleep_for(Duration duration) override { std::this_thread::sleep_for(duration); }
+};
+
+}  // namespace
+
+Clock& Clock::real() {
+  static RealClock clock;
+  return clock;
+}
+
+}  // namespace holdfast::inline v1

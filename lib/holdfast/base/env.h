@@ -1,0 +1,42 @@
+// Every environment variable that Holdfast reads, in one place. Nothing else calls getenv.
+//
+// A variable that is unset or empty means "not given". A value that cannot be understood is a UsageError that
+// names the variable, the value and what would be right: never a silent default.
+// Threads: readers may be called from any thread as long as nobody calls setenv.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "holdfast/base/clock.h"
+
+namespace holdfast::inline v1 {
+
+struct EnvVariable {
+  const char* name;
+  const char* meaning;  // one line, for --help and the README
+};
+
+// What is logged: debug, info (default), warning, error or off.
+inline constexpr EnvVariable kEnvLog{"HOLDFAST_LOG",
+                                     "what is logged: debug, info (default), warning, error, off"};
+// From SIGTERM or SIGINT to the end of the process. Beats the program's own setting.
+inline constexpr EnvVariable kEnvTermGrace{
+    "HOLDFAST_TERM_GRACE", "time from SIGTERM to the process's end, e.g. 25s (default) or 2min"};
+// Compares every late snapshot with live memory before it counts; costs one read of the state a save.
+inline constexpr EnvVariable kEnvCheckStaging{
+    "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};
+// Where the file plan is laid out when there is no tmpfs.
+inline constexpr EnvVariable kEnvTmpDir{"TMPDIR", "directory for small temporary files (default /tmp)"};
+
+std::span<const EnvVariable> env_variables();
+
+std::optional<std::string> env_text(const EnvVariable& variable);
+std::optional<Duration> env_duration(const EnvVariable& variable);
+std::optional<std::int64_t> env_int(const EnvVariable& variable, std::int64_t least, std::int64_t most);
+// 1/0, true/false, yes/no, on/off.
+std::optional<bool> env_flag(const EnvVariable& variable);
+
+}  // namespace holdfast::inline v1

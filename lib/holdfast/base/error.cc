@@ -1,0 +1,65 @@
+#include "holdfast/base/error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace holdfast::inline v1 {
+namespace {
+
+// What a user can do about it, where the errno alone tells.
+const char* usual_remedy(int code) {
+  switch (code) {
+    case ENOSPC:
+      return "free space on the volume, or keep fewer checkpoints (--keep)";
+    case EDQUOT:
+      return "raise the quota, or keep fewer checkpoints (--keep)";
+    case EROFS:
+      return "the file system is mounted read-only: look for disk errors (dmesg), then remount it";
+    case EACCES:
+    case EPERM:
+      return "check its owner and mode";
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit of open files (ulimit -n)";
+    case EIO:
+      return "the device reported an error: look at dmesg, and replace the volume if it repeats";
+    case ESTALE:
+      return "the network file system went away: mount it again";
+    case ELOOP:
+      return "symbolic links are not followed here: use the real path";
+    default:
+      return nullptr;
+  }
+}
+
+std::string io_message(const std::string& operation, const std::string& path, int code,
+                       const std::string& remedy) {
+  std::string text = operation;
+  if (!path.empty()) text += ' ' + path;
+  const char* description = strerrordesc_np(code);
+  const char* name = strerrorname_np(code);
+  text += ": ";
+  text += description != nullptr ? description : "unknown error";
+  text += " (";
+  text += name != nullptr ? std::string(name) : "errno " + std::to_string(code);
+  text += ')';
+  const char* usual = usual_remedy(code);
+  if (!remedy.empty()) {
+    text += "; " + remedy;
+  } else if (usual != nullptr) {
+    text += "; ";
+    text += usual;
+  }
+  return text;
+}
+
+}  // namespace
+
+IoError::IoError(std::string operation, std::string path, int code, const std::string& remedy)
+    : Error(io_message(operation, path, code, remedy), ExitCode::io_failed),
+      operation_(std::move(operation)),
+      path_(std::move(path)),
+      code_(code) {}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,147 @@
+#include "holdfast/base/text.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+
+namespace holdfast::inline v1 {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double nanoseconds;
+};
+
+constexpr std::array<Unit, 9> kUnits{{{"ns", 1.0},
+                                      {"us", 1e3},
+                                      {"ms", 1e6},
+                                      {"s", 1e9},
+                                      {"sec", 1e9},
+                                      {"m", 60e9},
+                                      {"min", 60e9},
+                                      {"h", 3600e9},
+                                      {"d", 86400e9}}};
+constexpr double kLongest = 100.0 * 365 * 86400e9;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+template <class... Args>
+std::string print(const char* format, Args... args) {
+  std::array<char, 64> buffer{};
+  const int length = std::snprintf(buffer.data(), buffer.size(), format, args...);
+  return {buffer.data(), static_cast<std::size_t>(length)};
+}
+
+std::string with_separators(const std::string& digits) {
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<Duration> parse_duration(std::string_view text) {
+  if (text == "0") return Duration::zero();
+  if (text.empty()) return std::nullopt;
+  double total = 0;
+  while (!text.empty()) {
+    std::size_t digits = 0;
+    while (digits < text.size() && (is_digit(text[digits]) || text[digits] == '.')) ++digits;
+    double value = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + digits, value, std::chars_format::fixed);
+    if (digits == 0 || parsed.ec != std::errc{} || parsed.ptr != text.data() + digits) return std::nullopt;
+    text.remove_prefix(digits);
+    std::size_t letters = 0;
+    while (letters < text.size() && text[letters] >= 'a' && text[letters] <= 'z') ++letters;
+    const std::string_view name = text.substr(0, letters);
+    text.remove_prefix(letters);
+    const Unit* unit = nullptr;
+    for (const Unit& candidate : kUnits) {
+      if (candidate.name == name) unit = &candidate;
+    }
+    if (unit == nullptr) return std::nullopt;
+    total += value * unit->nanoseconds;
+    if (!(total <= kLongest)) return std::nullopt;
+  }
+  return Duration(std::llround(total));
+}
+
+std::optional<std::int64_t> parse_int(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_double(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  if (!std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::string format_duration(Duration duration) {
+  const double seconds = std::chrono::duration<double>(duration).count();
+  if (seconds <= 0) return "0s";
+  if (seconds < 0.9995) return print("%.3g ms", seconds * 1e3);
+  if (seconds < 9.95) return print("%.1f s", seconds);
+  const long long whole = std::llround(seconds);
+  if (whole < 60) return print("%llds", whole);
+  if (whole < 3600) return print("%lldm %02llds", whole / 60, whole % 60);
+  const long long minutes = whole / 60;
+  if (minutes < 24 * 60) return print("%lldh %02lldm", minutes / 60, minutes % 60);
+  const long long hours = minutes / 60;
+  return print("%lldd %02lldh", hours / 24, hours % 24);
+}
+
+std::string format_bytes(std::uint64_t bytes) {
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  static constexpr std::array<const char*, 6> kNames{"kB", "MB", "GB", "TB", "PB", "EB"};
+  double value = static_cast<double>(bytes) / 1000;
+  std::size_t unit = 0;
+  // 999.5 would be printed as 1000: the next unit reads better.
+  while (value >= 999.5 && unit + 1 < kNames.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return print("%.*f %s", decimals, value, kNames[unit]);
+}
+
+std::string format_byte_rate(std::uint64_t bytes, Duration time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  if (seconds <= 0) return "0 B/s";
+  const double rate = std::min(static_cast<double>(bytes) / seconds, 1e18);
+  return format_bytes(static_cast<std::uint64_t>(rate)) + "/s";
+}
+
+std::string format_count(std::int64_t value) {
+  if (value >= 0) return with_separators(std::to_string(value));
+  // Without the sign in the way; the smallest integer has no positive counterpart.
+  return '-' + with_separators(std::to_string(value).substr(1));
+}
+
+std::string format_number(double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  const double magnitude = std::fabs(value);
+  if (magnitude >= 999.95 && magnitude < 1e15) return format_count(std::llround(value));
+  return print("%.4g", value);
+}
+
+std::string format_utc(WallTime time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  if (gmtime_r(&seconds, &parts) == nullptr) return "unknown time";
+  std::array<char, 64> buffer{};
+  const std::size_t length = std::strftime(buffer.data(), buffer.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return {buffer.data(), length};
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,37 @@
+#include "holdfast/base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+namespace holdfast {
+namespace {
+
+TEST(IoError, SaysOperationPathErrnoAndRemedy) {
+  const IoError error("fsync", "/mnt/x", EXDEV, "use one volume");
+  EXPECT_STREQ(error.what(), "fsync /mnt/x: Invalid cross-device link (EXDEV); use one volume");
+  EXPECT_EQ(error.operation(), "fsync");
+  EXPECT_EQ(error.path(), "/mnt/x");
+  EXPECT_EQ(error.code(), EXDEV);
+  EXPECT_EQ(error.exit_code(), ExitCode::io_failed);
+}
+
+TEST(IoError, KnowsTheUsualRemedyWhenNoneIsGiven) {
+  const std::string full = IoError("write", "/mnt/x", ENOSPC).what();
+  EXPECT_EQ(full.rfind("write /mnt/x: No space left on device (ENOSPC); free space", 0), 0u) << full;
+  EXPECT_STREQ(IoError("open", "/mnt/x", EXDEV).what(), "open /mnt/x: Invalid cross-device link (EXDEV)");
+}
+
+TEST(IoError, AnUnknownErrnoIsStillNamed) {
+  EXPECT_STREQ(IoError("open", "f", 9999).what(), "open f: unknown error (errno 9999)");
+}
+
+TEST(Error, EachClassKnowsItsExitCode) {
+  EXPECT_EQ(Error("x").exit_code(), ExitCode::internal);
+  EXPECT_EQ(UsageError("x").exit_code(), ExitCode::usage);
+  EXPECT_EQ(RefusedError("x").exit_code(), ExitCode::refused);
+  EXPECT_EQ(SupersededError("x").exit_code(), ExitCode::superseded);
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,113 @@
+#include "holdfast/base/log.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast {
+namespace {
+
+using testing::internal::CaptureStderr;
+using testing::internal::GetCapturedStderr;
+
+class Log : public testing::Test {
+ protected:
+  Log() { set_log_level(LogLevel::info); }
+  ~Log() override {
+    set_log_rank(0, 1);
+    set_log_level(LogLevel::info);
+    unsetenv("HOLDFAST_LOG");
+  }
+};
+
+TEST_F(Log, OneCalmLineALevel) {
+  CaptureStderr();
+  log_debug("not shown");
+  log_info("resuming at step {}", 1200);
+  log_warning("disk is {} % full", 97);
+  log_error(std::string("fsync /x: no"));
+  EXPECT_EQ(GetCapturedStderr(),
+            "holdfast: resuming at step 1200\nholdfast: warning: disk is 97 % full\nholdfast: error: fsync "
+            "/x: no\n");
+}
+
+TEST_F(Log, FinishedTextIsNotAFormat) {
+  CaptureStderr();
+  log_info("{} %v {oops");
+  EXPECT_EQ(GetCapturedStderr(), "holdfast: {} %v {oops\n");
+}
+
+TEST_F(Log, EveryKindOfArgument) {
+  CaptureStderr();
+  log_info("{} {} {} {:.2f} {} {} {{}}", true, -1, std::size_t{7}, 1.0f / 3, std::filesystem::path("/mnt/x"),
+           "text");
+  log_info("{:d} is no text", "text");
+  EXPECT_EQ(GetCapturedStderr(), "holdfast: true -1 7 0.33 /mnt/x text {}\nholdfast: {:d} is no text\n");
+}
+
+TEST_F(Log, SeveralRanksAreNamed) {
+  set_log_rank(2, 4);
+  CaptureStderr();
+  log_info("hello");
+  EXPECT_EQ(GetCapturedStderr(), "holdfast[rank 2]: hello\n");
+}
+
+TEST_F(Log, LevelComesFromTheEnvironment) {
+  setenv("HOLDFAST_LOG", "warning", 1);
+  configure_log();
+  CaptureStderr();
+  log_info("quiet");
+  log_warning("loud");
+  EXPECT_EQ(GetCapturedStderr(), "holdfast: warning: loud\n");
+  setenv("HOLDFAST_LOG", "chatty", 1);
+  EXPECT_THROW(configure_log(), UsageError);
+  set_log_level(LogLevel::off);
+  CaptureStderr();
+  log_error("gone");
+  EXPECT_EQ(GetCapturedStderr(), "");
+}
+
+TEST_F(Log, TheStatusLineIsWipedAndDrawnAgainBelow) {
+  CaptureStderr();
+  show_status_line("step 1");
+  log_info("saved");
+  show_status_line("step 2");
+  print_line("a table");
+  clear_status_line();
+  clear_status_line();
+  print_line("end");
+  EXPECT_EQ(
+      GetCapturedStderr(),
+      "\r\x1b[Kstep 1\r\x1b[Kholdfast: saved\nstep 1\r\x1b[Kstep 2\r\x1b[Ka table\nstep 2\r\x1b[Kend\n");
+}
+
+TEST_F(Log, LinesOfSeveralThreadsDoNotMix) {
+  CaptureStderr();
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < 200; ++i) log_info("thread {} line {} {}", t, i, std::string(50, 'x'));
+      });
+    }
+  }
+  const std::string text = GetCapturedStderr();
+  std::size_t lines = 0;
+  for (std::size_t at = 0; at < text.size(); ++lines) {
+    const std::size_t end = text.find('\n', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string line = text.substr(at, end - at);
+    EXPECT_EQ(line.rfind("holdfast: thread ", 0), 0u) << line;
+    EXPECT_EQ(line.substr(line.size() - 50), std::string(50, 'x')) << line;
+    at = end + 1;
+  }
+  EXPECT_EQ(lines, 800u);
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,89 @@
+#include "holdfast/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace holdfast {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(ParseDuration, TakesNumbersWithUnits) {
+  EXPECT_EQ(parse_duration("30s"), Duration(30s));
+  EXPECT_EQ(parse_duration("5min"), Duration(5min));
+  EXPECT_EQ(parse_duration("5m"), Duration(5min));
+  EXPECT_EQ(parse_duration("2h"), Duration(2h));
+  EXPECT_EQ(parse_duration("1.5h"), Duration(90min));
+  EXPECT_EQ(parse_duration("1h30min"), Duration(90min));
+  EXPECT_EQ(parse_duration("250ms"), Duration(250ms));
+  EXPECT_EQ(parse_duration("7d"), Duration(24h * 7));
+  EXPECT_EQ(parse_duration("0"), Duration(0));
+  EXPECT_EQ(parse_duration("0s"), Duration(0));
+}
+
+TEST(ParseDuration, RefusesEverythingElse) {
+  for (const char* text : {"", "30", "s", "-5s", "5 s", "5S", "5.5.5s", "1e3s", "infs", "nan", "5s ", " 5s",
+                           "0x5s", "99999999d", "5min3", "5fortnights"}) {
+    EXPECT_EQ(parse_duration(text), std::nullopt) << text;
+  }
+}
+
+TEST(ParseNumbers, WholeTextOrNothing) {
+  EXPECT_EQ(parse_int("500"), 500);
+  EXPECT_EQ(parse_int("-1"), -1);
+  EXPECT_EQ(parse_int(""), std::nullopt);
+  EXPECT_EQ(parse_int("5x"), std::nullopt);
+  EXPECT_EQ(parse_int("9223372036854775808"), std::nullopt);
+  EXPECT_EQ(parse_double("1e-4"), 1e-4);
+  EXPECT_EQ(parse_double("0.1"), 0.1);
+  EXPECT_EQ(parse_double("nan"), std::nullopt);
+  EXPECT_EQ(parse_double("inf"), std::nullopt);
+  EXPECT_EQ(parse_double("1,5"), std::nullopt);
+  EXPECT_EQ(parse_double(""), std::nullopt);
+}
+
+TEST(FormatDuration, TwoUnitsAtMost) {
+  EXPECT_EQ(format_duration(350ms), "350 ms");
+  EXPECT_EQ(format_duration(999999us), "1.0 s");
+  EXPECT_EQ(format_duration(4200ms), "4.2 s");
+  EXPECT_EQ(format_duration(9990ms), "10s");
+  EXPECT_EQ(format_duration(35s), "35s");
+  EXPECT_EQ(format_duration(59600ms), "1m 00s");
+  EXPECT_EQ(format_duration(80s), "1m 20s");
+  EXPECT_EQ(format_duration(2h + 5min), "2h 05m");
+  EXPECT_EQ(format_duration(76h), "3d 04h");
+  EXPECT_EQ(format_duration(-5s), "0s");
+}
+
+TEST(FormatBytes, ThreeDigits) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(999), "999 B");
+  EXPECT_EQ(format_bytes(1000), "1.00 kB");
+  EXPECT_EQ(format_bytes(94'300'000), "94.3 MB");
+  EXPECT_EQ(format_bytes(999'600), "1.00 MB");
+  EXPECT_EQ(format_bytes(2'140'000'000), "2.14 GB");
+  EXPECT_EQ(format_bytes(std::numeric_limits<std::uint64_t>::max()), "18.4 EB");
+  EXPECT_EQ(format_byte_rate(1'200'000'000, 1s), "1.20 GB/s");
+  EXPECT_EQ(format_byte_rate(5, 0s), "0 B/s");
+}
+
+TEST(FormatNumbers, ForPeople) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1234567), "1,234,567");
+  EXPECT_EQ(format_count(-1000), "-1,000");
+  EXPECT_EQ(format_count(-999), "-999");
+  EXPECT_EQ(format_count(std::numeric_limits<std::int64_t>::min()), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(format_number(0.95131), "0.9513");
+  EXPECT_EQ(format_number(93.42), "93.42");
+  EXPECT_EQ(format_number(1830.4), "1,830");
+  EXPECT_EQ(format_number(std::numeric_limits<double>::quiet_NaN()), "nan");
+}
+
+TEST(FormatUtc, Iso8601) {
+  EXPECT_EQ(format_utc(WallTime(std::chrono::seconds(1748779205))), "2025-06-01T12:00:05Z");
+}
+
+}  // namespace
+}  // namespace holdfast
