@@ -21,13 +21,13 @@ foreach(candidate IN LISTS candidates)
 endforeach()
 
 set(LibTorch_VERSION)
-if(LibTorch_ROOT_DIR)
-  file(STRINGS "${LibTorch_ROOT_DIR}/include/torch/headeronly/version.h" line REGEX "define TORCH_VERSION " LIMIT_COUNT 1)
-  if(NOT line AND EXISTS "${LibTorch_ROOT_DIR}/include/torch/csrc/api/include/torch/version.h")
-    file(STRINGS "${LibTorch_ROOT_DIR}/include/torch/csrc/api/include/torch/version.h" line REGEX "define TORCH_VERSION ")
+foreach(file torch/headeronly/version.h torch/csrc/api/include/torch/version.h)  # from 2.8 on, and before
+  if(LibTorch_ROOT_DIR AND NOT LibTorch_VERSION AND EXISTS "${LibTorch_ROOT_DIR}/include/${file}")
+    file(STRINGS "${LibTorch_ROOT_DIR}/include/${file}" lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+    string(REGEX REPLACE "[^0-9;]" "" lines "${lines}")
+    list(JOIN lines "." LibTorch_VERSION)
   endif()
-  string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${line}")
-endif()
+endforeach()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_ROOT_DIR VERSION_VAR LibTorch_VERSION
