@@ -92,8 +92,8 @@ class BatchMakerOf final : public BatchMaker {
   explicit BatchMakerOf(D data) : data_(std::move(data)) {}
 
   std::int64_t size() const override {
-    if constexpr (requires { static_cast<std::int64_t>(*data_.size()); }) {
-      return static_cast<std::int64_t>(*data_.size());
+    if constexpr (requires { static_cast<std::int64_t>(*data_.size()); }) {  // torch::data: an optional
+      return data_.size() ? static_cast<std::int64_t>(*data_.size()) : 0;
     } else {
       return static_cast<std::int64_t>(data_.size());
     }

@@ -41,11 +41,13 @@ class EpochOrder {
 
  private:
   friend class TorchSampler;
+  void go_to(Cursor cursor);
+
   std::int64_t size_;
   std::uint64_t seed_;
   Cursor applied_;
   Cursor drawn_;
-  bool begun_ = false;  // whether the current pass has started: the next reset() opens a new one
+  bool open_ = false;  // the current pass has drawn something: the next reset() opens a new epoch
 };
 
 class TorchSampler final : public torch::data::samplers::Sampler<> {

@@ -1,0 +1,186 @@
+#include "holdfast/data/loader.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/data/internal/ordered_pipeline.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+PlanOptions plan_options(const LoaderOptions& options, std::int64_t size) {
+  return {.size = size,
+          .batch_size = options.batch_size,
+          .accumulation = options.accumulation,
+          .epochs = options.epochs,
+          .drop_last = options.drop_last,
+          .shard = options.shard};
+}
+
+void check(const LoaderOptions& options) {
+  if (options.workers < 0 || options.workers > 1024) {
+    throw UsageError("the loader's workers must be 0...1024, not " + std::to_string(options.workers));
+  }
+  if (options.prefetch < 0) {
+    throw UsageError("the loader's prefetch must not be negative, it is " + std::to_string(options.prefetch));
+  }
+  if (options.pin_memory && !at::hasCUDA()) {
+    throw UsageError("pin_memory needs a CUDA device, and there is none");
+  }
+}
+
+}  // namespace
+
+class Loader::Impl {
+ public:
+  Impl(std::unique_ptr<internal::BatchMaker> maker, const LoaderOptions& options)
+      : maker_(std::move(maker)),
+        options_(options),
+        pool_(options.pin_memory),
+        size_(maker_->size()),
+        plan_(plan_options(options, size_), {}),
+        whole_plan_(plan_) {
+    check(options);
+    const at::NoGradGuard no_grad;
+    fingerprint_ = maker_->fingerprint();
+  }
+
+  std::optional<Batch> next() {
+    if (!pipeline_) start();
+    auto made = pipeline_->next();
+    if (!made) return std::nullopt;
+    auto& [slice, fields] = *made;
+    delivered_ = slice.after;
+    ++pending_batches_;
+    if (slice.completes_update) ++pending_updates_;
+    Batch batch;
+    batch.inputs = fields.front();
+    batch.targets = fields.back();
+    batch.fields = std::move(fields);
+    batch.cursor = slice.after;
+    batch.epoch = slice.epoch;
+    batch.last_in_epoch = slice.last_in_epoch;
+    batch.completes_update = slice.completes_update;
+    completes_update_ = slice.completes_update;
+    return batch;
+  }
+
+  void applied(Cursor cursor) {
+    const bool at_epoch_end = delivered_.samples == size_ && cursor == Cursor{delivered_.epoch + 1, 0};
+    if (cursor < applied_ || (cursor > delivered_ && !at_epoch_end)) {
+      throw UsageError(
+          "an update reports (epoch " + std::to_string(cursor.epoch) + ", sample " +
+          std::to_string(cursor.samples) +
+          ") as applied, which the loader has not delivered since the last update: pass the cursor of "
+          "the batch just applied");
+    }
+    applied_ = cursor;
+    pending_batches_ = pending_updates_ = 0;
+  }
+
+  void applied_all_delivered() {
+    if (pending_batches_ > 0 && (pending_updates_ != 1 || !completes_update_)) {
+      throw UsageError(std::to_string(pending_batches_) +
+                       " batches were delivered between two optimizer updates, but an update takes " +
+                       std::to_string(options_.accumulation) +
+                       ": set LoaderOptions::accumulation, or report after_step({.applied = batch->cursor})");
+    }
+    applied(delivered_);
+  }
+
+  void go_to(Cursor cursor) {
+    plan_ = BatchPlan(plan_options(options_, size_), cursor);  // throws before anything has changed
+    pipeline_.reset();
+    applied_ = delivered_ = cursor;
+    pending_batches_ = pending_updates_ = 0;
+  }
+
+  void save(StateWriter& out) const {
+    out.option("batch_size", options_.batch_size * options_.shard.world);
+    out.option("accumulation", options_.accumulation);
+    out.option("seed", static_cast<std::int64_t>(options_.seed));
+    out.option("shuffle", options_.shuffle);
+    out.option("drop_last", options_.drop_last);
+    out.option("size", size_);
+    out.option("fingerprint", fingerprint_);
+    maker_->save_options(out);
+    out.put("epoch", applied_.epoch);
+    out.put("samples", applied_.samples);
+  }
+
+  const LoaderOptions& options() const { return options_; }
+  const std::string& fingerprint() const { return fingerprint_; }
+  const BatchPlan& whole_plan() const { return whole_plan_; }
+  std::int64_t size() const { return size_; }
+  Cursor applied_cursor() const { return applied_; }
+  Cursor delivered_cursor() const { return delivered_; }
+
+ private:
+  // Late, so that a resume that moves the cursor first makes nothing in vain.
+  void start() {
+    const int depth = options_.prefetch > 0 ? options_.prefetch : 2 * options_.workers;
+    pipeline_.emplace([this] { return plan_.next(); }, [this](const Slice& slice) { return make(slice); },
+                      options_.workers, depth);
+  }
+
+  std::vector<at::Tensor> make(const Slice& slice) {
+    const at::NoGradGuard no_grad;
+    std::vector<std::int64_t> samples;
+    samples.reserve(static_cast<std::size_t>(slice.end - slice.begin));
+    const Permutation order(options_.seed, slice.epoch, size_);
+    for (std::int64_t position = slice.begin; position < slice.end; ++position) {
+      samples.push_back(options_.shuffle ? order(position) : position);
+    }
+    try {
+      auto fields = maker_->make({.seed = options_.seed, .epoch = slice.epoch, .samples = samples}, pool_);
+      if (fields.empty()) throw Error("the data set returned a batch without tensors");
+      return fields;
+    } catch (const Error& error) {
+      throw;  // says what failed, and carries its exit code
+    } catch (const std::exception& failure) {
+      throw Error("loading a batch failed (epoch " + std::to_string(slice.epoch) + ", positions " +
+                  std::to_string(slice.begin) + " to " + std::to_string(slice.end - 1) +
+                  "): " + failure.what());
+    }
+  }
+
+  std::unique_ptr<internal::BatchMaker> maker_;
+  LoaderOptions options_;
+  TensorPool pool_;
+  std::int64_t size_;
+  BatchPlan plan_;  // what the workers take next
+  BatchPlan whole_plan_;
+  std::string fingerprint_;
+  Cursor applied_;
+  Cursor delivered_;
+  std::int64_t pending_batches_ = 0;
+  std::int64_t pending_updates_ = 0;
+  bool completes_update_ = false;
+  // Last: its threads use everything above.
+  std::optional<internal::OrderedPipeline<Slice, std::vector<at::Tensor>>> pipeline_;
+};
+
+Loader::Loader(std::unique_ptr<internal::BatchMaker> maker, const LoaderOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(maker), options)) {}
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+Loader::~Loader() = default;
+
+std::optional<Batch> Loader::next() { return impl_->next(); }
+void Loader::applied(Cursor cursor) { impl_->applied(cursor); }
+void Loader::applied_all_delivered() { impl_->applied_all_delivered(); }
+Cursor Loader::cursor() const { return impl_->applied_cursor(); }
+Cursor Loader::delivered() const { return impl_->delivered_cursor(); }
+void Loader::restart() { impl_->go_to({}); }
+std::int64_t Loader::size() const { return impl_->size(); }
+std::int64_t Loader::batches_per_epoch() const { return impl_->whole_plan().batches_per_epoch(); }
+std::int64_t Loader::updates_per_epoch() const { return impl_->whole_plan().updates_per_epoch(); }
+const std::string& Loader::fingerprint() const { return impl_->fingerprint(); }
+const LoaderOptions& Loader::options() const { return impl_->options(); }
+void Loader::save(StateWriter& out) const { impl_->save(out); }
+void Loader::load(const StateReader& in) { impl_->go_to({in.get_int("epoch"), in.get_int("samples")}); }
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,112 @@
+#include "holdfast/data/sampler.h"
+
+#include <algorithm>
+#include <string>
+
+#include "holdfast/base/error.h"
+#include "holdfast/data/random.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::uint32_t kRounds = 8;
+
+std::int64_t update_samples(const PlanOptions& options) {
+  return options.batch_size * options.shard.world * options.accumulation;
+}
+
+void check(const PlanOptions& options) {
+  const auto require = [](bool good, const std::string& message) {
+    if (!good) throw UsageError(message);
+  };
+  const Shard& shard = options.shard;
+  require(options.size >= 1, "the data set is empty: there is nothing to load");
+  require(options.batch_size >= 1,
+          "the batch size must be at least 1, not " + std::to_string(options.batch_size));
+  require(options.accumulation >= 1,
+          "accumulation must be at least 1 batch, not " + std::to_string(options.accumulation));
+  require(options.epochs >= 0, "the number of epochs must not be negative (0 is endless)");
+  require(shard.world >= 1 && shard.rank >= 0 && shard.rank < shard.world,
+          "shard " + std::to_string(shard.rank) + " of " + std::to_string(shard.world) + " does not exist");
+  require(!options.drop_last || update_samples(options) <= options.size,
+          "an update takes " + std::to_string(update_samples(options)) + " samples (batch size " +
+              std::to_string(options.batch_size) + " x accumulation " + std::to_string(options.accumulation) +
+              " x world " + std::to_string(shard.world) + ") but the data set has " +
+              std::to_string(options.size) + ": choose a smaller batch size");
+}
+
+}  // namespace
+
+Permutation::Permutation(std::uint64_t seed, std::int64_t epoch, std::int64_t size)
+    : seed_(seed), size_(static_cast<std::uint64_t>(size)), epoch_(static_cast<std::uint32_t>(epoch)) {
+  while (half_bits_ < 31 && (std::uint64_t{1} << (2 * half_bits_)) < size_) ++half_bits_;
+}
+
+std::int64_t Permutation::operator()(std::int64_t position) const {
+  const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << half_bits_) - 1);
+  auto value = static_cast<std::uint64_t>(position);
+  do {
+    auto left = static_cast<std::uint32_t>(value >> half_bits_);
+    auto right = static_cast<std::uint32_t>(value) & mask;
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+      const Random4 bits =
+          philox(seed_, {right, epoch_, static_cast<std::uint32_t>(RandomPurpose::shuffle), round});
+      const std::uint32_t mixed = left ^ (bits[0] & mask);
+      left = right;
+      right = mixed;
+    }
+    value = std::uint64_t{left} << half_bits_ | right;
+  } while (value >= size_);
+  return static_cast<std::int64_t>(value);
+}
+
+BatchPlan::BatchPlan(const PlanOptions& options, Cursor start) : options_(options), at_(start) {
+  check(options);
+  if (start.epoch < 0 || start.samples < 0 || start.samples > options.size) {
+    throw RefusedError("the data cursor (epoch " + std::to_string(start.epoch) + ", sample " +
+                       std::to_string(start.samples) + ") lies outside a data set of " +
+                       std::to_string(options.size) + " samples: was the data set exchanged?");
+  }
+}
+
+std::optional<Slice> BatchPlan::next() {
+  const std::int64_t global = options_.batch_size * options_.shard.world;
+  for (;;) {
+    const std::int64_t left = options_.size - at_.samples;
+    if (micro_ == 0 && left < (options_.drop_last ? update_samples(options_) : 1)) {
+      at_ = {at_.epoch + 1, 0};
+      continue;
+    }
+    if (options_.epochs > 0 && at_.epoch >= options_.epochs) return std::nullopt;
+
+    const std::int64_t first = at_.samples;
+    const std::int64_t limit = std::min(options_.size, first + global);
+    const bool update_full = ++micro_ == options_.accumulation;
+    const std::int64_t remaining = options_.size - limit;
+    Slice slice;
+    slice.epoch = at_.epoch;
+    slice.begin = std::min(limit, first + options_.shard.rank * options_.batch_size);
+    slice.end = std::min(limit, slice.begin + options_.batch_size);
+    slice.last_in_epoch =
+        remaining == 0 || (update_full && options_.drop_last && remaining < update_samples(options_));
+    slice.completes_update = update_full || slice.last_in_epoch;
+    if (slice.completes_update) micro_ = 0;
+    at_.samples = slice.last_in_epoch ? options_.size : limit;
+    slice.after = at_;
+    if (slice.begin < slice.end) return slice;
+  }
+}
+
+std::int64_t BatchPlan::updates_per_epoch() const {
+  const std::int64_t update = update_samples(options_);
+  return options_.drop_last ? options_.size / update : (options_.size + update - 1) / update;
+}
+
+std::int64_t BatchPlan::batches_per_epoch() const {
+  if (options_.drop_last) return updates_per_epoch() * options_.accumulation;
+  const std::int64_t global = options_.batch_size * options_.shard.world;
+  const std::int64_t rest = options_.size % global;
+  return options_.size / global + (rest > options_.shard.rank * options_.batch_size ? 1 : 0);
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,93 @@
+#include "holdfast/data/synthetic.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr int kClasses = 10;
+constexpr int kSide = 32;
+constexpr int kPlane = kSide * kSide;
+
+// splitmix64's finalizer: one multiply-xor chain for eight bytes of noise.
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// A triangle wave of period 64 and values -32...32, integers all through: no libm, so equal bytes everywhere.
+constexpr int wave(int phase) {
+  const int t = phase & 63;
+  return t < 32 ? 2 * t - 32 : 96 - 2 * t;
+}
+
+// Class c has stripes of a direction and frequency of its own, and a colour cast. Mirroring keeps a class:
+// each direction comes with its mirror image.
+struct Style {
+  int step_x;
+  int step_y;
+  std::array<int, 3> cast;
+};
+constexpr std::array<Style, kClasses> kStyles{{{2, 0, {24, 0, -24}},
+                                               {6, 0, {-24, 24, 0}},
+                                               {0, 2, {0, -24, 24}},
+                                               {0, 6, {24, 24, -24}},
+                                               {4, 2, {-24, 0, 24}},
+                                               {2, 4, {24, -24, 0}},
+                                               {6, 6, {0, 24, -24}},
+                                               {10, 0, {-24, -24, 24}},
+                                               {0, 10, {24, -24, 24}},
+                                               {8, 8, {-24, 24, 24}}}};
+
+void draw(std::uint64_t key, std::uint8_t* record) {
+  const std::uint64_t traits = mix(key);
+  const auto label = static_cast<int>(traits % kClasses);
+  const Style& style = kStyles[static_cast<std::size_t>(label)];
+  const int phase = static_cast<int>(traits >> 8 & 63);
+  const int contrast = 8 + static_cast<int>(traits >> 16 & 31);  // in 32nds
+  const int step_x = traits >> 24 & 1 ? style.step_x : -style.step_x;
+  *record++ = static_cast<std::uint8_t>(label);
+
+  std::array<int, kPlane> stripes;
+  for (int y = 0; y < kSide; ++y) {
+    for (int x = 0; x < kSide; ++x) {
+      stripes[static_cast<std::size_t>(y * kSide + x)] =
+          128 - 48 + wave(step_x * x + style.step_y * y + phase) * contrast / 32;
+    }
+  }
+  for (std::size_t c = 0; c < 3; ++c) {
+    std::array<std::uint8_t, kPlane> noise;
+    for (std::size_t i = 0; i < kPlane; i += 8) {
+      const std::uint64_t bits = mix(traits + (c * kPlane + i + 1) * 0xD1B54A32D192ED03u);
+      std::memcpy(noise.data() + i, &bits, sizeof bits);
+    }
+    for (std::size_t i = 0; i < kPlane; ++i) {
+      const int level = stripes[i] + style.cast[c] * contrast / 32 + noise[i] * 3 / 8;
+      record[i] = static_cast<std::uint8_t>(std::clamp(level, 0, 255));
+    }
+    record += kPlane;
+  }
+}
+
+PictureSet make(const char* name, std::int64_t count, std::uint64_t stream) {
+  PictureSet set(name, count, {}, kClasses);
+  for (std::int64_t i = 0; i < count; ++i) draw(mix(stream) + static_cast<std::uint64_t>(i), set.record(i));
+  return set;
+}
+
+}  // namespace
+
+PictureSplits synthetic_pictures(std::int64_t count) {
+  if (count < 1)
+    throw UsageError("synthetic pictures: the count must be at least 1, not " + std::to_string(count));
+  return {make("synthetic-train", count, 1),
+          make("synthetic-test", std::max<std::int64_t>(10, count / 5), 2)};
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,89 @@
+#include "holdfast/data/torch_sampler.h"
+
+#include <ATen/ops/tensor.h>
+#include <torch/serialize/input-archive.h>
+#include <torch/serialize/output-archive.h>
+
+#include <algorithm>
+#include <string>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+
+EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed)
+    : size_(static_cast<std::int64_t>(size)), seed_(seed) {
+  if (size == 0) throw UsageError("the data set is empty: there is nothing to draw");
+}
+
+Cursor EpochOrder::after(std::int64_t samples) const {
+  const std::int64_t before = applied_.epoch == drawn_.epoch ? applied_.samples : 0;
+  return {drawn_.epoch, before + samples};
+}
+
+void EpochOrder::applied(Cursor cursor) {
+  if (cursor < applied_ || cursor > drawn_) {
+    throw UsageError("an update reports (epoch " + std::to_string(cursor.epoch) + ", sample " +
+                     std::to_string(cursor.samples) + ") as applied, but the sampler stands at (epoch " +
+                     std::to_string(drawn_.epoch) + ", sample " + std::to_string(drawn_.samples) + ")");
+  }
+  applied_ = cursor;
+}
+
+void EpochOrder::go_to(Cursor cursor) {
+  if (cursor.epoch < 0 || cursor.samples < 0 || cursor.samples > size_) {
+    throw RefusedError("the data cursor (epoch " + std::to_string(cursor.epoch) + ", sample " +
+                       std::to_string(cursor.samples) + ") lies outside a data set of " +
+                       std::to_string(size_) + " samples: was the data set exchanged?");
+  }
+  applied_ = drawn_ = cursor;
+  open_ = false;
+}
+
+void EpochOrder::save(StateWriter& out) const {
+  out.option("size", size_);
+  out.option("seed", static_cast<std::int64_t>(seed_));
+  out.put("epoch", applied_.epoch);
+  out.put("samples", applied_.samples);
+}
+
+void EpochOrder::load(const StateReader& in) { go_to({in.get_int("epoch"), in.get_int("samples")}); }
+
+void TorchSampler::reset(std::optional<std::size_t> new_size) {
+  EpochOrder& order = *order_;
+  if (new_size && *new_size != order.size()) {
+    throw UsageError("the data set has " + std::to_string(*new_size) + " samples, the order was made for " +
+                     std::to_string(order.size()));
+  }
+  if (order.open_ || order.drawn_.samples == order.size_) order.drawn_ = {order.drawn_.epoch + 1, 0};
+  order.open_ = false;
+}
+
+std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
+  EpochOrder& order = *order_;
+  const std::int64_t left = order.size_ - order.drawn_.samples;
+  const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));
+  if (count == 0) return std::nullopt;
+  const Permutation permutation(order.seed_, order.drawn_.epoch, order.size_);
+  std::vector<std::size_t> samples;
+  samples.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    samples.push_back(static_cast<std::size_t>(permutation(order.drawn_.samples + i)));
+  }
+  order.drawn_.samples += count;
+  order.open_ = true;
+  return samples;
+}
+
+void TorchSampler::save(torch::serialize::OutputArchive& archive) const {
+  const Cursor cursor = order_->cursor();
+  archive.write("cursor", at::tensor({cursor.epoch, cursor.samples}), /*is_buffer=*/true);
+}
+
+void TorchSampler::load(torch::serialize::InputArchive& archive) {
+  at::Tensor cursor = at::tensor({std::int64_t{0}, std::int64_t{0}});
+  archive.read("cursor", cursor, /*is_buffer=*/true);
+  order_->go_to({cursor[0].item<std::int64_t>(), cursor[1].item<std::int64_t>()});
+}
+
+}  // namespace holdfast::inline v1
