@@ -1,0 +1,56 @@
+# Reads cmake/layers.cmake, then sources under lib/holdfast; prints one line a violation: RULE FILE:LINE what.
+# awk -f check.awk cmake/layers.cmake lib/holdfast/…/*.h lib/holdfast/…/*.cc
+
+function report(rule, what) { print rule " " FILENAME ":" FNR ": " what }
+
+FNR == 1 {
+  in_table = FILENAME ~ /layers\.cmake$/
+  header = FILENAME ~ /\.h$/
+  split(FILENAME, part, "lib/holdfast/")
+  module = substr(part[2], 1, index(part[2], "/") - 1)
+  if (!in_table && !(module in known)) report("table", "module '" module "' is not in cmake/layers.cmake")
+  if (header && $0 !~ /^\/\/ ?[^ \/]/) report("contract", "a header opens with its contract, a // comment in line 1")
+}
+
+in_table {
+  if (match($0, /^set\(HOLDFAST_LAYER_[a-z]+/)) {
+    line = $0
+    gsub(/^set\(HOLDFAST_LAYER_|\)$/, "", line)
+    n = split(line, word, " ")
+    known[word[1]] = 1
+    for (i = 2; i <= n; i++) allowed[word[1], word[i]] = 1
+  } else if (/^set\(HOLDFAST_TORCH_MODULES /) {
+    line = $0
+    gsub(/^set\(HOLDFAST_TORCH_MODULES |\)$/, "", line)
+    n = split(line, word, " ")
+    for (i = 1; i <= n; i++) torch[word[i]] = 1
+  }
+  next
+}
+
+FNR == 501 { report("length", "over 500 lines: split it by idea") }
+
+/^[ \t]*#[ \t]*include/ {
+  name = $0
+  sub(/^[ \t]*#[ \t]*include[ \t]*/, "", name)
+  quoted = name ~ /^"/
+  name = substr(name, 2)
+  sub(/[">].*/, "", name)
+  if (name ~ /^holdfast\//) {
+    split(name, dir, "/")
+    if (dir[2] != module && !((module, dir[2]) in allowed)) report("layer", "'" module "' may not include '" name "'")
+    if (dir[2] != module && dir[3] == "internal") report("internal", "'" name "' is private to '" dir[2] "'")
+  } else if (quoted) {
+    report("quoted", "'" name "': own headers are included as \"holdfast/<module>/….h\", others in <>")
+  }
+  if (name ~ /^(torch|ATen|c10|caffe2)\// && !(module in torch)) report("torch-free", "'" module "' may not see LibTorch: '" name "'")
+  if (header && name ~ /^torch\/(torch|all|extension)\.h$/) report("torch.h", "'" name "' in a library header: include what is used")
+  if (name ~ /^hdf5/ && module != "format") report("hdf5", "only 'format' may include '" name "'")
+}
+
+/^#pragma once$/ { once[FILENAME] = 1 }
+header && !(FILENAME in headers) { headers[FILENAME] = 1 }
+
+END {
+  for (file in headers) if (!(file in once)) print "once " file ":1: no #pragma once"
+}
