@@ -30,8 +30,8 @@ enum class DType : std::uint8_t {
   uint64 = 16,
 };
 
-std::size_t size_of(DType dtype);         // bytes of one element
-std::string_view name_of(DType dtype);    // "float32": the word used in files and messages
+std::size_t size_of(DType dtype);       // bytes of one element
+std::string_view name_of(DType dtype);  // "float32": the word used in files and messages
 std::optional<DType> dtype_named(std::string_view name);
 bool is_floating(DType dtype);
 

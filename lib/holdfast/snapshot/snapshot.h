@@ -1,8 +1,8 @@
 // A Snapshot: the host-memory image of a TrainState at one step boundary, and the waist of the house. Above
 // it nobody knows files, below it nobody knows Torch.
 //
-// The arena *is* the byte image of the checkpoint file (format/file_plan.h decides where each tensor lies), so
-// committing it needs no further copy. Once staged, tensors and attributes never change; only the writer
+// The arena *is* the byte image of the checkpoint file (format/file_plan.h decides where each tensor lies),
+// so committing it needs no further copy. Once staged, tensors and attributes never change; only the writer
 // fills the file's own head ([0, head) of the image) when it seals the file.
 //
 // Threads: after staging, const methods may be called from any thread. Lifetime: shared_ptr, because the
@@ -27,7 +27,10 @@ namespace holdfast::inline v1 {
 // Where every tensor lies in the image. A pure function of the tensor list and the attribute capacity.
 class ImageLayout {
  public:
+  // Throws Error (a defect) unless there is one offset a tensor and every tensor lies within `length`.
   ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint64_t> offsets, std::uint64_t length);
+  ImageLayout(const ImageLayout&) = delete;
+  ImageLayout& operator=(const ImageLayout&) = delete;
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   std::uint64_t offset(std::size_t index) const { return offsets_[index]; }
@@ -54,8 +57,8 @@ struct Snapshot {
 };
 
 // `state=`: one digest of names, types, shapes and bytes of all tensors and of all `decides` attributes,
-// sorted by name, in a canonical encoding (documented in the source). Independent of layout, attempt and clock.
-// `tensor_digests`, when given, are those of layout->tensors() in order and spare hashing again.
+// sorted by name, in a canonical encoding (documented in the source). Independent of layout, attempt and
+// clock. `tensor_digests`, when given, are those of layout->tensors() in order and spare hashing again.
 Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_digests = {});
 
 }  // namespace holdfast::inline v1

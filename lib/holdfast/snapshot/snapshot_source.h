@@ -21,14 +21,15 @@ namespace holdfast::inline v1 {
 struct StepReport {
   std::optional<Cursor> applied;  // the batch's cursor; absent: everything delivered so far was applied
   double loss = std::numeric_limits<double>::quiet_NaN();  // NaN also when the loop does not say
-  bool evaluation_due = false;    // an evaluation belongs to this step boundary and has not run yet
+  bool evaluation_due = false;  // an evaluation belongs to this step boundary and has not run yet
 };
 
 // Which tensors to copy. `late` ones cannot change before the next optimizer update (parameters, optimizer
 // slots); `early` ones can (buffers, RNG, every user Stateful).
 enum class Part { early, late, all };
 
-// Names of recorded options whose difference the user accepts (`--override NAME`), full or after the last dot.
+// Names of recorded options whose difference the user accepts (`--override NAME`), full or after the last
+// dot.
 using Overrides = std::vector<std::string>;
 
 class SnapshotSource {

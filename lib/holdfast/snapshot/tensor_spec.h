@@ -1,8 +1,8 @@
 // Name, type and shape of one tensor of a training state.
 //
 // A name is a path of at least two components, "group/…/leaf": "model/layer1.0.conv1.weight",
-// "optimizer/momentum_buffer/fc.bias", "rng/cpu". Components are non-empty UTF-8, not "." or "..", without NUL
-// and '/'; a name has at most 1,024 bytes. A name is a key, never a file path.
+// "optimizer/momentum_buffer/fc.bias", "rng/cpu". Components are non-empty UTF-8, not "." or "..", without
+// NUL and '/'; a name has at most 1,024 bytes. A name is a key, never a file path.
 //
 // Errors: check_tensor_specs throws RefusedError naming the tensor (bad name, duplicate, negative or
 // overflowing size, one name being a group of another).

@@ -1,0 +1,53 @@
+#include "holdfast/snapshot/arena.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <limits>
+#include <system_error>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kHugePage = 2u << 20;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+[[noreturn]] void refuse(std::uint64_t size, int code) {
+  throw RefusedError(
+      "no memory for an image of " + format_bytes(size) + " (" + std::generic_category().message(code) +
+      "): the training state needs one copy in host memory; use a machine with more memory or a "
+      "smaller model, or raise the process's limit (ulimit -v, the container's memory)");
+}
+
+}  // namespace
+
+Arena::Arena(std::uint64_t size) : size_(size) {
+  if (size > std::numeric_limits<std::uint64_t>::max() / 4) refuse(size, ENOMEM);
+  capacity_ = round_up(size, kPage);
+  const bool huge = size > kHugePage;
+  // Whole huge pages, so that the last piece of the image lies on one as well.
+  mapped_ = huge ? round_up(size, kHugePage) : round_up(size == 0 ? 1 : size, kPage);
+
+  const std::uint64_t asked = huge ? mapped_ + kHugePage : mapped_;
+  void* const raw = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) refuse(size, errno);
+  data_ = static_cast<std::byte*>(raw);
+  if (!huge) return;
+
+  const std::uint64_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(raw) % kHugePage) % kHugePage;
+  const std::uint64_t after = kHugePage - before;
+  if (before != 0) munmap(raw, before);
+  data_ += before;
+  if (after != 0) munmap(data_ + mapped_, after);
+  // Only a wish: where huge pages are switched off, small ones do.
+  madvise(data_, mapped_, MADV_HUGEPAGE);
+}
+
+Arena::~Arena() { munmap(data_, mapped_); }
+
+}  // namespace holdfast::inline v1
