@@ -1,0 +1,166 @@
+#include "holdfast/io/internal/posix_directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/forced_exit.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+FileKind kind_of_entry(unsigned char type) {
+  switch (type) {
+    case DT_REG:
+      return FileKind::regular;
+    case DT_DIR:
+      return FileKind::directory;
+    case DT_LNK:
+      return FileKind::symlink;
+    default:
+      return FileKind::other;
+  }
+}
+
+class PosixDirectory final : public Directory {
+ public:
+  PosixDirectory(Descriptor descriptor, std::string path, PosixOptions options)
+      : descriptor_(std::move(descriptor)), path_(std::move(path)), options_(options) {}
+
+  const std::string& path() const override { return path_; }
+
+  std::unique_ptr<File> open(std::string_view name, OpenMode mode) override {
+    const std::string file = checked(name);
+    const std::string full = join(path_, file);
+    const bool create = mode == OpenMode::create || mode == OpenMode::create_direct;
+    // O_NONBLOCK: a FIFO that somebody left here must not hang us; regular files do not care.
+    int flags = O_NONBLOCK;
+    if (mode == OpenMode::read) flags |= O_RDONLY;
+    if (create) flags |= O_RDWR | O_CREAT | O_EXCL;
+    if (mode == OpenMode::append) flags |= O_RDWR | O_CREAT | O_APPEND;
+    Descriptor opened(open_beneath(fd(), file.c_str(), flags, 0600, options_.openat2));
+    if (!opened) {
+      if (mode == OpenMode::read && errno == ENOENT) return nullptr;
+      if (create && errno == EEXIST) return nullptr;
+      fail(create ? "create" : "open", full);
+    }
+    struct stat status {};
+    if (fstat(opened.get(), &status) != 0) fail("fstat", full);
+    if (S_ISDIR(status.st_mode)) fail("open", full, EISDIR);
+    if (!S_ISREG(status.st_mode)) throw IoError("open", full, EINVAL, "it is not a regular file: remove it");
+    return make_posix_file(std::move(opened), full,
+                           {.mode = mode,
+                            .direct = mode == OpenMode::create_direct && options_.direct,
+                            .uncached_direct = options_.direct});
+  }
+
+  std::unique_ptr<Directory> open_directory(std::string_view name, bool create) override {
+    const std::string child = checked(name);
+    const std::string full = join(path_, child);
+    if (create && retry([&] { return mkdirat(fd(), child.c_str(), 0700); }) != 0 && errno != EEXIST) {
+      fail("mkdir", full);
+    }
+    Descriptor opened(open_beneath(fd(), child.c_str(), O_RDONLY | O_DIRECTORY, 0, options_.openat2));
+    if (!opened) {
+      if (errno == ENOENT && !create) return nullptr;
+      fail("open", full);
+    }
+    return make_posix_directory(std::move(opened), full, options_);
+  }
+
+  std::optional<FileStatus> status(std::string_view name) const override {
+    const std::string file = checked(name);
+    struct stat found {};
+    if (fstatat(fd(), file.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT) return std::nullopt;
+      fail("stat", join(path_, file));
+    }
+    return FileStatus{.kind = kind_of(found.st_mode),
+                      .size = static_cast<std::uint64_t>(found.st_size),
+                      .inode = found.st_ino,
+                      .mode = found.st_mode & 07777u};
+  }
+
+  std::vector<DirectoryEntry> list() const override {
+    // A descriptor of its own: the reading position belongs to the open file, and others may be listing too.
+    Descriptor own(retry([&] { return openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    if (!own) fail("open", path_);
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(own.get()), closedir);
+    if (stream == nullptr) fail("opendir", path_);
+    own.release();
+    std::vector<DirectoryEntry> entries;
+    while (true) {
+      errno = 0;
+      const dirent* entry = readdir(stream.get());  // NOLINT(concurrency-mt-unsafe): a stream of our own
+      if (entry == nullptr) {
+        if (errno != 0) fail("readdir", path_);
+        return entries;
+      }
+      const std::string_view name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      FileKind kind = kind_of_entry(entry->d_type);
+      if (entry->d_type == DT_UNKNOWN) {
+        const auto found = status(name);
+        if (!found) continue;  // gone in between
+        kind = found->kind;
+      }
+      entries.push_back({.name = std::string(name), .kind = kind});
+    }
+  }
+
+  bool rename_new(std::string_view from, std::string_view to) override {
+    const std::string old_name = checked(from);
+    const std::string new_name = checked(to);
+    const HoldOffForcedExit guard;
+    return rename_noreplace(fd(), path_, old_name.c_str(), new_name.c_str(), options_.rename_noreplace);
+  }
+
+  void rename_over(std::string_view from, std::string_view to) override {
+    const std::string old_name = checked(from);
+    const std::string new_name = checked(to);
+    const HoldOffForcedExit guard;
+    if (retry([&] { return renameat(fd(), old_name.c_str(), fd(), new_name.c_str()); }) != 0) {
+      fail("rename", join(path_, old_name) + " -> " + new_name);
+    }
+  }
+
+  bool unlink(std::string_view name) override {
+    const std::string file = checked(name);
+    if (retry([&] { return unlinkat(fd(), file.c_str(), 0); }) == 0) return true;
+    if (errno == ENOENT) return false;
+    fail("unlink", join(path_, file));
+  }
+
+  void sync() override {
+    if (sync_error_ != 0) fail("fsync", path_, sync_error_);
+    if (fsync(fd()) != 0) {
+      sync_error_ = errno;
+      fail("fsync", path_, sync_error_);
+    }
+  }
+
+ private:
+  int fd() const { return descriptor_.get(); }
+
+  // A copy, because the system wants a NUL at the end.
+  std::string checked(std::string_view name) const {
+    check_component(path_, name);
+    return std::string(name);
+  }
+
+  Descriptor descriptor_;
+  std::string path_;
+  PosixOptions options_;
+  int sync_error_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Directory> make_posix_directory(Descriptor descriptor, std::string path,
+                                                PosixOptions options) {
+  return std::make_unique<PosixDirectory>(std::move(descriptor), std::move(path), options);
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,194 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/io/internal/posix_calls.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr std::uint64_t kBlock = 4096;
+constexpr std::size_t kBounce = 1u << 20;
+
+struct FreeAligned {
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kBlock}); }
+};
+using AlignedBuffer = std::unique_ptr<std::byte, FreeAligned>;
+
+AlignedBuffer make_aligned(std::size_t bytes, const std::string& path) {
+  auto* memory = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kBlock}, std::nothrow));
+  if (memory == nullptr) fail("read", path, ENOMEM);
+  return AlignedBuffer(memory);
+}
+
+bool aligned(const void* memory, std::uint64_t offset, std::uint64_t size) {
+  return (reinterpret_cast<std::uintptr_t>(memory) | offset | size) % kBlock == 0;
+}
+
+class PosixFile final : public File {
+ public:
+  PosixFile(Descriptor descriptor, std::string path, FileSettings settings)
+      : descriptor_(std::move(descriptor)), path_(std::move(path)), settings_(settings) {
+    // After the creation, because open(O_CREAT | O_DIRECT) can fail and leave the file behind.
+    if (settings_.direct) direct_ = set_direct(true);
+  }
+
+  std::uint64_t size() const override {
+    struct stat status {};
+    if (fstat(fd(), &status) != 0) fail("fstat", path_);
+    return static_cast<std::uint64_t>(status.st_size);
+  }
+
+  std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    if (direct_ && !aligned(buffer.data(), offset, buffer.size())) return read_bounced(fd(), buffer, offset);
+    return read_all(fd(), buffer, offset);
+  }
+
+  std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    std::call_once(uncached_once_, [this] { open_uncached(); });
+    if (uncached_works_) {
+      try {
+        if (aligned(buffer.data(), offset, buffer.size())) return read_all(uncached_.get(), buffer, offset);
+        return read_bounced(uncached_.get(), buffer, offset);
+      } catch (const IoError& error) {
+        if (error.code() != EINVAL) throw;
+        uncached_works_ = false;
+      }
+    }
+    // Only clean pages can be dropped, so whoever wants the device's own bytes has synced first.
+    posix_fadvise(fd(), static_cast<off_t>(offset), static_cast<off_t>(buffer.size()), POSIX_FADV_DONTNEED);
+    return read_at(buffer, offset);
+  }
+
+  void write_at(std::span<const std::byte> data, std::uint64_t offset) override {
+    bool buffered = false;
+    while (!data.empty()) {
+      const ssize_t written = retry([&] {
+        return settings_.mode == OpenMode::append
+                   ? ::write(fd(), data.data(), data.size())
+                   : pwrite(fd(), data.data(), data.size(), static_cast<off_t>(offset));
+      });
+      if (written < 0) {
+        // The file system took the flag and refuses the write itself: go on through the page cache.
+        if (errno != EINVAL || !settings_.direct || std::exchange(buffered, true)) fail("write", path_);
+        leave_direct();
+        continue;
+      }
+      if (written == 0) fail("write", path_, EIO);
+      data = data.subspan(static_cast<std::size_t>(written));
+      offset += static_cast<std::uint64_t>(written);
+    }
+  }
+
+  void reserve(std::uint64_t length) override {
+    if (length == 0) return;
+    if (retry([&] { return fallocate(fd(), 0, 0, static_cast<off_t>(length)); }) == 0) return;
+    if (errno != EOPNOTSUPP && errno != ENOSYS) fail("fallocate", path_);
+  }
+
+  void truncate(std::uint64_t length) override {
+    if (retry([&] { return ftruncate(fd(), static_cast<off_t>(length)); }) != 0) fail("ftruncate", path_);
+  }
+
+  void sync() override {
+    // Never a second try: after one failure the kernel may drop the pages and report success.
+    if (sync_error_ != 0) fail("fsync", path_, sync_error_);
+    if (fsync(fd()) != 0) {
+      sync_error_ = errno;
+      fail("fsync", path_, sync_error_);
+    }
+  }
+
+  void close() override {
+    if (!descriptor_) return;
+    uncached_ = Descriptor();
+    // EINTR included: the descriptor is gone, and nobody knows whether the data is safe.
+    if (::close(descriptor_.release()) != 0) fail("close", path_);
+  }
+
+ private:
+  int fd() const { return descriptor_.get(); }
+
+  bool set_direct(bool on) {
+    const int flags = fcntl(fd(), F_GETFL);
+    return flags >= 0 && fcntl(fd(), F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+  }
+
+  void leave_direct() {
+    const std::lock_guard lock(direct_mutex_);
+    if (direct_.exchange(false)) set_direct(false);
+  }
+
+  void open_uncached() const {
+    if (!settings_.uncached_direct) return;
+    const std::string self = "/proc/self/fd/" + std::to_string(fd());
+    uncached_ = Descriptor(retry([&] { return open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC); }));
+    uncached_works_ = static_cast<bool>(uncached_);
+  }
+
+  std::size_t read_all(int from, std::span<std::byte> buffer, std::uint64_t offset) const {
+    std::size_t total = 0;
+    while (total < buffer.size()) {
+      const ssize_t count = retry([&] {
+        return pread(from, buffer.data() + total, buffer.size() - total, static_cast<off_t>(offset + total));
+      });
+      if (count < 0) {
+        // O_DIRECT stops at the end of the file with a length that is no multiple of a block; there is no
+        // more.
+        if (errno == EINVAL && total % kBlock != 0) break;
+        fail("read", path_);
+      }
+      if (count == 0) break;
+      total += static_cast<std::size_t>(count);
+    }
+    return total;
+  }
+
+  // For O_DIRECT and a range that is not aligned.
+  std::size_t read_bounced(int from, std::span<std::byte> buffer, std::uint64_t offset) const {
+    const std::uint64_t begin = offset / kBlock * kBlock;
+    const std::uint64_t end = (offset + buffer.size() + kBlock - 1) / kBlock * kBlock;
+    const auto bounce =
+        make_aligned(static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, kBounce)), path_);
+    std::size_t total = 0;
+    for (std::uint64_t at = begin; at < end; at += kBounce) {
+      const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(end - at, kBounce));
+      const std::size_t got = read_all(from, {bounce.get(), wanted}, at);
+      const std::size_t skip = at < offset ? static_cast<std::size_t>(offset - at) : 0;
+      if (got > skip) {
+        const std::size_t useful = std::min(got - skip, buffer.size() - total);
+        std::memcpy(buffer.data() + total, bounce.get() + skip, useful);
+        total += useful;
+      }
+      if (got < wanted) break;
+    }
+    return total;
+  }
+
+  Descriptor descriptor_;
+  std::string path_;
+  FileSettings settings_;
+  std::atomic<bool> direct_{false};
+  std::mutex direct_mutex_;
+  int sync_error_ = 0;
+
+  mutable std::once_flag uncached_once_;
+  mutable Descriptor uncached_;
+  mutable std::atomic<bool> uncached_works_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<File> make_posix_file(Descriptor descriptor, std::string path, FileSettings settings) {
+  return std::make_unique<PosixFile>(std::move(descriptor), std::move(path), settings);
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,51 @@
+#include "holdfast/io/line_file.h"
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+bool ends_torn(const File& file) {
+  const std::uint64_t size = file.size();
+  if (size == 0) return false;
+  std::array<std::byte, 1> last{};
+  try {
+    return file.read_at(last, size - 1) == 1 && last[0] != std::byte{'\n'};
+  } catch (const IoError& error) {
+    // A file that we may write but not read. An empty line does no harm there.
+    if (error.code() == EBADF) return true;
+    throw;
+  }
+}
+
+}  // namespace
+
+LineFile::LineFile(FileSystem& file_system, const std::filesystem::path& path)
+    : LineFile(file_system.open_file(path, OpenMode::append)) {}
+
+LineFile::LineFile(std::unique_ptr<File> file) : file_(std::move(file)), torn_(ends_torn(*file_)) {}
+
+void LineFile::append(std::string_view line) {
+  buffer_.clear();
+  if (torn_) buffer_ += '\n';
+  buffer_.append(line) += '\n';
+  // Until it succeeded, part of it may be in the file.
+  torn_ = true;
+  file_->write_at(std::as_bytes(std::span(buffer_)), 0);
+  torn_ = false;
+}
+
+std::vector<std::string> whole_lines(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,143 @@
+#include "holdfast/io/posix_file_system.h"
+
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "holdfast/base/error.h"
+#include "holdfast/io/internal/posix_calls.h"
+#include "holdfast/io/internal/posix_directory.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using internal::Descriptor;
+using internal::fail;
+using internal::retry;
+
+Descriptor open_plain_directory(const std::string& path) {
+  return Descriptor(retry([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+}
+
+// The name of `path` in its parent becomes durable. An earlier process may have made it and died before it
+// could sync, so this is done for directories that exist already, up to the root of their file system. There,
+// what we may not open or sync was not made by us.
+void sync_name(const std::filesystem::path& parent, bool made) {
+  const Descriptor directory = open_plain_directory(parent.native());
+  if (!directory) {
+    if (!made) return;
+    fail("open", parent.native());
+  }
+  if (fsync(directory.get()) != 0 && (made || errno == EIO)) fail("fsync", parent.native());
+}
+
+// Makes the missing components of an absolute path. Returns the first one that was missing, or the path's
+// end.
+std::filesystem::path make_missing(const std::filesystem::path& path) {
+  std::filesystem::path existing = path;
+  struct stat status {};
+  while (stat(existing.c_str(), &status) != 0) {
+    if (errno != ENOENT || existing == existing.root_path()) fail("stat", existing.native());
+    existing = existing.parent_path();
+  }
+  std::filesystem::path at = existing;
+  for (const auto& component : path.lexically_relative(existing)) {
+    if (component == ".") continue;
+    at /= component;
+    const mode_t mode = at == path ? 0700 : 0755;
+    if (retry([&] { return mkdir(at.c_str(), mode); }) != 0 && errno != EEXIST) fail("mkdir", at.native());
+  }
+  return existing;
+}
+
+}  // namespace
+
+std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem::path& path, bool create) {
+  if (path.empty()) throw UsageError("the name of a directory is empty");
+  // ".." after a symbolic link is not what the text says.
+  const bool upwards = std::find(path.begin(), path.end(), "..") != path.end();
+  std::filesystem::path full = upwards ? std::filesystem::weakly_canonical(path)
+                                       : std::filesystem::absolute(path).lexically_normal();
+  if (!full.has_filename() && full != full.root_path()) full = full.parent_path();  // "dir/"
+  if (create) {
+    const std::filesystem::path existing = make_missing(full);
+    struct stat status {};
+    if (stat(full.c_str(), &status) != 0) fail("stat", full.native());
+    const dev_t device = status.st_dev;
+    bool made = full != existing;
+    for (std::filesystem::path at = full; at != at.root_path(); at = at.parent_path()) {
+      const std::filesystem::path parent = at.parent_path();
+      if (stat(parent.c_str(), &status) != 0 || status.st_dev != device) break;
+      made = made && at != existing;
+      sync_name(parent, made);
+    }
+  }
+  Descriptor opened = open_plain_directory(full.native());
+  if (!opened) {
+    if (errno == ENOENT && !create) return nullptr;
+    fail("open", full.native());
+  }
+  return internal::make_posix_directory(std::move(opened), full.native(), options_);
+}
+
+std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
+  int flags = O_RDONLY;
+  if (mode == OpenMode::create || mode == OpenMode::create_direct) flags = O_RDWR | O_CREAT | O_EXCL;
+  if (mode == OpenMode::append) flags = O_RDWR | O_CREAT | O_APPEND;
+  const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0600); }); };
+  Descriptor opened(try_open());
+  if (!opened && mode == OpenMode::append && errno == EACCES) {
+    flags = O_WRONLY | O_CREAT | O_APPEND;  // a pipe's writing end, or a file we may only add to
+    opened = Descriptor(try_open());
+  }
+  if (!opened) fail(mode == OpenMode::read ? "open" : "create", path.native());
+  struct stat status {};
+  if (fstat(opened.get(), &status) != 0) fail("fstat", path.native());
+  if (S_ISDIR(status.st_mode)) fail("open", path.native(), EISDIR);
+  return internal::make_posix_file(std::move(opened), path.native(),
+                                   {.mode = mode,
+                                    .direct = mode == OpenMode::create_direct && options_.direct,
+                                    .uncached_direct = options_.direct});
+}
+
+bool PosixFileSystem::is_mount_point(const std::filesystem::path& path) const {
+  struct statx found {};
+  if (statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE | STATX_MODE, &found) != 0) {
+    // A mount whose server is away is no mount yet.
+    if (errno == ENOENT || errno == ENOTDIR || errno == ENOTCONN || errno == ESTALE) return false;
+    fail("statx", path.native());
+  }
+  // Sees bind mounts too, which share their parent's device.
+  if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0) {
+    return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(found.stx_mode);
+  }
+  struct stat here {};
+  struct stat above {};
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path, error);
+  if (error || stat(real.c_str(), &here) != 0 || stat(real.parent_path().c_str(), &above) != 0) return false;
+  return here.st_dev != above.st_dev || here.st_ino == above.st_ino;
+}
+
+bool PosixFileSystem::on_root_file_system(const std::filesystem::path& path) const {
+  struct stat root {};
+  if (stat("/", &root) != 0) fail("stat", "/");
+  std::filesystem::path at = std::filesystem::absolute(path).lexically_normal();
+  struct stat here {};
+  while (stat(at.c_str(), &here) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) fail("stat", at.native());
+    if (at == at.root_path()) return true;
+    at = at.parent_path();
+  }
+  return here.st_dev == root.st_dev;
+}
+
+FileSystem& FileSystem::real() {
+  static PosixFileSystem file_system;
+  return file_system;
+}
+
+}  // namespace holdfast::inline v1

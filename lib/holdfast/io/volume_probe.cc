@@ -1,0 +1,61 @@
+#include "holdfast/io/volume_probe.h"
+
+#include <algorithm>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr Duration kSayAgain = std::chrono::seconds(30);
+
+bool is_beneath(const std::filesystem::path& path, const std::filesystem::path& above) {
+  const auto relative = path.lexically_relative(above);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+std::filesystem::path resolved(const std::filesystem::path& path) {
+  std::error_code error;
+  auto real = std::filesystem::weakly_canonical(path, error);
+  return error ? std::filesystem::absolute(path).lexically_normal() : real;
+}
+
+}  // namespace
+
+MountWait wait_for_mount(const FileSystem& file_system, Clock& clock, const std::filesystem::path& mount,
+                         const MountWaitOptions& options) {
+  const SteadyTime start = clock.now();
+  std::optional<SteadyTime> said;
+  while (!file_system.is_mount_point(mount)) {
+    const SteadyTime now = clock.now();
+    const Duration waited = now - start;
+    if (waited >= options.limit) return MountWait::timed_out;
+    if (options.go_on && !options.go_on(waited)) return MountWait::stopped;
+    if (!said || now - *said >= kSayAgain) {
+      log_info("waiting for {} to be mounted ({} left)", mount, format_duration(options.limit - waited));
+      said = now;
+    }
+    clock.sleep_for(std::min(options.poll, options.limit - waited));
+  }
+  if (said) log_info("{} is mounted", mount);
+  return MountWait::mounted;
+}
+
+void check_beneath_mount(const std::filesystem::path& directory, const std::filesystem::path& mount) {
+  if (is_beneath(resolved(directory), resolved(mount))) return;
+  throw UsageError("the checkpoint directory " + directory.native() + " does not lie on the mount " +
+                   mount.native() + ": choose a directory beneath it");
+}
+
+std::optional<std::string> root_file_system_warning(const FileSystem& file_system,
+                                                    const std::filesystem::path& directory) {
+  if (!file_system.on_root_file_system(directory)) return std::nullopt;
+  return directory.native() +
+         " lies on the root file system: if this machine is taken away, its checkpoints may go with it. Put "
+         "them "
+         "on a volume, and name its mount point (--mount)";
+}
+
+}  // namespace holdfast::inline v1

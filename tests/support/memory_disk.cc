@@ -1,0 +1,99 @@
+#include "support/memory_disk.h"
+
+#include <functional>
+#include <unordered_map>
+
+namespace holdfast::test {
+
+std::vector<std::byte>& Inode::writable() {
+  // With one owner nobody else can come to own it: copies are made under the disk's lock.
+  if (data.use_count() != 1) data = std::make_shared<std::vector<std::byte>>(*data);
+  return *data;
+}
+
+MemoryFileSystem::Disk::Disk() : root(std::make_shared<Inode>()) {
+  root->number = 1;
+  root->kind = FileKind::directory;
+  root->mode = 0755;
+}
+
+InodePtr MemoryFileSystem::Disk::make(FileKind kind) {
+  auto inode = std::make_shared<Inode>();
+  inode->number = next_inode++;
+  inode->kind = kind;
+  inode->mode = kind == FileKind::directory ? 0700 : 0600;
+  return inode;
+}
+
+InodePtr MemoryFileSystem::Disk::find(const std::filesystem::path& path) const {
+  InodePtr at = root;
+  for (const auto& component : path.relative_path()) {
+    if (component.empty()) continue;
+    if (at->kind != FileKind::directory) return nullptr;
+    const auto found = at->names.find(component.native());
+    if (found == at->names.end()) return nullptr;
+    at = found->second;
+  }
+  return at;
+}
+
+std::uint64_t MemoryFileSystem::Disk::used() const {
+  const std::function<std::uint64_t(const Inode&)> sum = [&](const Inode& inode) {
+    std::uint64_t bytes = inode.data->size();
+    for (const auto& [name, child] : inode.names) bytes += sum(*child);
+    return bytes;
+  };
+  return sum(*root);
+}
+
+bool MemoryFileSystem::Disk::resize(Inode& inode, std::uint64_t size) {
+  const std::uint64_t old = inode.data->size();
+  if (size == old) return true;
+  if (size > old && capacity != UINT64_MAX && used() + (size - old) > capacity) return false;
+  inode.writable().resize(size);
+  return true;
+}
+
+InodePtr MemoryFileSystem::Disk::make_directories(const std::filesystem::path& path) {
+  InodePtr at = root;
+  for (const auto& component : path.relative_path()) {
+    if (component.empty()) continue;
+    InodePtr& child = at->names[component.native()];
+    if (child == nullptr) child = make(FileKind::directory);
+    if (child->kind != FileKind::directory) return nullptr;
+    // The parent is synced: that makes every name in it durable.
+    at->durable_names = at->names;
+    at = child;
+  }
+  return at;
+}
+
+std::shared_ptr<MemoryFileSystem::Disk> MemoryFileSystem::Disk::clone(bool durable_only) const {
+  auto copy = std::make_shared<Disk>();
+  copy->next_inode = next_inode;
+  copy->capacity = capacity;
+  copy->mounts = mounts;
+  // One inode may have two names (a rename that is half durable).
+  std::unordered_map<const Inode*, InodePtr> made;
+  const std::function<InodePtr(const Inode&)> take = [&](const Inode& inode) {
+    InodePtr& taken = made[&inode];
+    if (taken != nullptr) return taken;
+    taken = std::make_shared<Inode>();
+    const InodePtr result = taken;  // `made` may grow below
+    result->number = inode.number;
+    result->kind = inode.kind;
+    result->mode = inode.mode;
+    result->data = durable_only ? inode.durable_data : inode.data;
+    result->durable_data = result->data;
+    for (const auto& [name, child] : durable_only ? inode.durable_names : inode.names) {
+      result->names.emplace(name, take(*child));
+    }
+    result->durable_names = result->names;
+    return result;
+  };
+  copy->root = take(*root);
+  for (const auto& [path, inode] : unmounted) copy->unmounted.emplace(path, take(*inode));
+  return copy;
+}
+
+}  // namespace holdfast::test
