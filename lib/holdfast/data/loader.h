@@ -43,7 +43,7 @@ struct LoaderOptions {
   int workers = 1;                // threads; 0 makes each batch inside next(). Free to change on resume.
   int prefetch = 0;               // batches held ready at most, each costs its memory; 0 = 2 per worker
   bool pin_memory = false;        // page-locked inputs for asynchronous copies to a CUDA device
-  Shard shard;                    // this process' part of each global batch
+  Shard shard{};                  // this process' part of each global batch
 };
 
 struct Batch {

@@ -1,0 +1,114 @@
+#include "holdfast/data/torch_sampler.h"
+
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+#include <torch/data/dataloader.h>
+#include <torch/data/datasets/base.h>
+#include <torch/data/datasets/map.h>
+#include <torch/data/transforms/stack.h>
+#include <torch/serialize/input-archive.h>
+#include <torch/serialize/output-archive.h>
+
+#include <sstream>
+
+#include "holdfast/base/error.h"
+#include "unit/data/memory_state.h"
+
+namespace {
+
+using holdfast::Cursor;
+using holdfast::EpochOrder;
+using holdfast::TorchSampler;
+using holdfast_test::MemoryState;
+
+struct Indices : torch::data::datasets::Dataset<Indices> {
+  torch::data::Example<> get(std::size_t index) override {
+    const at::Tensor value = at::tensor({static_cast<std::int64_t>(index)});
+    return {value, value};
+  }
+  std::optional<std::size_t> size() const override { return 22; }
+};
+
+// Trains until `stop` batches have been applied; returns what the batches held.
+std::vector<std::vector<std::int64_t>> train(EpochOrder& order, std::size_t workers, int epochs,
+                                             std::size_t stop) {
+  auto loader =
+      torch::data::make_data_loader(Indices().map(torch::data::transforms::Stack<>()), TorchSampler(order),
+                                    torch::data::DataLoaderOptions(4).workers(workers).drop_last(true));
+  std::vector<std::vector<std::int64_t>> all;
+  for (int epoch = static_cast<int>(order.cursor().epoch); epoch < epochs; ++epoch) {
+    for (auto& batch : *loader) {
+      if (all.size() == stop) return all;
+      const at::Tensor flat = batch.data.reshape({-1});
+      all.emplace_back(flat.data_ptr<std::int64_t>(), flat.data_ptr<std::int64_t>() + flat.numel());
+      order.applied(order.after(flat.numel()));
+    }
+  }
+  return all;
+}
+
+TEST(TorchSampler, ResumesATorchDataLoaderExactly) {
+  EpochOrder straight(22, 8);
+  const auto expected = train(straight, 0, 3, 1000);
+  ASSERT_EQ(expected.size(), 15u);
+  for (const std::size_t workers : {0, 2}) {
+    for (std::size_t stop = 0; stop < expected.size(); ++stop) {
+      EpochOrder first(22, 8);
+      auto got = train(first, workers, 3, stop);
+      MemoryState state;
+      first.save(state);
+      EpochOrder second(22, 8);
+      second.load(state);
+      for (auto& batch : train(second, 2 - workers, 3, 1000)) got.push_back(batch);
+      EXPECT_EQ(got, expected) << "stopped after " << stop;
+    }
+  }
+}
+
+TEST(TorchSampler, HasTheLoadersOrder) {
+  EpochOrder order(22, 8);
+  TorchSampler sampler(order);
+  sampler.reset();
+  const holdfast::Permutation permutation(8, 0, 22);
+  const auto batch = sampler.next(5);
+  ASSERT_TRUE(batch);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ((*batch)[i], static_cast<std::size_t>(permutation(static_cast<std::int64_t>(i))));
+  }
+  EXPECT_EQ(sampler.next(100)->size(), 17u);
+  EXPECT_FALSE(sampler.next(5));
+}
+
+TEST(TorchSampler, SavesThroughTorchsArchives) {
+  EpochOrder order(22, 8);
+  TorchSampler sampler(order);
+  sampler.reset();
+  sampler.next(6);
+  order.applied(order.after(6));
+  std::stringstream stream;
+  torch::serialize::OutputArchive out;
+  sampler.save(out);
+  out.save_to(stream);
+  EpochOrder other(22, 8);
+  TorchSampler resumed(other);
+  torch::serialize::InputArchive in;
+  in.load_from(stream);
+  resumed.load(in);
+  EXPECT_EQ(other.cursor(), (Cursor{0, 6}));
+  resumed.reset();
+  EXPECT_EQ(resumed.next(4), sampler.next(4));
+}
+
+TEST(TorchSampler, RefusesMisuse) {
+  EpochOrder order(22, 8);
+  TorchSampler sampler(order);
+  EXPECT_THROW(sampler.reset(23), holdfast::UsageError);
+  EXPECT_THROW(order.applied({0, 4}), holdfast::UsageError);
+  EXPECT_THROW(EpochOrder(0, 1), holdfast::UsageError);
+  MemoryState state;
+  state.put("epoch", std::int64_t{0});
+  state.put("samples", std::int64_t{23});
+  EXPECT_THROW(order.load(state), holdfast::RefusedError);
+}
+
+}  // namespace
