@@ -20,7 +20,7 @@ struct MountWaitOptions {
       std::chrono::minutes(10);  // a volume takes up to minutes to attach after a machine's start
   Duration poll = std::chrono::seconds(1);
   // Called before every wait with the time waited so far. False ends the waiting (an interruption).
-  std::function<bool(Duration waited)> go_on;
+  std::function<bool(Duration waited)> go_on = {};
 };
 
 enum class MountWait { mounted, timed_out, stopped };

@@ -1,0 +1,18 @@
+// Installs the signal handlers before anything else in the process: entries of .preinit_array run after the
+// dynamic loader has resolved this program's symbols and before the constructors of any library. A trainer
+// that loads LibTorch reaches main() a quarter of a second later; a SIGTERM in that time would kill it.
+//
+// Linked as an object into programs (target holdfast_early_signals); shared libraries cannot have such
+// entries.
+#include "holdfast/interruption/internal/signal_latch.h"
+
+namespace {
+
+void install(int /*argc*/, char** /*argv*/, char** /*environment*/) {
+  holdfast::internal::install_early_signal_handlers();
+}
+
+using Entry = void (*)(int, char**, char**);
+[[gnu::section(".preinit_array"), gnu::used]] const Entry kInstallEarly = install;
+
+}  // namespace

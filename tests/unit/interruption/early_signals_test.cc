@@ -1,0 +1,58 @@
+// A program that links holdfast_early_signals hears signals that come before main().
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+
+#include "support/child_process.h"
+
+namespace holdfast {
+namespace {
+
+using test::ChildProcess;
+
+int run_probe() {
+  execl(HOLDFAST_EARLY_PROBE, HOLDFAST_EARLY_PROBE, static_cast<char*>(nullptr));
+  return 96;
+}
+
+TEST(EarlySignals, ASignalDuringConstructorsIsHeardInMain) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    ChildProcess child(run_probe);
+    ASSERT_TRUE(child.wait_for_output("constructing"));
+    child.send(signal);
+    const auto result = child.wait();
+    EXPECT_EQ(result.exit_code, 75) << result.output;
+    EXPECT_EQ(result.signal, 0) << result.output;
+    EXPECT_NE(result.output.find("from process " + std::to_string(getpid())), std::string::npos)
+        << result.output;
+  }
+}
+
+TEST(EarlySignals, ACheckpointRequestDoesNotStopIt) {
+  ChildProcess child(run_probe);
+  ASSERT_TRUE(child.wait_for_output("constructing"));
+  child.send(SIGUSR1);
+  const auto result = child.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("checkpoint"), std::string::npos) << result.output;
+}
+
+TEST(EarlySignals, ALateSignalCannotKillAFinishedProgram) {
+  ChildProcess child(run_probe);
+  ASSERT_TRUE(child.wait_for_output("finished"));
+  child.send(SIGTERM);
+  const auto result = child.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST(EarlySignals, HandlersStandBeforeTheFirstConstructor) {
+  // The probe says, from its first constructor, whether SIGTERM was already taken.
+  ChildProcess child(run_probe);
+  ASSERT_TRUE(child.wait_for_output("constructing"));
+  EXPECT_NE(child.wait().output.find("constructing with handlers"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace holdfast

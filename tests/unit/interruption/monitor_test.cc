@@ -1,0 +1,244 @@
+#include "holdfast/interruption/monitor.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <stdexcept>
+#include <thread>
+
+#include "support/fake_clock.h"
+
+namespace holdfast {
+namespace {
+
+using namespace std::chrono_literals;
+using test::FakeClock;
+
+Notice stop_notice(std::string text) {
+  return {.source = "test", .kind = NoticeKind::stop, .deadline = {}, .text = text};
+}
+Notice checkpoint_notice() {
+  return {.source = "test", .kind = NoticeKind::checkpoint_now, .deadline = {}, .text = "please"};
+}
+Notice deadline_notice(SteadyTime when) {
+  return {.source = "test", .kind = NoticeKind::deadline, .deadline = when, .text = "machine goes away"};
+}
+
+// Tells what it was given, when it was given.
+struct Script {
+  std::mutex mutex;
+  std::deque<Notice> news;
+  int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  std::atomic<int> polls{0};
+  std::atomic<bool> fail{false};
+  std::atomic<bool> cancelled{false};
+  ~Script() { close(event); }
+
+  void tell(Notice notice) {
+    {
+      const std::lock_guard lock(mutex);
+      news.push_back(std::move(notice));
+    }
+    eventfd_write(event, 1);
+  }
+};
+
+class ScriptedSource : public Source {
+ public:
+  ScriptedSource(Script& script, Duration interval, bool wakes, bool blocks = false)
+      : script_(script), interval_(interval), wakes_(wakes), blocks_(blocks) {}
+
+  std::string_view name() const override { return "script"; }
+  Duration interval() const override { return interval_; }
+  int wake_descriptor() const override { return wakes_ ? script_.event : -1; }
+  bool may_block() const override { return blocks_; }
+  void cancel() override { script_.cancelled = true; }
+  std::vector<Notice> poll() override {
+    ++script_.polls;
+    if (script_.fail) throw std::runtime_error("broken");
+    while (blocks_ && !script_.cancelled) std::this_thread::sleep_for(1ms);
+    eventfd_t ignored = 0;
+    eventfd_read(script_.event, &ignored);
+    const std::lock_guard lock(script_.mutex);
+    std::vector<Notice> told(script_.news.begin(), script_.news.end());
+    script_.news.clear();
+    return told;
+  }
+
+ private:
+  Script& script_;
+  Duration interval_;
+  bool wakes_;
+  bool blocks_;
+};
+
+bool soon(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + 5s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+TEST(Monitor, NothingIsPendingAtFirst) {
+  Monitor monitor;
+  monitor.start();
+  EXPECT_FALSE(monitor.pending());
+  EXPECT_FALSE(monitor.stop_requested());
+  EXPECT_FALSE(monitor.take_checkpoint_request());
+  EXPECT_EQ(monitor.deadline(), std::nullopt);
+  EXPECT_EQ(monitor.time_left(), std::nullopt);
+  EXPECT_EQ(monitor.reason(), "");
+  EXPECT_FALSE(monitor.wait_for(1ms));
+}
+
+TEST(Monitor, WhatASourceKnowsAtTheStartIsSeenWhenStartReturns) {
+  Script script;
+  script.tell(stop_notice("early"));
+  Monitor monitor;
+  monitor.add(std::make_unique<ScriptedSource>(script, 1h, false));
+  monitor.start();
+  EXPECT_TRUE(monitor.stop_requested());
+  EXPECT_EQ(monitor.reason(), "early");
+}
+
+TEST(Monitor, TheEarliestDeadlineEverSeenStays) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  const SteadyTime now = clock.now();
+  monitor.post(deadline_notice(now + 120s));
+  monitor.post(deadline_notice(now + 90s));
+  monitor.post(deadline_notice(now + 300s));
+  EXPECT_EQ(monitor.deadline(), now + 90s);
+  clock.advance(30s);
+  EXPECT_EQ(monitor.time_left(), Duration(60s));
+  clock.advance(100s);
+  EXPECT_EQ(monitor.time_left(), Duration(0s));
+  EXPECT_TRUE(monitor.pending());
+  EXPECT_FALSE(monitor.stop_requested());
+  EXPECT_EQ(monitor.reason(), "machine goes away");
+}
+
+TEST(Monitor, StopIsLatchedAndNamesTheFirstReason) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  monitor.post(deadline_notice(clock.now() + 120s));
+  monitor.post(stop_notice("SIGTERM"));
+  monitor.post(stop_notice("SIGINT"));
+  EXPECT_TRUE(monitor.stop_requested());
+  EXPECT_EQ(monitor.reason(), "SIGTERM");
+  EXPECT_EQ(monitor.notices().size(), 3u);
+  monitor.stop();
+  EXPECT_TRUE(monitor.stop_requested());
+}
+
+TEST(Monitor, ACheckpointRequestIsTakenOnce) {
+  Monitor monitor;
+  monitor.post(checkpoint_notice());
+  monitor.post(checkpoint_notice());
+  EXPECT_TRUE(monitor.pending());
+  EXPECT_TRUE(monitor.take_checkpoint_request());
+  EXPECT_FALSE(monitor.take_checkpoint_request());
+  EXPECT_FALSE(monitor.pending());
+  EXPECT_TRUE(monitor.notices().empty());
+  monitor.post(checkpoint_notice());
+  EXPECT_TRUE(monitor.take_checkpoint_request());
+}
+
+TEST(Monitor, AWakingSourceIsPolledAtOnce) {
+  Script script;
+  Monitor monitor;
+  monitor.add(std::make_unique<ScriptedSource>(script, 1h, true));
+  monitor.start();
+  EXPECT_FALSE(monitor.pending());
+  script.tell(stop_notice("now"));
+  EXPECT_TRUE(monitor.wait_for(5s));
+  EXPECT_TRUE(monitor.stop_requested());
+}
+
+TEST(Monitor, OtherSourcesArePolledAtTheirInterval) {
+  Script script;
+  Monitor monitor;
+  monitor.add(std::make_unique<ScriptedSource>(script, 2ms, false));
+  monitor.start();
+  EXPECT_TRUE(soon([&] { return script.polls >= 5; }));
+  script.tell(checkpoint_notice());
+  EXPECT_TRUE(soon([&] { return monitor.take_checkpoint_request(); }));
+}
+
+TEST(Monitor, ASourceThatHangsDelaysNobody) {
+  Script hanging;
+  Script quick;
+  Monitor monitor;
+  monitor.add(std::make_unique<ScriptedSource>(hanging, 1ms, false, true));
+  monitor.add(std::make_unique<ScriptedSource>(quick, 1h, true));
+  monitor.start();
+  EXPECT_TRUE(soon([&] { return hanging.polls == 1; }));
+  quick.tell(stop_notice("heard"));
+  EXPECT_TRUE(monitor.wait_for(5s));
+  const auto begin = std::chrono::steady_clock::now();
+  monitor.stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+  EXPECT_TRUE(hanging.cancelled);
+}
+
+TEST(Monitor, ASourceThatThrowsIsSwitchedOffAlone) {
+  Script broken;
+  Script good;
+  broken.fail = true;
+  Monitor monitor;
+  monitor.add(std::make_unique<ScriptedSource>(broken, 1ms, false));
+  monitor.add(std::make_unique<ScriptedSource>(good, 1ms, false));
+  testing::internal::CaptureStderr();
+  monitor.start();
+  EXPECT_TRUE(soon([&] { return good.polls >= 5; }));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "holdfast: error: the interruption source \"script\" failed and is off: broken\n");
+  EXPECT_EQ(broken.polls, 1);
+  good.tell(stop_notice("heard"));
+  EXPECT_TRUE(monitor.wait_for(5s));
+}
+
+TEST(Monitor, ListenersSeeTheStateThatTheNoticeMade) {
+  Script script;
+  Monitor monitor;
+  monitor.add(std::make_unique<ScriptedSource>(script, 1h, true));
+  std::atomic<int> heard{0};
+  std::atomic<int> at_once{0};
+  std::atomic<bool> overlapped{false};
+  monitor.listen([&](const Notice& notice) {
+    if (at_once.fetch_add(1) != 0) overlapped = true;
+    EXPECT_TRUE(monitor.pending());
+    if (notice.kind == NoticeKind::stop) {
+      EXPECT_TRUE(monitor.stop_requested());
+    }
+    std::this_thread::sleep_for(1ms);
+    at_once.fetch_sub(1);
+    ++heard;
+  });
+  monitor.start();
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 3; ++t) threads.emplace_back([&] { monitor.post(stop_notice("x")); });
+  }
+  script.tell(stop_notice("y"));
+  EXPECT_TRUE(soon([&] { return heard == 4; }));
+  EXPECT_FALSE(overlapped);
+}
+
+TEST(Monitor, EveryNoticeIsSaidOnce) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  testing::internal::CaptureStderr();
+  monitor.post(deadline_notice(clock.now() + 80s));
+  monitor.post(stop_notice("enough"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "holdfast: notice (test): machine goes away, 1m 20s left\nholdfast: notice (test): enough\n");
+}
+
+}  // namespace
+}  // namespace holdfast

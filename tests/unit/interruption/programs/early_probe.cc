@@ -1,0 +1,39 @@
+// A program whose constructors take long, as those of LibTorch do. Exit code 75 when it was asked to stop.
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+
+#include "holdfast/interruption/monitor.h"
+#include "holdfast/interruption/signal_source.h"
+#include "support/child_process.h"
+
+namespace {
+
+struct SlowConstructor {
+  SlowConstructor() {
+    struct sigaction action {};
+    sigaction(SIGTERM, nullptr, &action);
+    holdfast::test::say(action.sa_handler != SIG_DFL ? "constructing with handlers" : "constructing");
+    for (int i = 0; i < 30; ++i) usleep(10'000);
+  }
+} slow_constructor;
+
+}  // namespace
+
+int main() {
+  int code = 0;
+  {
+    holdfast::Monitor monitor;
+    monitor.add(std::make_unique<holdfast::SignalSource>());
+    monitor.start();
+    if (monitor.take_checkpoint_request()) holdfast::test::say("checkpoint");
+    if (monitor.stop_requested()) {
+      holdfast::test::say(monitor.reason());
+      code = 75;
+    }
+  }
+  holdfast::test::say("finished");
+  for (int i = 0; i < 20; ++i) usleep(10'000);
+  return code;
+}

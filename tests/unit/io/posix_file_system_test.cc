@@ -1,0 +1,184 @@
+// What only the machine's own file system can show: modes, mounts, FIFOs, full disks, descriptors.
+#include "holdfast/io/posix_file_system.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast {
+namespace {
+
+class Posix : public testing::Test {
+ protected:
+  Posix() {
+    std::string name = testing::TempDir() + "/holdfast-posix-XXXXXX";
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder = std::filesystem::canonical(name);
+  }
+  ~Posix() override { std::filesystem::remove_all(folder); }
+
+  std::filesystem::path folder;
+  FileSystem& fs = FileSystem::real();
+};
+
+unsigned mode_of(const std::filesystem::path& path) {
+  struct stat status {};
+  EXPECT_EQ(stat(path.c_str(), &status), 0);
+  return status.st_mode & 07777;
+}
+
+TEST_F(Posix, NewFilesAndFoldersAreOurs) {
+  fs.open_directory(folder / "a/b", true)->open("f", OpenMode::create)->close();
+  fs.open_file(folder / "m", OpenMode::append)->close();
+  EXPECT_EQ(mode_of(folder / "a"), 0755u);
+  EXPECT_EQ(mode_of(folder / "a/b"), 0700u);
+  EXPECT_EQ(mode_of(folder / "a/b/f"), 0600u);
+  EXPECT_EQ(mode_of(folder / "m"), 0600u);
+}
+
+TEST_F(Posix, PathsMayBeRelativeEndInASlashAndContainLinks) {
+  std::filesystem::create_directory(folder / "real");
+  std::filesystem::create_directory_symlink("real", folder / "link");
+  ASSERT_NE(fs.open_directory((folder / "link/run/").native(), true), nullptr);
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "real/run"));
+  ASSERT_NE(fs.open_directory(folder / "link/../other", true), nullptr);
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "other"));
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  const auto relative = fs.open_directory("here", true);
+  std::filesystem::current_path(before);
+  EXPECT_EQ(relative->path(), folder / "here");
+  relative->open("f", OpenMode::create)->close();
+  EXPECT_TRUE(std::filesystem::exists(folder / "here/f"));
+}
+
+TEST_F(Posix, AFifoIsRefusedAndDoesNotHang) {
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  const auto dir = fs.open_directory(folder, false);
+  EXPECT_THROW(dir->open("fifo", OpenMode::read), IoError);
+  EXPECT_THROW(dir->open("fifo", OpenMode::append), IoError);
+}
+
+TEST_F(Posix, AppendingOutsideRunDirectoriesTakesDevicesAndPipes) {
+  const std::string text = "line\n";
+  fs.open_file("/dev/null", OpenMode::append)->write_at(std::as_bytes(std::span(text)), 0);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const auto end = fs.open_file("/dev/fd/" + std::to_string(ends[1]), OpenMode::append);
+  end->write_at(std::as_bytes(std::span(text)), 0);
+  char got[8];
+  EXPECT_EQ(read(ends[0], got, sizeof got), 5);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(Posix, AFullDeviceSaysSo) {
+  const auto full = fs.open_file("/dev/full", OpenMode::append);
+  try {
+    full->write_at(std::as_bytes(std::span("x", 1)), 0);
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), ENOSPC);
+    EXPECT_EQ(
+        std::string(error.what()).rfind("write /dev/full: No space left on device (ENOSPC); free space", 0),
+        0u)
+        << error.what();
+  }
+}
+
+TEST_F(Posix, NoDescriptorLeaksAndNoneIsInherited) {
+  const auto open_fds = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  const auto before = open_fds();
+  {
+    const auto dir = fs.open_directory(folder, false);
+    const auto file = dir->open("f", OpenMode::create_direct);
+    std::byte byte{};
+    file->read_uncached_at({&byte, 1}, 0);
+    dir->list();
+    EXPECT_EQ(dir->open("f", OpenMode::create), nullptr);
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code error;
+      const auto target = std::filesystem::read_symlink(entry.path(), error);
+      if (target.native().rfind(folder.native(), 0) != 0) continue;
+      EXPECT_NE(fcntl(std::atoi(entry.path().filename().c_str()), F_GETFD) & FD_CLOEXEC, 0) << target;
+    }
+    file->close();
+  }
+  EXPECT_EQ(open_fds(), before);
+}
+
+TEST_F(Posix, SeveralThreadsWriteAndReadOneFile) {
+  constexpr std::size_t kPart = 1u << 18;
+  const auto file = fs.open_directory(folder, false)->open("f", OpenMode::create_direct);
+  file->reserve(8 * kPart);
+  struct alignas(4096) Part {
+    char text[kPart];
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        const auto part = std::make_unique<Part>();
+        for (std::size_t i = t; i < 8; i += 4) {
+          std::memset(part->text, static_cast<int>('a' + i), kPart);
+          file->write_at(std::as_bytes(std::span(part->text)), i * kPart);
+          std::vector<std::byte> back(kPart);
+          EXPECT_EQ(file->read_uncached_at(back, i * kPart), kPart);
+          EXPECT_EQ(std::memcmp(back.data(), part->text, kPart), 0);
+        }
+      });
+    }
+  }
+  file->sync();
+  file->close();
+  std::ifstream in(folder / "f");
+  for (char c = 'a'; c < 'i'; ++c) {
+    std::string part(kPart, '?');
+    in.read(part.data(), kPart);
+    EXPECT_EQ(part, std::string(kPart, c));
+  }
+}
+
+TEST_F(Posix, KnowsMountPoints) {
+  EXPECT_TRUE(fs.is_mount_point("/proc"));
+  EXPECT_TRUE(fs.is_mount_point("/proc/"));
+  EXPECT_TRUE(fs.is_mount_point("/"));
+  EXPECT_FALSE(fs.is_mount_point("/proc/self"));
+  EXPECT_FALSE(fs.is_mount_point(folder));
+  EXPECT_FALSE(fs.is_mount_point(folder / "missing"));
+  EXPECT_FALSE(fs.is_mount_point("/etc/passwd"));
+  EXPECT_TRUE(fs.on_root_file_system("/"));
+  EXPECT_TRUE(fs.on_root_file_system("/no/such/folder"));
+  EXPECT_FALSE(fs.on_root_file_system("/proc/self"));
+  EXPECT_FALSE(fs.on_root_file_system("/dev/shm/not/there/yet"));
+}
+
+TEST_F(Posix, WithoutPermissionTheMessageNamesTheDirectory) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may do anything";
+  std::filesystem::permissions(folder,
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  try {
+    fs.open_directory(folder / "run", true);
+    ADD_FAILURE();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), EACCES);
+    EXPECT_EQ(error.path(), folder / "run");
+  }
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+}
+
+}  // namespace
+}  // namespace holdfast
