@@ -54,24 +54,30 @@ void draw(std::uint64_t key, std::uint8_t* record) {
   const int step_x = traits >> 24 & 1 ? style.step_x : -style.step_x;
   *record++ = static_cast<std::uint8_t>(label);
 
-  std::array<int, kPlane> stripes;
+  std::array<std::int16_t, 64> levels;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    levels[i] = static_cast<std::int16_t>(128 - 48 + wave(static_cast<int>(i)) * contrast / 32);
+  }
+  std::array<std::int16_t, kPlane> stripes;
   for (int y = 0; y < kSide; ++y) {
     for (int x = 0; x < kSide; ++x) {
-      stripes[static_cast<std::size_t>(y * kSide + x)] =
-          128 - 48 + wave(step_x * x + style.step_y * y + phase) * contrast / 32;
+      const auto at = static_cast<std::size_t>((step_x * x + style.step_y * y + phase) & 63);
+      stripes[static_cast<std::size_t>(y * kSide + x)] = levels[at];
     }
   }
-  for (std::size_t c = 0; c < 3; ++c) {
+  for (std::size_t c = 0; c < 3; ++c, record += kPlane) {
     std::array<std::uint8_t, kPlane> noise;
     for (std::size_t i = 0; i < kPlane; i += 8) {
       const std::uint64_t bits = mix(traits + (c * kPlane + i + 1) * 0xD1B54A32D192ED03u);
       std::memcpy(noise.data() + i, &bits, sizeof bits);
     }
+    const auto cast = static_cast<std::int16_t>(style.cast[c] * contrast / 32);
+    std::array<std::uint8_t, kPlane> plane;  // of its own: writing through `record` could alias the inputs
     for (std::size_t i = 0; i < kPlane; ++i) {
-      const int level = stripes[i] + style.cast[c] * contrast / 32 + noise[i] * 3 / 8;
-      record[i] = static_cast<std::uint8_t>(std::clamp(level, 0, 255));
+      const auto level = static_cast<std::int16_t>(stripes[i] + cast + noise[i] * 3 / 8);
+      plane[i] = static_cast<std::uint8_t>(std::clamp<std::int16_t>(level, 0, 255));
     }
-    record += kPlane;
+    std::memcpy(record, plane.data(), kPlane);
   }
 }
 

@@ -30,6 +30,13 @@ void EpochOrder::applied(Cursor cursor) {
   applied_ = cursor;
 }
 
+void EpochOrder::applied_all_delivered() const {
+  throw UsageError(
+      "torch::data draws batches ahead of the training, so nobody but the program knows what an update has "
+      "applied: "
+      "report after_step({.applied = order.after(samples)})");
+}
+
 void EpochOrder::go_to(Cursor cursor) {
   if (cursor.epoch < 0 || cursor.samples < 0 || cursor.samples > size_) {
     throw RefusedError("the data cursor (epoch " + std::to_string(cursor.epoch) + ", sample " +

@@ -35,6 +35,8 @@ class EpochOrder {
   // The cursor once `samples` more have been applied, in the epoch that is being delivered.
   Cursor after(std::int64_t samples) const;
   void applied(Cursor cursor);
+  // UsageError: what has been drawn may still wait in the DataLoader, so an update must report `.applied`.
+  void applied_all_delivered() const;
 
   void save(StateWriter& out) const;
   void load(const StateReader& in);

@@ -101,7 +101,9 @@ TEST(SyntheticPictures, AreDeterministicPrefixesAndTestDiffersFromTrain) {
 }
 
 // Part of every recorded synthetic run, and of the golden tests that use it.
-TEST(SyntheticPictures, NeverChange) { EXPECT_EQ(synthetic_pictures(100).train.fingerprint(), "0b7684337b331a112ffa4a28504c8445"); }
+TEST(SyntheticPictures, NeverChange) {
+  EXPECT_EQ(synthetic_pictures(100).train.fingerprint(), "0b7684337b331a112ffa4a28504c8445");
+}
 
 TEST(SyntheticPictures, CanBeLearnt) {
   const auto splits = synthetic_pictures(2000);

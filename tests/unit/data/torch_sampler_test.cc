@@ -104,6 +104,7 @@ TEST(TorchSampler, RefusesMisuse) {
   TorchSampler sampler(order);
   EXPECT_THROW(sampler.reset(23), holdfast::UsageError);
   EXPECT_THROW(order.applied({0, 4}), holdfast::UsageError);
+  EXPECT_THROW(order.applied_all_delivered(), holdfast::UsageError);
   EXPECT_THROW(EpochOrder(0, 1), holdfast::UsageError);
   MemoryState state;
   state.put("epoch", std::int64_t{0});
