@@ -19,8 +19,8 @@ enum class NoticeKind {
 struct Notice {
   std::string source;  // "signal", "file", "ec2"
   NoticeKind kind = NoticeKind::stop;
-  std::optional<SteadyTime> deadline;  // on the steady clock; absent where none is known
-  std::string text;                    // one phrase for people: "SIGTERM from process 4711"
+  std::optional<SteadyTime> deadline = {};  // on the steady clock; absent where none is known
+  std::string text = {};                    // one phrase for people: "SIGTERM from process 4711"
 };
 
 }  // namespace holdfast::inline v1

@@ -1,0 +1,68 @@
+#include "holdfast/metrics/console.h"
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr const char* kGap = "  ";
+
+std::string fixed(double value) { return format_log("{:.4f}", {value}); }
+
+}  // namespace
+
+std::string progress_line(const StepEvent& event) {
+  std::string line = "step " + format_count(event.step);
+  if (event.last_step) line += '/' + format_count(*event.last_step);
+  line += kGap;
+  line += "epoch " + format_count(event.epoch + 1);  // people count from one
+  if (event.epochs) line += '/' + format_count(*event.epochs);
+  line += kGap;
+  line += "loss " + fixed(event.loss) + kGap + "lr " + format_number(event.learning_rate);
+  line += kGap + format_number(event.images_per_s) + " images/s";
+  if (event.time_left) line += kGap + format_duration(*event.time_left) + " left";
+  line += kGap;
+  if (event.durable_step) {
+    line += "saved step " + format_count(*event.durable_step) + " (" + format_duration(event.durable_age) +
+            " ago)";
+  } else {
+    line += "nothing saved yet";
+  }
+  return line;
+}
+
+std::string evaluation_line(const EvaluationEvent& event) {
+  return format_log(
+      "epoch {} evaluated: accuracy {:.2f} %, loss {:.4f} on {} pictures in {}",
+      {static_cast<std::int64_t>(event.epoch + 1), event.accuracy * 100, event.loss,
+       std::string_view(format_count(event.samples)), std::string_view(format_duration(event.time))});
+}
+
+ConsoleProgress::ConsoleProgress(const Clock& clock, ConsoleOptions options)
+    : clock_(clock), options_(options), terminal_(options.terminal.value_or(stderr_is_terminal())) {}
+
+ConsoleProgress::~ConsoleProgress() { finish(); }
+
+void ConsoleProgress::step(const StepEvent& event) {
+  const SteadyTime now = clock_.now();
+  unprinted_ = event;
+  if (shown_ && now - *shown_ < (terminal_ ? options_.redraw : options_.interval)) return;
+  shown_ = now;
+  if (terminal_) {
+    show_status_line(progress_line(event));
+  } else {
+    print_line(progress_line(event));
+    unprinted_.reset();
+  }
+}
+
+void ConsoleProgress::evaluation(const EvaluationEvent& event) { print_line(evaluation_line(event)); }
+
+void ConsoleProgress::finish() {
+  if (terminal_) clear_status_line();
+  if (unprinted_) print_line(progress_line(*unprinted_));
+  unprinted_.reset();
+}
+
+}  // namespace holdfast::inline v1

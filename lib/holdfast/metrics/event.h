@@ -1,0 +1,39 @@
+// What a training run tells its sinks.
+//
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "holdfast/base/clock.h"
+
+namespace holdfast::inline v1 {
+
+// One optimizer update.
+struct StepEvent {
+  std::int64_t step = 0;   // counted from 1: the number of updates made so far
+  std::int64_t epoch = 0;  // counted from 0: the pass over the data that this step belongs to
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  double learning_rate = 0;
+  double images_per_s = 0;  // over the meter's window
+  // For people; sinks that write for machines leave these out.
+  std::optional<std::int64_t> last_step = {};  // of the whole run
+  std::optional<std::int64_t> epochs = {};     // of the whole run
+  std::optional<Duration> time_left = {};
+  std::optional<std::int64_t> durable_step = {};  // of the last acknowledged checkpoint
+  Duration durable_age{};                         // time since it was acknowledged
+};
+
+// One pass over the test data.
+struct EvaluationEvent {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;  // counted from 0: the pass over the data that it follows
+  double accuracy = 0;     // 0 … 1
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t samples = 0;
+  Duration time{};
+};
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,76 @@
+#include "holdfast/metrics/jsonl.h"
+
+#include <charconv>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "holdfast/base/bits.h"
+#include "holdfast/base/log.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+class LineWriter {
+ public:
+  explicit LineWriter(std::span<char> buffer) : buffer_(buffer) {}
+
+  void text(std::string_view text) { used_ += text.copy(rest().data(), rest().size()); }
+  void integer(std::int64_t value) {
+    used_ = static_cast<std::size_t>(std::to_chars(rest().data(), rest().data() + rest().size(), value).ptr -
+                                     buffer_.data());
+  }
+  void number(double value) {
+    const bool quoted = !std::isfinite(value);
+    if (quoted) text("\"");
+    used_ += write_shortest_decimal(value, rest());
+    if (quoted) text("\"");
+  }
+  void bits(double value) {
+    write_bits_hex(value, rest());
+    used_ += 16;
+  }
+  std::string_view done() const { return {buffer_.data(), used_}; }
+
+ private:
+  std::span<char> rest() const { return buffer_.subspan(used_); }
+
+  std::span<char> buffer_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+std::string_view write_step_line(const StepEvent& event, std::span<char> buffer) {
+  LineWriter line(buffer);
+  line.text("{\"step\":");
+  line.integer(event.step);
+  line.text(",\"epoch\":");
+  line.integer(event.epoch);
+  line.text(",\"loss\":");
+  line.number(event.loss);
+  line.text(",\"loss_bits\":\"");
+  line.bits(event.loss);
+  line.text("\",\"lr\":");
+  line.number(event.learning_rate);
+  line.text(",\"images_per_s\":");
+  // Half a dozen digits say all there is to say about a speed.
+  line.number(std::isfinite(event.images_per_s) ? std::round(event.images_per_s * 100) / 100 : 0);
+  line.text("}");
+  return line.done();
+}
+
+JsonlSink::JsonlSink(std::string target, WriteLine write)
+    : target_(std::move(target)), write_(std::move(write)) {}
+
+void JsonlSink::step(const StepEvent& event) {
+  if (failed_) return;
+  try {
+    write_(write_step_line(event, buffer_));
+  } catch (const std::exception& error) {
+    failed_ = true;
+    log_warning("no more metrics are written to {} (training goes on): {}", target_, error.what());
+  }
+}
+
+}  // namespace holdfast::inline v1

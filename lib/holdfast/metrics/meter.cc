@@ -1,0 +1,53 @@
+#include "holdfast/metrics/meter.h"
+
+#include <cmath>
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::size_t kSteps = 100;
+constexpr Duration kAtLeast = std::chrono::seconds(5);
+
+}  // namespace
+
+Meter::Meter(const Clock& clock) : clock_(clock) {}
+
+void Meter::begin() {
+  last_ = clock_.now();
+  if (window_.empty()) window_.push_back({.worked = worked_, .samples = 0});
+}
+
+void Meter::step(std::int64_t samples) {
+  if (!last_) {
+    begin();
+    return;
+  }
+  const SteadyTime now = clock_.now();
+  worked_ += now - *last_;
+  last_ = now;
+  window_.push_back({.worked = worked_, .samples = samples});
+  samples_in_window_ += samples;
+  while (window_.size() > kSteps + 1 && worked_ - window_[1].worked >= kAtLeast) {
+    samples_in_window_ -= window_[1].samples;
+    window_.pop_front();
+  }
+}
+
+void Meter::pause() { last_.reset(); }
+
+double Meter::per_second() const {
+  if (window_.empty()) return 0;
+  const double seconds = std::chrono::duration<double>(worked_ - window_.front().worked).count();
+  return seconds > 0 ? static_cast<double>(samples_in_window_) / seconds : 0;
+}
+
+std::optional<Duration> Meter::time_left(std::int64_t samples) const {
+  const double speed = per_second();
+  if (speed <= 0) return std::nullopt;
+  const double seconds = static_cast<double>(samples) / speed;
+  // Beyond a century the number says nothing, and would not fit.
+  if (seconds > 3.2e9) return std::nullopt;
+  return Duration(std::llround(std::fmax(seconds, 0) * 1e9));
+}
+
+}  // namespace holdfast::inline v1
