@@ -1,12 +1,12 @@
 // The plan of a checkpoint file: where every byte goes, for one list of tensors. libhdf5 lays the file out
-// once (in tmpfs, else $TMPDIR) and is never used again: later saves copy the kept metadata bytes.
+// once (in memory, else in $TMPDIR) and is never used again: later saves copy the kept metadata bytes.
 //
 // (tensor list, attribute capacity) is the whole input; equal inputs give equal bytes. Costs 10 ms for 500
 // tensors, 0.3–0.5 s for 5,000: make it when a run is constructed or resumed, never inside a save under a
 // deadline.
 //
-// Errors: RefusedError for names or sizes that cannot be stored; IoError when neither tmpfs nor $TMPDIR works.
-// Threads: make_file_plan holds libhdf5's global lock; a plan is immutable and shared.
+// Errors: RefusedError for names or sizes that cannot be stored; IoError when neither memory nor $TMPDIR
+// works. Threads: make_file_plan holds libhdf5's global lock; a plan is immutable and shared.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,25 @@
 #include <span>
 #include <vector>
 
+#include "holdfast/format/layout.h"
 #include "holdfast/snapshot/snapshot.h"
 
 namespace holdfast::inline v1 {
 
-inline constexpr std::uint64_t kDefaultAttributeCapacity = 256u << 10;
-inline constexpr std::uint64_t kMaxAttributeCapacity = 16u << 20;
-
-// HDF5's own bytes between tensors.
+// HDF5's own bytes between tensors, /meta among them (still zero here).
 struct MetadataStretch {
   std::uint64_t offset = 0;
   std::vector<std::byte> bytes;
+  Digest digest;  // of `bytes`; a stretch with /meta in it gets another when the file is sealed
 };
 
 struct FilePlan {
   std::shared_ptr<const ImageLayout> layout;
-  std::uint64_t attribute_capacity = 0;  // A
-  std::uint64_t user_block = 0;          // U
-  std::uint64_t head = 0;                // H: [0, H) is written last; a multiple of 4096
-  std::uint64_t step_offset = 0;         // /meta/step, int64
-  std::uint64_t json_offset = 0;         // /meta/json, attribute_capacity bytes, NUL padded
+  std::uint64_t attribute_capacity = 0;    // A
+  std::uint64_t user_block = 0;            // U
+  std::uint64_t head = 0;                  // H: [0, H) is written last; a multiple of 4096
+  std::uint64_t step_offset = 0;           // /meta/step, int64
+  std::uint64_t json_offset = 0;           // /meta/json, attribute_capacity bytes, NUL padded
   std::vector<MetadataStretch> stretches;  // with tensors they tile [user_block, length) exactly
 };
 

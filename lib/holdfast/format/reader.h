@@ -7,6 +7,7 @@
 // Threads: const methods may be called from any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,7 +25,7 @@ namespace holdfast::inline v1 {
 struct Rejection {
   enum class Kind { damaged, newer_format };
   Kind kind = Kind::damaged;
-  std::string reason;  // "tensor model/fc.weight: digest differs at bytes 8388608..16777216"
+  std::string reason;  // "tensor model/fc.weight (bytes 8388608..16777216): digest differs"
 };
 
 struct IndexedTensor {
@@ -41,8 +42,11 @@ struct CheckpointIndex {
   std::uint64_t attribute_capacity = 0;
   std::int64_t step = 0;
   Attributes attributes;
-  std::vector<IndexedTensor> tensors;                            // in file order of the plan
-  struct Stretch { std::uint64_t offset = 0, length = 0; Digest digest; };
+  std::vector<IndexedTensor> tensors;  // in file order of the plan
+  struct Stretch {
+    std::uint64_t offset = 0, length = 0;
+    Digest digest;
+  };
   std::vector<Stretch> stretches;
 };
 
@@ -50,14 +54,19 @@ struct CheckpointIndex {
 enum class ReadMode { cached, uncached };
 
 // Header and index alone: cheap, whatever the file's size. Covers length, header, index.
+// Rejects a file that is not a checkpoint at all as damaged.
 std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode = ReadMode::cached);
-// Every byte of the file.
+// Every byte of the file. `progress`, when given, grows by the bytes that were checked. 8 MiB a thread.
 std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& index,
-                                      ReadMode mode = ReadMode::cached, int threads = 1);
-// The whole state, every byte of it verified while it is read.
-std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& file, const CheckpointIndex& index,
-                                                                 int threads = 2);
-// Only tensors whose name starts with `prefix` ("model/"); touches the index and those bytes alone.
+                                      ReadMode mode = ReadMode::cached, int threads = 1,
+                                      std::atomic<std::uint64_t>* progress = nullptr);
+// The whole state, every byte of it verified while it is read. The image's user block stays zero.
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& file,
+                                                                 const CheckpointIndex& index,
+                                                                 int threads = 2,
+                                                                 ReadMode mode = ReadMode::cached);
+// Only tensors whose name starts with `prefix` ("model/"); touches the index and those bytes alone. They lie
+// in an image of their own, in the file's order.
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_part(const File& file, const CheckpointIndex& index,
                                                              std::string_view prefix);
 

@@ -1,0 +1,135 @@
+#include "holdfast/format/file_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/format/internal/hdf5_layout.h"
+#include "holdfast/format/internal/index_json.h"
+#include "holdfast/format/internal/scratch_file.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using internal::Hdf5Layout;
+using internal::ScratchFile;
+
+void check_can_be_stored(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity) {
+  if (attribute_capacity < kMinAttributeCapacity || attribute_capacity > kMaxAttributeCapacity) {
+    throw RefusedError("an attribute capacity of " + std::to_string(attribute_capacity) +
+                       " bytes: it must be from " + std::to_string(kMinAttributeCapacity) + " to " +
+                       std::to_string(kMaxAttributeCapacity));
+  }
+  check_tensor_specs(tensors);
+  std::uint64_t total = 0;
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.shape.size() > kMaxRank) {
+      throw RefusedError("tensor '" + printable(tensor.name) + "' has more than " + std::to_string(kMaxRank) +
+                         " dimensions, which HDF5 cannot store");
+    }
+    if (tensor.name.starts_with(std::string(kMetaGroup) + "/")) {
+      throw RefusedError("tensor '" + printable(tensor.name) +
+                         "': the group 'meta' is the file format's own");
+    }
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+    total += tensor.bytes();
+    if (total > kMost) throw RefusedError("the tensors together have more than 2^62 bytes");
+  }
+}
+
+// The longest index that these tensors can get, without attributes: every number as long as can be, and a
+// stretch before, between and after the tensors.
+std::uint64_t index_bound(std::span<const TensorSpec> tensors) {
+  constexpr std::uint64_t kLongest = std::numeric_limits<std::uint64_t>::max();
+  CheckpointIndex index;
+  index.attribute_capacity = kLongest;
+  index.step = std::numeric_limits<std::int64_t>::min();
+  for (const TensorSpec& tensor : tensors) index.tensors.push_back({tensor, kLongest, {}});
+  index.stretches.assign(tensors.size() + 1, {kLongest, kLongest, {}});
+  return internal::index_json(index).size();
+}
+
+std::uint64_t user_block_for(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity) {
+  const std::uint64_t block =
+      std::max(kMinUserBlock, std::bit_ceil(kIndexOffset + index_bound(tensors) + attribute_capacity));
+  if (block > kMaxUserBlock) {
+    throw RefusedError(std::to_string(tensors.size()) + " tensors need an index of " + format_bytes(block) +
+                       ", more than the format allows (" + format_bytes(kMaxUserBlock) + ")");
+  }
+  return block;
+}
+
+std::vector<MetadataStretch> stretches_between(const ScratchFile& file, std::span<const TensorSpec> tensors,
+                                               const Hdf5Layout& layout, std::uint64_t user_block,
+                                               std::uint64_t length) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].bytes() != 0) taken.emplace_back(layout.offsets[i], tensors[i].bytes());
+  }
+  taken.emplace_back(length, 0);
+  std::sort(taken.begin(), taken.end());
+
+  std::vector<MetadataStretch> stretches;
+  std::uint64_t covered = user_block;
+  for (const auto& [offset, bytes] : taken) {
+    if (offset < covered || offset > length || bytes > length - offset) {
+      throw Error("libhdf5 laid two tensors over each other at byte " + std::to_string(offset));
+    }
+    if (offset > covered) {
+      MetadataStretch stretch{covered, std::vector<std::byte>(offset - covered), {}};
+      file.read(stretch.bytes, covered);
+      stretch.digest = tensor_digest(stretch.bytes);
+      stretches.push_back(std::move(stretch));
+    }
+    covered = offset + bytes;
+  }
+  return stretches;
+}
+
+}  // namespace
+
+std::uint64_t attribute_capacity_for(const Attributes& attributes) {
+  const std::uint64_t needed =
+      std::max(internal::attributes_json(attributes).size(), internal::meta_json(attributes).size());
+  const std::uint64_t capacity = std::max(kDefaultAttributeCapacity, std::bit_ceil(needed));
+  if (capacity > kMaxAttributeCapacity) {
+    throw RefusedError("the attributes take " + format_bytes(needed) + ", more than a checkpoint can hold (" +
+                       format_bytes(kMaxAttributeCapacity) + "): large values belong into tensors");
+  }
+  return capacity;
+}
+
+std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
+                                               std::uint64_t attribute_capacity) {
+  check_can_be_stored(tensors, attribute_capacity);
+  auto plan = std::make_shared<FilePlan>();
+  plan->attribute_capacity = attribute_capacity;
+  plan->user_block = user_block_for(tensors, attribute_capacity);
+
+  const ScratchFile file;
+  Hdf5Layout layout = internal::lay_out_hdf5(file.path(), tensors, attribute_capacity, plan->user_block);
+  const std::uint64_t length = file.size();
+  plan->step_offset = layout.step_offset;
+  plan->json_offset = layout.json_offset;
+  plan->stretches = stretches_between(file, tensors, layout, plan->user_block, length);
+  const std::uint64_t meta_end =
+      std::max(plan->step_offset + sizeof(std::int64_t), plan->json_offset + attribute_capacity);
+  plan->head = (meta_end + kBlockSize - 1) / kBlockSize * kBlockSize;
+  plan->layout = std::make_shared<ImageLayout>(std::move(tensors), std::move(layout.offsets), length);
+  return plan;
+}
+
+std::shared_ptr<Arena> make_image(const FilePlan& plan) {
+  auto arena = std::make_shared<Arena>(plan.layout->length());
+  for (const MetadataStretch& stretch : plan.stretches) {
+    std::memcpy(arena->bytes().data() + stretch.offset, stretch.bytes.data(), stretch.bytes.size());
+  }
+  return arena;
+}
+
+}  // namespace holdfast::inline v1

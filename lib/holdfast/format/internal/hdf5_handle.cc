@@ -1,0 +1,38 @@
+#include "holdfast/format/internal/hdf5_handle.h"
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+herr_t take_description(unsigned /*depth*/, const H5E_error2_t* error, void* text) {
+  if (error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
+  return 0;
+}
+
+[[noreturn]] void fail(const std::string& doing) {
+  std::string innermost;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, take_description, &innermost);
+  throw RefusedError("cannot lay out the checkpoint file: " + doing + ": HDF5 says '" + innermost + "'");
+}
+
+}  // namespace
+
+Hdf5Handle::Hdf5Handle(hid_t id, Close close, const std::string& doing) : id_(id), close_(close) {
+  if (id < 0) fail(doing);
+}
+
+void Hdf5Handle::close(const std::string& doing) { check_hdf5(close_(std::exchange(id_, -1)), doing); }
+
+void check_hdf5(herr_t status, const std::string& doing) {
+  if (status < 0) fail(doing);
+}
+
+QuietHdf5::QuietHdf5() {
+  H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+QuietHdf5::~QuietHdf5() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,52 @@
+// libhdf5's handles with an owner, and its errors as exceptions.
+//
+// A call that fails throws RefusedError with what was being done and libhdf5's own innermost message: the
+// only inputs are a tensor list and a capacity, so either is at fault. libhdf5 prints nothing meanwhile.
+// Threads: libhdf5 has process-wide state; file_plan.cc holds one lock around all of it.
+#pragma once
+
+#include <hdf5.h>
+
+#include <string>
+#include <utility>
+
+namespace holdfast::inline v1::internal {
+
+class Hdf5Handle {
+ public:
+  using Close = herr_t (*)(hid_t);
+
+  // Throws when `id` is negative, which is how libhdf5 reports a failure.
+  Hdf5Handle(hid_t id, Close close, const std::string& doing);
+  ~Hdf5Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  Hdf5Handle(Hdf5Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  Hdf5Handle& operator=(Hdf5Handle&&) = delete;
+
+  hid_t get() const { return id_; }
+  // Closes now and reports what only closing can see.
+  void close(const std::string& doing);
+
+ private:
+  hid_t id_;
+  Close close_;
+};
+
+// Throws when a status is negative.
+void check_hdf5(herr_t status, const std::string& doing);
+
+// Switches libhdf5's own printing of errors off while it lives.
+class QuietHdf5 {
+ public:
+  QuietHdf5();
+  ~QuietHdf5();
+  QuietHdf5(const QuietHdf5&) = delete;
+  QuietHdf5& operator=(const QuietHdf5&) = delete;
+
+ private:
+  H5E_auto2_t print_ = nullptr;
+  void* data_ = nullptr;
+};
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,141 @@
+#include "holdfast/format/internal/hdf5_layout.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_set>
+
+#include "holdfast/format/internal/hdf5_types.h"
+#include "holdfast/format/layout.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr const char* kSettings = "choosing settings";
+
+Hdf5Handle properties(hid_t kind) { return {H5Pcreate(kind), H5Pclose, kSettings}; }
+
+// Every group of the file, parents first, in the order of their first tensor.
+std::vector<std::string> groups_of(std::span<const TensorSpec> tensors) {
+  std::vector<std::string> groups{std::string(kMetaGroup)};
+  std::unordered_set<std::string_view> known;
+  for (const TensorSpec& tensor : tensors) {
+    const std::string_view name = tensor.name;
+    for (std::size_t slash = name.find('/'); slash != std::string_view::npos;
+         slash = name.find('/', slash + 1)) {
+      if (known.insert(name.substr(0, slash)).second) groups.emplace_back(name.substr(0, slash));
+    }
+  }
+  return groups;
+}
+
+class Layouter {
+ public:
+  Layouter(const std::string& path, std::uint64_t user_block, std::uint64_t metadata_block,
+           std::uint64_t small_data)
+      : file_(create(path, user_block, metadata_block, small_data)),
+        links_(properties(H5P_LINK_CREATE)),
+        groups_(properties(H5P_GROUP_CREATE)),
+        datasets_(properties(H5P_DATASET_CREATE)) {
+    check_hdf5(H5Pset_char_encoding(links_.get(), H5T_CSET_UTF8), kSettings);
+    // Times would make two plans of the same tensors differ.
+    check_hdf5(H5Pset_obj_track_times(groups_.get(), false), kSettings);
+    check_hdf5(H5Pset_obj_track_times(datasets_.get(), false), kSettings);
+    check_hdf5(H5Pset_layout(datasets_.get(), H5D_CONTIGUOUS), kSettings);
+    check_hdf5(H5Pset_alloc_time(datasets_.get(), H5D_ALLOC_TIME_EARLY), kSettings);
+    check_hdf5(H5Pset_fill_time(datasets_.get(), H5D_FILL_TIME_NEVER), kSettings);
+  }
+
+  // One by one: libhdf5's own creation of missing groups stores times in them.
+  void add_group(const std::string& name) {
+    const std::string doing = "group '" + printable(name) + "'";
+    Hdf5Handle(H5Gcreate2(file_.get(), name.c_str(), links_.get(), groups_.get(), H5P_DEFAULT), H5Gclose,
+               doing);
+  }
+
+  std::uint64_t add_dataset(const std::string& name, const Hdf5Handle& type,
+                            const std::vector<std::int64_t>& shape, std::uint64_t bytes,
+                            std::string_view dtype = {}) {
+    const std::string doing = "dataset '" + printable(name) + "'";
+    const std::vector<hsize_t> dimensions(shape.begin(), shape.end());
+    const Hdf5Handle space(dimensions.empty() ? H5Screate(H5S_SCALAR)
+                                              : H5Screate_simple(static_cast<int>(dimensions.size()),
+                                                                 dimensions.data(), nullptr),
+                           H5Sclose, doing);
+    const Hdf5Handle dataset(H5Dcreate2(file_.get(), name.c_str(), type.get(), space.get(), links_.get(),
+                                        datasets_.get(), H5P_DEFAULT),
+                             H5Dclose, doing);
+    if (!dtype.empty()) note_dtype(dataset, dtype, doing);
+    // For a dataset without bytes the answer means nothing.
+    return bytes == 0 ? 0 : H5Dget_offset(dataset.get());
+  }
+
+  void close() { file_.close("closing the file"); }
+
+ private:
+  static Hdf5Handle create(const std::string& path, std::uint64_t user_block, std::uint64_t metadata_block,
+                           std::uint64_t small_data) {
+    const Hdf5Handle creation = properties(H5P_FILE_CREATE);
+    check_hdf5(H5Pset_userblock(creation.get(), user_block), kSettings);
+    check_hdf5(H5Pset_obj_track_times(creation.get(), false), kSettings);
+    const Hdf5Handle access = properties(H5P_FILE_ACCESS);
+    check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), kSettings);
+    check_hdf5(H5Pset_alignment(access.get(), kAlignedFrom, kAlignment), kSettings);
+    check_hdf5(H5Pset_meta_block_size(access.get(), metadata_block), kSettings);
+    check_hdf5(H5Pset_small_data_block_size(access.get(), small_data), kSettings);
+    return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose,
+            "creating " + path};
+  }
+
+  void note_dtype(const Hdf5Handle& dataset, std::string_view dtype, const std::string& doing) {
+    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, doing);
+    const Hdf5Handle type = hdf5_text_type(dtype.size());
+    const Hdf5Handle attribute(
+        H5Acreate2(dataset.get(), "dtype", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+        doing);
+    check_hdf5(H5Awrite(attribute.get(), type.get(), dtype.data()), doing);
+  }
+
+  Hdf5Handle file_;
+  Hdf5Handle links_;
+  Hdf5Handle groups_;
+  Hdf5Handle datasets_;
+};
+
+std::uint64_t small_bytes(std::uint64_t bytes) { return bytes < kAlignedFrom ? bytes : 0; }
+
+}  // namespace
+
+Hdf5Layout lay_out_hdf5(const std::string& path, std::span<const TensorSpec> tensors,
+                        std::uint64_t attribute_capacity, std::uint64_t user_block) {
+  // Distributions ship libhdf5 with and without a lock of its own.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const QuietHdf5 quiet;
+
+  const std::vector<std::string> groups = groups_of(tensors);
+  const std::uint64_t objects = tensors.size() + groups.size() + 3;  // root, step, json
+  std::uint64_t small_data = sizeof(std::int64_t) + small_bytes(attribute_capacity);
+  for (const TensorSpec& tensor : tensors) small_data += small_bytes(tensor.bytes());
+  Layouter layouter(path, user_block,
+                    std::clamp(objects * kMetadataPerObject, kMinMetadataBlock, kMaxMetadataBlock),
+                    small_data);
+
+  // /meta comes first, so that the head of the file, which is written last, is short.
+  Hdf5Layout layout;
+  for (const std::string& group : groups) layouter.add_group(group);
+  const std::string meta = std::string(kMetaGroup) + "/";
+  layout.json_offset = layouter.add_dataset(meta + std::string(kJsonDataset),
+                                            hdf5_text_type(attribute_capacity), {}, attribute_capacity);
+  layout.step_offset = layouter.add_dataset(meta + std::string(kStepDataset), hdf5_type(DType::int64), {},
+                                            sizeof(std::int64_t));
+  for (const TensorSpec& tensor : tensors) {
+    layout.offsets.push_back(
+        layouter.add_dataset(tensor.name, hdf5_type(tensor.dtype), tensor.shape, tensor.bytes(),
+                             stored_as_bytes(tensor.dtype) ? name_of(tensor.dtype) : std::string_view()));
+  }
+  layouter.close();
+  return layout;
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,37 @@
+#include "holdfast/format/internal/piece_hasher.h"
+
+#include <algorithm>
+
+namespace holdfast::inline v1::internal {
+
+PieceHasher::PieceHasher(const Snapshot& snapshot) {
+  const std::size_t tensors = snapshot.layout->tensors().size();
+  first_piece_.reserve(tensors + 1);
+  for (std::size_t i = 0; i < tensors; ++i) {
+    first_piece_.push_back(pieces_.size());
+    for (auto bytes = snapshot.bytes(i); !bytes.empty();) {
+      const std::size_t size = std::min<std::size_t>(bytes.size(), kDigestPiece);
+      pieces_.push_back(bytes.first(size));
+      bytes = bytes.subspan(size);
+    }
+  }
+  first_piece_.push_back(pieces_.size());
+  digests_.resize(pieces_.size());
+}
+
+void PieceHasher::work(const Stopped& stopped) {
+  for (std::size_t i = next_++; i < pieces_.size() && !stopped; i = next_++)
+    digests_[i] = digest_of(pieces_[i]);
+}
+
+std::vector<Digest> PieceHasher::finish() const {
+  std::vector<Digest> tensors;
+  tensors.reserve(first_piece_.size() - 1);
+  for (std::size_t i = 0; i + 1 < first_piece_.size(); ++i) {
+    tensors.push_back(
+        combine_digests(std::span(digests_).subspan(first_piece_[i], first_piece_[i + 1] - first_piece_[i])));
+  }
+  return tensors;
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,30 @@
+// Hashes the tensors of a snapshot piece by piece; any number of threads may help.
+//
+// Use: construct, let threads run work(), then finish() on one of them when all have returned.
+// Threads: work() from several at once.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "holdfast/format/internal/workers.h"
+#include "holdfast/snapshot/snapshot.h"
+
+namespace holdfast::inline v1::internal {
+
+class PieceHasher {
+ public:
+  explicit PieceHasher(const Snapshot& snapshot);
+  // Takes pieces until none is left.
+  void work(const Stopped& stopped);
+  // The tensors' digests in layout order.
+  std::vector<Digest> finish() const;
+
+ private:
+  std::vector<std::span<const std::byte>> pieces_;
+  std::vector<std::size_t> first_piece_;  // of each tensor, and the end
+  std::vector<Digest> digests_;
+  std::atomic<std::size_t> next_{0};
+};
+
+}  // namespace holdfast::inline v1::internal

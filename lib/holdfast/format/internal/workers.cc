@@ -1,0 +1,46 @@
+#include "holdfast/format/internal/workers.h"
+
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace holdfast::inline v1::internal {
+
+void run_beside(int background, const std::function<void(const Stopped&)>& background_work,
+                const std::function<void(const Stopped&)>& own_work) {
+  Stopped stopped{false};
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto guarded = [&](const std::function<void(const Stopped&)>& work) {
+    try {
+      work(stopped);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+      stopped = true;
+    }
+  };
+
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(background > 0 ? background : 0));
+  for (int i = 0; i < background; ++i) {
+    try {
+      threads.emplace_back(guarded, std::cref(background_work));
+    } catch (const std::system_error&) {
+      break;
+    }
+  }
+  guarded(own_work);
+  // Also without any thread of its own the background work gets done.
+  if (threads.empty()) guarded(background_work);
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+void run_workers(int threads, const std::function<void(const Stopped&)>& work) {
+  run_beside(threads - 1, work, work);
+}
+
+}  // namespace holdfast::inline v1::internal

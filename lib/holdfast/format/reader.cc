@@ -1,0 +1,61 @@
+#include "holdfast/format/reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "holdfast/format/internal/header.h"
+#include "holdfast/format/internal/index_json.h"
+#include "holdfast/format/internal/segments.h"
+#include "holdfast/format/layout.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+Rejection damaged(std::string reason) { return {Rejection::Kind::damaged, std::move(reason)}; }
+
+std::size_t read(const File& file, ReadMode mode, std::span<std::byte> to, std::uint64_t offset) {
+  return mode == ReadMode::cached ? file.read_at(to, offset) : file.read_uncached_at(to, offset);
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode) {
+  const std::uint64_t size = file.size();
+  if (size < kHeaderSize)
+    return damaged("the file has " + std::to_string(size) + " bytes, fewer than a header");
+  alignas(kBlockSize) std::array<std::byte, kHeaderSize> header_bytes;
+  if (read(file, mode, header_bytes, 0) < kHeaderSize)
+    return damaged("the file became shorter while it was read");
+  const auto checked = internal::read_header(header_bytes, size);
+  if (const auto* const rejection = std::get_if<Rejection>(&checked)) return *rejection;
+  const auto& header = std::get<internal::Header>(checked);
+
+  // An arena, because the index of a large model is tens of MB and its failure to allocate has a message.
+  Arena block(header.user_block - kIndexOffset);
+  if (read(file, mode, block.bytes(), kIndexOffset) < block.size()) {
+    return damaged("the file became shorter while it was read");
+  }
+  const std::span<const std::byte> bytes = block.bytes();
+  if (digest_of(bytes) != header.index_digest) return damaged("index: digest differs");
+  const auto padding = bytes.subspan(header.index_length);
+  if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; })) {
+    return damaged("index: its padding is not zero");
+  }
+
+  auto parsed = internal::parse_index(as_text(bytes.first(header.index_length)),
+                                      header.format_version > kFormatVersion);
+  if (std::holds_alternative<Rejection>(parsed)) return parsed;
+  auto& index = std::get<CheckpointIndex>(parsed);
+  index.format_version = header.format_version;
+  index.file_length = header.file_length;
+  index.user_block = header.user_block;
+  auto tiled = internal::tile(index);
+  if (auto* const rejection = std::get_if<Rejection>(&tiled)) return std::move(*rejection);
+  return parsed;
+}
+
+}  // namespace holdfast::inline v1

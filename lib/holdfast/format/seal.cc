@@ -1,0 +1,100 @@
+#include "holdfast/format/seal.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/format/internal/header.h"
+#include "holdfast/format/internal/index_json.h"
+#include "holdfast/format/internal/little_endian.h"
+#include "holdfast/format/internal/piece_hasher.h"
+#include "holdfast/format/internal/workers.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using internal::put_little_endian;
+
+[[noreturn]] void outgrown(std::uint64_t needed, std::uint64_t capacity) {
+  throw RefusedError("the attributes take " + format_bytes(needed) + " and the file was planned for " +
+                     format_bytes(capacity) + ": it needs a new plan");
+}
+
+bool contains(const MetadataStretch& stretch, std::uint64_t offset) {
+  return offset >= stretch.offset && offset - stretch.offset < stretch.bytes.size();
+}
+
+void fill_meta(std::span<std::byte> image, const FilePlan& plan, std::int64_t step, const std::string& json) {
+  put_little_endian(image, plan.step_offset, static_cast<std::uint64_t>(step));
+  const auto text = image.subspan(plan.json_offset, plan.attribute_capacity);
+  std::memcpy(text.data(), json.data(), json.size());
+  std::fill(text.begin() + static_cast<std::ptrdiff_t>(json.size()), text.end(), std::byte{0});
+}
+
+// From the plan's own bytes, not from the image's: what a stray write did to the image must show as damage.
+Digest digest_with_meta(const MetadataStretch& stretch, const FilePlan& plan,
+                        std::span<const std::byte> image) {
+  std::vector<std::byte> bytes = stretch.bytes;
+  const auto take = [&](std::uint64_t offset, std::uint64_t size) {
+    if (contains(stretch, offset)) std::memcpy(&bytes[offset - stretch.offset], &image[offset], size);
+  };
+  take(plan.step_offset, sizeof(std::int64_t));
+  take(plan.json_offset, plan.attribute_capacity);
+  return tensor_digest(bytes);
+}
+
+CheckpointIndex index_of(const Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> digests) {
+  CheckpointIndex index;
+  index.attribute_capacity = plan.attribute_capacity;
+  index.step = snapshot.step;
+  index.attributes = snapshot.attributes;
+  const std::vector<TensorSpec>& tensors = plan.layout->tensors();
+  index.tensors.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    index.tensors.push_back({tensors[i], plan.layout->offset(i), digests[i]});
+  }
+  const std::span<const std::byte> image = snapshot.arena->bytes();
+  for (const MetadataStretch& stretch : plan.stretches) {
+    const bool meta = contains(stretch, plan.step_offset) || contains(stretch, plan.json_offset);
+    index.stretches.push_back({stretch.offset, stretch.bytes.size(),
+                               meta ? digest_with_meta(stretch, plan, image) : stretch.digest});
+  }
+  return index;
+}
+
+}  // namespace
+
+std::vector<Digest> digest_tensors(const Snapshot& snapshot, int threads) {
+  internal::PieceHasher hasher(snapshot);
+  internal::run_workers(threads, [&](const internal::Stopped& stopped) { hasher.work(stopped); });
+  return hasher.finish();
+}
+
+void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tensor_digests) {
+  if (snapshot.layout != plan.layout || snapshot.arena->size() != plan.layout->length()) {
+    throw Error("a snapshot can be sealed only with the plan that it was staged by");
+  }
+  if (tensor_digests.size() != plan.layout->tensors().size()) throw Error("seal needs one digest a tensor");
+  if (snapshot.step < 0)
+    throw Error("a snapshot of step " + std::to_string(snapshot.step) + " cannot be sealed");
+
+  const std::string meta = internal::meta_json(snapshot.attributes);
+  if (meta.size() > plan.attribute_capacity) outgrown(meta.size(), plan.attribute_capacity);
+  const std::size_t attributes = internal::attributes_json(snapshot.attributes).size();
+  if (attributes > plan.attribute_capacity) outgrown(attributes, plan.attribute_capacity);
+
+  const std::span<std::byte> image = snapshot.arena->bytes();
+  fill_meta(image, plan, snapshot.step, meta);
+  const std::string index = internal::index_json(index_of(snapshot, plan, tensor_digests));
+  const auto block = image.subspan(kIndexOffset, plan.user_block - kIndexOffset);
+  std::memcpy(block.data(), index.data(), index.size());
+  std::fill(block.begin() + static_cast<std::ptrdiff_t>(index.size()), block.end(), std::byte{0});
+  internal::write_header(image.first(kHeaderSize), {.file_length = plan.layout->length(),
+                                                    .user_block = plan.user_block,
+                                                    .index_length = index.size(),
+                                                    .index_digest = digest_of(block)});
+}
+
+}  // namespace holdfast::inline v1
