@@ -111,8 +111,8 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
   plan->attribute_capacity = attribute_capacity;
   plan->user_block = user_block_for(tensors, attribute_capacity);
 
-  const ScratchFile file;
-  Hdf5Layout layout = internal::lay_out_hdf5(file.path(), tensors, attribute_capacity, plan->user_block);
+  ScratchFile file;
+  Hdf5Layout layout = internal::lay_out_hdf5(file, tensors, attribute_capacity, plan->user_block);
   const std::uint64_t length = file.size();
   plan->step_offset = layout.step_offset;
   plan->json_offset = layout.json_offset;

@@ -1,11 +1,11 @@
 // The plan of a checkpoint file: where every byte goes, for one list of tensors. libhdf5 lays the file out
-// once (in memory, else in $TMPDIR) and is never used again: later saves copy the kept metadata bytes.
+// once (in /dev/shm, else in $TMPDIR) and is never used again: later saves copy the kept metadata bytes.
 //
 // (tensor list, attribute capacity) is the whole input; equal inputs give equal bytes. Costs 10 ms for 500
 // tensors, 0.3–0.5 s for 5,000: make it when a run is constructed or resumed, never inside a save under a
 // deadline.
 //
-// Errors: RefusedError for names or sizes that cannot be stored; IoError when neither memory nor $TMPDIR
+// Errors: RefusedError for names or sizes that cannot be stored; IoError when neither /dev/shm nor $TMPDIR
 // works. Threads: make_file_plan holds libhdf5's global lock; a plan is immutable and shared.
 #pragma once
 

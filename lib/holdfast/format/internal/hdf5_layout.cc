@@ -106,7 +106,7 @@ std::uint64_t small_bytes(std::uint64_t bytes) { return bytes < kAlignedFrom ? b
 
 }  // namespace
 
-Hdf5Layout lay_out_hdf5(const std::string& path, std::span<const TensorSpec> tensors,
+Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                         std::uint64_t attribute_capacity, std::uint64_t user_block) {
   // Distributions ship libhdf5 with and without a lock of its own.
   static std::mutex mutex;
@@ -117,9 +117,11 @@ Hdf5Layout lay_out_hdf5(const std::string& path, std::span<const TensorSpec> ten
   const std::uint64_t objects = tensors.size() + groups.size() + 3;  // root, step, json
   std::uint64_t small_data = sizeof(std::int64_t) + small_bytes(attribute_capacity);
   for (const TensorSpec& tensor : tensors) small_data += small_bytes(tensor.bytes());
-  Layouter layouter(path, user_block,
+  Layouter layouter(file.path(), user_block,
                     std::clamp(objects * kMetadataPerObject, kMinMetadataBlock, kMaxMetadataBlock),
                     small_data);
+
+  file.drop_name();
 
   // /meta comes first, so that the head of the file, which is written last, is short.
   Hdf5Layout layout;

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "holdfast/format/internal/scratch_file.h"
 #include "holdfast/snapshot/tensor_spec.h"
 
 namespace holdfast::inline v1::internal {
@@ -19,8 +19,9 @@ struct Hdf5Layout {
   std::uint64_t json_offset = 0;
 };
 
-// Creates the HDF5 file `path` with this user block: groups and datasets with their space, no data.
-Hdf5Layout lay_out_hdf5(const std::string& path, std::span<const TensorSpec> tensors,
+// Makes `file` an HDF5 file with this user block: groups and datasets with their space, no data. Drops its
+// name.
+Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                         std::uint64_t attribute_capacity, std::uint64_t user_block);
 
 }  // namespace holdfast::inline v1::internal

@@ -1,7 +1,6 @@
 #include "holdfast/format/internal/scratch_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,23 +13,25 @@
 namespace holdfast::inline v1::internal {
 
 ScratchFile::ScratchFile() {
-  descriptor_ = memfd_create("holdfast-plan", MFD_CLOEXEC);
-  if (descriptor_ >= 0) {
-    path_ = "/proc/self/fd/" + std::to_string(descriptor_);
-    if (access(path_.c_str(), R_OK | W_OK) == 0) return;
-    close(descriptor_);
+  for (const std::string& folder : {std::string("/dev/shm"), env_text(kEnvTmpDir).value_or("/tmp")}) {
+    path_ = folder + "/holdfast-plan-XXXXXX";
+    descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
+    if (descriptor_ >= 0) {
+      named_ = true;
+      return;
+    }
   }
-  path_ = env_text(kEnvTmpDir).value_or("/tmp") + "/holdfast-plan-XXXXXX";
-  descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
-  if (descriptor_ < 0) {
-    throw IoError("create", path_, errno, "the file plan needs a few MB in memory or in $TMPDIR");
-  }
-  named_ = true;
+  throw IoError("create", path_, errno, "the file plan needs a few MB in /dev/shm or in $TMPDIR");
 }
 
 ScratchFile::~ScratchFile() {
-  if (named_) unlink(path_.c_str());
+  drop_name();
   close(descriptor_);
+}
+
+void ScratchFile::drop_name() {
+  if (named_) unlink(path_.c_str());
+  named_ = false;
 }
 
 std::uint64_t ScratchFile::size() const {

@@ -1,5 +1,5 @@
-// A small file without a name, for libhdf5, which wants a path. In memory (memfd) where the kernel allows it,
-// else in $TMPDIR; gone with the process in either case.
+// A small temporary file for libhdf5, which wants a path (a real one: not memfd's). In memory (/dev/shm),
+// else in $TMPDIR.
 //
 // Errors: IoError when neither works.
 // Threads: one.
@@ -18,7 +18,9 @@ class ScratchFile {
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
-  const std::string& path() const { return path_; }  // opens this file, while it lives
+  const std::string& path() const { return path_; }
+  // Once libhdf5 has opened it: from now on even a killed process leaves nothing behind.
+  void drop_name();
   std::uint64_t size() const;
   void read(std::span<std::byte> to, std::uint64_t offset) const;
 
