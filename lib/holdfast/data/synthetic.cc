@@ -59,11 +59,9 @@ void draw(std::uint64_t key, std::uint8_t* record) {
     levels[i] = static_cast<std::int16_t>(128 - 48 + wave(static_cast<int>(i)) * contrast / 32);
   }
   std::array<std::int16_t, kPlane> stripes;
+  std::int16_t* stripe = stripes.data();
   for (int y = 0; y < kSide; ++y) {
-    for (int x = 0; x < kSide; ++x) {
-      const auto at = static_cast<std::size_t>((step_x * x + style.step_y * y + phase) & 63);
-      stripes[static_cast<std::size_t>(y * kSide + x)] = levels[at];
-    }
+    for (int x = 0; x < kSide; ++x) *stripe++ = levels[(step_x * x + style.step_y * y + phase) & 63U];
   }
   for (std::size_t c = 0; c < 3; ++c, record += kPlane) {
     std::array<std::uint8_t, kPlane> noise;

@@ -56,10 +56,11 @@ TEST(OrderedPipeline, NeverRunsAheadFurtherThanItsDepth) {
 TEST(OrderedPipeline, ThrowsAtTheRightPlaceAndGoesOnThrowing) {
   for (const int workers : {0, 3}) {
     int next = 0;
+    std::atomic<bool> broken{false};
     Pipeline pipeline(
         count_to(10, next),
-        [](const int& ticket) {
-          if (ticket == 4) throw std::runtime_error("broken");
+        [&](const int& ticket) {
+          if (ticket == 4 && !broken.exchange(true)) throw std::runtime_error("broken");  // would work again
           return std::to_string(ticket);
         },
         workers, 6);
