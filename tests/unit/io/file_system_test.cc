@@ -260,8 +260,9 @@ TEST_P(AnyFileSystem, DirectoriesAreOpenedAndMade) {
 }
 
 TEST_P(AnyFileSystem, OnlySingleComponentsAreNames) {
-  for (const std::string& name : {std::string(), std::string("."), std::string(".."), std::string("a/b"),
-                                 std::string("/etc/passwd"), std::string("a\0b", 3), std::string(256, 'x')}) {
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("/etc/passwd"),
+        std::string("a\0b", 3), std::string(256, 'x')}) {
     EXPECT_THROW(dir->open(name, OpenMode::create), UsageError) << name;
     EXPECT_THROW(dir->open_directory(name, true), UsageError) << name;
     EXPECT_THROW(dir->unlink(name), UsageError) << name;
