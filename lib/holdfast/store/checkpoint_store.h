@@ -1,6 +1,6 @@
 // A run directory on a volume: committed checkpoints, claims, run state. Commits opaque files atomically and
-// durably, finds the newest that verifies, keeps what retention says, and fences off older attempts. The rules
-// it keeps are numbered in store/commit.h.
+// durably, finds the newest that verifies, keeps what retention says, and fences off older attempts. The
+// rules it keeps are numbered in store/commit.h.
 //
 // Order of use: preflight() → claim() → recover() → commit()… A reader (`holdfast ls`) calls preflight or
 // list alone; those never change anything.
@@ -30,7 +30,7 @@ namespace holdfast::inline v1 {
 struct CheckpointInfo {
   std::int64_t step = 0;
   AttemptNumber attempt = 0;
-  std::string name;         // within the run directory
+  std::string name;  // within the run directory
   std::uint64_t bytes = 0;
   Ancestry ancestry;
   bool finite = true;
@@ -49,15 +49,15 @@ struct Selection {
 
 // Which checkpoint to start from: the newest that verifies, or the user's choice (`--resume-from`).
 struct StartingPoint {
-  std::optional<std::int64_t> step;           // the newest attempt's file of this step
-  std::optional<std::string> file;            // a name in the run directory
+  std::optional<std::int64_t> step;  // the newest attempt's file of this step
+  std::optional<std::string> file;   // a name in the run directory
 };
 
 enum class ReadBack { head, all };  // after fsync, uncached: a few ms, or one more read of the file
 
 struct StoreOptions {
   std::filesystem::path directory;
-  bool allow_fresh = false;      // start over where checkpoints are held but none verifies
+  bool allow_fresh = false;  // start over where checkpoints are held but none verifies
   StartingPoint start;
   Retention keep = KeepLast{3};
   ReadBack read_back = ReadBack::head;
@@ -65,10 +65,11 @@ struct StoreOptions {
 
 struct CommitRequest {
   std::int64_t step = 0;
-  std::uint64_t bytes = 0;         // reserved before the first byte is written
-  Ancestry ancestry;               // as the file's content records it
+  std::uint64_t bytes = 0;  // reserved before the first byte is written
+  Ancestry ancestry;        // as the file's content records it
   bool finite = true;
-  // Writes the whole file through the handle it is given (opened create_direct), head last. No sync, no close.
+  // Writes the whole file through the handle it is given (opened create_direct), head last. No sync, no
+  // close.
   std::function<void(File&)> write;
 };
 
@@ -85,7 +86,7 @@ class CheckpointStore {
   // After claim(): removes temporary files of older attempts, lists and verifies again.
   Selection recover();
 
-  AttemptNumber attempt() const;   // 0 before claim()
+  AttemptNumber attempt() const;  // 0 before claim()
   std::unique_ptr<File> open(const CheckpointInfo& checkpoint);
 
   CheckpointInfo commit(const CommitRequest& request);

@@ -1,6 +1,6 @@
-// What a run says about itself, for people and wrappers: `attempts/<n>.state.json`, written only by attempt n,
-// and `RUN_STATE.json`, a copy that names its attempt. Readers believe the highest attempt only, so a zombie
-// cannot declare a run complete. Content decides nothing in recovery.
+// What a run says about itself, for people and wrappers: `attempts/<n>.state.json`, written only by attempt
+// n, and `RUN_STATE.json`, a copy that names its attempt. Readers believe the highest attempt only, so a
+// zombie cannot declare a run complete. Content decides nothing in recovery.
 //
 // Threads: plain values.
 #pragma once
@@ -20,13 +20,13 @@ struct RunState {
   AttemptNumber attempt = 0;
   RunPhase phase = RunPhase::starting;
   std::int64_t step = 0;
-  std::int64_t durable_step = -1;    // -1: nothing acknowledged yet
-  std::string checkpoint;            // newest acknowledged file name, may be empty
-  std::string reason;                // why it ended, may be empty
-  int exit_code = 0;                 // meaningful when ended
+  std::int64_t durable_step = -1;  // -1: nothing acknowledged yet
+  std::string checkpoint;          // newest acknowledged file name, may be empty
+  std::string reason;              // why it ended, may be empty
+  int exit_code = 0;               // meaningful when ended
   std::string host;
   std::string boot_id;
-  std::string time;                  // UTC, ISO 8601, for people
+  std::string time;  // UTC, ISO 8601, for people
 };
 
 std::string to_json(const RunState& state);

@@ -25,7 +25,7 @@ struct Verdict {
   std::int64_t step = 0;  // as the content says; must agree with the name
   AttemptNumber attempt = 0;
   Ancestry ancestry;
-  bool finite = true;     // loss and parameters were finite when it was written
+  bool finite = true;  // loss and parameters were finite when it was written
 };
 
 class Verifier {

@@ -1,0 +1,91 @@
+#include "holdfast/store/attempt.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/store/internal/machine.h"
+#include "holdfast/store/internal/run_directory.h"
+#include "holdfast/store/names.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+// Names alone count: a claim that is a directory or a link is a number taken as well.
+AttemptNumber attempt_in_run(std::string_view name) {
+  if (const auto id = parse_checkpoint_name(name)) return id->attempt;
+  if (const auto id = parse_damaged_name(name)) return id->attempt;
+  return parse_temporary_name(name).value_or(0);
+}
+
+AttemptNumber attempt_in_attempts(std::string_view name) {
+  if (const auto number = parse_claim_name(name)) return *number;
+  if (const auto number = parse_state_name(name)) return *number;
+  return parse_temporary_name(name).value_or(0);
+}
+
+// The claim stands already; a full disk must not stop a run that could make room.
+void sign(File& claim) {
+  const nlohmann::json who = {{"host", internal::host_name()}, {"boot_id", internal::boot_id()}};
+  const std::string text = who.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  try {
+    claim.write_at(std::as_bytes(std::span(text)), 0);
+    claim.close();
+  } catch (const IoError& error) {
+    log_debug("the claim stays without a signature: {}", error.what());
+  }
+}
+
+}  // namespace
+
+AttemptNumber highest_attempt(const Directory& run, const Directory* attempts) {
+  AttemptNumber highest = 0;
+  for (const DirectoryEntry& entry : run.list()) highest = std::max(highest, attempt_in_run(entry.name));
+  if (attempts == nullptr) return highest;
+  for (const DirectoryEntry& entry : attempts->list()) {
+    highest = std::max(highest, attempt_in_attempts(entry.name));
+  }
+  return highest;
+}
+
+Attempt::Attempt(internal::RunDirectory& directory) : directory_(directory) {
+  Directory& attempts = *directory_.attempts();
+  std::unique_ptr<File> claim;
+  // Every turn but the last lost a race for one number.
+  while (!claim) {
+    const AttemptNumber highest = highest_attempt(directory_.run(), &attempts);
+    if (highest >= kHighestNumber) {
+      throw RefusedError(directory_.path() + " holds a file of attempt " + std::to_string(highest) +
+                         ", the last number there is; move that file away and start again");
+    }
+    number_ = highest + 1;
+    claim = attempts.open(claim_name(number_), OpenMode::create);
+  }
+  sign(*claim);
+  attempts.sync();
+  directory_.sync();
+}
+
+void Attempt::look() {
+  if (superseded()) throw SupersededError(superseded_by_);
+  bool own_claim = false;
+  AttemptNumber highest = 0;
+  for (const DirectoryEntry& entry : directory_.attempts()->list()) {
+    const AttemptNumber number = attempt_in_attempts(entry.name);
+    highest = std::max(highest, number);
+    own_claim = own_claim || parse_claim_name(entry.name) == number_;
+  }
+  if (highest > number_) supersede("attempt " + std::to_string(highest) + " has taken over");
+  if (!own_claim) supersede("its claim is gone, so somebody emptied the directory");
+}
+
+void Attempt::supersede(const std::string& what) {
+  superseded_by_ =
+      "attempt " + std::to_string(number_) + " in " + directory_.path() + " is superseded: " + what;
+  throw SupersededError(superseded_by_);
+}
+
+}  // namespace holdfast::inline v1

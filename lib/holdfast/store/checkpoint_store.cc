@@ -1,0 +1,193 @@
+#include "holdfast/store/checkpoint_store.h"
+
+#include <cerrno>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/io/line_file.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/commit.h"
+#include "holdfast/store/internal/housekeeper.h"
+#include "holdfast/store/internal/machine.h"
+#include "holdfast/store/internal/run_directory.h"
+#include "holdfast/store/internal/state_writer.h"
+#include "holdfast/store/names.h"
+#include "holdfast/store/recovery.h"
+
+namespace holdfast::inline v1 {
+
+using internal::Housekeeper;
+using internal::RunDirectory;
+
+struct CheckpointStore::State {
+  FileSystem& file_system;
+  const StoreOptions options;
+  Verifier& verifier;
+  Recovery recovery;
+  std::unique_ptr<RunDirectory> directory;  // nullptr: not there yet
+  // From claim() on.
+  std::optional<Attempt> attempt;
+  std::optional<Committer> committer;
+  std::optional<Housekeeper> housekeeper;
+  bool recovered = false;
+  // What this attempt has not moved aside yet.
+  std::vector<FileId> damaged;
+  std::unique_ptr<LineFile> ledger;
+  bool ledger_failed = false;
+
+  State(FileSystem& files, StoreOptions given, Verifier& asked)
+      : file_system(files), options(std::move(given)), verifier(asked), recovery(options, verifier) {}
+
+  RunDirectory* look_up() {
+    if (!directory) directory = RunDirectory::open(file_system, options.directory);
+    return directory.get();
+  }
+  Attempt& claimed(const char* call) {
+    if (!attempt) throw Error(std::string(call) + " before claim()");
+    return *attempt;
+  }
+};
+
+CheckpointStore::CheckpointStore(FileSystem& file_system, Clock& /*clock*/, StoreOptions options,
+                                 Verifier& verifier) {
+  if (options.keep.count < 2) {
+    throw UsageError("--keep " + std::to_string(options.keep.count) +
+                     ": at least 2 checkpoints are kept, or every save would gamble the only copy");
+  }
+  if (options.start.step && options.start.file) {
+    throw UsageError("a starting point is a step or a file, not both");
+  }
+  state_ = std::make_unique<State>(file_system, std::move(options), verifier);
+}
+
+CheckpointStore::~CheckpointStore() = default;
+
+Selection CheckpointStore::preflight() {
+  // Each time anew: a directory that is waited for may come, or another volume be mounted over it.
+  auto directory = RunDirectory::open(state_->file_system, state_->options.directory);
+  if (!directory) {
+    if (!state_->options.start.step && !state_->options.start.file) return {};
+    throw RefusedError(state_->options.directory.native() +
+                       " does not exist: there is nothing to resume from");
+  }
+  return state_->recovery.select(directory->run(), directory->attempts());
+}
+
+AttemptNumber CheckpointStore::claim() {
+  State& s = *state_;
+  if (s.attempt) throw Error("claim() twice");
+  s.directory = RunDirectory::make(s.file_system, s.options.directory);
+  s.attempt.emplace(*s.directory);
+  s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.options.read_back);
+  s.housekeeper.emplace(*s.directory, *s.attempt, s.verifier, s.options.keep);
+  return s.attempt->number();
+}
+
+Selection CheckpointStore::recover() {
+  State& s = *state_;
+  internal::sweep_temporaries(*s.directory, s.claimed("recover()"));
+  Selection selection = s.recovery.select(s.directory->run(), s.directory->attempts());
+  s.attempt->look();
+  s.damaged = s.recovery.damaged();
+  if (selection.newest) {
+    const CheckpointInfo& start = *selection.newest;
+    if (parse_checkpoint_name(start.name)) {
+      s.housekeeper->trust({.attempt = start.attempt, .step = start.step}, start.finite);
+    }
+  }
+  s.recovered = true;
+  return selection;
+}
+
+AttemptNumber CheckpointStore::attempt() const { return state_->attempt ? state_->attempt->number() : 0; }
+
+std::unique_ptr<File> CheckpointStore::open(const CheckpointInfo& checkpoint) {
+  RunDirectory* directory = state_->look_up();
+  return directory != nullptr ? directory->run().open(checkpoint.name, OpenMode::read) : nullptr;
+}
+
+CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
+  State& s = *state_;
+  if (!s.recovered) throw Error("commit() before recover()");
+  const CheckpointInfo checkpoint = s.committer->commit(request);
+  s.housekeeper->trust({.attempt = checkpoint.attempt, .step = checkpoint.step}, checkpoint.finite);
+  return checkpoint;
+}
+
+bool CheckpointStore::holds(std::int64_t step) const {
+  return state_->committer && state_->committer->acknowledged().contains(step);
+}
+
+void CheckpointStore::apply_retention() {
+  State& s = *state_;
+  if (!s.committer || s.committer->acknowledged().empty()) return;
+  if (!s.directory->sound()) return;  // a sick disk is no place to tidy up
+  if (!s.damaged.empty()) {
+    s.housekeeper->move_damaged(s.damaged);
+    s.damaged.clear();
+  }
+  const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
+  s.housekeeper->delete_superfluous({.own = s.attempt->number(), .ancestry = newest.ancestry},
+                                    {.attempt = newest.attempt, .step = newest.step});
+}
+
+void CheckpointStore::check_claim() { state_->claimed("check_claim()").look(); }
+
+void CheckpointStore::write_run_state(const RunState& state) {
+  State& s = *state_;
+  Attempt& attempt = s.claimed("write_run_state()");
+  RunState own = state;
+  own.attempt = attempt.number();
+  if (own.host.empty()) own.host = internal::host_name();
+  if (own.boot_id.empty()) own.boot_id = internal::boot_id();
+  internal::write_state(*s.directory, attempt, own);
+}
+
+void CheckpointStore::append_ledger(const std::string& json_line) {
+  State& s = *state_;
+  const Attempt& attempt = s.claimed("append_ledger()");
+  if (attempt.superseded()) return;
+  try {
+    if (!s.ledger) {
+      const std::string name = ledger_name(attempt.number());
+      s.ledger = std::make_unique<LineFile>(s.directory->run().open(name, OpenMode::append));
+    }
+    s.ledger->append(json_line);
+  } catch (const IoError& error) {
+    if (!std::exchange(s.ledger_failed, true)) {
+      log_warning("the ledger has gaps from here on: {}; checkpoints are not affected", error.what());
+    }
+  }
+}
+
+std::vector<std::string> CheckpointStore::read_ledger(AttemptNumber attempt) {
+  RunDirectory* directory = state_->look_up();
+  if (directory == nullptr || attempt == 0 || attempt > kHighestNumber) return {};
+  try {
+    const auto text = internal::read_small(directory->run(), ledger_name(attempt), internal::kLongestLedger);
+    return text ? whole_lines(*text) : std::vector<std::string>{};
+  } catch (const IoError& error) {
+    log_warning("{}; the run goes on without that ledger", error.what());
+    return {};
+  }
+}
+
+std::vector<CheckpointInfo> CheckpointStore::list() {
+  std::vector<CheckpointInfo> all;
+  RunDirectory* directory = state_->look_up();
+  if (directory == nullptr) return all;
+  for (const Candidate& candidate : candidates_in(directory->run())) {
+    const auto status = directory->run().status(candidate.name);
+    if (!status || status->kind != FileKind::regular) continue;
+    all.push_back({.step = candidate.id.step,
+                   .attempt = candidate.id.attempt,
+                   .name = candidate.name,
+                   .bytes = status->size,
+                   .ancestry = {},
+                   .finite = true});
+  }
+  return all;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,67 @@
+// How a file becomes a checkpoint that survives everything this design names. The rules of the store; every
+// source of this module keeps them, and each names the tests (tests/unit/store) that fail when it is broken.
+//
+//  1. Inside the run directory only io/file_system.h touches the disk.
+//  2. Order of a commit: create a temporary file whose name carries the attempt → reserve its space → write,
+//     head last → fsync, close → read back from the device → look for newer claims → rename to a unique name,
+//     never over another → fsync the directory → look again → acknowledge. Only then may retention run. A
+//     step that this attempt acknowledged is not written again. After a failed fsync of the directory this
+//     process acknowledges nothing more.
+//  3. After a failed write, fsync or close the file is abandoned; no fsync is ever tried twice.
+//  4. Retention orders as recovery does. It deletes only in its own lineage, only what is older than a newer
+//     acknowledged file, never below two files that this attempt wrote or verified, never the newest finite
+//     one, never a file of a newer format or with another content than its name says.
+//  5. Recovery believes content alone, and damage only when seen again from the device. What the system
+//  refuses
+//     is not damage. Damaged files are moved aside after this attempt's first acknowledgement, two are kept.
+//  6. Fencing: claim by O_EXCL, fsync; unlink the temporary files of older attempts, fsync; only then list
+//  and
+//     verify. Look for newer claims before a rename, an acknowledgement, an unlink and a state write. A newer
+//     claim, or a temporary file that vanished, means superseded: acknowledge nothing, touch nothing but the
+//     own temporary file.
+//  7. Where checkpoints are held, or a commit is recorded, and nothing verifies, a start is refused.
+//  8. Names come from integers only, are opened beneath the directory, and never through links.
+//  9. No success is claimed before the acknowledgement; a failed commit leaves the store fit for the next
+//  one.
+// 10. States and ledgers are written by their own attempt only; readers believe the highest attempt.
+// 11. What an fsync covered is there after a crash: the one thing that is taken on trust.
+//
+// Errors: IoError, SupersededError; whatever the request's write throws. Threads: one at a time.
+// Durability: when commit() returns, the checkpoint survives power loss.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/checkpoint_store.h"
+
+namespace holdfast::inline v1 {
+
+class Committer {
+ public:
+  // All of them outlive this object.
+  Committer(internal::RunDirectory& directory, Attempt& attempt, Verifier& verifier, ReadBack read_back)
+      : directory_(directory), attempt_(attempt), verifier_(verifier), read_back_(read_back) {}
+
+  CheckpointInfo commit(const CommitRequest& request);
+  // What this attempt has acknowledged, by step.
+  const std::map<std::int64_t, CheckpointInfo>& acknowledged() const { return acknowledged_; }
+
+ private:
+  std::string write_temporary(const CommitRequest& request);
+  CheckpointInfo read_back(const std::string& name, const CommitRequest& request);
+  void publish(const std::string& temporary, const CommitRequest& request, CheckpointInfo& checkpoint);
+  void remove_abandoned() noexcept;
+
+  internal::RunDirectory& directory_;
+  Attempt& attempt_;
+  Verifier& verifier_;
+  const ReadBack read_back_;
+  std::map<std::int64_t, CheckpointInfo> acknowledged_;
+  std::uint64_t serial_ = 0;              // makes the name of each temporary file new
+  std::vector<std::string> temporaries_;  // that this process made and did not rename
+};
+
+}  // namespace holdfast::inline v1

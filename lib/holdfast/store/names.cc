@@ -1,0 +1,102 @@
+#include "holdfast/store/names.h"
+
+#include <charconv>
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kExtension = ".h5";
+constexpr std::string_view kDamagedExtension = ".damaged";
+constexpr std::string_view kTemporaryPrefix = "tmp-a";
+constexpr std::string_view kStateExtension = ".state.json";
+constexpr std::size_t kStepDigits = 12;
+constexpr std::size_t kAttemptDigits = 4;
+
+std::string padded(std::uint64_t number, std::size_t digits) {
+  std::string text = std::to_string(number);
+  return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
+}
+
+bool take(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+bool take_end(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+// Exactly what padded(number, digits) writes.
+std::optional<std::uint64_t> take_number(std::string_view& text, std::size_t digits) {
+  const std::size_t length = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (length < digits || length > 18 || (length > digits && text.front() == '0')) return std::nullopt;
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + length, number);
+  if (error != std::errc() || end != text.data() + length) return std::nullopt;
+  text.remove_prefix(length);
+  return number;
+}
+
+std::optional<AttemptNumber> take_attempt(std::string_view& text, std::size_t digits) {
+  const auto number = take_number(text, digits);
+  return number && *number > 0 ? number : std::nullopt;
+}
+
+}  // namespace
+
+std::string checkpoint_name(FileId id) {
+  return std::string(kStepPrefix) + padded(static_cast<std::uint64_t>(id.step), kStepDigits) + "-a" +
+         padded(id.attempt, kAttemptDigits) + std::string(kExtension);
+}
+
+std::string damaged_name(FileId id) { return checkpoint_name(id) + std::string(kDamagedExtension); }
+
+std::string temporary_name(AttemptNumber attempt, std::string_view what) {
+  return std::string(kTemporaryPrefix) + padded(attempt, kAttemptDigits) + "-" + std::string(what);
+}
+
+std::string ledger_name(AttemptNumber attempt) {
+  return "ledger-a" + padded(attempt, kAttemptDigits) + ".jsonl";
+}
+
+std::string claim_name(AttemptNumber attempt) { return std::to_string(attempt); }
+
+std::string state_name(AttemptNumber attempt) {
+  return std::to_string(attempt) + std::string(kStateExtension);
+}
+
+std::optional<FileId> parse_checkpoint_name(std::string_view name) {
+  if (!take(name, kStepPrefix)) return std::nullopt;
+  const auto step = take_number(name, kStepDigits);
+  if (!step || !take(name, "-a")) return std::nullopt;
+  const auto attempt = take_attempt(name, kAttemptDigits);
+  if (!attempt || name != kExtension) return std::nullopt;
+  return FileId{.attempt = *attempt, .step = static_cast<std::int64_t>(*step)};
+}
+
+std::optional<FileId> parse_damaged_name(std::string_view name) {
+  return take_end(name, kDamagedExtension) ? parse_checkpoint_name(name) : std::nullopt;
+}
+
+std::optional<AttemptNumber> parse_temporary_name(std::string_view name) {
+  if (!take(name, kTemporaryPrefix)) return std::nullopt;
+  const auto attempt = take_attempt(name, kAttemptDigits);
+  return attempt && name.size() > 1 && name.front() == '-' ? attempt : std::nullopt;
+}
+
+std::optional<AttemptNumber> parse_claim_name(std::string_view name) {
+  const auto attempt = take_attempt(name, 1);
+  return name.empty() ? attempt : std::nullopt;
+}
+
+std::optional<AttemptNumber> parse_state_name(std::string_view name) {
+  return take_end(name, kStateExtension) ? parse_claim_name(name) : std::nullopt;
+}
+
+bool looks_like_checkpoint(std::string_view name) { return name.starts_with(kStepPrefix); }
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,195 @@
+#include "holdfast/store/recovery.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "holdfast/base/error.h"
+#include "holdfast/store/internal/run_directory.h"
+#include "holdfast/store/run_state.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::uint64_t kLongestState = 64 << 10;
+constexpr int kRelists = 100;
+
+std::string what_is(FileKind kind) {
+  if (kind == FileKind::symlink) return "a symbolic link; links are not followed in a run directory";
+  return kind == FileKind::directory ? "a directory, not a file" : "not a regular file";
+}
+
+CheckpointInfo info_of(const std::string& name, const Verdict& verdict, std::uint64_t bytes) {
+  return {.step = verdict.step,
+          .attempt = verdict.attempt,
+          .name = name,
+          .bytes = bytes,
+          .ancestry = verdict.ancestry,
+          .finite = verdict.finite};
+}
+
+std::string path_in(const Directory& run, const std::string& name) { return run.path() + "/" + name; }
+
+// The newest step that any state file records as committed.
+std::optional<std::string> recorded_commit(Directory& run, Directory* attempts) {
+  const auto look = [](Directory& directory, const std::string& name) -> std::optional<std::string> {
+    const auto text = internal::read_small(directory, name, kLongestState);
+    const auto state = text ? run_state_from_json(*text) : std::nullopt;
+    if (!state || state->durable_step < 0) return std::nullopt;
+    return path_in(directory, name) + " records step " + std::to_string(state->durable_step) +
+           " as committed";
+  };
+  if (auto found = look(run, kRunStateName)) return found;
+  if (attempts == nullptr) return std::nullopt;
+  for (const DirectoryEntry& entry : attempts->list()) {
+    if (!parse_state_name(entry.name)) continue;
+    if (auto found = look(*attempts, entry.name)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates_in(const Directory& run) {
+  std::vector<Candidate> found;
+  for (const DirectoryEntry& entry : run.list()) {
+    if (const auto id = parse_checkpoint_name(entry.name)) found.push_back({*id, entry.name, entry.kind});
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.id > b.id; });
+  return found;
+}
+
+Selection Recovery::select(Directory& run, Directory* attempts) {
+  damaged_.clear();
+  if (options_.start.step || options_.start.file) return chosen(run);
+  for (int i = 0; i < kRelists; ++i) {
+    if (auto selection = newest_good(run, attempts)) return *selection;
+  }
+  throw IoError("open", run.path(), EAGAIN,
+                "checkpoints vanish faster than they can be read; is another program deleting files there?");
+}
+
+std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attempts) {
+  Selection selection;
+  std::vector<FileId> damaged;
+  for (const Candidate& candidate : candidates_in(run)) {
+    if (candidate.kind != FileKind::regular) {
+      selection.skipped.push_back({candidate.name, "is " + what_is(candidate.kind)});
+      continue;
+    }
+    const Look found = look(run, candidate.name, candidate.id);
+    switch (found.outcome) {
+      case Outcome::good:
+        selection.newest = info_of(candidate.name, found.verdict, found.bytes);
+        damaged_ = std::move(damaged);
+        return selection;
+      case Outcome::vanished:
+        return std::nullopt;
+      case Outcome::newer_format:
+        throw RefusedError(path_in(run, candidate.name) + " is newer than this program can read (" +
+                           found.verdict.reason +
+                           "); use the version that wrote it, or go back with --resume-from");
+      case Outcome::damaged:
+        damaged.push_back(candidate.id);
+        [[fallthrough]];
+      case Outcome::misnamed:
+        selection.skipped.push_back({candidate.name, found.verdict.reason});
+    }
+  }
+  if (!options_.allow_fresh) refuse_unless_fresh(run, attempts, selection.skipped);
+  return selection;
+}
+
+void Recovery::refuse_unless_fresh(Directory& run, Directory* attempts,
+                                   const std::vector<Skipped>& skipped) const {
+  std::string held;
+  for (const Skipped& file : skipped) held += (held.empty() ? "" : "; ") + file.name + ": " + file.reason;
+  for (const DirectoryEntry& entry : run.list()) {
+    if (!looks_like_checkpoint(entry.name) || parse_checkpoint_name(entry.name)) continue;
+    held += (held.empty() ? "" : "; ") + entry.name;
+  }
+  if (held.empty()) {
+    const auto recorded = recorded_commit(run, attempts);
+    if (!recorded) return;
+    held = *recorded + ", but the file is gone";
+  }
+  throw RefusedError("no checkpoint in " + run.path() + " verifies (" + held +
+                     "); is it the right volume? To start over there give --allow-fresh: nothing is deleted");
+}
+
+Selection Recovery::chosen(Directory& run) {
+  std::string name;
+  std::optional<FileId> id;
+  if (options_.start.file) {
+    name = *options_.start.file;
+    id = parse_checkpoint_name(name);
+  } else {
+    for (const Candidate& candidate : candidates_in(run)) {
+      if (candidate.id.step != *options_.start.step) continue;
+      name = candidate.name;
+      id = candidate.id;
+      break;
+    }
+    if (name.empty()) {
+      throw RefusedError(run.path() + " holds no checkpoint of step " + std::to_string(*options_.start.step) +
+                         "; `holdfast ls` shows what there is");
+    }
+  }
+  const auto status = run.status(name);
+  if (!status) throw RefusedError(path_in(run, name) + " does not exist; `holdfast ls` shows what there is");
+  if (status->kind != FileKind::regular)
+    throw RefusedError(path_in(run, name) + " is " + what_is(status->kind));
+  const Look found = look(run, name, id);
+  if (found.outcome == Outcome::vanished) throw RefusedError(path_in(run, name) + " has just vanished");
+  if (found.outcome != Outcome::good) {
+    throw RefusedError("cannot resume from " + path_in(run, name) + ": " + found.verdict.reason);
+  }
+  return {.newest = info_of(name, found.verdict, found.bytes), .skipped = {}};
+}
+
+Recovery::Look Recovery::look(Directory& run, const std::string& name, std::optional<FileId> id) {
+  const auto known = believed_damaged_.find(name);
+  if (known != believed_damaged_.end()) {
+    const auto status = run.status(name);
+    if (!status) return {};
+    if (status->size == known->second.bytes) return known->second;
+  }
+  Look found = look_once(run, name, false);
+  for (int more = 0; more < 2 && found.outcome == Outcome::damaged; ++more)
+    found = look_once(run, name, true);
+  if (found.outcome == Outcome::damaged) believed_damaged_[name] = found;
+  const FileId content{.attempt = found.verdict.attempt, .step = found.verdict.step};
+  if (found.outcome == Outcome::good && id && *id != content) {
+    found.outcome = Outcome::misnamed;
+    found.verdict.reason = "is not what its name says: it holds step " + std::to_string(content.step) +
+                           " of attempt " + std::to_string(content.attempt);
+  }
+  return found;
+}
+
+Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool uncached) {
+  try {
+    const auto file = run.open(name, OpenMode::read);
+    if (!file) return {};
+    Look found;
+    found.bytes = file->size();
+    found.verdict = verifier_.inspect(*file, Verifier::Depth::full, uncached);
+    switch (found.verdict.kind) {
+      case Verdict::Kind::good:
+        found.outcome = Outcome::good;
+        break;
+      case Verdict::Kind::damaged:
+        found.outcome = Outcome::damaged;
+        break;
+      case Verdict::Kind::newer_format:
+        found.outcome = Outcome::newer_format;
+        break;
+    }
+    return found;
+  } catch (const IoError& error) {
+    throw IoError(error.operation(), error.path(), error.code(),
+                  "that says nothing about the checkpoint itself: mend the volume and start again, or choose "
+                  "another checkpoint with --resume-from");
+  }
+}
+
+}  // namespace holdfast::inline v1
