@@ -79,7 +79,7 @@ std::shared_ptr<MemoryFileSystem::Disk> MemoryFileSystem::Disk::clone(bool durab
     InodePtr& taken = made[&inode];
     if (taken != nullptr) return taken;
     taken = std::make_shared<Inode>();
-    const InodePtr result = taken;  // `made` may grow below
+    InodePtr result = taken;  // `made` may grow below
     result->number = inode.number;
     result->kind = inode.kind;
     result->mode = inode.mode;

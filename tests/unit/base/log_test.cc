@@ -90,6 +90,7 @@ TEST_F(Log, LinesOfSeveralThreadsDoNotMix) {
   CaptureStderr();
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([t] {
         for (int i = 0; i < 200; ++i) log_info("thread {} line {} {}", t, i, std::string(50, 'x'));

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using test::FakeClock;
 
 Notice stop_notice(std::string text) {
-  return {.source = "test", .kind = NoticeKind::stop, .deadline = {}, .text = text};
+  return {.source = "test", .kind = NoticeKind::stop, .deadline = {}, .text = std::move(text)};
 }
 Notice checkpoint_notice() {
   return {.source = "test", .kind = NoticeKind::checkpoint_now, .deadline = {}, .text = "please"};
@@ -223,6 +223,7 @@ TEST(Monitor, ListenersSeeTheStateThatTheNoticeMade) {
   monitor.start();
   {
     std::vector<std::jthread> threads;
+    threads.reserve(3);
     for (int t = 0; t < 3; ++t) threads.emplace_back([&] { monitor.post(stop_notice("x")); });
   }
   script.tell(stop_notice("y"));

@@ -97,7 +97,7 @@ const Kind kKinds[] = {
 };
 
 class AnyFileSystem : public testing::TestWithParam<Kind> {
- protected:
+ public:
   AnyFileSystem()
       : place(GetParam().make()), fs(*place->file_system), dir(fs.open_directory(place->folder, false)) {}
 

@@ -14,7 +14,7 @@ namespace {
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 class Crash : public testing::Test {
- protected:
+ public:
   MemoryFileSystem disk;
   std::unique_ptr<Directory> dir = disk.open_directory("/run", true);
 };
@@ -103,7 +103,7 @@ TEST_F(Crash, VolumesComeAndGo) {
 }
 
 class Faults : public Crash {
- protected:
+ public:
   FaultFileSystem faults{disk};
   std::unique_ptr<Directory> watched = faults.open_directory("/run", false);
 };

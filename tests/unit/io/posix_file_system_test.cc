@@ -20,7 +20,7 @@ namespace holdfast {
 namespace {
 
 class Posix : public testing::Test {
- protected:
+ public:
   Posix() {
     std::string name = testing::TempDir() + "/holdfast-posix-XXXXXX";
     EXPECT_NE(mkdtemp(name.data()), nullptr);
@@ -119,6 +119,17 @@ TEST_F(Posix, NoDescriptorLeaksAndNoneIsInherited) {
     file->close();
   }
   EXPECT_EQ(open_fds(), before);
+}
+
+TEST_F(Posix, WhatTheDeviceRefusesDirectlyGoesThroughThePageCache) {
+  const auto file = fs.open_directory(folder, false)->open("f", OpenMode::create_direct);
+  const std::string text(5000, 'x');  // no multiple of a block: O_DIRECT says EINVAL
+  file->write_at(std::as_bytes(std::span(text)), 3);
+  file->write_at(std::as_bytes(std::span(text)), 5003);
+  EXPECT_EQ(file->size(), 10003u);
+  std::string back(10000, '?');
+  EXPECT_EQ(file->read_at(std::as_writable_bytes(std::span(back)), 3), 10000u);
+  EXPECT_EQ(back, text + text);
 }
 
 TEST_F(Posix, SeveralThreadsWriteAndReadOneFile) {
