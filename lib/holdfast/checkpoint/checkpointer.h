@@ -1,7 +1,7 @@
 // Makes an existing training loop survive machines that vanish. Four calls around the user's own code:
 //
 //   holdfast::Checkpointer checkpointer(state, {.directory = "/mnt/ckpt/run1", .every = {5min}});
-//   checkpointer.resume();                                  // fresh, or exactly where the last attempt stopped
+//   checkpointer.resume();                                // fresh, or exactly where the last attempt stopped
 //   while (auto batch = loader.next()) {
 //     …forward, backward…
 //     checkpointer.before_update();                         // optional
@@ -40,10 +40,10 @@ namespace holdfast::inline v1 {
 
 struct CheckpointerOptions {
   // The run directory; made when missing. Ours alone, mode 0700.
-  std::filesystem::path directory;
+  std::filesystem::path directory = {};
   // The mount it lies on. Waited for (10 min), never replaced by the root disk. Empty: not checked, but a
   // directory on the root file system gets a warning.
-  std::filesystem::path mount;
+  std::filesystem::path mount = {};
   std::chrono::seconds mount_wait = std::chrono::minutes(10);
   // Whichever comes first. Each save costs the training thread one memory copy of the state, and the disk one
   // write of it. Empty: only when asked, when interrupted, and at the end.
@@ -54,14 +54,17 @@ struct CheckpointerOptions {
   // Start over although the directory holds checkpoints of which none verifies. Deletes nothing.
   bool allow_fresh = false;
   // Another starting point than the newest: a step, or a file (in the run directory or elsewhere).
-  std::string resume_from;
+  std::string resume_from = {};
   // Weights of this file alone, when the start is fresh.
-  std::filesystem::path init_from;
-  Overrides overrides;                  // options that may differ from the recorded ones
-  int writer_threads = 2;               // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
-  Duration term_grace = std::chrono::seconds(25);   // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
-  int exit_code_interrupted = 75;       // for launchers that need another
-  bool hear_signals = true;             // SIGTERM, SIGINT stop; SIGUSR1 saves and goes on
+  std::filesystem::path init_from = {};
+  Overrides overrides = {};  // options that may differ from the recorded ones
+  // A second image of the state in host memory: a save may be staged while another is still being written.
+  // Off: such a save is skipped until the write is done (a stop waits for it).
+  bool second_image = false;
+  int writer_threads = 2;                          // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
+  Duration term_grace = std::chrono::seconds(25);  // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
+  int exit_code_interrupted = 75;                  // for launchers that need another
+  bool hear_signals = true;                        // SIGTERM, SIGINT stop; SIGUSR1 saves and goes on
 
   // Seams. nullptr: the machine's own.
   FileSystem* file_system = nullptr;
@@ -71,11 +74,11 @@ struct CheckpointerOptions {
 struct Resumed {
   bool fresh = true;
   std::int64_t step = 0;
-  std::string checkpoint;              // file it came from
-  std::vector<Skipped> skipped;        // newer files that were stepped past, and why
-  bool evaluation_due = false;         // the interrupted attempt still owed an evaluation at this step
-  double loss = 0;                     // of the recorded step; NaN when it was not told
-  bool bit_exact = true;               // false: device, libraries, threads … differ; said aloud
+  std::string checkpoint;        // file it came from
+  std::vector<Skipped> skipped;  // newer files that were stepped past, and why
+  bool evaluation_due = false;   // the interrupted attempt still owed an evaluation at this step
+  double loss = 0;               // of the recorded step; NaN when it was not told
+  bool bit_exact = true;         // false: device, libraries, threads … differ; said aloud
 };
 
 struct Decision {
@@ -86,7 +89,7 @@ struct Decision {
 };
 
 struct Durable {
-  std::int64_t step = -1;              // -1: nothing yet
+  std::int64_t step = -1;  // -1: nothing yet
   std::string checkpoint;
   SteadyTime when{};
 };
@@ -110,11 +113,11 @@ class Checkpointer {
 
   // A save now, whatever the policy says.
   SaveHandle save();
-  void request_save();                                // any thread; served by the next after_step
-  void request_stop(const std::string& reason);       // any thread
+  void request_save();                           // any thread; served by the next after_step
+  void request_stop(const std::string& reason);  // any thread
 
-  // While it lives the state stands still at the last step boundary (train/eval flags and RNG as on entry): an
-  // interruption inside commits that boundary, and records that this evaluation is still due.
+  // While it lives the state stands still at the last step boundary (train/eval flags and RNG as on entry):
+  // an interruption inside commits that boundary, and records that this evaluation is still due.
   class EvaluationScope {
    public:
     explicit EvaluationScope(Checkpointer& owner);
@@ -127,11 +130,13 @@ class Checkpointer {
   };
 
   // The loop is over. Commits the current step if nothing newer is durable, waits, writes the run state and
-  // returns the exit code (ExitCode as int): 0 complete, 75 stopped by an interruption, 74 its own last commit
-  // failed, 76 superseded. Idempotent.
+  // returns the exit code (ExitCode as int): 0 complete, 75 stopped by an interruption, 74 its own last
+  // commit failed, 76 superseded. Idempotent.
   int finish();
 
   AttemptNumber attempt() const;
+  // The newest checkpoint that is safe. After resume(): the one that this attempt began with; of a file outside
+  // the run directory, nothing until the first commit here.
   Durable last_durable() const;
   // `state=` of the current step boundary; computed on demand (hashes the state once).
   Digest state_digest();

@@ -20,7 +20,8 @@ struct SaveEvery {
 
   SaveEvery() = default;
   template <class Rep, class Period>
-  SaveEvery(std::chrono::duration<Rep, Period> t) : time(std::chrono::duration_cast<Duration>(t)) {}  // NOLINT
+  SaveEvery(std::chrono::duration<Rep, Period> t)
+      : time(std::chrono::duration_cast<Duration>(t)) {}  // NOLINT
   static SaveEvery steps(std::int64_t count);
 };
 

@@ -19,7 +19,7 @@ namespace holdfast::inline v1 {
 
 // What one optimizer update tells.
 struct StepReport {
-  std::optional<Cursor> applied;  // the batch's cursor; absent: everything delivered so far was applied
+  std::optional<Cursor> applied = {};  // the batch's cursor; absent: everything delivered so far was applied
   double loss = std::numeric_limits<double>::quiet_NaN();  // NaN also when the loop does not say
   bool evaluation_due = false;  // an evaluation belongs to this step boundary and has not run yet
 };

@@ -1,0 +1,249 @@
+#include "holdfast/checkpoint/async_writer.h"
+
+#include <exception>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/finite.h"
+#include "holdfast/checkpoint/internal/save_handle_shared.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/format/image_writer.h"
+
+namespace holdfast::inline v1 {
+
+AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses, RunState run,
+                         AsyncWriterOptions options)
+    : store_(store),
+      clock_(clock),
+      losses_(losses),
+      run_(std::move(run)),
+      options_(options),
+      last_look_(clock.now()),
+      thread_([this] { this->run(); }) {}
+
+AsyncWriter::~AsyncWriter() { stop(); }
+
+SaveHandle AsyncWriter::submit(WriteRequest request) {
+  auto handle = std::make_shared<SaveHandle::Shared>(request.snapshot->step);
+  std::optional<Job> overtaken;
+  std::string refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (superseded()) {
+      refused = superseded_reason_;
+    } else if (stopping_) {
+      refused = "the writer has been stopped";
+    } else {
+      overtaken = std::exchange(waiting_, Job{std::move(request), handle});
+    }
+  }
+  if (!refused.empty()) {
+    handle->settle(SaveStatus::failed, refused);
+  } else {
+    wake_.notify_one();
+  }
+  if (overtaken) overtaken->handle->settle(SaveStatus::overtaken, {});
+  return SaveHandle(handle);
+}
+
+bool AsyncWriter::wait_idle(std::chrono::nanoseconds limit) const {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, limit, [&] { return !writing_ && !waiting_; });
+}
+
+void AsyncWriter::stop() {
+  std::optional<Job> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    dropped = std::exchange(waiting_, std::nullopt);
+  }
+  wake_.notify_one();
+  if (dropped) dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<std::string> AsyncWriter::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::string AsyncWriter::superseded_reason() const {
+  const std::lock_guard lock(mutex_);
+  return superseded_reason_;
+}
+
+AsyncWriter::Acknowledged AsyncWriter::last_acknowledged() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+void AsyncWriter::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait_for(lock, options_.ledger_interval, [&] { return stopping_ || waiting_; });
+    if (waiting_) {
+      Job job = *std::exchange(waiting_, std::nullopt);
+      writing_ = true;
+      lock.unlock();
+      write(std::move(job));
+      lock.lock();
+      writing_ = false;
+      idle_.notify_all();
+    } else if (stopping_) {
+      break;
+    } else {
+      lock.unlock();
+      look_around();
+      lock.lock();
+    }
+  }
+  lock.unlock();
+  flush_ledger();
+}
+
+// Whatever goes wrong in here ends in the handle: an exception that left the thread would end the training.
+void AsyncWriter::write(Job job) {
+  if (superseded()) {
+    job.handle->settle(SaveStatus::failed, superseded_reason());
+    return;
+  }
+  const SteadyTime start = clock_.now();
+  std::optional<CheckpointInfo> checkpoint;
+  Duration took{};
+  try {
+    checkpoint = commit(job.request);
+    took = clock_.now() - start;
+  } catch (const SupersededError& error) {
+    supersede(error.what());
+    job.request = {};
+    job.handle->settle(SaveStatus::failed, error.what());
+    return;
+  } catch (const std::exception& error) {
+    failed(job, error.what());
+  } catch (...) {
+    failed(job, "an exception of unknown type");
+  }
+  if (checkpoint) {
+    acknowledged(job, *checkpoint, took);
+    keep_house(*checkpoint, took);
+  }
+  flush_ledger();
+}
+
+CheckpointInfo AsyncWriter::commit(const WriteRequest& request) {
+  Snapshot sealed = *request.snapshot;  // shares the image; its own attributes
+  const bool finite = sealed.attributes.get_bool(kRunFinite) && internal::all_finite(sealed);
+  sealed.attributes.set(kRunFinite, finite, Role::record);
+  return store_.commit(
+      {.step = sealed.step,
+       .bytes = request.plan->layout->length(),
+       .ancestry = request.ancestry,
+       .finite = finite,
+       .write = [&](File& file) { write_image(file, sealed, *request.plan, options_.threads); }});
+}
+
+void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took) {
+  bool recovered = false;
+  {
+    const std::lock_guard lock(mutex_);
+    recovered = failure_.has_value();
+    failure_.reset();
+    last_ = {checkpoint.step, checkpoint.name, clock_.now()};
+  }
+  failing_.store(false, std::memory_order_relaxed);
+  job.request = {};  // whoever waits for the handle finds the image free
+  job.handle->settle(SaveStatus::durable, checkpoint.name);
+  if (recovered) {
+    log_info("saving works again: step {} is durable ({})", checkpoint.step, checkpoint.name);
+  } else {
+    log_debug("step {} is durable ({}, {}, {})", checkpoint.step, checkpoint.name,
+              format_bytes(checkpoint.bytes), format_duration(took));
+  }
+}
+
+void AsyncWriter::failed(Job& job, const std::string& error) {
+  const std::string text = "save of step " + std::to_string(job.handle->step) + " failed: " + error;
+  note_failure(text);
+  job.request = {};
+  job.handle->settle(SaveStatus::failed, text);
+}
+
+void AsyncWriter::note_failure(const std::string& text) {
+  bool first = false;
+  std::int64_t durable = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    first = !failure_.has_value();
+    failure_ = text;
+    durable = last_.step;
+  }
+  failing_.store(true, std::memory_order_relaxed);
+  // Said once until a save works again: a full disk would otherwise speak at every interval.
+  if (!first) {
+    log_debug(text);
+  } else if (durable >= 0) {
+    log_warning("{}; training goes on, step {} is the last durable one", text, durable);
+  } else {
+    log_warning("{}; training goes on, nothing of this attempt is durable yet", text);
+  }
+}
+
+void AsyncWriter::supersede(const std::string& reason) {
+  std::optional<Job> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (superseded_reason_.empty()) superseded_reason_ = reason;
+    superseded_.store(true, std::memory_order_release);
+    waiting = std::exchange(waiting_, std::nullopt);
+  }
+  idle_.notify_all();
+  if (waiting) waiting->handle->settle(SaveStatus::failed, reason);
+  log_warning("{}; this attempt stops and leaves the directory alone", reason);
+}
+
+// The checkpoint is acknowledged: trouble from here on costs tidiness, not work.
+void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) {
+  try {
+    RunState state = run_;
+    state.phase = RunPhase::running;
+    state.step = checkpoint.step;
+    state.durable_step = checkpoint.step;
+    state.checkpoint = checkpoint.name;
+    state.time = format_utc(clock_.wall_now());
+    store_.write_run_state(state);
+    store_.append_ledger(R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"bytes":)" +
+                         std::to_string(checkpoint.bytes) + R"(,"ms":)" +
+                         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+                         "}");
+    if (!leaving_.load(std::memory_order_relaxed)) store_.apply_retention();
+  } catch (const SupersededError& error) {
+    supersede(error.what());
+  } catch (const std::exception& error) {
+    log_warning("after the save of step {}: {}; the checkpoint itself is durable", checkpoint.step,
+                error.what());
+  }
+}
+
+void AsyncWriter::look_around() {
+  flush_ledger();
+  if (superseded() || clock_.now() - last_look_ < options_.claim_interval) return;
+  last_look_ = clock_.now();
+  try {
+    store_.check_claim();
+  } catch (const SupersededError& error) {
+    supersede(error.what());
+  } catch (const std::exception& error) {
+    log_debug("could not look for newer attempts: {}", error.what());  // the next commit looks again
+  }
+}
+
+void AsyncWriter::flush_ledger() {
+  for (const std::string& line : losses_.drain()) {
+    if (!superseded()) store_.append_ledger(line);
+  }
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,119 @@
+// The one thread that writes to the run directory: takes staged snapshots, commits them through the store,
+// and keeps the directory afterwards (retention, run state, ledger).
+//
+// One write is in flight; one more request may wait, and a newer one takes its place: the overtaken handle is
+// `overtaken`, nothing is lost. A failed write leaves its error in the handle and in failure() until the next
+// acknowledgement; it never ends the thread. As soon as a newer attempt is seen the writer is *superseded*
+// for good: every waiting and later request fails, and nothing is touched any more.
+//
+// Errors: none are thrown.
+// Threads: submit and every query from any thread; construct and destroy on one.
+// Durability: a handle turns durable after CheckpointStore::commit has returned, not before.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/loss_ring.h"
+#include "holdfast/checkpoint/save_handle.h"
+#include "holdfast/format/file_plan.h"
+#include "holdfast/store/checkpoint_store.h"
+
+namespace holdfast::inline v1 {
+
+struct WriteRequest {
+  // With a run record (run_record.h) among its attributes. The writer decides run.finite: what the record
+  // says, and no NaN or infinity in any tensor.
+  std::shared_ptr<const Snapshot> snapshot;
+  std::shared_ptr<const FilePlan> plan;
+  Ancestry ancestry;
+};
+
+struct AsyncWriterOptions {
+  int threads = 2;                                     // hashing and writing side by side
+  Duration ledger_interval = std::chrono::seconds(1);  // a crash loses the losses of at most this
+  Duration claim_interval = std::chrono::seconds(5);   // how soon a newer attempt is noticed while idle
+};
+
+class AsyncWriter {
+ public:
+  // Requires a store that has claimed and recovered; it belongs to the writer until stop() or the destructor.
+  // `run`: attempt, host and the like for the run states written after each acknowledgement.
+  AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses, RunState run,
+              AsyncWriterOptions options = {});
+  ~AsyncWriter();  // as stop()
+  AsyncWriter(const AsyncWriter&) = delete;
+  AsyncWriter& operator=(const AsyncWriter&) = delete;
+
+  // Never waits for the disk.
+  SaveHandle submit(WriteRequest request);
+  // Nothing in flight and nothing waiting, after at most `limit`.
+  bool wait_idle(std::chrono::nanoseconds limit) const;
+  // The process is about to end: deletions are left to the next attempt.
+  void leave_soon() { leaving_.store(true, std::memory_order_relaxed); }
+  // Waits for the write in flight, drops the waiting one (its handle fails), flushes the ledger, ends the
+  // thread. Idempotent. Afterwards the store belongs to the caller again.
+  void stop();
+
+  bool failing() const { return failing_.load(std::memory_order_relaxed); }
+  bool superseded() const { return superseded_.load(std::memory_order_acquire); }
+  std::optional<std::string> failure() const;  // of the last write, until one is acknowledged
+  // A save that failed before it could be submitted counts as any other.
+  void note_failure(const std::string& text);
+  std::string superseded_reason() const;
+
+  struct Acknowledged {
+    std::int64_t step = -1;
+    std::string checkpoint;
+    SteadyTime when{};
+  };
+  Acknowledged last_acknowledged() const;
+
+ private:
+  struct Job {
+    WriteRequest request;
+    std::shared_ptr<SaveHandle::Shared> handle;
+  };
+
+  void run();
+  void write(Job job);
+  CheckpointInfo commit(const WriteRequest& request);
+  void acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took);
+  void failed(Job& job, const std::string& error);
+  void supersede(const std::string& reason);
+  void keep_house(const CheckpointInfo& checkpoint, Duration took);
+  void look_around();
+  void flush_ledger();
+
+  CheckpointStore& store_;
+  Clock& clock_;
+  LossRing& losses_;
+  const RunState run_;
+  const AsyncWriterOptions options_;
+
+  std::atomic<bool> failing_{false};
+  std::atomic<bool> superseded_{false};
+  std::atomic<bool> leaving_{false};
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  mutable std::condition_variable idle_;
+  std::optional<Job> waiting_;
+  bool writing_ = false;
+  bool stopping_ = false;
+  std::optional<std::string> failure_;
+  std::string superseded_reason_;
+  Acknowledged last_;
+
+  SteadyTime last_look_;  // the writer's thread only
+  std::thread thread_;    // last: everything above exists when it starts
+};
+
+}  // namespace holdfast::inline v1

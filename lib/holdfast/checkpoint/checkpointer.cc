@@ -1,0 +1,108 @@
+#include "holdfast/checkpoint/checkpointer.h"
+
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/interruption/signal_source.h"
+#include "holdfast/io/volume_probe.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+CheckpointerOptions checked(CheckpointerOptions options) {
+  if (options.directory.empty()) throw UsageError("no checkpoint directory given");
+  if (options.keep.count < 2) {
+    throw UsageError("keeping " + std::to_string(options.keep.count) +
+                     " checkpoints would gamble the only copy at every save; keep at least 2");
+  }
+  if (!options.resume_from.empty() && !options.init_from.empty()) {
+    throw UsageError(
+        "resume_from and init_from contradict each other: continue that run, or take its weights");
+  }
+  if (options.writer_threads < 1 || options.writer_threads > 64) {
+    throw UsageError("writer_threads is " + std::to_string(options.writer_threads) + "; 2 to 4 fill a disk");
+  }
+  if (options.mount_wait < std::chrono::seconds(0)) throw UsageError("mount_wait is negative");
+  if (options.term_grace <= Duration::zero())
+    throw UsageError("term_grace is not positive; the default is 25 s");
+  if (options.exit_code_interrupted < 0 || options.exit_code_interrupted > 255) {
+    throw UsageError("exit_code_interrupted is " + std::to_string(options.exit_code_interrupted) +
+                     "; exit codes go from 0 to 255");
+  }
+  if (!options.mount.empty()) check_beneath_mount(options.directory, options.mount);
+  return options;
+}
+
+}  // namespace
+
+Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_options)
+    : source(the_source),
+      options(checked(std::move(the_options))),
+      file_system(options.file_system ? *options.file_system : FileSystem::real()),
+      clock(options.clock ? *options.clock : Clock::real()),
+      monitor(clock),
+      verifier(options.writer_threads),
+      stager(source, options.second_image ? 2 : 1),
+      policy(options.every, clock.now(), 0) {
+  // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
+  if (options.hear_signals) monitor.add(std::make_unique<SignalSource>(clock, options.term_grace));
+  monitor.start();
+}
+
+void Checkpointer::State::require(Phase needed, const char* call) const {
+  if (phase == needed) return;
+  const std::string name = std::string("Checkpointer::") + call + "()";
+  if (phase == Phase::constructed) throw UsageError(name + " before resume()");
+  throw UsageError(name + (phase == Phase::finished ? " after finish()" : " a second time"));
+}
+
+Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
+    : state_(std::make_unique<State>(source, std::move(options))) {}
+
+Checkpointer::~Checkpointer() = default;
+
+Resumed Checkpointer::resume() { return state_->resume(); }
+
+// Staging is synchronous, inside after_step: nothing is outstanding here.
+void Checkpointer::before_update() {}
+
+Decision Checkpointer::after_step(const StepReport& report) { return state_->after_step(report); }
+
+bool Checkpointer::tick() { return state_->tick(); }
+
+SaveHandle Checkpointer::save() { return state_->save(); }
+
+void Checkpointer::request_save() {
+  state_->monitor.post({"program", NoticeKind::checkpoint_now, std::nullopt, "the program asks for a save"});
+}
+
+void Checkpointer::request_stop(const std::string& reason) {
+  state_->monitor.post({"program", NoticeKind::stop, std::nullopt, reason});
+}
+
+Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner) : owner_(&owner) {
+  owner_->state_->enter_evaluation();
+}
+
+Checkpointer::EvaluationScope::~EvaluationScope() { owner_->state_->leave_evaluation(); }
+
+int Checkpointer::finish() { return state_->finish(); }
+
+AttemptNumber Checkpointer::attempt() const { return state_->record.attempt; }
+
+Durable Checkpointer::last_durable() const {
+  if (state_->writer) {
+    const AsyncWriter::Acknowledged last = state_->writer->last_acknowledged();
+    if (last.step >= 0) return {last.step, last.checkpoint, last.when};
+  }
+  return state_->started_from;
+}
+
+Digest Checkpointer::state_digest() { return state_->digest_now(); }
+
+std::string Checkpointer::stop_reason() const {
+  return state_->phase == State::Phase::finished ? state_->end_reason : state_->reason_to_stop();
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,105 @@
+#include "holdfast/checkpoint/file_verifier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/checkpoint/run_record.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+Verdict rejected(const Rejection& rejection) {
+  Verdict verdict;
+  verdict.kind =
+      rejection.kind == Rejection::Kind::newer_format ? Verdict::Kind::newer_format : Verdict::Kind::damaged;
+  verdict.reason = rejection.reason;
+  return verdict;
+}
+
+Verdict accepted(const CheckpointIndex& index) {
+  Verdict verdict;
+  try {
+    const RunRecord record = run_record_of(index.attributes);
+    verdict.step = index.step;
+    verdict.attempt = record.attempt;
+    verdict.ancestry = record.ancestry;
+    verdict.finite = record.finite;
+  } catch (const RefusedError& error) {
+    return rejected({Rejection::Kind::damaged, std::string("holds no record of a run: ") + error.what()});
+  }
+  return verdict;
+}
+
+// Equal indexes mean equal files: every byte is named by a digest in them, the attributes among them.
+bool same_content(const CheckpointIndex& a, const CheckpointIndex& b) {
+  const auto same_tensor = [](const IndexedTensor& x, const IndexedTensor& y) {
+    return x.offset == y.offset && x.digest == y.digest && x.spec == y.spec;
+  };
+  const auto same_stretch = [](const CheckpointIndex::Stretch& x, const CheckpointIndex::Stretch& y) {
+    return x.offset == y.offset && x.length == y.length && x.digest == y.digest;
+  };
+  const auto same_attribute = [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.role == y.second.role && same_bits(x.second.value, y.second.value);
+  };
+  return a.file_length == b.file_length && a.step == b.step &&
+         std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(), same_tensor) &&
+         std::equal(a.stretches.begin(), a.stretches.end(), b.stretches.begin(), b.stretches.end(),
+                    same_stretch) &&
+         std::equal(a.attributes.begin(), a.attributes.end(), b.attributes.begin(), b.attributes.end(),
+                    same_attribute);
+}
+
+}  // namespace
+
+Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
+  const ReadMode mode = uncached ? ReadMode::uncached : ReadMode::cached;
+  auto read = read_index(file, mode);
+  if (const auto* rejection = std::get_if<Rejection>(&read)) return rejected(*rejection);
+  auto& index = std::get<CheckpointIndex>(read);
+  Verdict verdict = accepted(index);
+  if (depth == Depth::head || verdict.kind != Verdict::Kind::good) return verdict;
+
+  bool keep = false;
+  {
+    const std::lock_guard lock(mutex_);
+    keep = keeping_ && !uncached;
+  }
+  // An uncached look is a second opinion about damage, or a read-back: it must read, and not remember.
+  if (!keep) {
+    const auto rejection = verify_bytes(file, index, mode, threads_);
+    return rejection ? rejected(*rejection) : verdict;
+  }
+  if (kept_of(index)) return verdict;
+  auto state = read_snapshot(file, index, threads_);
+  if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
+  const std::lock_guard lock(mutex_);
+  if (keeping_) kept_ = Loaded{std::move(index), std::get<std::shared_ptr<Snapshot>>(std::move(state))};
+  return verdict;
+}
+
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file) {
+  auto read = read_index(file);
+  if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
+  Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
+  loaded.snapshot = kept_of(loaded.index);
+  if (!loaded.snapshot) {
+    auto state = read_snapshot(file, loaded.index, threads_);
+    if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
+    loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
+  }
+  return loaded;
+}
+
+void FileVerifier::stop_keeping() {
+  const std::lock_guard lock(mutex_);
+  keeping_ = false;
+  kept_.reset();
+}
+
+std::shared_ptr<Snapshot> FileVerifier::kept_of(const CheckpointIndex& index) {
+  const std::lock_guard lock(mutex_);
+  return kept_ && same_content(kept_->index, index) ? kept_->snapshot : nullptr;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,45 @@
+// Answers the store's questions about files with the format's reader: header and index, or every byte.
+//
+// A full inspection reads the candidate into a Snapshot and keeps the newest good one, so a resume reads its
+// file once: when recovery asks again about a file with the same index (which names the digest of every
+// byte), or the state is taken for loading, nothing is read twice. Cost while it keeps: memory for one state.
+//
+// Errors: damage is a verdict; what the operating system refuses is an IoError.
+// Threads: any.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <variant>
+
+#include "holdfast/format/reader.h"
+#include "holdfast/store/verifier.h"
+
+namespace holdfast::inline v1 {
+
+class FileVerifier final : public Verifier {
+ public:
+  explicit FileVerifier(int threads) : threads_(threads) {}
+
+  Verdict inspect(const File& file, Depth depth, bool uncached) override;
+
+  struct Loaded {
+    CheckpointIndex index;
+    std::shared_ptr<Snapshot> snapshot;
+  };
+  // The whole state of `file`: the kept one when it is the same, read and verified otherwise.
+  std::variant<Loaded, Rejection> load(const File& file);
+  // Forgets the kept state; full inspections hash without keeping from now on.
+  void stop_keeping();
+
+ private:
+  std::shared_ptr<Snapshot> kept_of(const CheckpointIndex& index);
+
+  const int threads_;
+  std::mutex mutex_;
+  bool keeping_ = true;
+  std::optional<Loaded> kept_;
+};
+
+}  // namespace holdfast::inline v1

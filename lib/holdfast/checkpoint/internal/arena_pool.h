@@ -1,0 +1,33 @@
+// The images that saves are staged into. One at a time by default: while a write holds it, a save waits for
+// it or is skipped, so host memory stays at one state. A lease returns by itself when its last holder lets
+// go.
+//
+// Threads: leases may end on any thread; everything else on the training thread.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "holdfast/format/file_plan.h"
+
+namespace holdfast::inline v1::internal {
+
+class ArenaPool {
+ public:
+  explicit ArenaPool(int limit);
+
+  // Images of this plan from now on; those of an earlier one are freed as they return.
+  void use_plan(std::shared_ptr<const FilePlan> plan);
+  // Fewer than `limit` images are held by somebody.
+  bool ready() const;
+  // The same after at most `wait`.
+  bool wait_ready(std::chrono::nanoseconds wait) const;
+  // An image, also beyond the limit: then one more state's memory is used until it returns.
+  std::shared_ptr<Arena> take();
+
+ private:
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace holdfast::inline v1::internal

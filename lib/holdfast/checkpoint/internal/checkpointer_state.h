@@ -1,0 +1,113 @@
+// The inside of a Checkpointer. Four sources, by idea: checkpointer.cc (construction and the public face),
+// checkpointer_resume.cc (finding the start), checkpointer_step.cc (the training loop),
+// checkpointer_finish.cc (evaluation, the end).
+//
+// Threads: the training thread, except `monitor` and what the writer keeps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "holdfast/checkpoint/async_writer.h"
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/checkpoint/internal/image_stager.h"
+#include "holdfast/checkpoint/loss_ring.h"
+#include "holdfast/checkpoint/receipt.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/interruption/monitor.h"
+
+namespace holdfast::inline v1 {
+
+struct Checkpointer::State {
+  enum class Phase { constructed, running, finished };
+
+  State(SnapshotSource& source, CheckpointerOptions options);
+
+  // The start (checkpointer_resume.cc).
+  struct Start {
+    bool fresh = true;
+    std::int64_t step = 0;
+    std::string name;       // of the file; empty when fresh
+    bool outside = false;   // a file that is not in the run directory
+    RunRecord record;       // what the file says
+    Attributes attributes;  // of the file
+    std::shared_ptr<Snapshot> snapshot;
+  };
+  Resumed resume();
+  void wait_for_volume();
+  StartingPoint starting_point();
+  Start candidate(const Selection& selection);
+  Start from_outside();
+  void check(const Start& start);
+  void start_fresh();
+  Resumed become(Start start, Resumed resumed, SteadyTime began);
+  void expect_losses(const Start& start, bool bit_exact);
+  void begin_run(const Start& start);
+  bool note_end(RunPhase how, const std::string& reason, int exit_code);  // false: superseded
+
+  // The loop (checkpointer_step.cc).
+  Decision after_step(const StepReport& report);
+  void act(Decision& decision);
+  SaveHandle save();
+  SaveHandle staging_failed(const std::string& error);
+  bool covered() const;  // this step boundary is durable or on its way
+  bool safe() const;     // it is durable
+  internal::Staged stage(Part part);
+  void submit(internal::Staged staged);
+  bool wait_for_image();  // false when the deadline passed first
+  bool should_stop() const;
+  std::string reason_to_stop() const;
+
+  // Evaluation and the end (checkpointer_finish.cc).
+  bool tick();
+  void enter_evaluation();
+  void leave_evaluation();
+  void complete_boundary();
+  int finish();
+  bool commit_last_step();  // false: no time was left
+  bool wait_for_writer();   // false when the deadline passed first
+  Digest digest_now();
+
+  void require(Phase needed, const char* call) const;
+
+  SnapshotSource& source;
+  const CheckpointerOptions options;
+  FileSystem& file_system;
+  Clock& clock;
+  Monitor monitor;
+  FileVerifier verifier;
+  std::optional<CheckpointStore> store;  // from resume() on
+  internal::ImageStager stager;
+  SavePolicy policy;
+  Receipt receipt;
+  LossRing losses;
+
+  Phase phase = Phase::constructed;
+  RunRecord record;               // what every checkpoint of this attempt records
+  std::filesystem::path outside;  // --resume-from a file elsewhere
+  std::int64_t start_step = 0;
+  bool start_is_safe = true;        // the starting point needs no commit of its own
+  bool planned_with_slots = false;  // planned again after the first update
+  bool save_wanted = false;         // asked for, and not staged yet
+  bool loss_was_told = false;
+  double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
+  bool evaluation_due = false;                             // as the last step's report said
+
+  bool evaluating = false;
+  bool stopped_inside = false;  // a tick inside the scope said stop
+  internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
+  bool boundary_whole = false;  // its late part is there too
+  internal::Staged last;        // the state at a stop, kept for state_digest()
+
+  SaveHandle newest;       // of the newest snapshot submitted
+  Durable started_from;    // the checkpoint this attempt began with
+  std::string end_reason;  // latched by finish()
+  int end_code = 0;
+
+  std::unique_ptr<AsyncWriter> writer;  // last: its thread uses store, losses and clock
+};
+
+}  // namespace holdfast::inline v1

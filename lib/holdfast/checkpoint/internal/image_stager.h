@@ -1,0 +1,46 @@
+// Copies the training state into an image of the checkpoint file. Keeps the plan in step with the state: when
+// tensors appear (optimizer slots after the first update) or attributes outgrow their room, it plans anew.
+//
+// Errors: RefusedError, IoError as make_file_plan; whatever the source throws.
+// Threads: the training thread. Snapshots may be released on any.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "holdfast/checkpoint/internal/arena_pool.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/format/file_plan.h"
+#include "holdfast/snapshot/snapshot_source.h"
+
+namespace holdfast::inline v1::internal {
+
+struct Staged {
+  std::shared_ptr<Snapshot> snapshot;
+  std::shared_ptr<const FilePlan> plan;
+  explicit operator bool() const { return snapshot != nullptr; }
+};
+
+class ImageStager {
+ public:
+  ImageStager(SnapshotSource& source, int arenas) : source_(source), pool_(arenas) {}
+
+  // Lays the file out for the tensors as they are now; nothing when the plan still fits.
+  void plan_ahead();
+  bool ready() const { return pool_.ready(); }
+  bool wait_ready(std::chrono::nanoseconds wait) const { return pool_.wait_ready(wait); }
+
+  // The whole state, or its early part only: then the late part follows with add_late before the state's next
+  // update. Takes an image beyond the pool's limit when none is ready.
+  Staged stage(const RunRecord& record, Part part = Part::all);
+  void add_late(const Staged& staged);
+
+ private:
+  void fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity);
+
+  SnapshotSource& source_;
+  ArenaPool pool_;
+  std::shared_ptr<const FilePlan> plan_;
+};
+
+}  // namespace holdfast::inline v1::internal

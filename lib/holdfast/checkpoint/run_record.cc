@@ -1,0 +1,90 @@
+#include "holdfast/checkpoint/run_record.h"
+
+#include <map>
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+std::vector<std::int64_t> flatten(const Ancestry& ancestry) {
+  std::vector<std::int64_t> pairs;
+  pairs.reserve(2 * ancestry.size());
+  for (const auto& [attempt, step] : ancestry) {
+    pairs.push_back(static_cast<std::int64_t>(attempt));
+    pairs.push_back(step);
+  }
+  return pairs;
+}
+
+Ancestry unflatten(const std::vector<std::int64_t>& pairs) {
+  Ancestry ancestry;
+  bool well_formed = pairs.size() % 2 == 0;
+  for (std::size_t i = 0; well_formed && i < pairs.size(); i += 2) {
+    well_formed = pairs[i] > 0 && pairs[i + 1] >= 0 &&
+                  ancestry.emplace(static_cast<AttemptNumber>(pairs[i]), pairs[i + 1]).second;
+  }
+  if (!well_formed)
+    throw RefusedError(std::string("attribute ") + kRunAncestry + " is not a list of attempts");
+  return ancestry;
+}
+
+}  // namespace
+
+void put_run_record(Attributes& attributes, const RunRecord& record) {
+  const auto put = [&](const char* name, AttributeValue value) {
+    attributes.set(name, std::move(value), Role::record);
+  };
+  put(kRunAttempt, static_cast<std::int64_t>(record.attempt));
+  put(kRunAncestry, flatten(record.ancestry));
+  put(kRunLoss, record.loss);
+  put(kRunFinite, record.finite);
+  put(kRunEvaluationDue, record.evaluation_due);
+  put(kRunOverrides, record.overrides);
+  put(kRunGrownFrom, record.grown_from);
+  put(kRunTime, record.time);
+  put(kRunHost, record.host);
+}
+
+RunRecord run_record_of(const Attributes& attributes) {
+  RunRecord record;
+  const std::int64_t attempt = attributes.get_int(kRunAttempt);
+  if (attempt <= 0) throw RefusedError(std::string("attribute ") + kRunAttempt + " is not positive");
+  record.attempt = static_cast<AttemptNumber>(attempt);
+  record.ancestry = unflatten(attributes.get_ints(kRunAncestry));
+  record.loss = attributes.get_double(kRunLoss);
+  record.finite = attributes.get_bool(kRunFinite);
+  record.evaluation_due = attributes.get_bool(kRunEvaluationDue);
+  record.overrides = attributes.get_strings(kRunOverrides);
+  record.grown_from = attributes.get_string(kRunGrownFrom);
+  record.time = attributes.get_string(kRunTime);
+  record.host = attributes.get_string(kRunHost);
+  return record;
+}
+
+Ancestry grown_from(const RunRecord& record, std::int64_t step) {
+  Ancestry ancestry = record.ancestry;
+  ancestry[record.attempt] = step;
+  return ancestry;
+}
+
+std::vector<std::string> environment_differences(const Attributes& recorded, const Attributes& now) {
+  std::map<std::string, std::pair<const Attribute*, const Attribute*>> both;
+  for (const auto& [name, attribute] : recorded) {
+    if (name.starts_with(kEnvironmentPrefix)) both[name].first = &attribute;
+  }
+  for (const auto& [name, attribute] : now) {
+    if (name.starts_with(kEnvironmentPrefix)) both[name].second = &attribute;
+  }
+  std::vector<std::string> differences;
+  for (const auto& [name, pair] : both) {
+    const auto [before, after] = pair;
+    if (before && after && same_bits(before->value, after->value)) continue;
+    differences.push_back(name + ": " + (before ? to_text(before->value) : "absent") + " → " +
+                          (after ? to_text(after->value) : "absent"));
+  }
+  return differences;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,130 @@
+// The real Checkpointer in a process that dies: at every single operation that could change the disk, at
+// random moments, and by SIGTERM. Each time the run is started again until it completes, and must end in the
+// state of the uninterrupted run, at or after the last step that was acknowledged.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "support/subprocess.h"
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+Ended drive(const std::filesystem::path& directory, std::int64_t steps, std::vector<std::string> more) {
+  std::vector<std::string> command = {HOLDFAST_DRIVER, directory.native(), std::to_string(steps)};
+  command.insert(command.end(), more.begin(), more.end());
+  return Subprocess(command, {{"HOLDFAST_LOG", "warning"}}).wait();
+}
+
+// The number after the last `word step=`; -1 without one.
+std::int64_t last_step(const std::string& out, const std::string& word) {
+  std::int64_t step = -1;
+  for (const std::string& line : lines_of(out)) {
+    const std::string start = word + " step=";
+    if (line.rfind(start, 0) == 0) step = std::stoll(line.substr(start.size()));
+  }
+  return step;
+}
+
+std::string state_in(const std::string& line) {
+  const auto at = line.find("state=");
+  return at == std::string::npos ? line : line.substr(at + 6, 32);
+}
+
+std::string straight_state(std::int64_t steps, std::vector<std::string> more = {}) {
+  const TemporaryFolder folder;
+  const Ended ended = drive(folder.path() / "run", steps, std::move(more));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  return state_in(ended.last_line());
+}
+
+TEST(CheckpointerKill, BeforeEveryOperationOnTheDisk) {
+  constexpr std::int64_t kSteps = 5;
+  const std::string straight = straight_state(kSteps);
+  int killed = 0;
+  for (int at = 1;; ++at) {
+    SCOPED_TRACE("killed before operation " + std::to_string(at));
+    const TemporaryFolder folder;
+    const auto directory = folder.path() / "run";
+    const Ended first = drive(directory, kSteps, {"every=2", "wait", "kill-before=" + std::to_string(at)});
+    if (first.signal == 0) {
+      EXPECT_EQ(first.exit_code, 0) << first.err;
+      break;
+    }
+    ASSERT_EQ(first.signal, SIGKILL);
+    ++killed;
+    // Every third time the next life is cut short as well, inside its recovery or a little later.
+    std::int64_t acknowledged = last_step(first.out, "acknowledged");
+    if (at % 3 == 0) {
+      const Ended second =
+          drive(directory, kSteps, {"every=2", "wait", "kill-before=" + std::to_string(1 + at % 11)});
+      acknowledged = std::max(acknowledged, last_step(second.out, "acknowledged"));
+    }
+    const Ended last = drive(directory, kSteps, {});
+    ASSERT_EQ(last.exit_code, 0) << last.err;
+    EXPECT_GE(last_step(last.out, "started"), acknowledged);
+    EXPECT_EQ(state_in(last.last_line()), straight);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(killed, 30);
+}
+
+TEST(CheckpointerKill, AtRandomMoments) {
+  constexpr std::int64_t kSteps = 120;
+  const std::vector<std::string> pace = {"every=3", "pace-us=1000", "elements=200000"};
+  const std::string straight = straight_state(kSteps, {"elements=200000"});
+  const TemporaryFolder folder;
+  const auto directory = folder.path() / "run";
+  std::vector<std::string> command = {HOLDFAST_DRIVER, directory.native(), std::to_string(kSteps)};
+  command.insert(command.end(), pace.begin(), pace.end());
+
+  std::mt19937 random(20260101);
+  int killed = 0;
+  for (int life = 0; life < 200; ++life) {
+    Subprocess process(command, {{"HOLDFAST_LOG", "warning"}});
+    // Lives grow, so that the run comes to its end.
+    const auto limit =
+        std::chrono::milliseconds(10 + std::uniform_int_distribution<int>(0, 60 + 10 * life)(random));
+    process.wait_until([] { return false; }, limit);
+    const bool politely = life % 4 == 3;
+    process.send(politely ? SIGTERM : SIGKILL);
+    const Ended ended = process.wait();
+    if (ended.exit_code == 0) {
+      EXPECT_EQ(state_in(ended.last_line()), straight);
+      EXPECT_GT(killed, 2);
+      return;
+    }
+    ++killed;
+    if (ended.exit_code >= 0) {
+      ASSERT_EQ(ended.exit_code, 75) << ended.err;
+    } else {
+      ASSERT_TRUE(ended.signal == SIGKILL || (politely && ended.signal == SIGTERM))
+          << ended.signal << ended.err;
+    }
+  }
+  FAIL() << "never came to its end";
+}
+
+TEST(CheckpointerKill, TheOlderOfTwoStandsBack) {
+  const std::string straight = straight_state(400);
+  const TemporaryFolder folder;
+  const auto directory = folder.path() / "run";
+  const std::vector<std::string> command = {HOLDFAST_DRIVER, directory.native(), "400", "every=5",
+                                            "wait",          "pace-us=2000"};
+  Subprocess older(command);
+  ASSERT_TRUE(older.wait_until([&] { return last_step(older.out(), "acknowledged") >= 5; }));
+  const Ended newer = drive(directory, 400, {"every=50"});
+  const Ended stopped = older.wait();
+  EXPECT_EQ(newer.exit_code, 0) << newer.err;
+  EXPECT_EQ(state_in(newer.last_line()), straight);
+  EXPECT_EQ(stopped.exit_code, 76) << stopped.err;
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,78 @@
+// A training state in plain memory, and a pseudo-training that is deterministic to the bit: every update
+// draws from a private random stream and moves all tensors, so a state that was restored wrongly shows in the
+// loss. Like a real one it has early tensors (a buffer, the stream) and late ones (parameters, slots), slots
+// that appear with the first update, and an evaluation that disturbs what evaluations disturb.
+//
+// Threads: as SnapshotSource says.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "holdfast/snapshot/snapshot_source.h"
+
+namespace holdfast::test {
+
+class MemorySource final : public SnapshotSource {
+ public:
+  struct Options {
+    std::size_t elements = 1000;  // of the weight
+    double learning_rate = 0.1;   // decides the next step: compared on resume
+    std::int64_t threads = 2;     // environment.threads: a record
+    std::uint64_t seed = 1;
+    std::int64_t epoch_size = 100;  // samples; a step applies 4
+  };
+  MemorySource() : MemorySource(Options{}) {}
+  explicit MemorySource(Options options);
+
+  // One update and the report of it; not advanced yet: hand the report to after_step.
+  StepReport train();
+  // What a validation pass does to a state: train/eval flag, random stream, a metric. Not its parameters.
+  void evaluate();
+
+  float& weight(std::size_t i) { return weight_[i]; }
+  double learning_rate() const { return options_.learning_rate; }
+  Cursor cursor() const { return cursor_; }
+  std::int64_t loads = 0;         // calls of load()
+  std::int64_t weight_loads = 0;  // and of load_weights()
+  std::int64_t copies = 0;        // calls of copy_tensors()
+
+  // Grows the attributes (a user's own state that becomes large).
+  std::map<std::string, std::string> extra;
+  // Called inside copy_tensors; may throw.
+  std::function<void()> on_copy;
+
+  std::vector<TensorSpec> describe() override;
+  void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  Attributes attributes() override;
+  void advance(const StepReport& report) override;
+  std::int64_t step() const override { return step_; }
+  void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
+             const Overrides& overrides) override;
+  void load(const Snapshot& snapshot, const Overrides& overrides) override;
+  void load_weights(const Snapshot& snapshot) override;
+
+ private:
+  struct Piece {
+    std::string name;
+    DType dtype;
+    std::span<std::byte> bytes;
+    bool late;
+  };
+  std::vector<Piece> pieces();
+
+  Options options_;
+  std::int64_t step_ = 0;
+  Cursor cursor_;
+  bool training_ = true;
+  std::vector<float> weight_;
+  std::vector<double> bias_;
+  std::vector<float> momentum_;              // empty until the first update
+  std::vector<std::int64_t> batches_ = {0};  // a buffer
+  std::vector<std::uint64_t> stream_;        // the random stream
+};
+
+}  // namespace holdfast::test

@@ -1,0 +1,100 @@
+#include "holdfast/checkpoint/file_verifier.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/format/image_writer.h"
+#include "rig.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::HasSubstr;
+
+class FileVerifierTest : public testing::Test {
+ protected:
+  FileVerifierTest() {
+    Attempt attempt(volume.options({SaveEvery::steps(5)}), {.elements = 100'000});
+    attempt.train_to(5);
+    attempt.checkpointer.finish();
+    name = volume.path("step-000000000005-a0001.h5");
+    file = volume.faults.open_file(name, OpenMode::read);
+  }
+  std::uint64_t bytes_read() const {
+    std::uint64_t sum = 0;
+    for (const Operation& operation : volume.faults.log()) {
+      if (operation.kind == Op::read) sum += operation.length;
+    }
+    return sum;
+  }
+
+  Volume volume;
+  std::string name;
+  std::unique_ptr<File> file;
+  FileVerifier verifier{2};
+};
+
+TEST_F(FileVerifierTest, SaysWhatTheFileIs) {
+  for (const auto depth : {Verifier::Depth::head, Verifier::Depth::full}) {
+    const Verdict verdict = verifier.inspect(*file, depth, false);
+    EXPECT_EQ(verdict.kind, Verdict::Kind::good) << verdict.reason;
+    EXPECT_EQ(verdict.step, 5);
+    EXPECT_EQ(verdict.attempt, 1u);
+    EXPECT_TRUE(verdict.ancestry.empty());
+    EXPECT_TRUE(verdict.finite);
+  }
+}
+
+TEST_F(FileVerifierTest, AResumeReadsTheFileOnce) {
+  volume.faults.clear_log();
+  verifier.inspect(*file, Verifier::Depth::full, false);
+  const std::uint64_t once = bytes_read();
+  EXPECT_GT(once, 100'000u * 8);
+  EXPECT_EQ(verifier.inspect(*file, Verifier::Depth::full, false).kind, Verdict::Kind::good);
+  const auto loaded = verifier.load(*file);
+  ASSERT_TRUE(std::holds_alternative<FileVerifier::Loaded>(loaded));
+  EXPECT_LT(bytes_read(), once + once / 2);  // header and index again, no tensors
+}
+
+TEST_F(FileVerifierTest, LooksAgainWhenTheFileHasChanged) {
+  verifier.inspect(*file, Verifier::Depth::full, false);
+  volume.disk.flip_bit(name, 4096 + 10);
+  EXPECT_EQ(verifier.inspect(*file, Verifier::Depth::full, false).kind, Verdict::Kind::damaged);
+}
+
+TEST_F(FileVerifierTest, AnUncachedLookIsAnotherLook) {
+  verifier.inspect(*file, Verifier::Depth::full, false);
+  volume.disk.flip_bit(name, volume.disk.get(name).size() - 1000);
+  const Verdict verdict = verifier.inspect(*file, Verifier::Depth::full, true);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::damaged);
+  EXPECT_NE(verdict.reason, "");
+}
+
+TEST_F(FileVerifierTest, KeepsNothingOnceToldTo) {
+  verifier.stop_keeping();
+  volume.faults.clear_log();
+  verifier.inspect(*file, Verifier::Depth::full, false);
+  const std::uint64_t once = bytes_read();
+  verifier.inspect(*file, Verifier::Depth::full, false);
+  EXPECT_EQ(bytes_read(), 2 * once);
+}
+
+TEST_F(FileVerifierTest, AFileOfNoRunIsNotBelieved) {
+  const auto plan = make_file_plan({{"model/w", DType::float32, {3}}});
+  Snapshot snapshot{plan->layout, make_image(*plan), {}, 7};
+  snapshot.attributes.set("step", std::int64_t{7});
+  const auto made = volume.disk.open_file("/vol/made.h5", OpenMode::create);
+  write_image(*made, snapshot, *plan);
+  const Verdict verdict = verifier.inspect(*made, Verifier::Depth::full, false);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::damaged);
+  EXPECT_THAT(verdict.reason, HasSubstr("holds no record of a run"));
+}
+
+TEST_F(FileVerifierTest, WhatTheDeviceRefusesIsNoVerdict) {
+  volume.faults.fail(Op::read, 2, EIO);
+  EXPECT_THROW(verifier.inspect(*file, Verifier::Depth::full, false), IoError);
+}
+
+}  // namespace
+}  // namespace holdfast::test
