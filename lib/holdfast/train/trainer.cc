@@ -1,0 +1,179 @@
+#include "holdfast/train/trainer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "holdfast/base/bits.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/snapshot/digest.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+// Puts every part of the model back as it was: Module::train() would wake up those that the user keeps in
+// evaluation mode.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& model) {
+    for (const auto& module : model.modules()) flags_.emplace_back(module, module->is_training());
+    model.eval();
+  }
+  ~EvaluationMode() {
+    // Parents come before their children, whose flags they overwrite.
+    for (const auto& [module, training] : flags_) module->train(training);
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> flags_;
+};
+
+std::string one_word(std::string text) {
+  text.erase(std::min(text.find(" from "), text.size()));  // "SIGTERM from process 4711"
+  std::replace(text.begin(), text.end(), ' ', '_');
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock& clock)
+    : parts_(std::move(parts)), options_(options), clock_(clock), meter_(clock) {
+  if (options_.steps < 1) throw UsageError("a trainer needs a final step of at least 1");
+  if ((parts_.test_data != nullptr) != (parts_.score != nullptr)) {
+    throw UsageError("a trainer evaluates with test data and a score: give both or none");
+  }
+}
+
+int Trainer::run() {
+  TrainState& state = parts_.state;
+  Checkpointer& checkpointer = parts_.checkpointer;
+  const Resumed resumed = checkpointer.resume();
+  if (parts_.resumed) parts_.resumed(resumed);
+  first_step_ = state.step();
+  result_.loss = resumed.loss;
+
+  bool stop = checkpointer.tick();  // asked to stop before the first step
+  if (!stop && resumed.evaluation_due && parts_.test_data != nullptr) stop = !evaluate();
+  meter_.begin();
+  while (!stop && state.step() < options_.steps) {
+    const std::optional<Batch> batch = parts_.data.next();
+    if (!batch) break;
+    samples_ += batch->inputs.size(0);
+    double learning_rate = 0;
+    const std::optional<StepResult> update = parts_.step.run(*batch, [&] {
+      learning_rate = parts_.learning_rate(state.step());
+      checkpointer.before_update();
+    });
+    if (!update) continue;  // more micro-batches to come: no step boundary, nothing that could be saved
+
+    // Before after_step: a step that is saved has its line, whenever the machine goes away.
+    report(*batch, *update, learning_rate);
+    const bool evaluation_due =
+        parts_.test_data != nullptr && (batch->last_in_epoch || state.step() + 1 == options_.steps);
+    const Decision decision = checkpointer.after_step(
+        {.applied = batch->cursor, .loss = update->loss, .evaluation_due = evaluation_due});
+    stop = decision.stop || (evaluation_due && !evaluate());
+  }
+  // A complete run that is started again still owes its result.
+  if (!stop && parts_.test_data != nullptr && evaluated_ != state.step()) evaluate();
+  return finish();
+}
+
+void Trainer::report(const Batch& batch, const StepResult& update, double learning_rate) {
+  result_.loss = update.loss;
+  meter_.step(samples_);
+  StepEvent event{.step = parts_.state.step() + 1,
+                  .epoch = batch.epoch,
+                  .loss = update.loss,
+                  .learning_rate = learning_rate,
+                  .images_per_s = meter_.per_second(),
+                  .last_step = options_.steps};
+  const std::int64_t updates = parts_.data.updates_per_epoch();
+  event.epochs = (options_.steps + updates - 1) / updates;
+  event.time_left = meter_.time_left((options_.steps - event.step) * samples_);
+  if (const Durable durable = parts_.checkpointer.last_durable(); durable.step >= 0) {
+    event.durable_step = durable.step;
+    event.durable_age = clock_.now() - durable.when;
+  }
+  for (MetricSink* sink : parts_.sinks) sink->step(event);
+  samples_ = 0;
+}
+
+bool Trainer::evaluate() {
+  meter_.pause();
+  const Checkpointer::EvaluationScope scope(parts_.checkpointer);
+  const EvaluationMode mode(parts_.model);
+  const at::NoGradGuard no_grad;
+  const SteadyTime start = clock_.now();
+  log_debug("evaluating after step {}", parts_.state.step());
+
+  Score sum;
+  std::int64_t samples = 0;
+  parts_.test_data->restart();
+  while (const std::optional<Batch> batch = parts_.test_data->next()) {
+    if (parts_.checkpointer.tick()) return false;
+    const Score score = parts_.score(*batch);
+    sum.correct += score.correct;
+    sum.loss_sum += score.loss_sum;
+    samples += batch->inputs.size(0);
+  }
+  if (samples == 0) throw UsageError("the test data is empty");
+  const auto count = static_cast<double>(samples);
+  evaluated_ = parts_.state.step();
+  result_.test_accuracy = sum.correct / count;
+  const EvaluationEvent event{.step = *evaluated_,
+                              .epoch = std::max<std::int64_t>(parts_.state.cursor().epoch, 0),
+                              .accuracy = *result_.test_accuracy,
+                              .loss = sum.loss_sum / count,
+                              .samples = samples,
+                              .time = clock_.now() - start};
+  for (MetricSink* sink : parts_.sinks) sink->evaluation(event);
+  meter_.begin();
+  return true;
+}
+
+int Trainer::finish() {
+  for (MetricSink* sink : parts_.sinks) sink->finish();
+  Checkpointer& checkpointer = parts_.checkpointer;
+  // A signal that comes after this changes the exit code, not what a code of 0 means.
+  const bool stopped = !checkpointer.stop_reason().empty();
+  result_.exit_code = checkpointer.finish();
+  result_.step = parts_.state.step();
+  const Cursor cursor = parts_.state.cursor();
+  result_.epochs = cursor.epoch + (cursor.samples >= parts_.data.size() ? 1 : 0);
+  result_.reason = checkpointer.stop_reason();
+  const auto ended_with = [&](ExitCode code) { return result_.exit_code == static_cast<int>(code); };
+  if (ended_with(ExitCode::io_failed) || ended_with(ExitCode::superseded)) return result_.exit_code;
+
+  // After finish(): the commit comes first where a deadline is near.
+  result_.state = to_hex(checkpointer.state_digest());
+  const Durable durable = checkpointer.last_durable();
+  if (durable.step == result_.step && durable.step > first_step_) result_.checkpoint = durable.checkpoint;
+  const bool complete = ended_with(ExitCode::complete) && !stopped;
+  result_.outcome = complete ? TrainerResult::Outcome::complete : TrainerResult::Outcome::interrupted;
+  return result_.exit_code;
+}
+
+std::string to_line(const TrainerResult& result) {
+  const std::string step = " step=" + std::to_string(result.step);
+  const std::string state = " state=" + result.state;
+  if (result.outcome == TrainerResult::Outcome::complete) {
+    const std::string accuracy = result.test_accuracy ? shortest_decimal(*result.test_accuracy) : "none";
+    return "complete" + step + " epoch=" + std::to_string(result.epochs) +
+           " loss=" + shortest_decimal(result.loss) + " test_accuracy=" + accuracy + state;
+  }
+  if (result.outcome == TrainerResult::Outcome::interrupted) {
+    return "interrupted" + step + state +
+           " checkpoint=" + (result.checkpoint.empty() ? "none" : result.checkpoint) +
+           " reason=" + one_word(result.reason);
+  }
+  return {};
+}
+
+}  // namespace holdfast::inline v1
