@@ -22,6 +22,7 @@ namespace {
 class Posix : public testing::Test {
  public:
   Posix() {
+    umask(022);
     std::string name = testing::TempDir() + "/holdfast-posix-XXXXXX";
     EXPECT_NE(mkdtemp(name.data()), nullptr);
     folder = std::filesystem::canonical(name);

@@ -134,11 +134,12 @@ class PosixDirectory final : public Directory {
   }
 
   void sync() override {
-    if (sync_error_ != 0) fail("fsync", path_, sync_error_);
-    if (fsync(fd()) != 0) {
-      sync_error_ = errno;
-      fail("fsync", path_, sync_error_);
+    if (sync_error_ == 0 && fsync(fd()) != 0) sync_error_ = errno;
+    if (sync_error_ == EINVAL || sync_error_ == ENOTSUP) {
+      throw IoError("fsync", path_, sync_error_,
+                    "this file system cannot make names durable: put the checkpoints on another volume");
     }
+    if (sync_error_ != 0) fail("fsync", path_, sync_error_);
   }
 
  private:
