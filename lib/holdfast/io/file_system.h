@@ -50,8 +50,8 @@ class File {
   virtual std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const = 0;
   // Writes all of `data`. With OpenMode::create_direct, pointer, size and offset are multiples of 4096.
   virtual void write_at(std::span<const std::byte> data, std::uint64_t offset) = 0;
-  // Makes room for `length` bytes now, so that ENOSPC appears here. Where the file system cannot (EOPNOTSUPP),
-  // does nothing.
+  // Makes room for `length` bytes now, so that ENOSPC appears here. Where the file system cannot
+  // (EOPNOTSUPP), does nothing.
   virtual void reserve(std::uint64_t length) = 0;
   virtual void truncate(std::uint64_t length) = 0;
   virtual void sync() = 0;
@@ -76,7 +76,7 @@ class Directory {
   // nullptr when it does not exist and `create` is false. Creates with mode 0700.
   virtual std::unique_ptr<Directory> open_directory(std::string_view name, bool create) = 0;
   virtual std::optional<FileStatus> status(std::string_view name) const = 0;  // never follows links
-  virtual std::vector<DirectoryEntry> list() const = 0;                        // without . and .., any order
+  virtual std::vector<DirectoryEntry> list() const = 0;                       // without . and .., any order
   // Never replaces: false when `to` exists. renameat2(NOREPLACE), or link+unlink where that is missing.
   // ENOENT (the source is gone) is thrown as IoError with code ENOENT.
   virtual bool rename_new(std::string_view from, std::string_view to) = 0;

@@ -59,8 +59,8 @@ std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem
   if (path.empty()) throw UsageError("the name of a directory is empty");
   // ".." after a symbolic link is not what the text says.
   const bool upwards = std::find(path.begin(), path.end(), "..") != path.end();
-  std::filesystem::path full = upwards ? std::filesystem::weakly_canonical(path)
-                                       : std::filesystem::absolute(path).lexically_normal();
+  std::filesystem::path full =
+      upwards ? std::filesystem::weakly_canonical(path) : std::filesystem::absolute(path).lexically_normal();
   if (!full.has_filename() && full != full.root_path()) full = full.parent_path();  // "dir/"
   if (create) {
     const std::filesystem::path existing = make_missing(full);
