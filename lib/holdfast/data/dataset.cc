@@ -32,6 +32,7 @@ at::Tensor stack_field(std::span<const std::int64_t> samples,
   }
   if (!plain) {
     std::vector<at::Tensor> column;
+    column.reserve(rows.size());
     for (const auto& row : rows) column.push_back(row[field]);
     return at::stack(column);
   }

@@ -125,7 +125,7 @@ TORCH_MODULE(Bottleneck);
 
 // nn::init would check modes and gains and compute fans for us, at a fraction of the work: this is its
 // formula.
-void kaiming_normal_fan_out(at::Tensor weight) {
+void kaiming_normal_fan_out(at::Tensor& weight) {
   const std::int64_t fan_out = weight.size(0) * weight.size(2) * weight.size(3);
   weight.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
 }
@@ -163,7 +163,7 @@ torch::nn::Sequential ResNetImpl::make_layer(std::int64_t channels, int blocks, 
   return layer;
 }
 
-at::Tensor ResNetImpl::forward(at::Tensor pictures) {
+at::Tensor ResNetImpl::forward(const at::Tensor& pictures) {
   at::Tensor x = bn1_(conv1_(pictures)).relu_();
   if (options_.stem == Stem::imagenet) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
   x = layer1_->forward(x);

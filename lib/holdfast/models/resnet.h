@@ -40,7 +40,7 @@ struct ResNetOptions {
 class ResNetImpl : public torch::nn::Module {
  public:
   explicit ResNetImpl(const ResNetOptions& options = {});
-  at::Tensor forward(at::Tensor pictures);
+  at::Tensor forward(const at::Tensor& pictures);
 
   // (Re)draws every parameter and resets the running statistics.
   void initialize();

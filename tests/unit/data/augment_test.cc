@@ -29,22 +29,23 @@ std::vector<std::uint8_t> some_picture(const PictureShape& shape) {
 // Written from the definition: pad, crop, mirror, look up.
 std::vector<float> by_definition(const std::vector<std::uint8_t>& source, const PictureShape& shape,
                                  int padding, AugmentChoice choice, const NormalizeTable& table) {
-  const int padded_width = shape.width + 2 * padding;
-  const int padded_height = shape.height + 2 * padding;
+  const auto height = static_cast<std::size_t>(shape.height);
+  const auto width = static_cast<std::size_t>(shape.width);
+  const auto margin = static_cast<std::size_t>(padding);
+  const std::size_t padded_width = width + 2 * margin;
   std::vector<float> out;
-  for (int c = 0; c < shape.channels; ++c) {
-    std::vector<int> padded(static_cast<std::size_t>(padded_width * padded_height), NormalizeTable::kPadding);
-    for (int y = 0; y < shape.height; ++y) {
-      for (int x = 0; x < shape.width; ++x) {
-        padded[static_cast<std::size_t>((y + padding) * padded_width + x + padding)] =
-            source[static_cast<std::size_t>((c * shape.height + y) * shape.width + x)];
+  for (std::size_t c = 0; c < static_cast<std::size_t>(shape.channels); ++c) {
+    std::vector<std::size_t> padded((height + 2 * margin) * padded_width, NormalizeTable::kPadding);
+    for (std::size_t y = 0; y < height; ++y) {
+      for (std::size_t x = 0; x < width; ++x) {
+        padded[(y + margin) * padded_width + x + margin] = source[(c * height + y) * width + x];
       }
     }
-    for (int y = 0; y < shape.height; ++y) {
-      for (int x = 0; x < shape.width; ++x) {
-        const int column = choice.left + (choice.flip ? shape.width - 1 - x : x);
-        const int level = padded[static_cast<std::size_t>((y + choice.top) * padded_width + column)];
-        out.push_back(table.value[static_cast<std::size_t>(c)][static_cast<std::size_t>(level)]);
+    for (std::size_t y = 0; y < height; ++y) {
+      for (std::size_t x = 0; x < width; ++x) {
+        const std::size_t row = y + static_cast<std::size_t>(choice.top);
+        const std::size_t column = (choice.flip ? width - 1 - x : x) + static_cast<std::size_t>(choice.left);
+        out.push_back(table.value[c][padded[row * padded_width + column]]);
       }
     }
   }

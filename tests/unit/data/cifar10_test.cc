@@ -24,15 +24,15 @@ constexpr std::size_t kFile = 10'000 * kRecord;
 class Cifar10 : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    root_ = fs::temp_directory_path() / ("holdfast_cifar10_" + std::to_string(::getpid()));
-    folder_ = root_ / "cifar-10-batches-bin";
-    fs::create_directories(folder_);
+    root = fs::temp_directory_path() / ("holdfast_cifar10_" + std::to_string(::getpid()));
+    folder = root / "cifar-10-batches-bin";
+    fs::create_directories(folder);
     for (int batch = 1; batch <= 6; ++batch) write(path(batch), good(batch));
   }
-  static void TearDownTestSuite() { fs::remove_all(root_); }
+  static void TearDownTestSuite() { fs::remove_all(root); }
 
   static fs::path path(int batch) {
-    return folder_ / (batch == 6 ? "test_batch.bin" : "data_batch_" + std::to_string(batch) + ".bin");
+    return folder / (batch == 6 ? "test_batch.bin" : "data_batch_" + std::to_string(batch) + ".bin");
   }
   static std::string good(int batch) {
     std::string bytes(kFile, '\0');
@@ -49,19 +49,19 @@ class Cifar10 : public testing::Test {
   }
   static std::string message() {
     try {
-      read_cifar10(folder_);
+      read_cifar10(folder);
     } catch (const RefusedError& error) {
       return error.what();
     }
     return "no error";
   }
 
-  static inline fs::path root_;
-  static inline fs::path folder_;
+  static inline fs::path root;
+  static inline fs::path folder;
 };
 
 TEST_F(Cifar10, ReadsAllSixFilesInOrder) {
-  const auto splits = read_cifar10(folder_);
+  const auto splits = read_cifar10(folder);
   EXPECT_EQ(splits.train.size(), 50'000);
   EXPECT_EQ(splits.test.size(), 10'000);
   EXPECT_EQ(splits.train.classes(), 10);
@@ -73,13 +73,13 @@ TEST_F(Cifar10, ReadsAllSixFilesInOrder) {
   EXPECT_EQ(splits.test.label(5), (6 + 5) % 10);
 }
 
-TEST_F(Cifar10, FindsTheFilesInTheParentFolder) { EXPECT_EQ(read_cifar10(root_).train.size(), 50'000); }
+TEST_F(Cifar10, FindsTheFilesInTheParentFolder) { EXPECT_EQ(read_cifar10(root).train.size(), 50'000); }
 
 TEST_F(Cifar10, NamesAMissingBatch) {
   fs::rename(path(3), path(3).string() + ".away");
   EXPECT_THAT(message(), AllOf(HasSubstr("data_batch_3.bin"), HasSubstr("missing"), HasSubstr("unpack")));
   fs::rename(path(3).string() + ".away", path(3));
-  EXPECT_THROW(read_cifar10(root_ / "nowhere"), RefusedError);
+  EXPECT_THROW(read_cifar10(root / "nowhere"), RefusedError);
 }
 
 TEST_F(Cifar10, NamesAFileOfAnotherSize) {
@@ -104,7 +104,7 @@ TEST_F(Cifar10, NamesABadLabelAndItsOffset) {
 TEST_F(Cifar10, SaysWhichFileCannotBeRead) {
   fs::rename(path(1), path(1).string() + ".away");
   fs::create_directory(path(1));
-  EXPECT_THROW(read_cifar10(folder_), holdfast::Error);
+  EXPECT_THROW(read_cifar10(folder), holdfast::Error);
   fs::remove(path(1));
   fs::rename(path(1).string() + ".away", path(1));
 }

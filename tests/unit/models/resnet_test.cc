@@ -162,8 +162,8 @@ void fill(const ResNet& net) {
   for (auto& item : net->named_parameters()) {
     at::Tensor& value = item.value();
     const bool weight = item.key().ends_with("weight");
-    const double factor =
-        value.dim() >= 2 ? std::sqrt(6.0 / static_cast<double>(value.numel() / value.size(0))) : 0.1;
+    const std::int64_t fan_in = value.dim() >= 2 ? value.numel() / value.size(0) : 1;
+    const double factor = value.dim() >= 2 ? std::sqrt(6.0 / static_cast<double>(fan_in)) : 0.1;
     value.copy_(filled(value.sizes(), stream++, factor, value.dim() == 1 && weight ? 1.0 : 0.0));
   }
 }
