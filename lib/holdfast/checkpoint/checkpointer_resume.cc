@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <system_error>
 #include <utility>
@@ -19,6 +20,17 @@ namespace {
 std::string host_name() {
   utsname names{};
   return uname(&names) == 0 ? names.nodename : "";
+}
+
+// A name that the user typed: that nothing is there is a refusal, not a fault of the volume.
+std::unique_ptr<File> open_given(FileSystem& file_system, const std::filesystem::path& path,
+                                 const char* option) {
+  try {
+    if (auto file = file_system.open_file(path, OpenMode::read)) return file;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
+  }
+  throw RefusedError(option + path.native() + ": no such file");
 }
 
 std::string joined(const std::vector<std::string>& texts) {
@@ -141,8 +153,7 @@ Checkpointer::State::Start Checkpointer::State::candidate(const Selection& selec
 }
 
 Checkpointer::State::Start Checkpointer::State::from_outside() {
-  const auto file = file_system.open_file(outside, OpenMode::read);
-  if (!file) throw RefusedError("--resume-from " + outside.native() + ": no such file");
+  const auto file = open_given(file_system, outside, "--resume-from ");
   auto loaded = verifier.load(*file);
   if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
     throw RefusedError("--resume-from " + outside.native() + ": " + rejection->reason);
@@ -175,8 +186,7 @@ void Checkpointer::State::start_fresh() {
   }
   stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
   if (options.init_from.empty()) return;
-  const auto file = file_system.open_file(options.init_from, OpenMode::read);
-  if (!file) throw RefusedError("--init-from " + options.init_from.native() + ": no such file");
+  const auto file = open_given(file_system, options.init_from, "--init-from ");
   FileVerifier once(options.writer_threads);
   auto loaded = once.load(*file);
   if (const auto* rejection = std::get_if<Rejection>(&loaded)) {

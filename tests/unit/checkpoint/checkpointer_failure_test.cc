@@ -219,10 +219,7 @@ TEST(CheckpointerFailure, DamageIsSteppedPastAloud) {
   Volume volume;
   {
     Attempt first(volume.options({SaveEvery::steps(2)}));
-    for (int i = 0; i < 6; ++i) {
-      first.step();
-      if (first.decision.saved) first.checkpointer.save().wait();
-    }
+    first.train_to(6);
     first.checkpointer.finish();
   }
   const std::string newest = "step-000000000006-a0001.h5";

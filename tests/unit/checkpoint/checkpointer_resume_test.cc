@@ -15,9 +15,7 @@ using testing::Not;
 // Attempt 1: steps 1..10, checkpoints at 4 and 8, then gone.
 void leave_a_history(Volume& volume, MemorySource::Options state = {}) {
   Attempt first(volume.options({SaveEvery::steps(4)}), state);
-  for (int i = 0; i < 10; ++i) {
-    if (first.step().saved) first.checkpointer.save().wait();
-  }
+  first.train_to(10);
 }
 
 Attributes attributes_in(Volume& volume, const std::string& path) {

@@ -68,10 +68,12 @@ struct Attempt {
     losses[source.step()] = bits_hex(report.loss);
     return decision;
   }
-  // Up to that step, or to a stop.
+  // Up to that step, or to a stop. Waits for every save, so that none is skipped because the disk is busy.
   void train_to(std::int64_t last) {
     while (source.step() < last) {
-      if (step().stop) return;
+      step();
+      if (decision.saved) checkpointer.save().wait();
+      if (decision.stop) return;
     }
   }
   std::string state() { return to_hex(checkpointer.state_digest()); }
