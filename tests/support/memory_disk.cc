@@ -68,14 +68,16 @@ InodePtr MemoryFileSystem::Disk::make_directories(const std::filesystem::path& p
   return at;
 }
 
-std::shared_ptr<MemoryFileSystem::Disk> MemoryFileSystem::Disk::clone(bool durable_only) const {
+std::shared_ptr<MemoryFileSystem::Disk> MemoryFileSystem::Disk::clone(
+    const std::function<bool(const std::string&)>& keeps) const {
   auto copy = std::make_shared<Disk>();
   copy->next_inode = next_inode;
   copy->capacity = capacity;
   copy->mounts = mounts;
   // One inode may have two names (a rename that is half durable).
   std::unordered_map<const Inode*, InodePtr> made;
-  const std::function<InodePtr(const Inode&)> take = [&](const Inode& inode) {
+  const std::function<InodePtr(const Inode&, const std::string&)> take = [&](const Inode& inode,
+                                                                             const std::string& path) {
     InodePtr& taken = made[&inode];
     if (taken != nullptr) return taken;
     taken = std::make_shared<Inode>();
@@ -83,16 +85,24 @@ std::shared_ptr<MemoryFileSystem::Disk> MemoryFileSystem::Disk::clone(bool durab
     result->number = inode.number;
     result->kind = inode.kind;
     result->mode = inode.mode;
-    result->data = durable_only ? inode.durable_data : inode.data;
+    const bool open = inode.data != inode.durable_data;
+    result->data = open && keeps("data " + std::to_string(inode.number)) ? inode.data : inode.durable_data;
     result->durable_data = result->data;
-    for (const auto& [name, child] : durable_only ? inode.durable_names : inode.names) {
-      result->names.emplace(name, take(*child));
+    Names names = inode.durable_names;
+    for (const auto& [name, child] : inode.names) {
+      const auto durable = inode.durable_names.find(name);
+      if (durable != inode.durable_names.end() && durable->second == child) continue;
+      if (keeps("name " + path + "/" + name)) names.insert_or_assign(name, child);
     }
+    for (const auto& [name, child] : inode.durable_names) {
+      if (!inode.names.contains(name) && keeps("name " + path + "/" + name)) names.erase(name);
+    }
+    for (const auto& [name, child] : names) result->names.emplace(name, take(*child, path + "/" + name));
     result->durable_names = result->names;
     return result;
   };
-  copy->root = take(*root);
-  for (const auto& [path, inode] : unmounted) copy->unmounted.emplace(path, take(*inode));
+  copy->root = take(*root, "");
+  for (const auto& [path, inode] : unmounted) copy->unmounted.emplace(path, take(*inode, path));
   return copy;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,7 +55,9 @@ struct MemoryFileSystem::Disk {
   bool resize(Inode& inode, std::uint64_t size);
   // Makes what is missing of `path`, durable at once.
   InodePtr make_directories(const std::filesystem::path& path);
-  std::shared_ptr<Disk> clone(bool durable_only) const;
+  // What is durable, and of the rest what `keeps` says yes to; asked once for each thing that is not durable.
+  // Names are asked for before the data behind them, "name /run/x" and "data 17".
+  std::shared_ptr<Disk> clone(const std::function<bool(const std::string&)>& keeps) const;
 };
 
 }  // namespace holdfast::test

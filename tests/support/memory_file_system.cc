@@ -281,12 +281,27 @@ bool MemoryFileSystem::on_root_file_system(const std::filesystem::path& path) co
 
 MemoryFileSystem MemoryFileSystem::crash() const {
   const Lock lock(disk_->mutex);
-  return MemoryFileSystem(disk_->clone(true));
+  return MemoryFileSystem(disk_->clone([](const std::string&) { return false; }));
 }
 
 MemoryFileSystem MemoryFileSystem::copy() const {
   const Lock lock(disk_->mutex);
-  return MemoryFileSystem(disk_->clone(false));
+  return MemoryFileSystem(disk_->clone([](const std::string&) { return true; }));
+}
+
+std::vector<std::string> MemoryFileSystem::unsynced(const std::set<std::string>& kept) const {
+  const Lock lock(disk_->mutex);
+  std::vector<std::string> open;
+  disk_->clone([&](const std::string& thing) {
+    open.push_back(thing);
+    return kept.contains(thing);
+  });
+  return open;
+}
+
+MemoryFileSystem MemoryFileSystem::crash_keeping(const std::set<std::string>& kept) const {
+  const Lock lock(disk_->mutex);
+  return MemoryFileSystem(disk_->clone([&](const std::string& thing) { return kept.contains(thing); }));
 }
 
 }  // namespace holdfast::test

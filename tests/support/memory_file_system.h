@@ -49,6 +49,11 @@ class MemoryFileSystem final : public FileSystem {
   // What a power cut now leaves at least, and at most.
   MemoryFileSystem crash() const;
   MemoryFileSystem copy() const;
+  // What a power cut now may or may not leave: names and data that were not synced yet. Ones that can only be
+  // reached through a name in the list are found once that name is kept.
+  std::vector<std::string> unsynced(const std::set<std::string>& kept) const;
+  // What it leaves when of those exactly `kept` reached the disk.
+  MemoryFileSystem crash_keeping(const std::set<std::string>& kept) const;
 
   // Bytes that all files together may hold; ENOSPC beyond. Unlimited at first.
   void set_capacity(std::uint64_t bytes);

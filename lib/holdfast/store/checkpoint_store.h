@@ -32,7 +32,7 @@ struct CheckpointInfo {
   AttemptNumber attempt = 0;
   std::string name;  // within the run directory
   std::uint64_t bytes = 0;
-  Ancestry ancestry;
+  Ancestry ancestry = {};
   bool finite = true;
 };
 
@@ -49,16 +49,16 @@ struct Selection {
 
 // Which checkpoint to start from: the newest that verifies, or the user's choice (`--resume-from`).
 struct StartingPoint {
-  std::optional<std::int64_t> step;  // the newest attempt's file of this step
-  std::optional<std::string> file;   // a name in the run directory
+  std::optional<std::int64_t> step = {};  // the newest attempt's file of this step
+  std::optional<std::string> file = {};   // a name in the run directory
 };
 
 enum class ReadBack { head, all };  // after fsync, uncached: a few ms, or one more read of the file
 
 struct StoreOptions {
-  std::filesystem::path directory;
+  std::filesystem::path directory = {};
   bool allow_fresh = false;  // start over where checkpoints are held but none verifies
-  StartingPoint start;
+  StartingPoint start = {};
   Retention keep = KeepLast{3};
   ReadBack read_back = ReadBack::head;
 };
@@ -70,7 +70,7 @@ struct CommitRequest {
   bool finite = true;
   // Writes the whole file through the handle it is given (opened create_direct), head last. No sync, no
   // close.
-  std::function<void(File&)> write;
+  std::function<void(File&)> write = {};
 };
 
 class CheckpointStore {

@@ -2,10 +2,15 @@
 // than the newest acknowledged, never below two files that this attempt wrote or verified, only files of the
 // own lineage, and the newest checkpoint whose loss and parameters were finite always stays.
 //
-// Threads: plain values.
+// Threads: plain values, pure functions.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "holdfast/store/names.h"
 
 namespace holdfast::inline v1 {
 
@@ -17,5 +22,16 @@ struct KeepLast {
 };
 
 using Retention = KeepLast;
+
+// What retention knows when it decides.
+struct RetentionView {
+  std::vector<FileId> present;          // the files of the own lineage, newest first
+  std::map<FileId, bool> trusted;       // that this attempt wrote or verified; whether finite
+  FileId newest_acknowledged;           // by this attempt
+  std::optional<FileId> newest_finite;  // of those present
+};
+
+// What may be deleted, oldest first.
+std::vector<FileId> superfluous(const RetentionView& view, Retention keep);
 
 }  // namespace holdfast::inline v1

@@ -21,12 +21,12 @@ struct RunState {
   RunPhase phase = RunPhase::starting;
   std::int64_t step = 0;
   std::int64_t durable_step = -1;  // -1: nothing acknowledged yet
-  std::string checkpoint;          // newest acknowledged file name, may be empty
-  std::string reason;              // why it ended, may be empty
+  std::string checkpoint = {};     // newest acknowledged file name, may be empty
+  std::string reason = {};         // why it ended, may be empty
   int exit_code = 0;               // meaningful when ended
-  std::string host;
-  std::string boot_id;
-  std::string time;  // UTC, ISO 8601, for people
+  std::string host = {};
+  std::string boot_id = {};
+  std::string time = {};  // UTC, ISO 8601, for people
 };
 
 std::string to_json(const RunState& state);

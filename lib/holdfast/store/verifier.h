@@ -21,10 +21,10 @@ using Ancestry = std::map<AttemptNumber, std::int64_t>;
 struct Verdict {
   enum class Kind { good, damaged, newer_format };
   Kind kind = Kind::good;
-  std::string reason;     // why not good, for people
-  std::int64_t step = 0;  // as the content says; must agree with the name
+  std::string reason = {};  // why not good, for people
+  std::int64_t step = 0;    // as the content says; must agree with the name
   AttemptNumber attempt = 0;
-  Ancestry ancestry;
+  Ancestry ancestry = {};
   bool finite = true;  // loss and parameters were finite when it was written
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <set>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
@@ -12,38 +11,22 @@
 namespace holdfast::inline v1::internal {
 namespace {
 
-constexpr std::size_t kLeastTrusted = 2;
 constexpr std::size_t kDamagedKept = 2;
 
 }  // namespace
 
-std::vector<FileId> superfluous(const std::vector<FileId>& present, const std::map<FileId, bool>& trusted,
-                                std::optional<FileId> newest_finite, FileId newest_acknowledged,
-                                Retention keep) {
-  std::set<FileId> stay;
-  std::size_t trusted_here = 0;
-  for (const FileId id : present) {
-    if (id >= newest_acknowledged || stay.size() < static_cast<std::size_t>(keep.count)) stay.insert(id);
-    if (trusted.contains(id) && ++trusted_here <= kLeastTrusted) stay.insert(id);
-  }
-  if (trusted_here < kLeastTrusted) return {};
-  if (newest_finite) stay.insert(*newest_finite);
-  std::vector<FileId> rest;
-  for (auto id = present.rbegin(); id != present.rend(); ++id) {
-    if (!stay.contains(*id)) rest.push_back(*id);
-  }
-  return rest;
-}
-
 void Housekeeper::delete_superfluous(const Lineage& lineage, FileId newest_acknowledged) {
-  std::vector<FileId> present;
+  RetentionView view{
+      .present = {}, .trusted = trusted_, .newest_acknowledged = newest_acknowledged, .newest_finite = {}};
   for (const Candidate& candidate : candidates_in(directory_.run())) {
-    if (candidate.kind == FileKind::regular && lineage.contains(candidate.id))
-      present.push_back(candidate.id);
+    if (candidate.kind == FileKind::regular && lineage.contains(candidate.id)) {
+      view.present.push_back(candidate.id);
+    }
   }
-  // The list without a finite one says already whether there is anything to do; asking costs reads.
-  if (superfluous(present, trusted_, std::nullopt, newest_acknowledged, keep_).empty()) return;
-  for (const FileId id : superfluous(present, trusted_, newest_finite(present), newest_acknowledged, keep_)) {
+  // Asking for the newest finite one may cost reads.
+  if (superfluous(view, keep_).empty()) return;
+  view.newest_finite = newest_finite(view.present);
+  for (const FileId id : superfluous(view, keep_)) {
     const std::string name = checkpoint_name(id);
     if (!trusted_.contains(id)) {
       const auto verdict = inspect(id, Verifier::Depth::head);

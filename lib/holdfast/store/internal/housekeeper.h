@@ -17,12 +17,6 @@
 
 namespace holdfast::inline v1::internal {
 
-// What may be deleted, oldest first. `present`: the own lineage's files, newest first. `trusted`: those of
-// them that this attempt wrote or verified. Pure.
-std::vector<FileId> superfluous(const std::vector<FileId>& present, const std::map<FileId, bool>& trusted,
-                                std::optional<FileId> newest_finite, FileId newest_acknowledged,
-                                Retention keep);
-
 class Housekeeper {
  public:
   // All of them outlive this object.

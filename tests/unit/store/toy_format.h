@@ -1,0 +1,49 @@
+// A checkpoint format of a few KiB for tests of the store, which must not know the real one: a head of one
+// 4 KiB block that says what the file is, then a body that follows from (step, attempt) alone, so that a test
+// can tell whether what it reads is what was written.
+//
+// Threads: ToyVerifier: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "holdfast/store/checkpoint_store.h"
+
+namespace holdfast::test {
+
+inline constexpr std::uint64_t kToyBlock = 4096;
+
+struct Toy {
+  int version = 1;  // 2 and more: of a newer format
+  std::int64_t step = 0;
+  AttemptNumber attempt = 0;
+  Ancestry ancestry = {};
+  bool finite = true;
+  std::uint64_t body_blocks = 1;
+};
+
+std::vector<std::byte> toy_bytes(const Toy& toy);
+// Writes it as the format does: the body first, the head last.
+void write_toy(File& file, const Toy& toy);
+CommitRequest toy_request(const Toy& toy);
+
+class ToyVerifier final : public Verifier {
+ public:
+  struct Question {
+    std::int64_t step;  // -1: unreadable
+    Depth depth;
+    bool uncached;
+  };
+
+  Verdict inspect(const File& file, Depth depth, bool uncached) override;
+
+  std::vector<Question> asked;
+  // Called first; what it returns, if anything, is the answer.
+  std::function<std::optional<Verdict>(const Question&)> answer;
+};
+
+}  // namespace holdfast::test
