@@ -1,0 +1,185 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <map>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/table.h"
+#include "holdfast/cli/tensor_difference.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+struct Options {
+  std::filesystem::path a;
+  std::filesystem::path b;
+  bool all = false;
+};
+
+struct Differing {
+  const IndexedTensor* tensor;
+  TensorDifference difference;
+};
+
+// One tensor's bytes, verified.
+std::shared_ptr<Snapshot> read_tensor(const Opened& from, const std::filesystem::path& path,
+                                      const std::string& name) {
+  auto read = read_part(*from.file, from.index, name);
+  if (const auto* const rejection = std::get_if<Rejection>(&read)) {
+    throw Error(printable(path.string(), 4096) + ": damaged: " + rejection->reason, ExitCode::unreadable);
+  }
+  return std::get<std::shared_ptr<Snapshot>>(read);
+}
+
+std::string spec_text(const TensorSpec& spec) {
+  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
+}
+
+class Comparison {
+ public:
+  Comparison(const Options& options, Opened a, Opened b)
+      : options_(options), a_(std::move(a)), b_(std::move(b)) {}
+
+  int run() {
+    compare_tensor_lists();
+    const std::size_t total = a_.index.tensors.size();
+    std::cout << "tensors: " << changed_.size() << " of " << total << " differ in value";
+    if (other_ != 0) std::cout << ", " << other_ << " in name, type or shape";
+    std::cout << '\n';
+    print_tensors();
+    print_attributes(Role::decides, "attributes that differ");
+    if (options_.all) print_attributes(Role::record, "records that differ (they decide nothing)");
+    std::cout << (different_ ? "different" : "equal") << '\n';
+    return static_cast<int>(different_ ? ExitCode::difference : ExitCode::complete);
+  }
+
+ private:
+  void say_other(const std::string& line) {
+    ++other_;
+    different_ = true;
+    std::cout << "  " << line << '\n';
+  }
+
+  void compare_tensor_lists() {
+    std::map<std::string_view, const IndexedTensor*> in_b;
+    for (const IndexedTensor& tensor : b_.index.tensors) in_b.emplace(tensor.spec.name, &tensor);
+    for (const IndexedTensor& tensor : a_.index.tensors) {
+      const std::string& name = tensor.spec.name;
+      const auto found = in_b.find(name);
+      if (found == in_b.end()) {
+        say_other("only in the first: " + printable(name) + "  " + spec_text(tensor.spec));
+        continue;
+      }
+      const IndexedTensor& other = *found->second;
+      in_b.erase(found);
+      if (tensor.spec != other.spec) {
+        say_other(printable(name) + ": " + spec_text(tensor.spec) + " in the first, " +
+                  spec_text(other.spec) + " in the second");
+      } else if (tensor.digest != other.digest) {
+        const auto ours = read_tensor(a_, options_.a, name);
+        const auto theirs = read_tensor(b_, options_.b, name);
+        changed_.push_back(
+            {&tensor, compare_tensors(tensor.spec.dtype, *ours->find(name), *theirs->find(name))});
+        different_ = true;
+      }
+    }
+    for (const auto& [name, tensor] : in_b) {
+      say_other("only in the second: " + printable(name) + "  " + spec_text(tensor->spec));
+    }
+  }
+
+  static std::vector<std::string> row(const std::string& label, const Differing& differing) {
+    const TensorDifference& d = differing.difference;
+    const std::string count = format_count(static_cast<std::int64_t>(d.different)) + " of " +
+                              format_count(static_cast<std::int64_t>(d.elements));
+    return {label,
+            differing.tensor->spec.name,
+            spec_text(differing.tensor->spec),
+            count + ", from element " + std::to_string(d.first),
+            "max |a-b| " + format_number(d.largest),
+            d.ulp ? std::to_string(*d.ulp) + " ulp" : std::string()};
+  }
+
+  void print_tensors() const {
+    if (changed_.empty()) return;
+    using enum Table::Align;
+    Table table({left, left, left, left, left, right});
+    const auto worst = std::max_element(
+        changed_.begin(), changed_.end(),
+        [](const Differing& a, const Differing& b) { return a.difference.largest < b.difference.largest; });
+    table.add(row("first", changed_.front()));
+    table.add(row("worst", *worst));
+    if (options_.all) {
+      for (const Differing& differing : changed_) table.add(row("", differing));
+    }
+    table.print(std::cout, 2);
+  }
+
+  void print_attributes(Role role, const char* title) {
+    using enum Table::Align;
+    Table table({left, left, left});
+    const auto text = [](const Attribute* attribute) {
+      return attribute == nullptr ? std::string("-") : printable(to_text(attribute->value), 60);
+    };
+    const auto add = [&](const std::string& name) {
+      const Attribute* const x = a_.index.attributes.find(name);
+      const Attribute* const y = b_.index.attributes.find(name);
+      if (x != nullptr && y != nullptr && x->role == y->role && same_bits(x->value, y->value)) return;
+      table.add({name, text(x), text(y)});
+    };
+    for (const auto& [name, attribute] : a_.index.attributes) {
+      if (attribute.role == role) add(name);
+    }
+    for (const auto& [name, attribute] : b_.index.attributes) {
+      const Attribute* const ours = a_.index.attributes.find(name);
+      if (attribute.role == role && (ours == nullptr || ours->role != role)) add(name);
+    }
+    if (table.empty()) return;
+    if (role == Role::decides) different_ = true;
+    std::cout << title << '\n';
+    table.print(std::cout, 2);
+  }
+
+  const Options& options_;
+  Opened a_;
+  Opened b_;
+  std::vector<Differing> changed_;
+  std::size_t other_ = 0;
+  bool different_ = false;
+};
+
+Opened open_for_comparison(const std::filesystem::path& path) {
+  try {
+    return open_index(path);
+  } catch (const Error& error) {
+    // 1 would say that the two differ.
+    throw Error(error.what(), ExitCode::unreadable);
+  }
+}
+
+int run(const Options& options) {
+  return Comparison(options, open_for_comparison(options.a), open_for_comparison(options.b)).run();
+}
+
+}  // namespace
+
+void add_diff(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand("diff", "Compare the training states of two checkpoints");
+  command->add_option("A", options->a, "a checkpoint")->required();
+  command->add_option("B", options->b, "another")->required();
+  command->add_flag("--all", options->all,
+                    "list every tensor that differs, and records such as host and time");
+  command->footer(
+      "Only tensors whose digests differ are read. ulp: representable numbers between the two that are "
+      "farthest "
+      "apart.\nExit code: 0 equal, 1 different, 2 unreadable.\n\n"
+      "Example:\n  holdfast diff run1/step-000000001200-a0001.h5 run2/step-000000001200-a0001.h5");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

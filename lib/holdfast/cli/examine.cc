@@ -1,0 +1,151 @@
+#include "holdfast/cli/examine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+int reading_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u)); }
+
+Examined look(const File& file, Depth depth, std::atomic<std::uint64_t>* progress) {
+  Examined examined;
+  auto read = read_index(file, ReadMode::uncached);
+  std::optional<Rejection> rejection;
+  if (auto* const found = std::get_if<Rejection>(&read)) {
+    rejection = std::move(*found);
+  } else {
+    examined.index = std::get<CheckpointIndex>(std::move(read));
+    if (depth == Depth::every_byte) {
+      rejection = verify_bytes(file, *examined.index, ReadMode::uncached, reading_threads(), progress);
+    }
+  }
+  if (rejection) {
+    examined.state = rejection->kind == Rejection::Kind::newer_format ? FileState::newer : FileState::damaged;
+    examined.reason = std::move(rejection->reason);
+  }
+  return examined;
+}
+
+// Why the content is not what the name says; empty when it is, or when the name is nobody's.
+std::string wrong_name(const CheckpointIndex& index, const std::string& name) {
+  const auto id = parse_checkpoint_name(name);
+  if (!id) return {};
+  const Attribute* const attribute = index.attributes.find(kRunAttempt);
+  const auto* const attempt = attribute == nullptr ? nullptr : std::get_if<std::int64_t>(&attribute->value);
+  if (index.step == id->step && (attempt == nullptr || *attempt == static_cast<std::int64_t>(id->attempt)))
+    return {};
+  return "holds step " + format_count(index.step) +
+         (attempt == nullptr ? std::string() : " of attempt " + std::to_string(*attempt)) +
+         ", which is not what its name says";
+}
+
+}  // namespace
+
+std::string word_of(FileState state) {
+  switch (state) {
+    case FileState::ok:
+      return "ok";
+    case FileState::damaged:
+      return "damaged";
+    case FileState::newer:
+      return "newer";
+    case FileState::unreadable:
+      return "unreadable";
+  }
+  throw Error("unknown state of a file");
+}
+
+Examined examine(const File& file, const std::string& name, Depth depth,
+                 std::atomic<std::uint64_t>* progress) {
+  try {
+    Examined examined = look(file, depth, progress);
+    if (examined.state == FileState::damaged) {
+      Examined again = look(file, depth, nullptr);
+      if (again.state == FileState::ok) {
+        again.remark =
+            "a first read differed (" + examined.reason + "): suspect the disk, its cable or the memory";
+      }
+      examined = std::move(again);
+    }
+    if (examined.state == FileState::ok) {
+      examined.reason = wrong_name(*examined.index, name);
+      if (!examined.reason.empty()) examined.state = FileState::damaged;
+    }
+    return examined;
+  } catch (const Error& error) {
+    return {FileState::unreadable, error.what(), {}, {}};
+  }
+}
+
+Examined examine(Directory& directory, const std::string& name, Depth depth,
+                 std::atomic<std::uint64_t>* progress) {
+  try {
+    const auto file = directory.open(name, OpenMode::read);
+    if (file == nullptr) return {FileState::unreadable, "it was deleted meanwhile", {}, {}};
+    return examine(*file, name, depth, progress);
+  } catch (const Error& error) {
+    return {FileState::unreadable, error.what(), {}, {}};
+  }
+}
+
+Listing list_checkpoints(const Directory& directory) {
+  Listing listing;
+  for (const DirectoryEntry& entry : directory.list()) {
+    if (parse_damaged_name(entry.name)) listing.damaged.push_back(entry.name);
+    const auto id = parse_checkpoint_name(entry.name);
+    if (!id) continue;
+    const auto status = directory.status(entry.name);
+    if (status) listing.checkpoints.push_back({entry.name, *id, status->size});
+  }
+  std::sort(listing.checkpoints.begin(), listing.checkpoints.end(),
+            [](const Listed& a, const Listed& b) { return a.id > b.id; });
+  std::sort(listing.damaged.begin(), listing.damaged.end());
+  return listing;
+}
+
+std::unique_ptr<Directory> open_run_directory(const std::filesystem::path& path) {
+  auto directory = FileSystem::real().open_directory(path, false);
+  if (directory == nullptr) throw IoError("open", path.string(), ENOENT, "is the volume mounted?");
+  return directory;
+}
+
+std::unique_ptr<File> open_checkpoint(const std::filesystem::path& path) {
+  auto file = FileSystem::real().open_file(path, OpenMode::read);
+  if (file == nullptr) throw IoError("open", path.string(), ENOENT);
+  return file;
+}
+
+Opened open_index(const std::filesystem::path& path) {
+  Opened opened{open_checkpoint(path), {}};
+  Examined examined = examine(*opened.file, path.filename().string(), Depth::index);
+  if (examined.state != FileState::ok) {
+    throw Error(printable(path.string(), 4096) + ": " + word_of(examined.state) + ": " + examined.reason,
+                examined.state == FileState::damaged ? ExitCode::difference : ExitCode::unreadable);
+  }
+  opened.index = std::move(*examined.index);
+  return opened;
+}
+
+Digest state_digest_of(const CheckpointIndex& index) {
+  std::vector<TensorSpec> specs;
+  std::vector<std::uint64_t> offsets;
+  std::vector<Digest> digests;
+  for (const IndexedTensor& tensor : index.tensors) {
+    specs.push_back(tensor.spec);
+    offsets.push_back(tensor.offset);
+    digests.push_back(tensor.digest);
+  }
+  Snapshot snapshot;
+  snapshot.layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), index.file_length);
+  snapshot.attributes = index.attributes;
+  return state_digest(snapshot, digests);
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,102 @@
+#include <CLI/CLI.hpp>
+#include <ctime>
+#include <iostream>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/table.h"
+#include "holdfast/snapshot/utf8.h"
+#include "holdfast/store/run_state.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+struct Options {
+  std::filesystem::path directory;
+  bool verify = false;
+};
+
+// How long ago the state was staged, by the time that the checkpoint records.
+std::string age_of(const Examined& examined) {
+  const Attribute* const attribute = examined.index ? examined.index->attributes.find(kRunTime) : nullptr;
+  const auto* const text = attribute == nullptr ? nullptr : std::get_if<std::string>(&attribute->value);
+  if (text == nullptr) return "-";
+  std::tm time{};
+  const char* const end = strptime(text->c_str(), "%Y-%m-%dT%H:%M:%SZ", &time);
+  if (end == nullptr || *end != '\0') return "-";
+  return format_duration(Clock::real().wall_now() - std::chrono::system_clock::from_time_t(timegm(&time)));
+}
+
+std::string phase_text(const RunState& state) {
+  switch (state.phase) {
+    case RunPhase::starting:
+      return "starting";
+    case RunPhase::running:
+      return "running, or ended without a word";
+    case RunPhase::complete:
+      return "complete";
+    case RunPhase::interrupted:
+      return "interrupted, resumable";
+    case RunPhase::failed:
+      return "failed";
+    case RunPhase::superseded:
+      return "superseded";
+  }
+  return "unknown";
+}
+
+void print_run_state(const RunState& state) {
+  std::cout << "attempt " << state.attempt << ": " << phase_text(state) << ", at step "
+            << format_count(state.step);
+  if (state.durable_step >= 0) std::cout << ", step " << format_count(state.durable_step) << " durable";
+  if (!state.time.empty()) std::cout << ", " << printable(state.time);
+  if (!state.host.empty()) std::cout << " on " << printable(state.host);
+  if (!state.reason.empty()) std::cout << " (" << printable(state.reason, 400) << ")";
+  std::cout << '\n';
+}
+
+int run(const Options& options) {
+  const auto directory = open_run_directory(options.directory);
+  const Listing listing = list_checkpoints(*directory);
+  using enum Table::Align;
+  Table table({right, right, right, right, left, left});
+  table.add({"STEP", "ATTEMPT", "SIZE", "AGE", "STATE", "NAME"});
+  std::vector<std::string> notes;
+  for (const Listed& listed : listing.checkpoints) {
+    const Examined examined =
+        examine(*directory, listed.name, options.verify ? Depth::every_byte : Depth::index);
+    table.add({format_count(listed.id.step), std::to_string(listed.id.attempt), format_bytes(listed.bytes),
+               age_of(examined), word_of(examined.state), listed.name});
+    const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
+    if (!note.empty()) notes.push_back(listed.name + ": " + note);
+  }
+  if (listing.checkpoints.empty()) {
+    std::cout << "no checkpoints in " << printable(options.directory.string(), 4096) << '\n';
+  } else {
+    table.print(std::cout);
+  }
+  for (const std::string& note : notes) std::cout << note << '\n';
+  if (!listing.damaged.empty()) {
+    std::cout << listing.damaged.size() << " more set aside as damaged (" << listing.damaged.back() << ")\n";
+  }
+  if (const auto state = read_run_state(*directory)) print_run_state(*state);
+  return 0;
+}
+
+}  // namespace
+
+void add_ls(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand("ls", "List the checkpoints of a run directory, newest first");
+  command->add_option("DIR", options->directory, "the run directory")->required();
+  command->add_flag("--verify", options->verify, "read every byte, not only header and index");
+  command->footer(
+      "STATE is ok (header and index hold; with --verify: every byte), damaged, newer (of a newer format) or "
+      "unreadable.\n\nExample:\n  holdfast ls /mnt/ckpt/run1");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,80 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <iostream>
+#include <new>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/format/layout.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+int code_of(ExitCode code) { return static_cast<int>(code); }
+
+int fail(const std::string& message, ExitCode code) {
+  clear_status_line();
+  std::cout.flush();
+  log_error(message);
+  return code_of(code);
+}
+
+// The codes that tell a wrapper what to do with a run mean one thing here: it could not be read.
+ExitCode tool_code(ExitCode code) {
+  const bool run_code =
+      code == ExitCode::io_failed || code == ExitCode::refused || code == ExitCode::superseded;
+  return run_code ? ExitCode::unreadable : code;
+}
+
+// Whoever reads the result must not take half of it for all.
+int finish(int code) {
+  std::cout.flush();
+  if (std::cout && std::fflush(stdout) == 0) return code;
+  return fail("cannot write to standard output", ExitCode::unreadable);
+}
+
+}  // namespace
+
+int run_program(std::vector<std::string> arguments) {
+  CLI::App app{
+      "Looks at Holdfast checkpoints: lists, shows, verifies and compares them. Never changes anything."};
+  app.name("holdfast");
+  app.set_version_flag("--version",
+                       "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion));
+  app.require_subcommand(1);
+  app.footer("Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast COMMAND --help` has one for each command.");
+  Command chosen;
+  add_ls(app, chosen);
+  add_show(app, chosen);
+  add_verify(app, chosen);
+  add_diff(app, chosen);
+
+  try {
+    configure_log();
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error, std::cout, std::cerr);
+      return finish(0);
+    }
+    return fail(std::string(error.what()) + " (holdfast --help lists the commands)", ExitCode::usage);
+  } catch (const Error& error) {
+    return fail(error.what(), error.exit_code());
+  }
+
+  try {
+    return finish(chosen());
+  } catch (const Error& error) {
+    return fail(error.what(), tool_code(error.exit_code()));
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", ExitCode::unreadable);
+  } catch (const std::exception& error) {
+    return fail(error.what(), ExitCode::internal);
+  }
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,125 @@
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/bits.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/table.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::filesystem::path file;
+  bool json = false;
+};
+
+Json number(double value) {
+  if (std::isfinite(value)) return value;
+  return shortest_decimal(value);
+}
+
+Json json_of(const AttributeValue& value) {
+  if (const auto* const one = std::get_if<double>(&value)) return number(*one);
+  if (const auto* const many = std::get_if<std::vector<double>>(&value)) {
+    Json list = Json::array();
+    for (const double item : *many) list.push_back(number(item));
+    return list;
+  }
+  return std::visit([](const auto& plain) -> Json { return plain; }, value);
+}
+
+void print_json(const Options& options, const CheckpointIndex& index) {
+  Json attributes = Json::object();
+  for (const auto& [name, attribute] : index.attributes) {
+    attributes[name] = {{"value", json_of(attribute.value)}, {"decides", attribute.role == Role::decides}};
+  }
+  Json tensors = Json::array();
+  for (const IndexedTensor& tensor : index.tensors) {
+    tensors.push_back({{"name", tensor.spec.name},
+                       {"dtype", name_of(tensor.spec.dtype)},
+                       {"shape", tensor.spec.shape},
+                       {"offset", tensor.offset},
+                       {"bytes", tensor.spec.bytes()},
+                       {"digest", to_hex(tensor.digest)}});
+  }
+  const Json all{{"file", printable(options.file.string(), 4096)},
+                 {"step", index.step},
+                 {"state", to_hex(state_digest_of(index))},
+                 {"bytes", index.file_length},
+                 {"format_version", index.format_version},
+                 {"user_block", index.user_block},
+                 {"attribute_capacity", index.attribute_capacity},
+                 {"attributes", attributes},
+                 {"tensors", tensors}};
+  std::cout << all.dump(2) << '\n';
+}
+
+void print_text(const Options& options, const CheckpointIndex& index) {
+  using enum Table::Align;
+  std::uint64_t tensor_bytes = 0;
+  for (const IndexedTensor& tensor : index.tensors) tensor_bytes += tensor.spec.bytes();
+
+  std::cout << printable(options.file.string(), 4096) << "\n\n";
+  Table facts({left, left});
+  facts.add({"step", format_count(index.step)});
+  facts.add({"state", to_hex(state_digest_of(index))});
+  facts.add({"size", format_bytes(index.file_length) + " (" + std::to_string(index.file_length) + " bytes)"});
+  facts.add({"tensors", format_count(static_cast<std::int64_t>(index.tensors.size())) + ", " +
+                            format_bytes(tensor_bytes)});
+  facts.add({"format", std::to_string(index.format_version) + ", user block of " +
+                           std::to_string(index.user_block) + " bytes"});
+  facts.print(std::cout, 2);
+
+  for (const auto& [role, title] : {std::pair{Role::decides, "attributes that decide the next step"},
+                                    std::pair{Role::record, "attributes for the record"}}) {
+    Table table({left, left});
+    for (const auto& [name, attribute] : index.attributes) {
+      if (attribute.role == role) table.add({name, printable(to_text(attribute.value), 100)});
+    }
+    if (table.empty()) continue;
+    std::cout << '\n' << title << '\n';
+    table.print(std::cout, 2);
+  }
+
+  if (index.tensors.empty()) return;
+  std::cout << "\ntensors\n";
+  Table table({left, left, left, right, left});
+  for (const IndexedTensor& tensor : index.tensors) {
+    table.add({tensor.spec.name, std::string(name_of(tensor.spec.dtype)), shape_text(tensor.spec.shape),
+               format_bytes(tensor.spec.bytes()), to_hex(tensor.digest)});
+  }
+  table.print(std::cout, 2);
+}
+
+int run(const Options& options) {
+  const CheckpointIndex index = open_index(options.file).index;
+  if (options.json) {
+    print_json(options, index);
+  } else {
+    print_text(options, index);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand("show", "Show a checkpoint's attributes, tensors and digests");
+  command->add_option("FILE", options->file, "the checkpoint")->required();
+  command->add_flag("--json", options->json, "print one JSON object, nothing shortened");
+  command->footer(
+      "Reads header and index alone; `holdfast verify` reads every byte. `state` is the digest that the run "
+      "printed "
+      "as state=.\n\nExample:\n  holdfast show /mnt/ckpt/run1/step-000000001200-a0001.h5");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,43 @@
+#include "holdfast/cli/table.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "holdfast/base/error.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+// Characters, not bytes. Wide and combining ones are counted as one: a crooked line, nothing worse.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+void Table::add(std::vector<std::string> row) {
+  if (row.size() != columns_.size()) throw Error("a table row of the wrong length");
+  for (std::string& text : row) text = printable(text, text.size() + 1);
+  rows_.push_back(std::move(row));
+}
+
+void Table::print(std::ostream& out, int indent) const {
+  std::vector<std::size_t> widths(columns_.size(), 0);
+  for (const auto& row : rows_) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
+  }
+  for (const auto& row : rows_) {
+    std::string line(static_cast<std::size_t>(indent), ' ');
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string padding(widths[c] - width_of(row[c]), ' ');
+      if (c != 0) line += "  ";
+      line += columns_[c] == Align::right ? padding + row[c] : row[c] + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out << line << '\n';
+  }
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,153 @@
+#include "holdfast/cli/tensor_difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+// One number of an element: a complex element has two.
+struct Kind {
+  enum class Class { unsigned_integer, signed_integer, floating } number_class;
+  int bytes;
+  int exponent_bits = 0;
+  int mantissa_bits = 0;
+  bool infinities = true;  // float8_e4m3fn has none
+  int parts = 1;
+};
+
+Kind kind_of(DType dtype) {
+  using enum Kind::Class;
+  switch (dtype) {
+    case DType::boolean:
+    case DType::uint8:
+      return {unsigned_integer, 1};
+    case DType::uint16:
+      return {unsigned_integer, 2};
+    case DType::uint32:
+      return {unsigned_integer, 4};
+    case DType::uint64:
+      return {unsigned_integer, 8};
+    case DType::int8:
+      return {signed_integer, 1};
+    case DType::int16:
+      return {signed_integer, 2};
+    case DType::int32:
+      return {signed_integer, 4};
+    case DType::int64:
+      return {signed_integer, 8};
+    case DType::float16:
+      return {floating, 2, 5, 10};
+    case DType::bfloat16:
+      return {floating, 2, 8, 7};
+    case DType::float32:
+      return {floating, 4, 8, 23};
+    case DType::float64:
+      return {floating, 8, 11, 52};
+    case DType::complex64:
+      return {floating, 4, 8, 23, true, 2};
+    case DType::complex128:
+      return {floating, 8, 11, 52, true, 2};
+    case DType::float8_e4m3fn:
+      return {floating, 1, 4, 3, false};
+    case DType::float8_e5m2:
+      return {floating, 1, 5, 2};
+  }
+  throw Error("element type without a comparison");
+}
+
+std::uint64_t load(const std::byte* from, int bytes) {
+  std::uint64_t bits = 0;
+  for (int i = 0; i < bytes; ++i) bits |= static_cast<std::uint64_t>(from[i]) << (8 * i);
+  return bits;
+}
+
+double float_of(std::uint64_t bits, const Kind& kind) {
+  const std::uint64_t mantissa = bits & ((std::uint64_t{1} << kind.mantissa_bits) - 1);
+  const std::uint64_t most = (std::uint64_t{1} << kind.exponent_bits) - 1;
+  const std::uint64_t exponent = bits >> kind.mantissa_bits & most;
+  const bool negative = (bits >> (8 * kind.bytes - 1) & 1) != 0;
+  const int bias = (1 << (kind.exponent_bits - 1)) - 1;
+  double value = 0;
+  if (exponent == most && (kind.infinities || mantissa == (1u << kind.mantissa_bits) - 1)) {
+    value =
+        mantissa == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  } else if (exponent == 0) {
+    value = std::ldexp(static_cast<double>(mantissa), 1 - bias - kind.mantissa_bits);
+  } else {
+    value = std::ldexp(static_cast<double>(mantissa | std::uint64_t{1} << kind.mantissa_bits),
+                       static_cast<int>(exponent) - bias - kind.mantissa_bits);
+  }
+  return negative ? -value : value;
+}
+
+// Steps from one representable number to the other.
+std::uint64_t steps_between(std::uint64_t a, std::uint64_t b, const Kind& kind) {
+  const std::uint64_t sign = std::uint64_t{1} << (8 * kind.bytes - 1);
+  const std::uint64_t x = a & ~sign;
+  const std::uint64_t y = b & ~sign;
+  if ((a & sign) != (b & sign)) return x + y;
+  return x > y ? x - y : y - x;
+}
+
+double distance(std::uint64_t a, std::uint64_t b, const Kind& kind) {
+  switch (kind.number_class) {
+    case Kind::Class::unsigned_integer:
+      return static_cast<double>(a > b ? a - b : b - a);
+    case Kind::Class::signed_integer: {
+      // Shifted so that order as unsigned is order as signed.
+      const std::uint64_t sign = std::uint64_t{1} << (8 * kind.bytes - 1);
+      const std::uint64_t x = a ^ sign;
+      const std::uint64_t y = b ^ sign;
+      return static_cast<double>(x > y ? x - y : y - x);
+    }
+    case Kind::Class::floating:
+      break;
+  }
+  const double x = float_of(a, kind);
+  const double y = float_of(b, kind);
+  if (std::isnan(x) && std::isnan(y)) return 0;
+  const double difference = std::abs(x - y);
+  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+}
+
+}  // namespace
+
+TensorDifference compare_tensors(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {
+  const Kind kind = kind_of(dtype);
+  const std::size_t size = size_of(dtype);
+  if (a.size() != b.size() || a.size() % size != 0)
+    throw Error("tensors of different size cannot be compared");
+
+  TensorDifference result;
+  result.elements = a.size() / size;
+  const bool floating = kind.number_class == Kind::Class::floating;
+  bool has_nan = false;
+  std::uint64_t ulp = 0;
+  for (std::uint64_t element = 0; element < result.elements; ++element) {
+    const std::size_t at = element * size;
+    if (std::memcmp(&a[at], &b[at], size) == 0) continue;
+    if (result.different++ == 0) result.first = element;
+    for (int part = 0; part < kind.parts; ++part) {
+      const std::size_t offset = at + static_cast<std::size_t>(part * kind.bytes);
+      const std::uint64_t x = load(&a[offset], kind.bytes);
+      const std::uint64_t y = load(&b[offset], kind.bytes);
+      if (x == y) continue;
+      result.largest = std::max(result.largest, distance(x, y, kind));
+      if (!floating) continue;
+      if (std::isnan(float_of(x, kind)) || std::isnan(float_of(y, kind))) {
+        has_nan = true;
+      } else {
+        ulp = std::max(ulp, steps_between(x, y, kind));
+      }
+    }
+  }
+  if (floating && result.different != 0 && !has_nan) result.ulp = ulp;
+  return result;
+}
+
+}  // namespace holdfast::inline v1

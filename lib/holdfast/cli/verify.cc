@@ -1,0 +1,136 @@
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/table.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+struct Options {
+  std::filesystem::path path;
+};
+
+// Redraws a status line while it lives, on terminals alone.
+class Progress {
+ public:
+  Progress(std::string name, std::uint64_t bytes)
+      : name_(std::move(name)), bytes_(bytes), start_(Clock::real().now()) {
+    if (stderr_is_terminal()) thread_ = std::thread([this] { draw(); });
+  }
+  ~Progress() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    wake_.notify_one();
+    if (!thread_.joinable()) return;
+    thread_.join();
+    clear_status_line();
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  std::atomic<std::uint64_t>* done() { return &done_; }
+  std::string rate() const { return format_byte_rate(done_, Clock::real().now() - start_); }
+
+ private:
+  void draw() {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, std::chrono::milliseconds(200), [this] { return ended_; })) {
+      const double share = bytes_ == 0 ? 1.0 : static_cast<double>(done_) / static_cast<double>(bytes_);
+      show_status_line("verifying " + name_ + "  " + std::to_string(static_cast<int>(100 * share)) + " %  " +
+                       rate());
+    }
+  }
+
+  const std::string name_;
+  const std::uint64_t bytes_;
+  const SteadyTime start_;
+  std::atomic<std::uint64_t> done_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+// Damage weighs most: it is certain, while what could not be read may be fine.
+class Verdicts {
+ public:
+  void print(const std::string& name, std::uint64_t bytes, const Examined& examined,
+             const std::string& rate) {
+    worst_damaged_ |= examined.state == FileState::damaged;
+    worst_unknown_ |= examined.state == FileState::newer || examined.state == FileState::unreadable;
+    const std::string word = word_of(examined.state);
+    std::cout << word << std::string(12 - word.size(), ' ') << printable(name, 4096) << "  "
+              << format_bytes(bytes);
+    const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
+    if (!note.empty()) std::cout << "  " << note;
+    std::cout << std::endl;
+    if (stderr_is_terminal()) print_line("  read at " + rate);
+  }
+  int exit_code() const {
+    if (worst_damaged_) return static_cast<int>(ExitCode::difference);
+    return static_cast<int>(worst_unknown_ ? ExitCode::unreadable : ExitCode::complete);
+  }
+
+ private:
+  bool worst_damaged_ = false;
+  bool worst_unknown_ = false;
+};
+
+int verify_directory(Directory& directory, const Options& options) {
+  const Listing listing = list_checkpoints(directory);
+  if (listing.checkpoints.empty()) {
+    throw IoError("find a checkpoint", options.path.string(), ENOENT,
+                  "its names are step-<step>-a<attempt>.h5");
+  }
+  Verdicts verdicts;
+  for (const Listed& listed : listing.checkpoints) {
+    Progress progress(listed.name, listed.bytes);
+    const Examined examined = examine(directory, listed.name, Depth::every_byte, progress.done());
+    verdicts.print(listed.name, listed.bytes, examined, progress.rate());
+  }
+  return verdicts.exit_code();
+}
+
+int run(const Options& options) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(options.path, ignored)) {
+    return verify_directory(*open_run_directory(options.path), options);
+  }
+  const auto file = open_checkpoint(options.path);
+  const std::uint64_t bytes = file->size();
+  Progress progress(printable(options.path.filename().string()), bytes);
+  const Examined examined =
+      examine(*file, options.path.filename().string(), Depth::every_byte, progress.done());
+  Verdicts verdicts;
+  verdicts.print(options.path.string(), bytes, examined, progress.rate());
+  return verdicts.exit_code();
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("verify", "Read every byte of a checkpoint, or of all in a directory");
+  command->add_option("PATH", options->path, "a checkpoint, or a run directory")->required();
+  command->footer(
+      "Reads from the device, not from the page cache; damage is believed only when two reads agree.\n"
+      "Exit code: 0 all good, 1 something is damaged, 2 unreadable or of a newer format.\n\n"
+      "Example:\n  holdfast verify /mnt/ckpt/run1");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1
