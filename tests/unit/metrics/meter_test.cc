@@ -48,6 +48,21 @@ TEST(Meter, PausesDoNotCount) {
   EXPECT_DOUBLE_EQ(meter.per_second(), 10);
 }
 
+TEST(Meter, AfterAPauseTheFirstStepOnlyOpensTheWindow) {
+  FakeClock clock;
+  Meter meter(clock);
+  meter.begin();
+  clock.advance(1s);
+  meter.step(10);
+  meter.pause();
+  clock.advance(1h);
+  meter.step(10);
+  EXPECT_DOUBLE_EQ(meter.per_second(), 10);
+  clock.advance(1s);
+  meter.step(10);
+  EXPECT_DOUBLE_EQ(meter.per_second(), 10);
+}
+
 TEST(Meter, FollowsAChangeOfSpeed) {
   FakeClock clock;
   Meter meter(clock);
