@@ -1,0 +1,208 @@
+// Rule 10: what a run says about itself, and whom a reader believes.
+#include "holdfast/store/run_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "holdfast/base/error.h"
+#include "life.h"
+#include "support/fault_file_system.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class Rule10State : public testing::Test {
+ public:
+  std::optional<RunState> read() { return read_run_state(*disk.open_directory(kRun, true)); }
+  MemoryFileSystem disk;
+};
+
+RunState full_state() {
+  return {.attempt = 3,
+          .phase = RunPhase::interrupted,
+          .step = 1234,
+          .durable_step = 1200,
+          .checkpoint = "step-000000001200-a0003.h5",
+          .reason = "SIGTERM, \"quoted\" \xf0\x9f\x98\x80",
+          .exit_code = 75,
+          .host = "node-1",
+          .boot_id = "b",
+          .time = "2025-06-01T12:00:05Z"};
+}
+
+TEST_F(Rule10State, JsonRoundTrip) {
+  for (const RunPhase phase : {RunPhase::starting, RunPhase::running, RunPhase::complete,
+                               RunPhase::interrupted, RunPhase::failed, RunPhase::superseded}) {
+    RunState state = full_state();
+    state.phase = phase;
+    const auto back = run_state_from_json(to_json(state));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(to_json(*back), to_json(state));
+    EXPECT_EQ(back->phase, phase);
+  }
+  const auto back = run_state_from_json(to_json(full_state()));
+  EXPECT_EQ(back->reason, full_state().reason);
+  EXPECT_EQ(back->exit_code, 75);
+  EXPECT_EQ(back->durable_step, 1200);
+}
+
+TEST_F(Rule10State, BytesThatAreNoTextAreWrittenAllTheSame) {
+  RunState state = full_state();
+  state.reason = "cannot open /data/\xff\xfe";
+  EXPECT_TRUE(run_state_from_json(to_json(state)));
+}
+
+TEST_F(Rule10State, EveryTornPrefixIsNothing) {
+  const std::string text = to_json(full_state());
+  for (std::size_t length = 0; length + 2 < text.size(); ++length) {
+    EXPECT_FALSE(run_state_from_json(text.substr(0, length))) << length;
+  }
+}
+
+TEST_F(Rule10State, ForeignContentIsNothing) {
+  for (const char* text :
+       {"[]", "null", "3", "{}", "{\"attempt\":1}", "{\"phase\":\"running\"}",
+        "{\"attempt\":0,\"phase\":\"running\"}", "{\"attempt\":-1,\"phase\":\"running\"}",
+        "{\"attempt\":1.5,\"phase\":\"running\"}", "{\"attempt\":\"1\",\"phase\":\"running\"}",
+        "{\"attempt\":1,\"phase\":\"flying\"}", "{\"attempt\":1,\"phase\":7}",
+        "{\"attempt\":1,\"phase\":\"running\",\"step\":1e3}",
+        "{\"attempt\":1,\"phase\":\"running\",\"step\":99999999999999999999}",
+        "{\"attempt\":1,\"phase\":\"running\",\"exit_code\":4294967296}",
+        "{\"attempt\":1,\"phase\":\"running\",\"host\":[]}", "{\"attempt\":1,\"phase\":\"running\"} x"}) {
+    EXPECT_FALSE(run_state_from_json(text)) << text;
+  }
+  EXPECT_FALSE(run_state_from_json(std::string(60000, '[')));
+  EXPECT_FALSE(run_state_from_json(to_json(full_state()) + std::string(100000, ' ')));
+  EXPECT_TRUE(run_state_from_json("{\"attempt\":1,\"phase\":\"running\",\"later\":{\"a\":[1]}}"));
+}
+
+TEST_F(Rule10State, IsWrittenTwiceAndNamesItsAttempt) {
+  Life life(disk);
+  life.start();
+  life.store.write_run_state({.attempt = 77, .phase = RunPhase::running, .step = 5});
+  EXPECT_EQ(disk.get_text(in_run("attempts/1.state.json")), disk.get_text(in_run("RUN_STATE.json")));
+  EXPECT_EQ(read()->attempt, 1u);
+  EXPECT_FALSE(read()->host.empty());
+  EXPECT_THAT(disk.names(kRun), ElementsAre("RUN_STATE.json", "attempts"));
+  EXPECT_THAT(disk.names(in_run("attempts")), ElementsAre("1", "1.state.json"));
+}
+
+TEST_F(Rule10State, IsDurableWhenTheCallReturns) {
+  Life life(disk);
+  life.start();
+  life.store.write_run_state({.phase = RunPhase::running, .step = 5});
+  const MemoryFileSystem after = disk.crash();
+  EXPECT_EQ(after.get_text(in_run("attempts/1.state.json")), disk.get_text(in_run("attempts/1.state.json")));
+}
+
+TEST_F(Rule10State, TheHighestAttemptAloneIsBelieved) {
+  EXPECT_FALSE(read());
+  Life first(disk);
+  first.start();
+  EXPECT_FALSE(read()) << "it has said nothing yet";
+  first.store.write_run_state({.phase = RunPhase::complete});
+  EXPECT_EQ(read()->phase, RunPhase::complete);
+  Life second(disk);
+  second.start();
+  EXPECT_FALSE(read()) << "attempt 1 says complete, but attempt 2 has begun";
+  second.store.write_run_state({.phase = RunPhase::running});
+  EXPECT_EQ(read()->attempt, 2u);
+  // A zombie's last word arrives late.
+  disk.put(in_run("RUN_STATE.json"), to_json({.attempt = 1, .phase = RunPhase::complete}));
+  EXPECT_EQ(read()->attempt, 2u);
+  EXPECT_EQ(read()->phase, RunPhase::running);
+}
+
+TEST_F(Rule10State, ATornOneFallsBackToTheCopyOfTheSameAttempt) {
+  Life life(disk);
+  life.start();
+  life.store.write_run_state({.phase = RunPhase::running, .step = 5});
+  disk.put(in_run("attempts/1.state.json"), "{\"attem");
+  EXPECT_EQ(read()->step, 5);
+  disk.put(in_run("RUN_STATE.json"), "");
+  EXPECT_FALSE(read());
+}
+
+TEST_F(Rule10State, AStateOfAnotherAttemptUnderThisNameIsNotBelieved) {
+  disk.put(in_run("attempts/2"), "");
+  disk.put(in_run("attempts/2.state.json"), to_json({.attempt = 1, .phase = RunPhase::complete}));
+  EXPECT_FALSE(read());
+}
+
+TEST_F(Rule10State, AFailedWriteLeavesTheOldOne) {
+  FaultFileSystem files(disk);
+  Life life(files);
+  life.start();
+  life.store.write_run_state({.phase = RunPhase::running, .step = 5});
+  for (int nth = 1;; ++nth) {
+    files.fail_mutation(nth, ENOSPC);
+    const int fired = files.faults_fired();
+    try {
+      life.store.write_run_state({.phase = RunPhase::running, .step = 6});
+    } catch (const IoError&) {
+    }
+    const auto state = read();
+    ASSERT_TRUE(state);
+    EXPECT_TRUE(state->step == 5 || state->step == 6);
+    files.clear_faults();
+    if (files.faults_fired() == fired) break;
+    life.store.write_run_state({.phase = RunPhase::running, .step = 5});
+    EXPECT_EQ(read()->step, 5);
+  }
+}
+
+TEST_F(Rule10State, LedgersBelongToTheirAttempt) {
+  Life first(disk);
+  first.start();
+  first.store.append_ledger(R"({"a":1})");
+  first.store.append_ledger(R"({"a":2})");
+  Life second(disk);
+  second.start();
+  second.store.append_ledger(R"({"b":1})");
+  EXPECT_THAT(second.store.read_ledger(1), ElementsAre(R"({"a":1})", R"({"a":2})"));
+  EXPECT_THAT(second.store.read_ledger(2), ElementsAre(R"({"b":1})"));
+  EXPECT_THAT(second.store.read_ledger(3), IsEmpty());
+  EXPECT_THAT(second.store.read_ledger(0), IsEmpty());
+  EXPECT_THAT(disk.names(kRun), ElementsAre("attempts", "ledger-a0001.jsonl", "ledger-a0002.jsonl"));
+}
+
+TEST_F(Rule10State, ATornLastLineIsSkipped) {
+  Life life(disk);
+  life.start();
+  disk.put(in_run("ledger-a0001.jsonl"), "{\"a\":1}\n{\"a\":2}\n{\"a\":");
+  EXPECT_THAT(life.store.read_ledger(1), ElementsAre(R"({"a":1})", R"({"a":2})"));
+  life.store.append_ledger(R"({"a":3})");
+  EXPECT_THAT(life.store.read_ledger(1), ElementsAre(R"({"a":1})", R"({"a":2})", R"({"a":)", R"({"a":3})"));
+}
+
+TEST_F(Rule10State, ALedgerThatFailsNeverThrows) {
+  FaultFileSystem files(disk);
+  Life life(files);
+  life.start();
+  for (const Op op : {Op::open_append, Op::write, Op::read, Op::status}) {
+    files.fail(op, 1, EIO, {.for_ever = true});
+    life.store.append_ledger("{}");
+    EXPECT_THAT(life.store.read_ledger(1), testing::AnyOf(IsEmpty(), ElementsAre("{}")));
+    files.clear_faults();
+  }
+  life.store.append_ledger("{}");
+  EXPECT_EQ(life.store.read_ledger(1).back(), "{}");
+}
+
+TEST_F(Rule10State, ASupersededAttemptAddsNothing) {
+  Life first(disk);
+  first.start();
+  first.store.append_ledger("{}");
+  Life(disk).store.claim();
+  EXPECT_THROW(first.store.check_claim(), SupersededError);
+  first.store.append_ledger("{}");
+  EXPECT_EQ(first.store.read_ledger(1).size(), 1u);
+}
+
+}  // namespace
+}  // namespace holdfast::test
