@@ -8,16 +8,32 @@
 //   state.add("data", loader);
 //
 // The default CPU generator and every CUDA generator are always part of it; private generators are added with
-// add_generator. Tensors are stored under "<name>/<dotted name>", slots under "<name>/<slot>/<parameter name>".
+// add_generator. Tensors are stored as "<name>/<dotted name>", slots as "<name>/<slot>/<parameter name>",
+// streams as "rng/<name>"; attributes as "<name>.…" (module_state.h, optimizer_state.h), and
+//
+//   step, cursor.epoch, cursor.samples   the counters
+//   <option>                             run options, named as given
+//   state.parts, state.options           records: what was added, which attributes were options
+//   environment.…                        records: what else the bits depend on
+//
+// Options are compared, never restored: an option that this program declares must be in the checkpoint with
+// the same bits (declared there or merely put), and one that the checkpoint declares must still be put here.
+// An override accepts the difference; then this program's value stands. A learning rate is an option of its
+// optimizer as it stood when the optimizer was added (optimizer_state.h): add the optimizer before a schedule
+// changes its rates.
 //
 // Requires: the added objects outlive the state, and are not replaced (module.to() is fine).
-// Errors: add() throws UsageError (name taken, an optimizer whose parameters belong to no added module);
-// check() and load() throw RefusedError naming every difference. load() is all or nothing.
+// Errors: add() throws UsageError (a name that is taken or cannot be stored, an optimizer whose parameters
+// belong to no added module, an unknown optimizer, tensors that share memory); check() and load() throw
+// RefusedError naming every difference. load() is all or nothing: when a component's own load() throws, those
+// loaded before it get their earlier state back.
 // Threads: the training thread only.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +69,7 @@ class TrainState final : public SnapshotSource {
 
   // The training loop's clock: optimizer updates applied since the start of the run.
   std::int64_t step() const override;
+  // What the updates so far have applied; {0, 0} without a data component or a report of it.
   Cursor cursor() const;
 
   std::vector<TensorSpec> describe() override;
@@ -64,7 +81,8 @@ class TrainState final : public SnapshotSource {
   void load(const Snapshot& snapshot, const Overrides& overrides) override;
   void load_weights(const Snapshot& snapshot) override;
 
-  // A component seen through type erasure. `applied` and `applied_all` are no-ops for parts that are not data.
+  // A component seen through type erasure. `applied` and `applied_all` are no-ops for parts that are not
+  // data.
   class Component {
    public:
     virtual ~Component() = default;
@@ -72,10 +90,12 @@ class TrainState final : public SnapshotSource {
     virtual void load(const StateReader& in) = 0;
     virtual void applied(const Cursor& cursor) = 0;
     virtual void applied_all_delivered() = 0;
+    virtual std::optional<Cursor> cursor() const = 0;
   };
 
  private:
   void add_component(const std::string& name, std::unique_ptr<Component> component);
+  void load_components(const Snapshot& snapshot);
 
   struct State;
   std::unique_ptr<State> state_;
@@ -86,6 +106,11 @@ template <class T>
 concept DataSource = Stateful<T> && requires(T& source, const Cursor& cursor) {
   source.applied(cursor);
   source.applied_all_delivered();
+};
+// One that can say where it stands also when an update reports no cursor.
+template <class T>
+concept KnowsCursor = DataSource<T> && requires(const T& source) {
+  { source.cursor() } -> std::convertible_to<Cursor>;
 };
 
 template <Stateful T>
@@ -99,6 +124,10 @@ void TrainState::add(const std::string& name, T& component) {
     }
     void applied_all_delivered() override {
       if constexpr (DataSource<T>) target_.applied_all_delivered();
+    }
+    std::optional<Cursor> cursor() const override {
+      if constexpr (KnowsCursor<T>) return target_.cursor();
+      return std::nullopt;
     }
     T& target_;
   };

@@ -1,0 +1,66 @@
+#include "holdfast/state/internal/component_io.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/clone.h>
+
+#include "holdfast/base/error.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast::inline v1::internal {
+
+void SpecWriter::take_tensor(std::string name, const at::Tensor& tensor) {
+  out_.push_back(spec_of(std::move(name), tensor));
+}
+
+void ImageWriter::take_tensor(std::string name, const at::Tensor& tensor) {
+  const TensorSpec spec = spec_of(std::move(name), tensor);
+  const auto index = layout_.find(spec.name);
+  if (!index || layout_.tensors()[*index] != spec) {
+    throw UsageError("tensor '" + spec.name + "' was " + (index ? "of another shape" : "not there") +
+                     " a moment ago: save() must write the same each time it is called at one step");
+  }
+  CopyQueue copy;
+  copy.add(tensor, layout_.slot(*index, image_));
+  copy.run();
+  ++written_;
+}
+
+void AttributeWriter::take_attribute(std::string name, AttributeValue value, Role role) {
+  if (out_.has(name)) throw UsageError("the state writes '" + name + "' twice");
+  out_.set(std::move(name), std::move(value), role);
+}
+
+void BackupWriter::take_tensor(std::string name, const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  out_.tensors.insert_or_assign(std::move(name), tensor.detach().cpu().clone());
+}
+
+void BackupWriter::take_attribute(std::string name, AttributeValue value, Role role) {
+  out_.attributes.set(std::move(name), std::move(value), role);
+}
+
+at::Tensor ComponentReader::get_tensor(std::string_view name) const {
+  const std::string full = tensor_name(name);
+  if (!holds(full)) {
+    throw RefusedError("the recorded state has no tensor '" + full +
+                       "': it was written by another program or another version of it");
+  }
+  return copy(full);
+}
+
+bool SnapshotReader::holds(const std::string& name) const { return snapshot_.layout->find(name).has_value(); }
+
+at::Tensor SnapshotReader::copy(const std::string& name) const {
+  const std::size_t index = snapshot_.layout->find(name).value();
+  at::Tensor tensor = empty_like_spec(snapshot_.layout->tensors()[index], std::nullopt, at::kCPU);
+  CopyQueue copy;
+  copy.add(snapshot_.bytes(index), tensor);
+  copy.run();
+  return tensor;
+}
+
+bool BackupReader::holds(const std::string& name) const { return backup_.tensors.contains(name); }
+
+at::Tensor BackupReader::copy(const std::string& name) const { return backup_.tensors.at(name).clone(); }
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,76 @@
+#include "holdfast/state/internal/environment.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/version.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#ifdef HOLDFAST_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+// oneDNN and MKL choose kernels and block sizes by the processor's model.
+std::string processor() {
+  std::string name;
+#ifdef __x86_64__
+  std::array<unsigned, 12> words{};
+  for (unsigned leaf = 0; leaf < 3; ++leaf) {
+    unsigned* const part = words.data() + static_cast<std::size_t>(4) * leaf;
+    if (__get_cpuid(0x80000002 + leaf, part, part + 1, part + 2, part + 3) == 0) break;
+  }
+  std::array<char, sizeof(words) + 1> text{};
+  std::memcpy(text.data(), words.data(), sizeof(words));
+  name = text.data();
+  name.erase(0, name.find_first_not_of(' '));
+  name.erase(name.find_last_not_of(' ') + 1);
+  for (char& c : name) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  name += ", ";
+#endif
+  return name + at::get_cpu_capability();
+}
+
+std::string device_name(const std::string& device) {
+#ifdef HOLDFAST_WITH_CUDA
+  cudaDeviceProp properties{};
+  if (device == "cuda" && cudaGetDeviceProperties(&properties, 0) == cudaSuccess) {
+    return device + " (" + properties.name + ")";
+  }
+#endif
+  return device;
+}
+
+}  // namespace
+
+void put_environment(const std::string& device, Attributes& out) {
+  static const std::string kProcessor = processor();
+  const at::Context& context = at::globalContext();
+  const auto put = [&](const char* name, AttributeValue value) {
+    out.set(std::string("environment.") + name, std::move(value), Role::record);
+  };
+  put("holdfast", std::string(HOLDFAST_VERSION));
+  put("libtorch", std::string(TORCH_VERSION));
+  put("processor", kProcessor);
+  put("device", device_name(device));
+  put("threads", static_cast<std::int64_t>(at::get_num_threads()));
+  put("deterministic_algorithms", context.deterministicAlgorithms());
+  put("mkldnn", context.userEnabledMkldnn());
+  if (device == "cuda") {
+    put("cudnn_deterministic", context.deterministicCuDNN());
+    put("cudnn_benchmark", context.benchmarkCuDNN());
+  }
+}
+
+}  // namespace holdfast::inline v1::internal

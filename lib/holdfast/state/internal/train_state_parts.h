@@ -1,0 +1,68 @@
+// The inside of a TrainState: what was added, and one look at all of it. Three sources: train_state.cc
+// (composition, staging), train_state_check.cc (would a checkpoint fit), train_state_load.cc.
+//
+// Threads: the training thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "holdfast/state/module_state.h"
+#include "holdfast/state/optimizer_state.h"
+#include "holdfast/state/rng_state.h"
+#include "holdfast/state/train_state.h"
+
+namespace holdfast::inline v1 {
+
+struct TrainState::State {
+  struct Part {
+    std::string name;
+    std::unique_ptr<Component> component;
+  };
+  // All attributes as they are now, and which of them are options.
+  struct Look {
+    Attributes attributes;
+    std::vector<std::string> options;
+  };
+
+  void check_new_name(const std::string& name) const;
+  bool has_module(std::string_view name) const;
+  ModuleInventory look();
+  Look look_at_attributes(const ModuleInventory& inventory);
+  std::vector<NamedGenerator> streams() const;
+  std::vector<std::string> parts() const;  // "module model"
+
+  std::vector<NamedModule> modules;
+  std::vector<OptimizerState> optimizers;
+  std::vector<Part> components;
+  std::vector<NamedGenerator> generators;  // private ones
+  std::vector<std::pair<std::string, AttributeValue>> options;
+  std::int64_t step = 0;
+  Cursor cursor;
+};
+
+namespace internal {
+
+// The full names of recorded options that `overrides` name, out of `options`.
+std::vector<std::string> overridden(const std::vector<std::string>& options, const Overrides& overrides);
+
+// What in the recorded model tensors does not fit, one text each. `strides`: compare those as well, where
+// they cannot be restored.
+std::vector<std::string> module_differences(std::span<const NamedModule> modules,
+                                            const ModuleInventory& inventory,
+                                            std::span<const TensorSpec> tensors, const Attributes& recorded,
+                                            bool strides);
+// As recorded; those of a contiguous tensor where nothing is.
+std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attributes& recorded);
+
+// "a; b; c and 12 more"
+std::string joined(const std::vector<std::string>& texts, std::size_t most);
+
+}  // namespace internal
+}  // namespace holdfast::inline v1

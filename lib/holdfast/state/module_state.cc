@@ -1,0 +1,154 @@
+#include "holdfast/state/module_state.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/snapshot/utf8.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+bool same_view(const at::Tensor& a, const at::Tensor& b) {
+  if (a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl()) return true;
+  return a.numel() > 0 && a.const_data_ptr() == b.const_data_ptr() && a.device() == b.device() &&
+         a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+// Device, first byte, one past the last byte.
+using Extent = std::tuple<c10::DeviceIndex, std::uintptr_t, std::uintptr_t>;
+
+Extent extent_of(const at::Tensor& tensor) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+  std::int64_t last = 0;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  return {tensor.device().index(), begin,
+          begin + (static_cast<std::uintptr_t>(last) + 1) * tensor.element_size()};
+}
+
+class Taker {
+ public:
+  ModuleInventory inventory;
+
+  void add(const std::string& module, const std::string& dotted, const at::Tensor& tensor, bool buffer) {
+    if (dotted.find('/') != std::string::npos || dotted.find('\0') != std::string::npos) {
+      throw UsageError("the name '" + printable(dotted) + "' in module '" + module +
+                       "' holds '/' or NUL and cannot be stored: register it under another");
+    }
+    std::string name = module + "/" + dotted;
+    static_cast<void>(spec_of(name, tensor));
+    if (!buffer)
+      inventory.parameters.try_emplace(tensor.unsafeGetTensorImpl(), ParameterName{module, dotted});
+    const auto [first, last] = by_address_.equal_range(address_of(tensor));
+    for (auto it = first; it != last; ++it) {
+      ModuleTensor& known = inventory.tensors[it->second];
+      if (!same_view(known.tensor, tensor)) continue;
+      known.buffer |= buffer;
+      inventory.aliases.emplace(std::move(name), known.name);
+      return;
+    }
+    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+      throw UsageError("elements of '" + name +
+                       "' share memory (expand()?), so they cannot be restored: register a clone() of it");
+    }
+    by_address_.emplace(address_of(tensor), inventory.tensors.size());
+    inventory.tensors.push_back({std::move(name), tensor, buffer});
+  }
+
+  void refuse_overlaps() const {
+    std::vector<std::pair<Extent, const ModuleTensor*>> extents;
+    for (const ModuleTensor& item : inventory.tensors) {
+      if (item.tensor.numel() > 0) extents.emplace_back(extent_of(item.tensor), &item);
+    }
+    std::sort(extents.begin(), extents.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t i = 1; i < extents.size(); ++i) {
+      const auto& [device, begin, end] = extents[i - 1].first;
+      const auto& [next_device, next_begin, next_end] = extents[i].first;
+      if (device != next_device || end <= next_begin) continue;
+      throw UsageError("'" + extents[i - 1].second->name + "' and '" + extents[i].second->name +
+                       "' share memory without being the same tensor, so neither can be restored alone: "
+                       "register one tensor and take views of it in forward()");
+    }
+  }
+
+ private:
+  // Empty tensors have no address of their own: those are told apart by their identity.
+  static std::uintptr_t address_of(const at::Tensor& tensor) {
+    return reinterpret_cast<std::uintptr_t>(tensor.numel() > 0 ? tensor.const_data_ptr()
+                                                               : tensor.unsafeGetTensorImpl());
+  }
+
+  std::unordered_multimap<std::uintptr_t, std::size_t> by_address_;
+};
+
+// Parents before their children. Unlike named_modules(), this works for a module on the stack.
+template <class F>
+void for_each_module(const torch::nn::Module& root, F&& visit) {
+  root.apply(torch::nn::Module::ConstNamedModuleApplyFunction(
+      [&](const std::string& name, const torch::nn::Module& module) {
+        visit(name.empty() ? std::string(".") : name, module);
+      }));
+}
+
+}  // namespace
+
+ModuleInventory take_inventory(std::span<const NamedModule> modules) {
+  Taker taker;
+  for (const auto& [name, module] : modules) {
+    for (const auto& item : module->named_parameters()) taker.add(name, item.key(), item.value(), false);
+    for (const auto& item : module->named_buffers()) taker.add(name, item.key(), item.value(), true);
+  }
+  taker.refuse_overlaps();
+  return std::move(taker.inventory);
+}
+
+std::string attribute_of(const std::string& tensor_name, const char* what) {
+  const std::size_t slash = tensor_name.find('/');
+  return tensor_name.substr(0, slash) + "." + what + "." + tensor_name.substr(slash + 1);
+}
+
+void put_module_attributes(std::span<const NamedModule> modules, const ModuleInventory& inventory,
+                           Attributes& out) {
+  for (const auto& [name, target] : inventory.aliases) out.set(attribute_of(name, "alias"), target);
+  for (const ModuleTensor& item : inventory.tensors) {
+    if (auto strides = unusual_strides(item.tensor)) out.set(attribute_of(item.name, "strides"), *strides);
+  }
+  for (const auto& [name, module] : modules) {
+    std::vector<std::string> frozen;
+    for (const auto& item : module->named_parameters()) {
+      if (!item.value().requires_grad()) frozen.push_back(item.key());
+    }
+    std::vector<std::string> evaluating;
+    for_each_module(*module, [&](const std::string& dotted, const torch::nn::Module& part) {
+      if (!part.is_training()) evaluating.push_back(dotted);
+    });
+    out.set(name + ".frozen", std::move(frozen));
+    out.set(name + ".evaluating", std::move(evaluating));
+  }
+}
+
+void set_module_flags(const NamedModule& module, const Attributes& recorded) {
+  const auto& frozen = recorded.get_strings(module.name + ".frozen");
+  const std::set<std::string> still(frozen.begin(), frozen.end());
+  for (auto& item : module.module->named_parameters()) {
+    const bool wanted = !still.contains(item.key());
+    if (item.value().requires_grad() != wanted) item.value().requires_grad_(wanted);
+  }
+  const auto& evaluating = recorded.get_strings(module.name + ".evaluating");
+  const std::set<std::string> resting(evaluating.begin(), evaluating.end());
+  // train() reaches down to the children; they come later and have the last word.
+  module.module->apply(
+      torch::nn::Module::NamedModuleApplyFunction([&](const std::string& name, torch::nn::Module& part) {
+        const bool training = !resting.contains(name.empty() ? "." : name);
+        if (part.is_training() != training) part.train(training);
+      }));
+}
+
+}  // namespace holdfast::inline v1

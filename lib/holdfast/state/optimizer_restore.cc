@@ -1,0 +1,196 @@
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/state/internal/lbfgs_fields.h"
+#include "holdfast/state/internal/optimizer_fields.h"
+#include "holdfast/state/optimizer_state.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using internal::first_parameter;
+using internal::from_value;
+using internal::options_as;
+using internal::set_step;
+using internal::visit_options;
+using internal::visit_slots;
+using internal::with_kind;
+
+std::string list_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < 8; ++i) text += (i ? ", " : "") + names[i];
+  if (names.size() > 8) text += " and " + std::to_string(names.size() - 8) + " more";
+  return text;
+}
+
+std::string names_difference(const std::vector<std::string>& here, const std::vector<std::string>& there) {
+  const auto missing_from = [](const auto& wanted, const auto& among) {
+    const std::set<std::string> known(among.begin(), among.end());
+    std::vector<std::string> missing;
+    for (const auto& name : wanted) {
+      if (!known.contains(name)) missing.push_back(name);
+    }
+    return missing;
+  };
+  const auto only_here = missing_from(here, there), only_there = missing_from(there, here);
+  if (only_here.empty() && only_there.empty()) return "has its parameters in another order";
+  std::string text = "has other parameters:";
+  if (!only_here.empty()) text += " only here " + list_text(only_here);
+  if (!only_there.empty())
+    text += std::string(only_here.empty() ? "" : ";") + " only in the checkpoint " + list_text(only_there);
+  return text;
+}
+
+at::Tensor slot_tensor(const TensorSpec& spec, const Attributes& recorded, at::Device device) {
+  std::optional<std::vector<std::int64_t>> strides;
+  const std::string name = attribute_of(spec.name, "strides");
+  if (recorded.has(name)) strides = recorded.get_ints(name);
+  return empty_like_spec(spec, std::move(strides), device);
+}
+
+}  // namespace
+
+std::vector<std::string> OptimizerState::differences(const ModuleInventory& modules,
+                                                     std::span<const TensorSpec> tensors,
+                                                     const Attributes& recorded) const {
+  const std::string& type = recorded.get_string(name_ + ".type");
+  if (type != type_) return {"'" + name_ + "' is " + type_ + " here and " + type + " in the checkpoint"};
+
+  const Groups names = group_names(modules);
+  std::size_t groups = 0;
+  while (recorded.has(group_prefix(groups) + "parameters")) ++groups;
+  if (groups != names.size()) {
+    return {"'" + name_ + "' has " + std::to_string(names.size()) + " parameter groups here and " +
+            std::to_string(groups) + " in the checkpoint"};
+  }
+  std::vector<std::string> texts;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const auto& there = recorded.get_strings(group_prefix(g) + "parameters");
+    if (there != names[g]) {
+      texts.push_back("group " + std::to_string(g) + " of '" + name_ + "' " +
+                      names_difference(names[g], there));
+    }
+  }
+  if (!texts.empty()) return texts;
+  try {
+    static_cast<void>(build(modules, tensors, recorded, nullptr));
+  } catch (const RefusedError& error) {
+    texts.emplace_back(error.what());
+  }
+  return texts;
+}
+
+OptimizerState::Loaded OptimizerState::prepare(const ModuleInventory& modules,
+                                               const Snapshot& snapshot) const {
+  return build(modules, snapshot.layout->tensors(), snapshot.attributes, &snapshot);
+}
+
+OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
+                                             std::span<const TensorSpec> tensors, const Attributes& recorded,
+                                             const Snapshot* snapshot) const {
+  // The recorded slots, by what follows the optimizer's name.
+  std::map<std::string, const TensorSpec*> slots;
+  for (const TensorSpec& spec : tensors) {
+    if (spec.name.starts_with(name_ + "/")) slots.emplace(spec.name.substr(name_.size() + 1), &spec);
+  }
+  CopyQueue copies;
+  const auto restore = [&](const TensorSpec& spec, at::Device device) {
+    if (!snapshot) return at::Tensor();
+    at::Tensor tensor = slot_tensor(spec, recorded, device);
+    copies.add(snapshot->find(spec.name).value(), tensor);
+    return tensor;
+  };
+
+  Loaded loaded;
+  const Groups names = group_names(modules);
+  auto& groups = optimizer_->param_groups();
+  with_kind(*optimizer_, [&](auto kind, const char*) {
+    using Kind = decltype(kind);
+    using State = typename Kind::State;
+    using Options = typename Kind::Options;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      Options probe = options_as<Options>(groups[g].options(), name_);
+      visit_options(probe, [&](const char* option, auto& field) {
+        const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
+        if (now && !from_value(now->value, field)) {
+          throw RefusedError("attribute '" + group_prefix(g) + "now." + option + "' is of another type");
+        }
+      });
+    }
+    if constexpr (Kind::kPerParameter) {
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        const auto& steps = recorded.get_ints(group_prefix(g) + "steps");
+        if (steps.size() != names[g].size()) {
+          throw RefusedError("attribute '" + group_prefix(g) + "steps' has another length than the group");
+        }
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+          if (steps[i] < 0) continue;
+          const at::Tensor& parameter = groups[g].params()[i];
+          auto state = std::make_unique<State>();
+          set_step(*state, steps[i]);
+          visit_slots(*state, [&](const char* slot, at::Tensor& tensor) {
+            const auto found = slots.find(slot + ("/" + names[g][i]));
+            if (found == slots.end()) return;
+            const TensorSpec& spec = *found->second;
+            if (spec.shape != parameter.sizes()) {
+              throw RefusedError("'" + spec.name + "' has the shape " + shape_text(spec.shape) +
+                                 ", its parameter " + shape_text(parameter.sizes()));
+            }
+            tensor = restore(spec, parameter.device());
+            slots.erase(found);
+          });
+          loaded.states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
+        }
+      }
+    } else if (recorded.has(name_ + ".lbfgs.n_iter")) {
+      const at::Tensor& parameter = first_parameter(*optimizer_);
+      auto state = std::make_unique<State>();
+      const auto longest = options_as<Options>(groups.front().options(), name_).history_size();
+      const auto take = [&](const std::string& field) {
+        const auto found = slots.find("lbfgs/" + field);
+        if (found == slots.end()) throw RefusedError("'" + name_ + "/lbfgs/" + field + "' is missing");
+        at::Tensor tensor = restore(*found->second, parameter.device());
+        slots.erase(found);
+        return tensor;
+      };
+      internal::fill_lbfgs(name_ + ".lbfgs", recorded, longest, take, *state);
+      loaded.states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
+    }
+  });
+  if (!slots.empty()) {
+    std::vector<std::string> unknown;
+    for (const auto& slot : slots) unknown.push_back(slot.second->name);
+    throw RefusedError("no place in '" + name_ + "' for " + list_text(unknown));
+  }
+  copies.run();
+  return loaded;
+}
+
+void OptimizerState::commit(Loaded loaded, const Attributes& recorded,
+                            const std::vector<std::string>& overridden) {
+  auto& states = optimizer_->state();
+  states.clear();
+  for (auto& [parameter, state] : loaded.states) states[parameter] = std::move(state);
+
+  auto& groups = optimizer_->param_groups();
+  with_kind(*optimizer_, [&](auto kind, const char*) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      visit_options(options_as<typename decltype(kind)::Options>(groups[g].options(), name_),
+                    [&](const char* option, auto& field) {
+                      const std::string full = group_prefix(g) + option;
+                      if (std::find(overridden.begin(), overridden.end(), full) != overridden.end()) return;
+                      // Unchanged since it was chosen: equal to what this program chose, or it was refused.
+                      const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
+                      from_value(now ? now->value : chosen_[g].find(option)->value, field);
+                    });
+    }
+  });
+}
+
+}  // namespace holdfast::inline v1

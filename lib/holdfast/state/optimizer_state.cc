@@ -1,0 +1,148 @@
+#include "holdfast/state/optimizer_state.h"
+
+#include <c10/util/Type.h>
+#include <torch/optim/optimizer.h>
+
+#include <set>
+#include <typeinfo>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/state/internal/lbfgs_fields.h"
+#include "holdfast/state/internal/optimizer_fields.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using internal::lbfgs_fields;
+using internal::options_as;
+using internal::state_of;
+using internal::step_of;
+using internal::to_value;
+using internal::visit_options;
+using internal::visit_slots;
+using internal::with_kind;
+using torch::optim::Optimizer;
+
+}  // namespace
+
+OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
+    : name_(std::move(name)), optimizer_(&optimizer) {
+  const bool known = with_kind(optimizer, [&](auto, const char* type) { type_ = type; });
+  if (known) return;
+  throw UsageError("optimizer '" + name_ + "' is a " + c10::demangle(typeid(optimizer).name()) +
+                   ": only torch::optim's own SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS are known; give "
+                   "it save(StateWriter&) const and load(const StateReader&) (state/stateful.h), and add it "
+                   "as that");
+}
+
+std::string OptimizerState::group_prefix(std::size_t group) const {
+  return name_ + ".group." + std::to_string(group) + ".";
+}
+
+OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& modules) const {
+  std::set<std::string> owners;
+  std::vector<std::vector<const ParameterName*>> found;
+  for (const auto& group : optimizer_->param_groups()) {
+    auto& names = found.emplace_back();
+    for (std::size_t i = 0; i < group.params().size(); ++i) {
+      const auto known = modules.parameters.find(group.params()[i].unsafeGetTensorImpl());
+      if (known == modules.parameters.end()) {
+        throw UsageError("parameter " + std::to_string(i) + " of group " + std::to_string(found.size() - 1) +
+                         " of optimizer '" + name_ + "', of shape " + shape_text(group.params()[i].sizes()) +
+                         ", belongs to no added module: add the module that registers it first");
+      }
+      owners.insert(known->second.module);
+      names.push_back(&known->second);
+    }
+  }
+  Groups groups;
+  for (const auto& names : found) {
+    auto& group = groups.emplace_back();
+    for (const auto* name : names) {
+      group.push_back(owners.size() > 1 ? name->module + "." + name->dotted : name->dotted);
+    }
+  }
+  return groups;
+}
+
+void OptimizerState::look(const ModuleInventory& modules) {
+  static_cast<void>(group_names(modules));
+  auto& groups = optimizer_->param_groups();
+  if (chosen_.size() > groups.size()) chosen_.resize(groups.size());
+  for (std::size_t g = chosen_.size(); g < groups.size(); ++g) {
+    Attributes& chosen = chosen_.emplace_back();
+    with_kind(*optimizer_, [&](auto kind, const char*) {
+      visit_options(options_as<typename decltype(kind)::Options>(groups[g].options(), name_),
+                    [&](const char* option, auto& field) { chosen.set(option, to_value(field)); });
+    });
+  }
+}
+
+std::vector<SlotTensor> OptimizerState::slots(const ModuleInventory& modules) const {
+  std::vector<SlotTensor> slots;
+  const auto& groups = optimizer_->param_groups();
+  with_kind(*optimizer_, [&](auto kind, const char*) {
+    using Kind = decltype(kind);
+    using State = typename Kind::State;
+    if constexpr (Kind::kPerParameter) {
+      const Groups names = group_names(modules);
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        for (std::size_t i = 0; i < names[g].size(); ++i) {
+          auto* const state = state_of<State>(*optimizer_, groups[g].params()[i]);
+          if (!state) continue;
+          visit_slots(*state, [&](const char* slot, const at::Tensor& tensor) {
+            if (tensor.defined()) slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
+          });
+        }
+      }
+    } else if (auto* const state = state_of<State>(*optimizer_, internal::first_parameter(*optimizer_))) {
+      for (const auto& field : lbfgs_fields(*state)) {
+        slots.push_back({name_ + "/lbfgs/" + field.name, *field.tensor});
+      }
+    }
+  });
+  return slots;
+}
+
+void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& out,
+                                    std::vector<std::string>& options) const {
+  out.set(name_ + ".type", type_);
+  const Groups names = group_names(modules);
+  auto& groups = optimizer_->param_groups();
+  with_kind(*optimizer_, [&](auto kind, const char*) {
+    using Kind = decltype(kind);
+    using State = typename Kind::State;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const std::string prefix = group_prefix(g);
+      out.set(prefix + "parameters", names[g]);
+      visit_options(options_as<typename Kind::Options>(groups[g].options(), name_),
+                    [&](const char* option, auto& field) {
+                      const AttributeValue& chosen = chosen_[g].find(option)->value;
+                      out.set(prefix + option, chosen);
+                      options.push_back(prefix + option);
+                      if (!same_bits(to_value(field), chosen))
+                        out.set(prefix + "now." + option, to_value(field));
+                    });
+      if constexpr (Kind::kPerParameter) {
+        std::vector<std::int64_t> steps;
+        for (const at::Tensor& parameter : groups[g].params()) {
+          const auto* const state = state_of<State>(*optimizer_, parameter);
+          steps.push_back(state ? step_of(*state) : -1);
+        }
+        out.set(prefix + "steps", std::move(steps));
+      }
+    }
+    if constexpr (!Kind::kPerParameter) {
+      if (auto* const state = state_of<State>(*optimizer_, internal::first_parameter(*optimizer_))) {
+        internal::put_lbfgs_attributes(name_ + ".lbfgs", *state, out);
+      }
+    }
+  });
+  for (const SlotTensor& slot : slots(modules)) {
+    if (auto strides = unusual_strides(slot.tensor)) out.set(attribute_of(slot.name, "strides"), *strides);
+  }
+}
+
+}  // namespace holdfast::inline v1

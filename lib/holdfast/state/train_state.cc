@@ -1,0 +1,227 @@
+#include "holdfast/state/train_state.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/snapshot/utf8.h"
+#include "holdfast/state/internal/component_io.h"
+#include "holdfast/state/internal/environment.h"
+#include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::array<std::string_view, 8> kReserved = {"step", "cursor", "state", "environment",
+                                                       "run",  "rng",    "rank",  "meta"};
+
+bool reserved(std::string_view name) {
+  return std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
+}
+
+void set_new(Attributes& out, std::string name, AttributeValue value, Role role = Role::decides) {
+  if (out.has(name)) throw UsageError("the state writes '" + name + "' twice");
+  out.set(std::move(name), std::move(value), role);
+}
+
+// Parameters that nobody but an optimizer changes: these stand still until its next step.
+std::set<const void*> trained(const std::vector<OptimizerState>& optimizers) {
+  std::set<const void*> trained;
+  for (const OptimizerState& part : optimizers) {
+    for (const auto& group : part.optimizer().param_groups()) {
+      for (const at::Tensor& parameter : group.params()) trained.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  return trained;
+}
+
+}  // namespace
+
+void TrainState::State::check_new_name(const std::string& name) const {
+  if (name.empty() || !is_utf8(name) || has_control(name) || name.find_first_of("/.") != std::string::npos) {
+    throw UsageError("'" + printable(name) +
+                     "' cannot name a part of the state: no '/', '.' or control characters");
+  }
+  if (reserved(name)) throw UsageError("'" + name + "' is a name of the state's own: choose another");
+  for (const std::string& part : parts()) {
+    if (part.substr(part.find(' ') + 1) == name)
+      throw UsageError("the state has a part '" + name + "' already");
+  }
+}
+
+bool TrainState::State::has_module(std::string_view name) const {
+  return std::any_of(modules.begin(), modules.end(),
+                     [&](const NamedModule& part) { return part.name == name; });
+}
+
+ModuleInventory TrainState::State::look() {
+  ModuleInventory inventory = take_inventory(modules);
+  for (OptimizerState& part : optimizers) part.look(inventory);
+  return inventory;
+}
+
+std::vector<NamedGenerator> TrainState::State::streams() const {
+  std::vector<NamedGenerator> streams = default_generators();
+  streams.insert(streams.end(), generators.begin(), generators.end());
+  return streams;
+}
+
+std::vector<std::string> TrainState::State::parts() const {
+  std::vector<std::string> parts;
+  for (const auto& part : modules) parts.push_back("module " + part.name);
+  for (const auto& part : optimizers) parts.push_back("optimizer " + part.name());
+  for (const auto& part : components) parts.push_back("component " + part.name);
+  for (const auto& part : generators) parts.push_back("generator " + part.name);
+  return parts;
+}
+
+TrainState::State::Look TrainState::State::look_at_attributes(const ModuleInventory& inventory) {
+  Look look;
+  Attributes& out = look.attributes;
+  out.set("step", step);
+  out.set("cursor.epoch", cursor.epoch);
+  out.set("cursor.samples", cursor.samples);
+  put_module_attributes(modules, inventory, out);
+  for (const OptimizerState& part : optimizers) part.put_attributes(inventory, out, look.options);
+  for (const Part& part : components) {
+    internal::AttributeWriter writer(part.name, out, look.options);
+    part.component->save(writer);
+  }
+  for (const auto& [name, value] : options) {
+    set_new(out, name, value);
+    look.options.push_back(name);
+  }
+  set_new(out, "state.parts", parts(), Role::record);
+  set_new(out, "state.options", look.options, Role::record);
+  const bool on_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
+                                   [](const ModuleTensor& item) { return item.tensor.is_cuda(); });
+  internal::put_environment(on_cuda ? "cuda" : "cpu", out);
+  return look;
+}
+
+TrainState::TrainState() : state_(std::make_unique<State>()) {}
+TrainState::~TrainState() = default;
+
+void TrainState::add(const std::string& name, torch::nn::Module& module) {
+  state_->check_new_name(name);
+  auto modules = state_->modules;
+  modules.push_back({name, &module});
+  static_cast<void>(take_inventory(modules));
+  state_->modules = std::move(modules);
+}
+
+void TrainState::add(const std::string& name, torch::optim::Optimizer& optimizer) {
+  state_->check_new_name(name);
+  OptimizerState part(name, optimizer);
+  part.look(take_inventory(state_->modules));
+  state_->optimizers.push_back(std::move(part));
+}
+
+void TrainState::add_generator(const std::string& name, at::Generator& generator) {
+  state_->check_new_name(name);
+  if (name == "cpu" || name.starts_with("cuda")) {
+    throw UsageError("'" + name + "' is the name of a default generator, which is part of the state already");
+  }
+  if (!generator.defined()) throw UsageError("generator '" + name + "' is undefined");
+  state_->generators.push_back({name, generator});
+}
+
+void TrainState::add_component(const std::string& name, std::unique_ptr<Component> component) {
+  state_->check_new_name(name);
+  state_->components.push_back({name, std::move(component)});
+}
+
+void TrainState::option(const std::string& name, AttributeValue value) {
+  if (reserved(name.substr(0, name.find('.')))) {
+    throw UsageError("an option cannot be named '" + name + "': that is the state's own");
+  }
+  for (const auto& [known, old] : state_->options) {
+    if (known == name) throw UsageError("option '" + name + "' is declared twice");
+  }
+  Attributes().set(name, value);  // throws for what cannot be stored
+  state_->options.emplace_back(name, std::move(value));
+}
+
+std::int64_t TrainState::step() const { return state_->step; }
+
+Cursor TrainState::cursor() const { return state_->cursor; }
+
+std::vector<TensorSpec> TrainState::describe() {
+  const ModuleInventory inventory = state_->look();
+  std::vector<TensorSpec> specs;
+  for (const ModuleTensor& item : inventory.tensors) specs.push_back(spec_of(item.name, item.tensor));
+  for (const OptimizerState& part : state_->optimizers) {
+    for (const SlotTensor& slot : part.slots(inventory)) specs.push_back(spec_of(slot.name, slot.tensor));
+  }
+  for (const State::Part& part : state_->components) {
+    internal::SpecWriter writer(part.name, specs);
+    part.component->save(writer);
+  }
+  for (const NamedGenerator& stream : state_->streams()) {
+    specs.push_back(spec_of("rng/" + stream.name, rng_state(stream)));
+  }
+  check_tensor_specs(specs);
+  return specs;
+}
+
+void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
+  CopyQueue queue;
+  std::vector<at::Tensor> held;
+  std::size_t seen = 0;
+  const auto copy = [&](const std::string& name, const at::Tensor& tensor, Part when) {
+    ++seen;
+    if (part != Part::all && part != when) return;
+    const auto index = layout.find(name);
+    if (!index || layout.tensors()[*index] != spec_of(name, tensor)) {
+      throw Error("tensor '" + name + "' has changed since the image was laid out");
+    }
+    queue.add(tensor, layout.slot(*index, image));
+    held.push_back(tensor);
+  };
+
+  const ModuleInventory inventory = state_->look();
+  const auto still = trained(state_->optimizers);
+  for (const ModuleTensor& item : inventory.tensors) {
+    const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
+    copy(item.name, item.tensor, late ? Part::late : Part::early);
+  }
+  for (const OptimizerState& optimizer : state_->optimizers) {
+    for (const SlotTensor& slot : optimizer.slots(inventory)) copy(slot.name, slot.tensor, Part::late);
+  }
+  if (part != Part::late) {
+    for (const NamedGenerator& stream : state_->streams()) {
+      copy("rng/" + stream.name, rng_state(stream), Part::early);
+    }
+    for (const State::Part& component : state_->components) {
+      internal::ImageWriter writer(component.name, layout, image);
+      component.component->save(writer);
+      seen += writer.written();
+    }
+    if (seen != layout.tensors().size()) {
+      throw Error("the state has " + std::to_string(seen) + " tensors, the image was laid out for " +
+                  std::to_string(layout.tensors().size()));
+    }
+  }
+  queue.run();
+}
+
+Attributes TrainState::attributes() { return state_->look_at_attributes(state_->look()).attributes; }
+
+void TrainState::advance(const StepReport& report) {
+  std::optional<Cursor> cursor = report.applied;
+  for (const State::Part& part : state_->components) {
+    if (report.applied) {
+      part.component->applied(*report.applied);
+    } else {
+      part.component->applied_all_delivered();
+      if (!cursor) cursor = part.component->cursor();
+    }
+  }
+  if (cursor) state_->cursor = *cursor;
+  ++state_->step;
+}
+
+}  // namespace holdfast::inline v1

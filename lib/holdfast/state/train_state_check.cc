@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+constexpr std::size_t kMostTexts = 24;  // a wholly different model would fill screens
+
+void append(Texts& to, Texts from) { std::move(from.begin(), from.end(), std::back_inserter(to)); }
+
+std::string type_and_shape(const TensorSpec& spec) {
+  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
+}
+
+// "module ema" -> "'ema' (module)"
+std::string part_text(const std::string& part) {
+  const std::size_t blank = part.find(' ');
+  return "'" + part.substr(blank + 1) + "' (" + part.substr(0, blank) + ")";
+}
+
+Texts missing_parts(const Texts& wanted, const Texts& among, const char* where) {
+  Texts texts;
+  for (const std::string& part : wanted) {
+    if (std::find(among.begin(), among.end(), part) == among.end()) texts.push_back(part_text(part) + where);
+  }
+  return texts;
+}
+
+// An option of a part that is not there, or is another one altogether, says nothing new.
+bool belongs_to(const std::string& option, const std::set<std::string>& parts) {
+  const std::size_t dot = option.find('.');
+  return dot != std::string::npos && parts.contains(option.substr(0, dot));
+}
+
+}  // namespace
+
+namespace internal {
+
+std::string joined(const std::vector<std::string>& texts, std::size_t most) {
+  std::string all;
+  for (std::size_t i = 0; i < texts.size() && i < most; ++i) all += (i ? "; " : "") + texts[i];
+  if (texts.size() > most) all += "; and " + std::to_string(texts.size() - most) + " more";
+  return all;
+}
+
+std::vector<std::string> overridden(const std::vector<std::string>& options, const Overrides& overrides) {
+  std::vector<std::string> found;
+  for (const std::string& option : options) {
+    const bool named = std::any_of(overrides.begin(), overrides.end(), [&](const std::string& name) {
+      return option == name || (!name.empty() && option.ends_with("." + name));
+    });
+    if (named) found.push_back(option);
+  }
+  return found;
+}
+
+std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attributes& recorded) {
+  const std::string name = attribute_of(item.name, "strides");
+  if (recorded.has(name)) return recorded.get_ints(name);
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(item.tensor.dim()), 1);
+  for (std::size_t i = strides.size(); i-- > 1;) {
+    strides[i - 1] = strides[i] * std::max<std::int64_t>(item.tensor.size(static_cast<std::int64_t>(i)), 1);
+  }
+  return strides;
+}
+
+std::vector<std::string> module_differences(std::span<const NamedModule> modules,
+                                            const ModuleInventory& inventory,
+                                            std::span<const TensorSpec> tensors, const Attributes& recorded,
+                                            bool strides) {
+  // Every name, tied ones included: of what tensor, under which name it is stored.
+  std::map<std::string, std::pair<const TensorSpec*, std::string>> there;
+  for (const NamedModule& module : modules) {
+    for (const TensorSpec& spec : tensors) {
+      if (spec.name.starts_with(module.name + "/")) there[spec.name] = {&spec, spec.name};
+    }
+  }
+  for (const NamedModule& module : modules) {
+    const std::string prefix = module.name + ".alias.";
+    for (const auto& [attribute, value] : recorded.with_prefix(prefix)) {
+      const auto* const target = std::get_if<std::string>(&value.value);
+      const auto stored = target ? there.find(*target) : there.end();
+      if (stored == there.end()) continue;
+      there[module.name + "/" + attribute.substr(prefix.size())] = {stored->second.first, *target};
+    }
+  }
+
+  Texts texts;
+  std::set<std::string> here;
+  const auto compare = [&](const std::string& name, const std::string& stored, const ModuleTensor& item) {
+    here.insert(name);
+    const TensorSpec spec = spec_of(name, item.tensor);
+    const auto found = there.find(name);
+    if (found == there.end()) {
+      texts.push_back(name + " (" + type_and_shape(spec) + ") is missing in the checkpoint");
+      return;
+    }
+    const auto& [other, other_stored] = found->second;
+    if (other->dtype != spec.dtype || other->shape != spec.shape) {
+      texts.push_back(name + " is " + type_and_shape(spec) + " here and " + type_and_shape(*other) +
+                      " in the checkpoint");
+    } else if (stored != other_stored) {
+      const auto tie = [&](const std::string& target) {
+        return target == name ? std::string("a tensor of its own") : "the same tensor as " + target;
+      };
+      texts.push_back(name + " is " + tie(stored) + " here and " + tie(other_stored) + " in the checkpoint");
+    } else if (strides && name == stored && item.tensor.numel() > 0) {
+      const auto wanted = recorded_strides(item, recorded);
+      if (item.tensor.strides() != at::IntArrayRef(wanted) && item.tensor.storage().use_count() > 1) {
+        texts.push_back(name + " shares its memory, so its strides " + shape_text(item.tensor.strides()) +
+                        " cannot become the recorded " + shape_text(wanted));
+      }
+    }
+  };
+  std::map<std::string, const ModuleTensor*> by_name;
+  for (const ModuleTensor& item : inventory.tensors) {
+    by_name.emplace(item.name, &item);
+    compare(item.name, item.name, item);
+  }
+  for (const auto& [name, target] : inventory.aliases) compare(name, target, *by_name.at(target));
+  for (const auto& [name, found] : there) {
+    if (here.contains(name)) continue;
+    texts.push_back(name + " (" + type_and_shape(*found.first) +
+                    ") is in the checkpoint and not in this model");
+  }
+  return texts;
+}
+
+}  // namespace internal
+
+void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& attributes,
+                       const Overrides& overrides) {
+  const ModuleInventory inventory = state_->look();
+  const State::Look now = state_->look_at_attributes(inventory);
+  static_cast<void>(attributes.get_int("step"));
+
+  Texts structure;  // what no override can mend
+  const Texts parts = state_->parts();
+  const Texts& recorded_parts = attributes.get_strings("state.parts");
+  append(structure, missing_parts(parts, recorded_parts, " is not in the checkpoint"));
+  append(structure, missing_parts(recorded_parts, parts, " is in the checkpoint and not added here"));
+  std::set<std::string> unlike;  // parts whose options are not worth comparing
+  for (const Texts* list : {&parts, &recorded_parts}) {
+    for (const std::string& part : *list) {
+      const Texts& other = list == &parts ? recorded_parts : parts;
+      if (std::find(other.begin(), other.end(), part) == other.end())
+        unlike.insert(part.substr(part.find(' ') + 1));
+    }
+  }
+
+  append(structure, internal::module_differences(state_->modules, inventory, tensors, attributes, true));
+  for (const OptimizerState& part : state_->optimizers) {
+    if (unlike.contains(part.name())) continue;
+    Texts texts = part.differences(inventory, tensors, attributes);
+    if (!texts.empty()) unlike.insert(part.name());
+    append(structure, std::move(texts));
+  }
+  for (const NamedGenerator& stream : state_->streams()) {
+    const std::string name = "rng/" + stream.name;
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [&](const TensorSpec& spec) { return spec.name == name; });
+    if (unlike.contains(stream.name) || (found == tensors.end() && stream.optional)) continue;
+    if (found == tensors.end()) {
+      structure.push_back(name + " is missing in the checkpoint");
+    } else if (*found != spec_of(name, rng_state(stream))) {
+      structure.push_back(name + " is of another kind of generator");
+    }
+  }
+
+  Texts options;
+  const auto accepted = [&](const std::string& name) {
+    return belongs_to(name, unlike) || !internal::overridden({name}, overrides).empty();
+  };
+  for (const std::string& name : now.options) {
+    if (accepted(name)) continue;
+    const AttributeValue& here = now.attributes.find(name)->value;
+    const Attribute* const there = attributes.find(name);
+    if (!there) {
+      options.push_back(name + " is " + to_text(here) + " here and was not recorded");
+    } else if (!same_bits(here, there->value)) {
+      options.push_back(name + " is " + to_text(here) + " here and " + to_text(there->value) +
+                        " in the checkpoint");
+    }
+  }
+  for (const std::string& name : attributes.get_strings("state.options")) {
+    if (accepted(name) || now.attributes.has(name)) continue;
+    const Attribute* const there = attributes.find(name);
+    options.push_back(name + " was " + (there ? to_text(there->value) : "set") + " and is not set here");
+  }
+  if (structure.empty() && options.empty()) return;
+
+  std::string message = "refused: this program would not go on where the checkpoint stopped: ";
+  message += internal::joined(options, options.size());
+  if (!options.empty() && !structure.empty()) message += "; ";
+  message += internal::joined(structure, kMostTexts);
+  if (!options.empty()) {
+    const std::string& first = options.front();
+    const std::string name = first.substr(0, first.find(' '));
+    message += ". Use the recorded options, or accept a difference with --override NAME (--override " +
+               name.substr(name.rfind('.') + 1) + ")";
+  }
+  if (!structure.empty()) message += ". Use the program that wrote it";
+  throw RefusedError(message + ", or another directory");
+}
+
+}  // namespace holdfast::inline v1

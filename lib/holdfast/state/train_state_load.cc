@@ -1,0 +1,116 @@
+// Everything that can fail happens before anything is changed: first the comparison, then all memory that
+// will be needed, then the users' own load(), whose effects can be undone. What follows only copies.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <exception>
+#include <map>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/state/internal/component_io.h"
+#include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+at::Tensor stream_state(const Snapshot& snapshot, const std::string& name) {
+  const auto bytes = snapshot.find(name);
+  if (!bytes) return {};
+  at::Tensor state = empty_like_spec({name, DType::uint8, {static_cast<std::int64_t>(bytes->size())}},
+                                     std::nullopt, at::kCPU);
+  CopyQueue copy;
+  copy.add(*bytes, state);
+  copy.run();
+  return state;
+}
+
+void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snapshot) {
+  CopyQueue queue;
+  for (const ModuleTensor& item : inventory.tensors) queue.add(snapshot.find(item.name).value(), item.tensor);
+  queue.run();
+}
+
+}  // namespace
+
+void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
+  const Attributes& recorded = snapshot.attributes;
+  check(snapshot.layout->tensors(), recorded, overrides);
+
+  const ModuleInventory inventory = state_->look();
+  const State::Look now = state_->look_at_attributes(inventory);
+  const Cursor cursor{recorded.get_int("cursor.epoch"), recorded.get_int("cursor.samples")};
+  for (const NamedModule& module : state_->modules) {
+    static_cast<void>(recorded.get_strings(module.name + ".frozen"));
+    static_cast<void>(recorded.get_strings(module.name + ".evaluating"));
+  }
+  const at::NoGradGuard no_grad;
+  std::vector<std::pair<at::Tensor, at::Tensor>> restrided;  // the tensor, its new memory
+  for (const ModuleTensor& item : inventory.tensors) {
+    const auto strides = internal::recorded_strides(item, recorded);
+    if (item.tensor.strides() == at::IntArrayRef(strides) || !dense_strides(item.tensor.sizes(), strides))
+      continue;
+    restrided.emplace_back(item.tensor,
+                           at::empty_strided(item.tensor.sizes(), strides, item.tensor.options()));
+  }
+  std::vector<OptimizerState::Loaded> slots;
+  for (const OptimizerState& part : state_->optimizers) slots.push_back(part.prepare(inventory, snapshot));
+  std::vector<std::pair<NamedGenerator, at::Tensor>> streams;
+  for (const NamedGenerator& stream : state_->streams()) {
+    const at::Tensor state = stream_state(snapshot, "rng/" + stream.name);
+    if (!state.defined()) continue;  // a device that the recorded machine did not have
+    check_rng_state(stream, state);
+    streams.emplace_back(stream, state);
+  }
+  load_components(snapshot);
+
+  for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
+  copy_module_tensors(inventory, snapshot);
+  for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
+  const auto changed = internal::overridden(now.options, overrides);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    state_->optimizers[i].commit(std::move(slots[i]), recorded, changed);
+  }
+  state_->step = recorded.get_int("step");
+  state_->cursor = cursor;
+  for (const auto& [stream, state] : streams) set_rng_state(stream, state);
+}
+
+void TrainState::load_components(const Snapshot& snapshot) {
+  const auto& components = state_->components;
+  std::vector<internal::ComponentBackup> backups(components.size());
+  for (std::size_t i = 0; i < components.size(); ++i) {
+    internal::BackupWriter writer(components[i].name, backups[i]);
+    components[i].component->save(writer);
+  }
+  std::size_t loading = 0;
+  try {
+    for (; loading < components.size(); ++loading) {
+      components[loading].component->load(internal::SnapshotReader(components[loading].name, snapshot));
+    }
+  } catch (...) {
+    for (std::size_t i = 0; i <= loading; ++i) {
+      try {
+        components[i].component->load(internal::BackupReader(components[i].name, backups[i]));
+      } catch (const std::exception& error) {
+        log_error("'{}' could not be given its earlier state back: {}", components[i].name, error.what());
+      }
+    }
+    throw;
+  }
+}
+
+void TrainState::load_weights(const Snapshot& snapshot) {
+  const ModuleInventory inventory = take_inventory(state_->modules);
+  const auto texts = internal::module_differences(state_->modules, inventory, snapshot.layout->tensors(),
+                                                  snapshot.attributes, false);
+  if (!texts.empty()) {
+    throw RefusedError("refused: the weights do not fit this model: " + internal::joined(texts, 24) +
+                       ". Use the model that they were trained with");
+  }
+  copy_module_tensors(inventory, snapshot);
+}
+
+}  // namespace holdfast::inline v1
