@@ -9,6 +9,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/format/layout.h"
+#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -52,6 +53,14 @@ int run_program(std::vector<std::string> arguments) {
   add_verify(app, chosen);
   add_diff(app, chosen);
 
+  // CLI11 would only say that a command is required.
+  std::string unknown;
+  if (!arguments.empty() && !arguments.front().starts_with('-')) {
+    const auto commands =
+        app.get_subcommands([&](const CLI::App* command) { return command->check_name(arguments.front()); });
+    if (commands.empty()) unknown = arguments.front();
+  }
+
   try {
     configure_log();
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -61,7 +70,9 @@ int run_program(std::vector<std::string> arguments) {
       app.exit(error, std::cout, std::cerr);
       return finish(0);
     }
-    return fail(std::string(error.what()) + " (holdfast --help lists the commands)", ExitCode::usage);
+    const std::string what =
+        unknown.empty() ? error.what() : "there is no command '" + printable(unknown) + "'";
+    return fail(what + " (holdfast --help lists the commands)", ExitCode::usage);
   } catch (const Error& error) {
     return fail(error.what(), error.exit_code());
   }

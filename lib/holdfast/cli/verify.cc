@@ -92,8 +92,9 @@ class Verdicts {
 int verify_directory(Directory& directory, const Options& options) {
   const Listing listing = list_checkpoints(directory);
   if (listing.checkpoints.empty()) {
-    throw IoError("find a checkpoint", options.path.string(), ENOENT,
-                  "its names are step-<step>-a<attempt>.h5");
+    throw Error("no checkpoints in " + printable(options.path.string(), 4096) +
+                    " (their names are step-<step>-a<attempt>.h5)",
+                ExitCode::unreadable);
   }
   Verdicts verdicts;
   for (const Listed& listed : listing.checkpoints) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "holdfast/format/image_writer.h"
+#include "holdfast/format/internal/header.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/format/seal.h"
 #include "support/memory_file_system.h"
@@ -85,6 +86,17 @@ inline std::vector<std::byte> small_file() {
   MemoryFileSystem disk;
   write(disk, "/a", make_snapshot(small_tensors(), small_attributes()));
   return disk.get("/a");
+}
+
+// A small file with the header of another format, its digest in order.
+inline std::vector<std::byte> of_format(std::uint32_t version, std::uint32_t lowest_reader) {
+  std::vector<std::byte> file = small_file();
+  const auto header = std::get<internal::Header>(internal::read_header(file, file.size()));
+  internal::Header other = header;
+  other.format_version = version;
+  other.lowest_reader = lowest_reader;
+  internal::write_header(file, other);
+  return file;
 }
 
 // What a reader says of these bytes: "good", or its reason.

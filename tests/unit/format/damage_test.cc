@@ -95,17 +95,6 @@ TEST(Damage, ManyAreNamedInOneLine) {
   EXPECT_THAT(reason, HasSubstr("and 5 more: digests differ"));
 }
 
-// A header of another format, its digest in order.
-std::vector<std::byte> of_format(std::uint32_t version, std::uint32_t lowest_reader) {
-  std::vector<std::byte> file = small_file();
-  const auto header = std::get<internal::Header>(internal::read_header(file, file.size()));
-  internal::Header other = header;
-  other.format_version = version;
-  other.lowest_reader = lowest_reader;
-  internal::write_header(file, other);
-  return file;
-}
-
 TEST(Version, NewerIsBelievedOnlyWithItsDigest) {
   EXPECT_THAT(judge(of_format(7, 2)), StartsWith("newer: format 7 needs a reader of format 2"));
   EXPECT_EQ(judge(of_format(7, 1)), "good");
