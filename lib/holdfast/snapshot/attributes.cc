@@ -40,7 +40,7 @@ std::string item_text(const std::string& value) {
     if (c == '"' || c == '\\') text += '\\';
     text += c;
   }
-  return printable(text, text.size()) + "\"";
+  return printable(text, 4 * text.size()) + "\"";
 }
 
 template <class T>

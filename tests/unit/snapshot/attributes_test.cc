@@ -81,6 +81,7 @@ TEST(ToText, ShowsEveryDigitAndNoControlCharacters) {
   EXPECT_EQ(to_text(0.1), "0.1");
   EXPECT_EQ(to_text(true), "true");
   EXPECT_EQ(to_text(std::string("a\"b\x1b")), "\"a\\\"b\\x1b\"");
+  EXPECT_EQ(to_text(std::string("\x01\x02\x03")), "\"\\x01\\x02\\x03\"");
   EXPECT_EQ(to_text(std::vector<std::int64_t>{1, 2, 3}), "[1, 2, 3]");
   EXPECT_EQ(to_text(std::vector<std::string>{}), "[]");
 }
