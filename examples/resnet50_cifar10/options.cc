@@ -1,0 +1,291 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+
+namespace example {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+constexpr const char* kAbout =
+    R"(Trains ResNet-50 on CIFAR-10 and survives whatever happens to the machine.
+
+Stop it at any moment (Ctrl-C, SIGTERM, kill -9, a power cut) and start it again with
+the same options: it goes on bit for bit where the last committed step was.
+
+  resnet50_cifar10 --data cifar-10-batches-bin --checkpoint-dir runs/first
+  resnet50_cifar10 --data synthetic:2000 --width 8 --steps 50 --every 20steps)";
+
+std::string environment_help() {
+  std::string text = "Environment:\n";
+  for (const auto& variable : holdfast::env_variables()) {
+    text += "  " + std::string(variable.name) + "  " + variable.meaning + "\n";
+  }
+  return text +
+         "\nExit codes: 0 complete; 75 interrupted, start again to resume; 74 the last save failed or the "
+         "volume "
+         "cannot be read;\n76 superseded by a newer attempt; 78 resume refused; 64 wrong options; 130 second "
+         "Ctrl-C.\nThe last line on standard output is the result: complete … or interrupted ….";
+}
+
+holdfast::SaveEvery parse_every(const std::string& text) {
+  constexpr std::string_view kSuffix = "steps";
+  if (text.ends_with(kSuffix)) {
+    const auto count = holdfast::parse_int(text.substr(0, text.size() - kSuffix.size()));
+    if (count && *count > 0) return holdfast::SaveEvery::steps(*count);
+  } else if (const auto time = holdfast::parse_duration(text); time && time->count() > 0) {
+    return holdfast::SaveEvery(*time);
+  }
+  throw holdfast::UsageError("--every " + text +
+                             ": say a time or a number of steps, e.g. 30s, 5min, 500steps");
+}
+
+std::optional<std::int64_t> parse_synthetic(const std::string& data) {
+  if (data == "synthetic") return 50'000;
+  constexpr std::string_view kPrefix = "synthetic:";
+  if (!data.starts_with(kPrefix)) return std::nullopt;
+  const auto count = holdfast::parse_int(data.substr(kPrefix.size()));
+  if (count && *count > 0) return count;
+  throw holdfast::UsageError("--data " + data +
+                             ": the count must be a whole number above 0, e.g. synthetic:2000");
+}
+
+void apply_machine_defaults(Options& options, bool cuda_available) {
+  const int cores = std::max(1U, std::thread::hardware_concurrency());
+  options.cuda = cuda_available;
+  options.workers = cuda_available ? std::min(4, cores) : 1;
+  options.default_epochs = 1;
+  if (cuda_available) {
+    options.stem = holdfast::Stem::cifar;
+    options.batch_size = 512;
+    options.default_epochs = 100;
+  }
+  options.checkpointer.directory = "runs/resnet50_cifar10";
+}
+
+// Options whose defaults follow from others, and pairs that contradict each other beyond what CLI11 knows.
+void settle(Options& options, const CLI::App& app) {
+  const auto given = [&](const char* name) { return app.count(name) > 0; };
+  if (options.optimizer == OptimizerKind::adamw) {
+    if (given("--momentum")) {
+      throw holdfast::UsageError("--momentum belongs to --optimizer sgd; adamw has its own two");
+    }
+    if (!given("--lr")) options.lr = 1e-3;
+    if (!given("--weight-decay")) options.weight_decay = 0.05;
+  } else if (!given("--lr")) {
+    // Goyal et al. 2017: the rate of 0.1 belongs to 128 pictures an update.
+    options.lr = 0.1 * static_cast<double>(options.batch_size * options.accumulate) / 128;
+  }
+  if (options.schedule == ScheduleKind::constant && given("--schedule-steps")) {
+    throw holdfast::UsageError("--schedule-steps is where the cosine ends; --schedule constant has no end");
+  }
+  if (options.schedule_steps && options.warmup_steps && *options.warmup_steps > *options.schedule_steps) {
+    throw holdfast::UsageError("--warmup-steps " + std::to_string(*options.warmup_steps) +
+                               " is longer than --schedule-steps " + std::to_string(*options.schedule_steps));
+  }
+  options.synthetic_count = parse_synthetic(options.data);
+}
+
+class Parser {
+ public:
+  Parser(Options& options, bool cuda_available) : options_(options), app_(kAbout, "resnet50_cifar10") {
+    app_.option_defaults()->always_capture_default();
+    app_.get_formatter()->column_width(34);
+    app_.footer(environment_help());
+    add_work();
+    add_recipe();
+    add_checkpoints();
+    add_machine(cuda_available);
+  }
+
+  bool parse(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      std::cout << app_.help();
+      return false;
+    } catch (const CLI::ParseError& error) {
+      std::string text = error.what();
+      std::replace(text.begin(), text.end(), '\n', ' ');
+      throw holdfast::UsageError(text + " (resnet50_cifar10 --help explains the options)");
+    }
+    options_.checkpointer.keep = holdfast::KeepLast{keep_};
+    if (app_.count("--every") > 0) {
+      options_.checkpointer.every.clear();
+      for (const auto& text : every_) options_.checkpointer.every.push_back(parse_every(text));
+    }
+    // Options are recorded with underscores (data.batch_size); the flags have dashes.
+    for (auto& name : options_.checkpointer.overrides) {
+      name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+      std::replace(name.begin(), name.end(), '-', '_');
+    }
+    settle(options_, app_);
+    return true;
+  }
+
+ private:
+  void add_work() {
+    constexpr auto kGroup = "Work";
+    app_.add_option("--data", options_.data,
+                    "Folder with CIFAR-10's binary batches, or synthetic[:COUNT] pictures")
+        ->group(kGroup);
+    auto* epochs = app_.add_option("--epochs", options_.epochs, "Train for N passes over the data, in total");
+    auto* steps = app_.add_option("--steps", options_.steps, "Train until optimizer step N, in total");
+    epochs->check(CLI::Range(std::int64_t{1}, kMost))->type_name("N")->group(kGroup)->excludes(steps);
+    steps->check(CLI::Range(std::int64_t{1}, kMost))->type_name("N")->group(kGroup)->excludes(epochs);
+    app_.add_flag("--eval,!--no-eval", options_.evaluate, "Measure the test accuracy after each epoch")
+        ->group(kGroup);
+    app_.add_option("--metrics", options_.metrics, "Append one JSON line a step to FILE")
+        ->type_name("FILE")
+        ->group(kGroup);
+  }
+
+  void add_recipe() {
+    constexpr auto kGroup = "Recipe (recorded; a change on resume is refused unless overridden)";
+    const auto count = CLI::Range(std::int64_t{1}, kMost);
+    app_.add_option("--batch-size", options_.batch_size, "Pictures of one (micro-)batch")
+        ->check(count)
+        ->group(kGroup);
+    app_.add_option("--accumulate", options_.accumulate, "Micro-batches of one optimizer step")
+        ->check(count)
+        ->group(kGroup);
+    app_.add_option("--optimizer", options_.optimizer, "sgd or adamw")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, OptimizerKind>{
+            {"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}))
+        ->default_str("sgd")
+        ->type_name("NAME")
+        ->group(kGroup);
+    app_.add_option("--lr", options_.lr, "Highest learning rate; default 0.1 per 128 pictures (adamw: 0.001)")
+        ->check(CLI::NonNegativeNumber)
+        ->default_str("")
+        ->group(kGroup);
+    app_.add_option("--momentum", options_.momentum, "Of sgd")->check(CLI::Range(0.0, 1.0))->group(kGroup);
+    app_.add_option("--weight-decay", options_.weight_decay,
+                    "On all parameters; default 0.0005 (adamw: 0.05)")
+        ->check(CLI::NonNegativeNumber)
+        ->default_str("")
+        ->group(kGroup);
+    app_.add_option("--clip-grad-norm", options_.clip_grad_norm,
+                    "Scale gradients down to this norm; 0: never")
+        ->check(CLI::NonNegativeNumber)
+        ->group(kGroup);
+    app_.add_option("--schedule", options_.schedule,
+                    "cosine (with linear warm-up) or constant (with warm-up)")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, ScheduleKind>{
+            {"cosine", ScheduleKind::cosine}, {"constant", ScheduleKind::constant}}))
+        ->default_str("cosine")
+        ->type_name("NAME")
+        ->group(kGroup);
+    app_.add_option(
+            "--schedule-steps", options_.schedule_steps,
+            "Step at which the cosine reaches its floor, lr/100. Default: as many whole epochs as "
+            "--epochs or --steps asks for when the run begins; a resumed run keeps the plan it began with, "
+            "also when it is made longer")
+        ->check(count)
+        ->type_name("N")
+        ->group(kGroup);
+    app_.add_option("--warmup-steps", options_.warmup_steps,
+                    "Steps of linear warm-up; default: a twentieth of --schedule-steps")
+        ->check(CLI::Range(std::int64_t{0}, kMost))
+        ->type_name("N")
+        ->group(kGroup);
+    app_.add_option("--seed", options_.seed, "Of the weights, the order and the augmentation")
+        ->check(CLI::Range(std::int64_t{0}, kMost))
+        ->group(kGroup);
+    app_.add_option(
+            "--stem", options_.stem,
+            "imagenet (7x7/2 and a max pool) or cifar (3x3/1: 16 times the work, far better accuracy)")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, holdfast::Stem>{
+            {"imagenet", holdfast::Stem::imagenet}, {"cifar", holdfast::Stem::cifar}}))
+        ->default_str(name_of(options_.stem))
+        ->type_name("NAME")
+        ->group(kGroup);
+    app_.add_option("--width", options_.width,
+                    "Channels of the stem; 64 is ResNet-50, small values are quick")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+        ->group(kGroup);
+  }
+
+  void add_checkpoints() {
+    constexpr auto kGroup = "Checkpoints";
+    auto& checkpointer = options_.checkpointer;
+    app_.add_option("--checkpoint-dir", checkpointer.directory,
+                    "The run's own folder, on a volume that survives")
+        ->type_name("DIR")
+        ->group(kGroup);
+    app_.add_option("--every", every_,
+                    "Save after a time or a number of steps (30s, 500steps); may be repeated")
+        ->default_str("5min")
+        ->type_name("WHEN")
+        ->group(kGroup)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app_.add_option("--keep", keep_, "Checkpoints to keep; at least 2")->type_name("N")->group(kGroup);
+    app_.add_option("--mount", checkpointer.mount,
+                    "Mount that DIR lies on: waited for, never replaced by the root disk")
+        ->type_name("DIR")
+        ->group(kGroup);
+    app_.add_flag("--allow-fresh", checkpointer.allow_fresh,
+                  "Start over where checkpoints lie of which none verifies; deletes nothing")
+        ->group(kGroup);
+    auto* resume = app_.add_option("--resume-from", checkpointer.resume_from,
+                                   "Begin at this step or file instead of the newest; deletes nothing");
+    auto* init =
+        app_.add_option("--init-from", checkpointer.init_from, "Take the weights of FILE; all else is fresh");
+    resume->type_name("STEP|FILE")->group(kGroup)->excludes(init);
+    init->type_name("FILE")->group(kGroup)->excludes(resume);
+    app_.add_option("--override", checkpointer.overrides,
+                    "Accept that this recorded option differs; may be repeated")
+        ->type_name("NAME")
+        ->group(kGroup)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app_.add_option("--exit-code-interrupted", checkpointer.exit_code_interrupted,
+                    "Instead of 75, for launchers that need another")
+        ->check(CLI::Range(0, 255))
+        ->type_name("N")
+        ->group(kGroup);
+  }
+
+  void add_machine(bool cuda_available) {
+    constexpr auto kGroup = "Machine (free to change)";
+    app_.add_option("--workers", options_.workers, "Threads that make batches; 0: the training thread does")
+        ->check(CLI::Range(0, 1024))
+        ->group(kGroup);
+    app_.add_option("--threads", options_.threads,
+                    "Threads of the CPU's kernels; 0: all cores. Another number gives other bits")
+        ->check(CLI::Range(0, 4096))
+        ->group(kGroup);
+    if (cuda_available)
+      app_.add_flag("--cuda,!--no-cuda", options_.cuda, "Train on the first GPU")->group(kGroup);
+  }
+
+  Options& options_;
+  CLI::App app_;
+  std::vector<std::string> every_;
+  int keep_ = 3;
+};
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, const char* const* argv, bool cuda_available) {
+  Options options;
+  apply_machine_defaults(options, cuda_available);
+  if (!Parser(options, cuda_available).parse(argc, argv)) return std::nullopt;
+  return options;
+}
+
+const char* name_of(OptimizerKind kind) { return kind == OptimizerKind::sgd ? "sgd" : "adamw"; }
+const char* name_of(ScheduleKind kind) { return kind == ScheduleKind::cosine ? "cosine" : "constant"; }
+const char* name_of(holdfast::Stem stem) { return stem == holdfast::Stem::imagenet ? "imagenet" : "cifar"; }
+
+}  // namespace example

@@ -1,0 +1,60 @@
+// What a user can say on the command line of resnet50_cifar10, and what a machine's defaults are.
+//
+// Errors: UsageError, one line that names the option and what would be right.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/models/resnet.h"
+
+namespace example {
+
+enum class OptimizerKind { sgd, adamw };
+enum class ScheduleKind { cosine, constant };
+
+struct Options {
+  std::string data = "synthetic";  // a folder, or synthetic[:COUNT]
+  std::optional<std::int64_t> synthetic_count;
+
+  // How far: one of the two, totals. Free to change on resume.
+  std::optional<std::int64_t> epochs;
+  std::optional<std::int64_t> steps;
+
+  // The recipe. Each of these decides the next step: recorded, and compared on resume.
+  std::int64_t batch_size = 128;
+  std::int64_t accumulate = 1;
+  OptimizerKind optimizer = OptimizerKind::sgd;
+  double lr = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  double clip_grad_norm = 0;
+  ScheduleKind schedule = ScheduleKind::cosine;
+  std::optional<std::int64_t> schedule_steps;  // where the cosine ends; default: whole epochs, see schedule.h
+  std::optional<std::int64_t> warmup_steps;    // default: a twentieth of schedule_steps
+  std::int64_t seed = 1;
+  holdfast::Stem stem = holdfast::Stem::imagenet;
+  std::int64_t width = 64;
+
+  // Where, how often, how fast: free to change.
+  std::int64_t default_epochs = 1;  // of the recipe, when neither epochs nor steps is given
+  bool evaluate = true;
+  int workers = 1;
+  int threads = 0;  // 0: all cores
+  bool cuda = false;
+  std::string metrics;
+  holdfast::CheckpointerOptions checkpointer;
+};
+
+// `cuda_available` chooses the defaults. nullopt: help was asked for and printed.
+std::optional<Options> parse_options(int argc, const char* const* argv, bool cuda_available);
+
+const char* name_of(OptimizerKind kind);
+const char* name_of(ScheduleKind kind);
+const char* name_of(holdfast::Stem stem);
+
+}  // namespace example

@@ -1,0 +1,117 @@
+// N steps straight, and the same N steps with several kill -9 and SIGTERM at random moments: the same last
+// line (step, epoch, loss, accuracy, state=) and the same bits of every step's loss.
+//
+// HOLDFAST_NIGHTLY=1 interrupts more often, on longer runs. HOLDFAST_SEED=N repeats the moments of a run, as
+// far as the machine's timing allows.
+#include "resume/example_run.h"
+
+namespace holdfast::test {
+namespace {
+
+struct Case {
+  std::string name;
+  std::int64_t steps;
+  std::vector<std::string> arguments;
+  // What every second attempt is started with: free to change.
+  std::vector<std::string> changed;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& value) { return out << value.name; }
+
+unsigned seed() {
+  const char* given = std::getenv("HOLDFAST_SEED");
+  return given != nullptr ? static_cast<unsigned>(std::stoul(given)) : std::random_device()();
+}
+
+class BitExact : public ::testing::TestWithParam<Case> {
+ protected:
+  static std::vector<std::string> with_steps(const Case& value) {
+    auto words = small(value.arguments);
+    words.insert(words.end(), {"--steps", std::to_string(value.steps * (nightly() ? 10 : 1))});
+    return words;
+  }
+};
+
+TEST_P(BitExact, InterruptedRunEndsAsTheStraightOne) {
+  const Case& value = GetParam();
+  const unsigned chosen = seed();
+  SCOPED_TRACE("HOLDFAST_SEED=" + std::to_string(chosen));
+  std::mt19937 random(chosen);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+
+  const ExampleRun straight(with_steps(value));
+  const Ended expected = straight.finish({"--every", "1000steps"});
+  ASSERT_EQ(expected.exit_code, 0) << expected.err;
+  const Losses losses = read_losses(straight.metrics());
+  const std::int64_t steps = value.steps * (nightly() ? 10 : 1);
+  ASSERT_EQ(static_cast<std::int64_t>(losses.by_step.size()), steps);
+
+  const ExampleRun run(with_steps(value));
+  const int interruptions = nightly() ? 30 : 4;
+  int kills = 0;
+  Ended ended;
+  for (int i = 0; i < interruptions; ++i) {
+    std::vector<std::string> extra = {"--every", "3steps"};
+    if (i % 2 == 1) extra.insert(extra.end(), value.changed.begin(), value.changed.end());
+    const bool kill = i % 3 != 2;
+    const std::int64_t lines = run.steps_logged() + pick(0, 2 * steps / (interruptions + 1));
+    auto process = run.start(extra);
+    process->wait_until([&] { return run.steps_logged() > lines; });
+    std::this_thread::sleep_for(std::chrono::microseconds(pick(0, 15'000)));
+    process->send(kill ? SIGKILL : SIGTERM);
+    ended = process->wait();
+    if (ended.exit_code == 0) break;  // was quicker than the signal
+    if (kill) {
+      EXPECT_EQ(ended.signal, SIGKILL) << ended.err;
+      ++kills;
+    } else {
+      EXPECT_EQ(ended.exit_code, 75) << ended.err;
+      EXPECT_THAT(ended.last_line(), ::testing::StartsWith("interrupted step="));
+    }
+  }
+  EXPECT_GE(kills, 1) << "nothing was killed: the test proves nothing";
+  if (ended.exit_code != 0) ended = run.finish();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.last_line(), expected.last_line());
+  EXPECT_EQ(read_losses(run.metrics()).by_step, losses.by_step);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, BitExact,
+    ::testing::Values(Case{"Plain", 40, {}, {"--workers", "3"}},
+                      Case{"ThreeWorkersToNone", 40, {"--workers", "3"}, {}},
+                      Case{"WorkersChange", 40, {}, {"--workers", "0"}},
+                      Case{
+                          "AdamW", 40, {"--optimizer", "adamw", "--clip-grad-norm", "1"}, {"--workers", "2"}},
+                      Case{"CifarStem", 12, {"--stem", "cifar"}, {}},
+                      Case{"Accumulation", 13, {"--accumulate", "3"}, {"--workers", "3"}},
+                      Case{"AccumulationAdamWCifar",
+                           7,
+                           {"--accumulate", "3", "--optimizer", "adamw", "--stem", "cifar"},
+                           {}},
+                      Case{"OneEpochExactly", 16, {}, {}}),
+    [](const auto& info) { return info.param.name; });
+
+// The first and the last step: one step a life, so that each of them is first and last once.
+TEST(BitExactOneByOne, EveryStepInALifeOfItsOwn) {
+  const std::vector<std::string> words = small({"--schedule-steps", "20", "--epochs", "1"});
+  const ExampleRun straight(words);
+  const Ended expected = straight.finish();
+  ASSERT_EQ(expected.exit_code, 0) << expected.err;
+
+  const std::vector<std::string> by_steps = small({"--schedule-steps", "20"});
+  const ExampleRun run(by_steps);
+  Ended ended;
+  for (const char* step : {"1", "2", "3", "15", "16"}) {
+    ended = run.finish({"--steps", step, "--no-eval"});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_EQ(value_of(ended.last_line(), "step="), step);
+  }
+  EXPECT_EQ(value_of(ended.last_line(), "state="), value_of(expected.last_line(), "state="));
+  EXPECT_EQ(read_losses(run.metrics()).by_step, read_losses(straight.metrics()).by_step);
+}
+
+}  // namespace
+}  // namespace holdfast::test

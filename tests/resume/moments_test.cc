@@ -1,0 +1,163 @@
+// SIGTERM and SIGINT at the moments that differ: start-up, a step, evaluation, a save, the end. Always exit
+// 75 (or a complete run), and always a state that the run without the interruption went through.
+#include "resume/example_run.h"
+
+namespace holdfast::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::vector<std::string>& plan() {
+  static const std::vector<std::string> words = small({"--schedule-steps", "48"});
+  return words;
+}
+
+// `state=` after `step` steps without any interruption.
+std::string state_at(std::int64_t step) {
+  static std::map<std::int64_t, std::string> known;
+  std::string& state = known[step];
+  if (state.empty()) {
+    const ExampleRun run(plan());
+    const Ended ended = run.finish({"--steps", std::to_string(step), "--no-eval"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    state = value_of(ended.last_line(), "state=");
+  }
+  return state;
+}
+
+void expect_interrupted(const Ended& ended, const std::string& reason) {
+  ASSERT_EQ(ended.exit_code, 75) << ended.err;
+  ASSERT_THAT(ended.last_line(), StartsWith("interrupted step="));
+  EXPECT_THAT(ended.last_line(), HasSubstr(" reason=" + reason));
+  const std::int64_t step = std::stoll(value_of(ended.last_line(), "step="));
+  if (step > 0) {
+    EXPECT_EQ(value_of(ended.last_line(), "state="), state_at(step)) << "at step " << step;
+  }
+}
+
+TEST(Moments, StartUp) {
+  const ExampleRun run(plan());
+  for (const auto delay : {50ms, 100ms, 200ms, 300ms}) {
+    auto process = run.start({"--steps", "1000"});
+    std::this_thread::sleep_for(delay);
+    process->send(SIGTERM);
+    const Ended ended = process->wait();
+    expect_interrupted(ended, "SIGTERM");
+  }
+}
+
+TEST(Moments, StartUpOfAResume) {
+  const ExampleRun run(plan());
+  ASSERT_EQ(run.finish({"--steps", "3"}).exit_code, 0);
+  auto process = run.start({"--steps", "1000"});
+  std::this_thread::sleep_for(50ms);
+  process->send(SIGTERM);
+  const Ended ended = process->wait();
+  expect_interrupted(ended, "SIGTERM");
+  if (value_of(ended.last_line(), "step=") == "3") {
+    EXPECT_EQ(value_of(ended.last_line(), "checkpoint="), "none") << "there was nothing new to commit";
+  }
+}
+
+TEST(Moments, AStep) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const ExampleRun run(plan());
+    auto process = run.start({"--steps", "100000"});
+    ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() >= 5; }));
+    process->send(signal);
+    const Ended ended = process->wait();
+    expect_interrupted(ended, signal == SIGTERM ? "SIGTERM" : "SIGINT");
+    const std::string checkpoint = value_of(ended.last_line(), "checkpoint=");
+    EXPECT_TRUE(std::filesystem::exists(run.directory() / checkpoint)) << ended.last_line();
+    EXPECT_EQ(std::stoll(value_of(ended.last_line(), "step=")), run.steps_logged())
+        << "the step under way is finished, and no other is begun";
+  }
+}
+
+TEST(Moments, Evaluation) {
+  // 48,000 synthetic pictures to test with take longer than the signal needs.
+  std::vector<std::string> words = plan();
+  words[1] = "synthetic:40000";
+  words.insert(words.end(), {"--steps", "4"});
+  const ExampleRun straight(words);
+  const Ended expected = straight.finish();
+  ASSERT_EQ(expected.exit_code, 0) << expected.err;
+
+  const ExampleRun run(words);
+  auto process = run.start({}, {{"HOLDFAST_LOG", "debug"}});
+  ASSERT_TRUE(process->wait_until([&] { return process->err().find("evaluating") != std::string::npos; }));
+  process->send(SIGTERM);
+  const Ended ended = process->wait();
+  ASSERT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_EQ(value_of(ended.last_line(), "step="), "4");
+  EXPECT_EQ(value_of(ended.last_line(), "state="), value_of(expected.last_line(), "state="));
+  EXPECT_NE(value_of(ended.last_line(), "checkpoint="), "none");
+
+  const Ended resumed = run.finish();
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(resumed.last_line(), expected.last_line()) << "the evaluation that was due is made up for";
+}
+
+TEST(Moments, ASave) {
+  const ExampleRun run(plan());
+  const auto saving = [&] {
+    std::error_code missing;
+    for (const auto& entry : std::filesystem::directory_iterator(run.directory(), missing)) {
+      const std::string name = entry.path().filename();
+      if (entry.is_regular_file(missing) && !name.ends_with(".h5") && !name.ends_with(".json")) return true;
+    }
+    return false;
+  };
+  for (int life = 0; life < 3; ++life) {
+    auto process = run.start({"--steps", "100000", "--every", "1steps"});
+    const std::int64_t before = run.steps_logged();
+    ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() > before && saving(); }));
+    process->send(SIGTERM);
+    expect_interrupted(process->wait(), "SIGTERM");
+  }
+}
+
+TEST(Moments, SecondInterruptEndsAtOnce) {
+  std::vector<std::string> words = plan();
+  words[3] = "48";  // a step takes long
+  const ExampleRun run(words);
+  auto process = run.start({"--steps", "1000", "--batch-size", "128"});
+  ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() >= 1; }));
+  process->send(SIGINT);
+  std::this_thread::sleep_for(10ms);
+  process->send(SIGINT);
+  const Ended ended = process->wait();
+  EXPECT_TRUE(ended.exit_code == 130 || ended.exit_code == 75) << ended.exit_code << ended.err;
+}
+
+TEST(Moments, RunThatIsCompleteSaysSoAgain) {
+  const ExampleRun run(plan());
+  const Ended first = run.finish({"--steps", "5"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const std::int64_t lines = run.steps_logged();
+  const auto files = run.checkpoints();
+  const Ended again = run.finish({"--steps", "5"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.last_line(), first.last_line());
+  EXPECT_EQ(run.steps_logged(), lines);
+  EXPECT_EQ(run.checkpoints(), files);
+}
+
+TEST(Moments, TheResumeReceiptIsPrinted) {
+  const ExampleRun run(plan());
+  auto process = run.start({"--steps", "40", "--every", "4steps"});
+  // Recorded losses reach the disk with a save; the steps after the newest checkpoint are computed again.
+  ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() >= 11; }));
+  process->send(SIGKILL);
+  process->wait();
+  ASSERT_GE(run.checkpoints().size(), 2U);
+  std::filesystem::remove(run.checkpoints().back());
+  const Ended ended = run.finish({"--steps", "40"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err,
+              ::testing::ContainsRegex("resume verified: steps [0-9,]+\\.\\.[0-9,]+ bit-identical"));
+}
+
+}  // namespace
+}  // namespace holdfast::test

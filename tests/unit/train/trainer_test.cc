@@ -1,0 +1,234 @@
+#include "holdfast/train/trainer.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include <functional>
+#include <memory>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "support/subprocess.h"
+
+namespace holdfast {
+namespace {
+
+struct Numbers {
+  struct Sample {
+    at::Tensor x;
+    at::Tensor y;
+  };
+  std::int64_t count;
+  std::int64_t size() const { return count; }
+  Sample get(std::int64_t index) const {
+    const at::Tensor x = torch::full({2}, static_cast<float>(index % 7) / 7);
+    return {x, x.sum(0, true)};
+  }
+};
+
+struct Recorder final : MetricSink {
+  void step(const StepEvent& event) override {
+    steps.push_back(event);
+    if (on_step) on_step(event);
+  }
+  void evaluation(const EvaluationEvent& event) override { evaluations.push_back(event); }
+  void finish() override { ++finished; }
+  std::vector<StepEvent> steps;
+  std::vector<EvaluationEvent> evaluations;
+  int finished = 0;
+  std::function<void(const StepEvent&)> on_step;
+};
+
+// One life of a small run: 4 updates an epoch.
+struct Life {
+  explicit Life(const std::filesystem::path& directory, std::int64_t accumulation = 1)
+      : data((torch::manual_seed(3), Numbers{16 * accumulation}),
+             {.batch_size = 4, .seed = 5, .accumulation = accumulation, .workers = 0}),
+        test_data(Numbers{10},
+                  {.batch_size = 4, .epochs = 1, .shuffle = false, .drop_last = false, .workers = 0}),
+        net(torch::nn::Linear(2, 4), torch::nn::Dropout(0.5), torch::nn::Linear(4, 1)),
+        optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)),
+        step(optimizer,
+             [this](const Batch& batch) {
+               return torch::nn::functional::mse_loss(net->forward(batch.inputs), batch.targets);
+             },
+             {.accumulation = accumulation}) {
+    set_log_level(LogLevel::error);
+    state.add("model", *net);
+    state.add("optimizer", optimizer);
+    state.add("data", data);
+    checkpointer = std::make_unique<Checkpointer>(
+        state, CheckpointerOptions{.directory = directory, .every = {}, .hear_signals = false});
+  }
+  TrainerParts parts() {
+    return {.state = state,
+            .checkpointer = *checkpointer,
+            .model = *net,
+            .data = data,
+            .step = step,
+            .learning_rate = [](std::int64_t done) { return 0.1 / static_cast<double>(done + 1); },
+            .test_data = &test_data,
+            .score =
+                [this](const Batch& batch) {
+                  if (on_score) on_score();
+                  EXPECT_FALSE(net->is_training());
+                  EXPECT_FALSE(net->forward(batch.inputs).requires_grad());
+                  scored += batch.inputs.size(0);
+                  return Score{.correct = 1, .loss_sum = 2};
+                },
+            .sinks = {&recorder}};
+  }
+  TrainerResult run(std::int64_t steps) {
+    Trainer trainer(parts(), {.steps = steps});
+    const int code = trainer.run();
+    EXPECT_EQ(code, trainer.result().exit_code);
+    return trainer.result();
+  }
+
+  TrainState state;
+  Loader data;
+  Loader test_data;
+  torch::nn::Sequential net;
+  torch::optim::SGD optimizer;
+  Step step;
+  std::unique_ptr<Checkpointer> checkpointer;
+  Recorder recorder;
+  std::function<void()> on_score;
+  std::int64_t scored = 0;
+};
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  std::filesystem::path directory(const char* name = "run") { return folder_.path() / name; }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(TrainerTest, TrainsToTheFinalStepAndEvaluatesAfterEachEpoch) {
+  Life life(directory());
+  const TrainerResult result = life.run(10);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.outcome, TrainerResult::Outcome::complete);
+  EXPECT_EQ(result.step, 10);
+  EXPECT_EQ(result.epochs, 2);
+  ASSERT_EQ(life.recorder.steps.size(), 10U);
+  EXPECT_EQ(life.recorder.steps.front().step, 1);
+  EXPECT_EQ(life.recorder.steps[4].epoch, 1);
+  EXPECT_EQ(life.recorder.steps.front().learning_rate, 0.1);
+  EXPECT_EQ(*life.recorder.steps.front().epochs, 3);
+  EXPECT_EQ(result.loss, life.recorder.steps.back().loss);
+  // After both epochs and at the end; 10 samples and 3 batches each.
+  ASSERT_EQ(life.recorder.evaluations.size(), 3U);
+  EXPECT_EQ(life.recorder.evaluations[1].step, 8);
+  EXPECT_EQ(life.recorder.evaluations[2].step, 10);
+  EXPECT_EQ(life.recorder.evaluations[0].samples, 10);
+  EXPECT_DOUBLE_EQ(*result.test_accuracy, 0.3);
+  EXPECT_DOUBLE_EQ(life.recorder.evaluations[0].loss, 0.6);
+  EXPECT_TRUE(life.net->is_training());
+  EXPECT_EQ(life.recorder.finished, 1);
+  EXPECT_EQ(result.state.size(), 32U);
+}
+
+TEST_F(TrainerTest, StoppedAndResumedItEndsAsTheStraightRun) {
+  for (const std::int64_t accumulation : {1, 3}) {
+    const std::string name = std::to_string(accumulation);
+    Life straight(directory(("straight" + name).c_str()), accumulation);
+    const TrainerResult expected = straight.run(11);
+    const auto run = directory(("run" + name).c_str());
+    TrainerResult result;
+    std::vector<double> losses;
+    for (const std::int64_t stop_at : {3, 4, 7, 1000}) {
+      Life life(run, accumulation);
+      life.recorder.on_step = [&](const StepEvent& event) {
+        losses.push_back(event.loss);
+        if (event.step == stop_at) life.checkpointer->request_stop("a test");
+      };
+      result = life.run(11);
+      if (stop_at == 1000) break;
+      EXPECT_EQ(result.exit_code, 75);
+      EXPECT_EQ(result.outcome, TrainerResult::Outcome::interrupted);
+      EXPECT_EQ(result.step, stop_at);
+      EXPECT_NE(result.checkpoint, "");
+      EXPECT_NE(to_line(result).find("reason=a_test"), std::string::npos) << to_line(result);
+    }
+    EXPECT_EQ(to_line(result), to_line(expected));
+    ASSERT_EQ(losses.size(), 11U);
+    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i], straight.recorder.steps[i].loss);
+  }
+}
+
+TEST_F(TrainerTest, AnEvaluationThatWasCutShortIsMadeUpFor) {
+  Life straight(directory("straight"));
+  const TrainerResult expected = straight.run(6);
+
+  Life first(directory());
+  first.on_score = [&] { first.checkpointer->request_stop("a test"); };
+  const TrainerResult cut = first.run(6);
+  EXPECT_EQ(cut.exit_code, 75);
+  EXPECT_EQ(cut.step, 4) << "the evaluation after the first epoch";
+  EXPECT_EQ(first.scored, 4) << "one batch, then the stop is seen";
+  EXPECT_TRUE(first.recorder.evaluations.empty());
+
+  Life second(directory());
+  const TrainerResult result = second.run(6);
+  ASSERT_EQ(second.recorder.evaluations.size(), 2U);
+  EXPECT_EQ(second.recorder.evaluations.front().step, 4);
+  EXPECT_EQ(to_line(result), to_line(expected));
+}
+
+TEST_F(TrainerTest, ACompleteRunSaysItsResultAgain) {
+  const TrainerResult first = Life(directory()).run(5);
+  Life again(directory());
+  EXPECT_EQ(to_line(again.run(5)), to_line(first));
+  EXPECT_TRUE(again.recorder.steps.empty());
+  Life shorter(directory());
+  EXPECT_EQ(shorter.run(2).step, 5) << "the final step is free, but nothing is untrained";
+}
+
+TEST_F(TrainerTest, AStopBeforeTheFirstStepCommitsNothing) {
+  Life life(directory());
+  life.checkpointer->request_stop("SIGTERM from process 12");
+  const TrainerResult result = life.run(5);
+  EXPECT_EQ(result.exit_code, 75);
+  EXPECT_TRUE(life.recorder.steps.empty());
+  EXPECT_EQ(to_line(result), "interrupted step=0 state=" + result.state + " checkpoint=none reason=SIGTERM");
+}
+
+TEST_F(TrainerTest, PartsThatTheUserKeepsInEvaluationModeStaySo) {
+  Life life(directory());
+  life.net->ptr(1)->eval();
+  life.run(4);
+  EXPECT_TRUE(life.net->is_training());
+  EXPECT_FALSE(life.net->ptr(1)->is_training());
+  EXPECT_TRUE(life.net->ptr(2)->is_training());
+}
+
+TEST_F(TrainerTest, WrongParts) {
+  Life life(directory());
+  EXPECT_THROW(Trainer(life.parts(), {.steps = 0}), UsageError);
+  TrainerParts half = life.parts();
+  half.score = nullptr;
+  EXPECT_THROW(Trainer(half, {.steps = 1}), UsageError);
+}
+
+TEST(TrainerResultTest, Lines) {
+  TrainerResult result;
+  EXPECT_EQ(to_line(result), "") << "a failed run has no result";
+  result = {.outcome = TrainerResult::Outcome::complete,
+            .step = 390,
+            .epochs = 1,
+            .loss = 0.1,
+            .test_accuracy = 0.5,
+            .state = "00ff"};
+  EXPECT_EQ(to_line(result), "complete step=390 epoch=1 loss=0.1 test_accuracy=0.5 state=00ff");
+  result.test_accuracy.reset();
+  EXPECT_EQ(to_line(result), "complete step=390 epoch=1 loss=0.1 test_accuracy=none state=00ff");
+}
+
+}  // namespace
+}  // namespace holdfast
