@@ -14,7 +14,8 @@
 // (76). after_step() never throws for a failed save and never ends the training for one: it shows in
 // Decision::failure until the next acknowledged commit. It stops the loop when a newer attempt took over.
 // Threads: all methods on the training thread, except request_save() and request_stop(), which may be called
-// from any thread. after_step never blocks on the disk; it waits for one memory copy of the state.
+// from any thread. after_step waits for one memory copy of the state, never for the disk; only when told to
+// stop, for a write in flight.
 // Durability: a step counts as saved when SaveHandle says durable, when finish() returns 0 or 75, or when
 // last_durable() names it.
 #pragma once
@@ -135,8 +136,8 @@ class Checkpointer {
   int finish();
 
   AttemptNumber attempt() const;
-  // The newest checkpoint that is safe. After resume(): the one that this attempt began with; of a file outside
-  // the run directory, nothing until the first commit here.
+  // The newest checkpoint that is safe. After resume(): the one that this attempt began with; of a file
+  // outside the run directory, nothing until the first commit here.
   Durable last_durable() const;
   // `state=` of the current step boundary; computed on demand (hashes the state once).
   Digest state_digest();

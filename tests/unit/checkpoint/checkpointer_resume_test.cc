@@ -43,6 +43,20 @@ TEST(CheckpointerResume, FromAChosenStepIsABranch) {
             (Ancestry{{1, 4}}));
 }
 
+TEST(CheckpointerResume, ABranchLastsFromItsFirstStop) {
+  Volume volume;
+  CapturedLog log;
+  leave_a_history(volume);
+  CheckpointerOptions options = volume.options();
+  options.resume_from = "4";
+  {
+    Attempt branch(options);
+    branch.checkpointer.request_stop("at once");
+    EXPECT_EQ(branch.checkpointer.finish(), 75);
+  }
+  EXPECT_EQ(Attempt(volume.options()).resumed.checkpoint, "step-000000000004-a0002.h5");
+}
+
 TEST(CheckpointerResume, FromAFileOfTheDirectory) {
   Volume volume;
   CapturedLog log;

@@ -9,7 +9,7 @@
 namespace holdfast::test {
 namespace {
 
-constexpr std::int64_t kLast = 7;
+constexpr std::int64_t kLast = 5;
 
 struct Cut {
   MemoryFileSystem disk;
@@ -45,9 +45,17 @@ std::vector<Cut> cuts_of_a_run(Volume& volume, bool least) {
   return cuts;
 }
 
+// Under a sanitizer, which is there for other things, a seventh of the cuts.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t kStride = 7;
+#else
+constexpr std::size_t kStride = 1;
+#endif
+
 void check_all(const std::vector<Cut>& cuts, const std::string& straight) {
   ASSERT_GT(cuts.size(), 20u);
-  for (const Cut& cut : cuts) {
+  for (std::size_t i = 0; i < cuts.size(); i += kStride) {
+    const Cut& cut = cuts[i];
     SCOPED_TRACE("power lost before " + cut.before);
     Volume volume;
     volume.disk = cut.disk.copy();

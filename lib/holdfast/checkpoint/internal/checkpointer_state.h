@@ -1,6 +1,6 @@
-// The inside of a Checkpointer. Four sources, by idea: checkpointer.cc (construction and the public face),
-// checkpointer_resume.cc (finding the start), checkpointer_step.cc (the training loop),
-// checkpointer_finish.cc (evaluation, the end).
+// The inside of a Checkpointer. Five sources, by idea: checkpointer.cc (construction and the public face),
+// checkpointer_start.cc (finding where to start), checkpointer_resume.cc (claiming it and going on there),
+// checkpointer_step.cc (the training loop), checkpointer_finish.cc (evaluation, the end).
 //
 // Threads: the training thread, except `monitor` and what the writer keeps.
 #pragma once
@@ -26,7 +26,7 @@ struct Checkpointer::State {
 
   State(SnapshotSource& source, CheckpointerOptions options);
 
-  // The start (checkpointer_resume.cc).
+  // Finding the start; changes nothing (checkpointer_start.cc).
   struct Start {
     bool fresh = true;
     std::int64_t step = 0;
@@ -36,13 +36,15 @@ struct Checkpointer::State {
     Attributes attributes;  // of the file
     std::shared_ptr<Snapshot> snapshot;
   };
-  Resumed resume();
   void wait_for_volume();
   StartingPoint starting_point();
   Start candidate(const Selection& selection);
   Start from_outside();
-  void check(const Start& start);
   void start_fresh();
+
+  // Becoming it (checkpointer_resume.cc).
+  Resumed resume();
+  void check(const Start& start);
   Resumed become(Start start, Resumed resumed, SteadyTime began);
   void expect_losses(const Start& start, bool bit_exact);
   void begin_run(const Start& start);
@@ -89,7 +91,7 @@ struct Checkpointer::State {
   RunRecord record;               // what every checkpoint of this attempt records
   std::filesystem::path outside;  // --resume-from a file elsewhere
   std::int64_t start_step = 0;
-  bool start_is_safe = true;        // the starting point needs no commit of its own
+  bool start_is_safe = true;        // the next attempt would start there, too
   bool planned_with_slots = false;  // planned again after the first update
   bool save_wanted = false;         // asked for, and not staged yet
   bool loss_was_told = false;

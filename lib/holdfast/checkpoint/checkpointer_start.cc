@@ -1,0 +1,136 @@
+// Where a run could start, found without changing anything: the volume, the user's choice, the candidate's
+// content.
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/io/volume_probe.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+// A name that the user typed: that nothing is there is a refusal, not a fault of the volume.
+std::unique_ptr<File> open_given(FileSystem& file_system, const std::filesystem::path& path,
+                                 const char* option) {
+  try {
+    if (auto file = file_system.open_file(path, OpenMode::read)) return file;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
+  }
+  throw RefusedError(option + path.native() + ": no such file");
+}
+
+}  // namespace
+
+void Checkpointer::State::wait_for_volume() {
+  if (options.mount.empty()) {
+    if (const auto warning = root_file_system_warning(file_system, options.directory)) log_warning(*warning);
+    return;
+  }
+  const MountWait outcome =
+      wait_for_mount(file_system, clock, options.mount,
+                     {.limit = options.mount_wait, .go_on = [this](Duration) { return !should_stop(); }});
+  if (outcome == MountWait::stopped) {
+    throw Error("interrupted (" + reason_to_stop() + ") while waiting for " + options.mount.native() +
+                    "; nothing was begun",
+                static_cast<ExitCode>(options.exit_code_interrupted));
+  }
+  if (outcome == MountWait::timed_out) {
+    throw IoError("mount", options.mount.native(), ENODEV,
+                  "no volume was mounted there within " + format_duration(options.mount_wait) +
+                      "; attach it and start again");
+  }
+}
+
+// A number is a step. Anything else is a file: one of the run directory by its name or path, or one
+// elsewhere.
+StartingPoint Checkpointer::State::starting_point() {
+  StartingPoint point;
+  if (options.resume_from.empty()) return point;
+  if (const auto step = parse_int(options.resume_from)) {
+    if (*step < 0) throw UsageError("--resume-from " + options.resume_from + ": steps are not negative");
+    point.step = *step;
+    return point;
+  }
+  const std::filesystem::path file(options.resume_from);
+  const auto directory = file_system.open_directory(options.directory, false);
+  std::error_code ignored;
+  const bool beneath = file.has_parent_path()
+                           ? std::filesystem::weakly_canonical(file.parent_path(), ignored) ==
+                                 std::filesystem::weakly_canonical(options.directory, ignored)
+                           : directory && directory->status(file.native());
+  if (beneath) {
+    point.file = file.filename().native();
+  } else {
+    outside = file;
+  }
+  return point;
+}
+
+Checkpointer::State::Start Checkpointer::State::candidate(const Selection& selection) {
+  if (!outside.empty()) return from_outside();
+  Start start;
+  if (!selection.newest) return start;
+  const auto file = store->open(*selection.newest);
+  if (!file) {
+    throw IoError("open", (options.directory / selection.newest->name).native(), ENOENT,
+                  "the checkpoint vanished while it was read; is another program deleting files there?");
+  }
+  auto loaded = verifier.load(*file);
+  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
+    throw IoError("read", (options.directory / selection.newest->name).native(), EIO,
+                  "it was whole a moment ago and now is not (" + rejection->reason + "); check the volume");
+  }
+  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
+  start.fresh = false;
+  start.step = index.step;
+  start.name = selection.newest->name;
+  start.record = run_record_of(index.attributes);
+  start.attributes = std::move(index.attributes);
+  start.snapshot = std::move(snapshot);
+  return start;
+}
+
+Checkpointer::State::Start Checkpointer::State::from_outside() {
+  const auto file = open_given(file_system, outside, "--resume-from ");
+  auto loaded = verifier.load(*file);
+  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
+    throw RefusedError("--resume-from " + outside.native() + ": " + rejection->reason);
+  }
+  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
+  Start start;
+  start.fresh = false;
+  start.outside = true;
+  start.step = index.step;
+  start.name = outside.native();
+  start.record = run_record_of(index.attributes);
+  // Attempt numbers of another directory mean nothing here: an ancestry of them could name files that this
+  // history never grew from.
+  start.record.attempt = 0;
+  start.record.ancestry.clear();
+  start.attributes = std::move(index.attributes);
+  start.snapshot = std::move(snapshot);
+  return start;
+}
+
+void Checkpointer::State::start_fresh() {
+  if (source.step() != 0) {
+    throw UsageError("the training state stands at step " + std::to_string(source.step()) +
+                     " before a fresh start; call resume() before the first update");
+  }
+  stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
+  if (options.init_from.empty()) return;
+  const auto file = open_given(file_system, options.init_from, "--init-from ");
+  FileVerifier once(options.writer_threads);
+  auto loaded = once.load(*file);
+  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
+    throw RefusedError("--init-from " + options.init_from.native() + ": " + rejection->reason);
+  }
+  source.load_weights(*std::get<FileVerifier::Loaded>(loaded).snapshot);
+}
+
+}  // namespace holdfast::inline v1
