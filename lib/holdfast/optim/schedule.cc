@@ -1,0 +1,78 @@
+#include "holdfast/optim/schedule.h"
+
+#include <torch/optim/optimizer.h>
+
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+
+Schedule::Schedule(torch::optim::Optimizer& optimizer, RatePlan plan)
+    : optimizer_(&optimizer), plan_(std::move(plan)) {
+  if (optimizer.param_groups().empty())
+    throw UsageError("the optimizer has no parameter groups to set a rate of");
+  apply(0);
+}
+
+std::vector<double> Schedule::bases() const {
+  std::vector<double> bases = bases_;
+  const auto& groups = optimizer_->param_groups();
+  for (std::size_t g = bases.size(); g < groups.size(); ++g) bases.push_back(groups[g].options().get_lr());
+  bases.resize(groups.size());
+  return bases;
+}
+
+double Schedule::factor() const { return plan_.factor(position_, plateau_.factor); }
+
+double Schedule::apply(std::int64_t step) {
+  if (step < 0) throw UsageError("a schedule has no step " + std::to_string(step));
+  bases_ = bases();
+  position_ = step;
+  const double now = factor();
+  auto& groups = optimizer_->param_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) groups[g].options().set_lr(bases_[g] * now);
+  return learning_rate();
+}
+
+void Schedule::observe(double metric) {
+  const PlateauOptions* const options = plan_.plateau_options();
+  if (!options) throw UsageError("only a plan with a plateau observes a metric; this one is " + plan_.text());
+  plateau_ = holdfast::observe(*options, plateau_, metric);
+  apply(position_);
+}
+
+double Schedule::learning_rate() const { return optimizer_->param_groups().front().options().get_lr(); }
+
+void Schedule::save(StateWriter& out) const {
+  out.option("lr", bases());
+  plan_.save(out, "");
+  out.put("position", position_);
+  if (!plan_.plateau_options()) return;
+  out.put("plateau.best", plateau_.best);
+  out.put("plateau.seen", plateau_.seen);
+  out.put("plateau.bad", plateau_.bad);
+  out.put("plateau.cooling", plateau_.cooling);
+  out.put("plateau.now", plateau_.factor);
+}
+
+void Schedule::load(const StateReader& in) {
+  RatePlan plan = plan_;
+  plan.load(in, "");
+  PlateauState plateau;
+  if (plan.plateau_options()) {
+    plateau = {.best = in.get_double("plateau.best"),
+               .seen = in.get_bool("plateau.seen"),
+               .bad = in.get_int("plateau.bad"),
+               .cooling = in.get_int("plateau.cooling"),
+               .factor = in.get_double("plateau.now")};
+  }
+  const std::int64_t position = in.get_int("position");
+  if (position < 0)
+    throw RefusedError("the recorded position of the schedule is " + std::to_string(position));
+  plan_ = std::move(plan);
+  plateau_ = plateau;
+  apply(position);
+}
+
+}  // namespace holdfast::inline v1

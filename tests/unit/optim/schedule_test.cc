@@ -1,0 +1,205 @@
+// Values are those of torch.optim.lr_scheduler 2.11 with base rate 1 (SGD), printed by its get_last_lr().
+#include "holdfast/optim/schedule.h"
+
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+
+#include <cmath>
+#include <limits>
+
+#include "holdfast/base/error.h"
+#include "unit/data/memory_state.h"
+
+namespace holdfast {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Row {
+  std::int64_t step;
+  double factor;
+};
+
+void expect_rows(const RatePlan& plan, const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    EXPECT_NEAR(plan.factor(row.step), row.factor, 1e-12) << plan.text() << " at " << row.step;
+  }
+}
+
+TEST(RatePlan, Constant) { expect_rows(RatePlan::constant(0.5), {{0, 0.5}, {1'000'000, 0.5}}); }
+
+TEST(RatePlan, StepLR) {  // StepLR(step_size=3, gamma=0.5)
+  expect_rows(RatePlan::step(3, 0.5), {{0, 1}, {2, 1}, {3, 0.5}, {5, 0.5}, {6, 0.25}, {9, 0.125}});
+}
+
+TEST(RatePlan, MultiStepLR) {  // MultiStepLR(milestones=[2, 5, 5, 8], gamma=0.1)
+  expect_rows(RatePlan::multi_step({2, 5, 5, 8}, 0.1),
+              {{0, 1}, {1, 1}, {2, 0.1}, {4, 0.1}, {5, 0.001}, {7, 0.001}, {8, 0.0001}, {100, 0.0001}});
+}
+
+TEST(RatePlan, LinearLR) {  // LinearLR(start_factor=0.25, end_factor=1, total_iters=4)
+  expect_rows(RatePlan::linear(4, 0.25, 1),
+              {{0, 0.25}, {1, 0.4375}, {2, 0.625}, {3, 0.8125}, {4, 1}, {9, 1}});
+}
+
+TEST(RatePlan, CosineAnnealingLR) {  // CosineAnnealingLR(T_max=10, eta_min=0.01)
+  expect_rows(RatePlan::cosine(10, 0.01), {{0, 1},
+                                           {1, 0.9757729755661011},
+                                           {3, 0.7959536998847743},
+                                           {5, 0.505},
+                                           {8, 0.10453658778440106},
+                                           {9, 0.034227024433899},
+                                           {10, 0.01},
+                                           {50, 0.01}});
+}
+
+TEST(RatePlan, OneCycleLR) {  // OneCycleLR(max_lr=1, total_steps=10): peak at step 2
+  expect_rows(RatePlan::one_cycle(10), {{0, 0.04},
+                                        {1, 0.52},
+                                        {2, 1},
+                                        {3, 0.9504846320134737},
+                                        {5, 0.6112620219362892},
+                                        {6, 0.38874197806371076},
+                                        {8, 0.0495193679865262},
+                                        {9, 4e-06},
+                                        {20, 4e-06}});
+}
+
+TEST(RatePlan, WarmupThenAnything) {
+  // LinearLR(start_factor=0.1, total_iters=5), then CosineAnnealingLR(T_max=10) from step 5 on.
+  expect_rows(RatePlan::warmup(5, RatePlan::cosine(10), 0.1),
+              {{0, 0.1}, {1, 0.28}, {4, 0.82}, {5, 1}, {10, 0.5}, {15, 0}, {99, 0}});
+  // The default start divides the way up evenly: 1/4, 2/4, 3/4, 1.
+  expect_rows(RatePlan::warmup(3, RatePlan::constant()), {{0, 0.25}, {1, 0.5}, {2, 0.75}, {3, 1}, {4, 1}});
+  expect_rows(RatePlan::warmup(0, RatePlan::step(1, 0.5)), {{0, 1}, {1, 0.5}});
+}
+
+TEST(RatePlan, IsAPureFunction) {
+  const RatePlan plan = RatePlan::warmup(7, RatePlan::one_cycle(100));
+  std::vector<double> up, down;
+  for (int t = 0; t < 120; ++t) up.push_back(plan.factor(t));
+  for (int t = 119; t >= 0; --t) down.insert(down.begin(), plan.factor(t));
+  EXPECT_EQ(up, down);
+}
+
+TEST(RatePlan, RefusesNonsense) {
+  EXPECT_THROW(RatePlan::step(0), UsageError);
+  EXPECT_THROW(RatePlan::multi_step({5, 2}), UsageError);
+  EXPECT_THROW(RatePlan::cosine(0), UsageError);
+  EXPECT_THROW(RatePlan::cosine(5, 1.5), UsageError);
+  EXPECT_THROW(RatePlan::one_cycle(1), UsageError);
+  EXPECT_THROW(RatePlan::warmup(-1, RatePlan::constant()), UsageError);
+  EXPECT_THROW(RatePlan::plateau({.factor = 1}), UsageError);
+}
+
+// ReduceLROnPlateau(factor=0.5, patience=1, cooldown=1) on these metrics.
+TEST(Plateau, FollowsReduceLROnPlateau) {
+  const std::vector<double> metrics = {1.0, 0.9, 0.9, 0.95, 0.9, 0.9, 0.9, 0.5, 0.6, std::nan(""), 0.6};
+  const std::vector<double> rates = {1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125, 0.125};
+  PlateauState state;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    state = observe({.factor = 0.5, .patience = 1, .cooldown = 1}, state, metrics[i]);
+    EXPECT_EQ(state.factor, rates[i]) << i;
+  }
+}
+
+TEST(Plateau, ThresholdsModesAndFloor) {
+  PlateauState state = observe({}, {}, 1.0);
+  EXPECT_EQ(observe({}, state, 0.99995).bad, 1) << "within the relative threshold";
+  EXPECT_EQ(observe({}, state, 0.9998).bad, 0);
+  EXPECT_EQ(observe({.threshold = 0.1, .relative = false}, state, 0.95).bad, 1);
+  const PlateauOptions up{.patience = 0, .higher_is_better = true, .floor = 0.05};
+  state = observe(up, {}, 0.5);
+  EXPECT_EQ(observe(up, state, 0.6).best, 0.6);
+  state = observe(up, state, 0.4);
+  EXPECT_DOUBLE_EQ(state.factor, 0.1);
+  EXPECT_EQ(observe(up, state, 0.4).factor, 0.05);
+  EXPECT_EQ(observe({}, {}, std::numeric_limits<double>::infinity()).bad, 1);
+}
+
+class ScheduleTest : public ::testing::Test {
+ protected:
+  torch::optim::SGD make(double second = 0.01) {
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(std::vector<at::Tensor>{at::ones({2}).set_requires_grad(true)},
+                        std::make_unique<torch::optim::SGDOptions>(0.1));
+    groups.emplace_back(std::vector<at::Tensor>{at::ones({2}).set_requires_grad(true)},
+                        std::make_unique<torch::optim::SGDOptions>(second));
+    return torch::optim::SGD(groups, torch::optim::SGDOptions(0.1));
+  }
+  static double rate(torch::optim::SGD& optimizer, std::size_t group) {
+    return optimizer.param_groups()[group].options().get_lr();
+  }
+};
+
+TEST_F(ScheduleTest, SetsEveryGroupFromItsOwnBase) {
+  auto optimizer = make();
+  Schedule schedule(optimizer, RatePlan::step(2, 0.5));
+  EXPECT_EQ(rate(optimizer, 0), 0.1);
+  schedule.step();
+  EXPECT_EQ(rate(optimizer, 1), 0.01);
+  schedule.step();
+  EXPECT_EQ(schedule.position(), 2);
+  EXPECT_EQ(rate(optimizer, 0), 0.05);
+  EXPECT_EQ(rate(optimizer, 1), 0.005);
+  EXPECT_EQ(schedule.apply(4), 0.025);
+  EXPECT_EQ(schedule.apply(0), 0.1) << "a pure function of the step";
+
+  torch::optim::OptimizerParamGroup late(std::vector<at::Tensor>{at::ones({1}).set_requires_grad(true)},
+                                         std::make_unique<torch::optim::SGDOptions>(1.0));
+  optimizer.add_param_group(late);
+  schedule.apply(2);
+  EXPECT_EQ(rate(optimizer, 2), 0.5);
+}
+
+TEST_F(ScheduleTest, GoesOnWhereItWasSaved) {
+  auto first = make(), second = make();
+  const RatePlan plan = RatePlan::warmup(2, RatePlan::plateau({.factor = 0.5, .patience = 0}));
+  Schedule before(first, plan), after(second, plan);
+  for (int i = 0; i < 5; ++i) before.step();
+  for (const double metric : {1.0, 2.0, 0.5, 0.7}) before.observe(metric);
+  EXPECT_DOUBLE_EQ(rate(first, 0), 0.025);
+
+  holdfast_test::MemoryState memory;
+  before.save(memory);
+  EXPECT_TRUE(memory.options.contains("lr"));
+  EXPECT_TRUE(memory.options.contains("warmup.steps"));
+  EXPECT_FALSE(memory.options.contains("position"));
+  after.load(memory);
+  EXPECT_EQ(after.position(), 5);
+  for (const double metric : {0.6, 0.4, 0.41}) {
+    before.observe(metric);
+    after.observe(metric);
+    for (const std::size_t group : {0, 1}) EXPECT_EQ(rate(first, group), rate(second, group));
+  }
+}
+
+TEST_F(ScheduleTest, DerivedLengthsAreKeptAcrossResumes) {
+  auto first = make(), longer = make();
+  Schedule before(first, RatePlan::warmup(Length::derived(10), RatePlan::cosine(Length::derived(100))));
+  Schedule after(longer, RatePlan::warmup(Length::derived(20), RatePlan::cosine(Length::derived(200))));
+  holdfast_test::MemoryState memory;
+  before.apply(50);
+  before.save(memory);
+  EXPECT_FALSE(memory.options.contains("warmup.steps"));
+  EXPECT_FALSE(memory.options.contains("after.cosine.steps"));
+  EXPECT_TRUE(memory.options.contains("after.cosine.floor"));
+  after.load(memory);
+  for (int step = 0; step < 150; ++step) EXPECT_EQ(before.apply(step), after.apply(step));
+}
+
+TEST_F(ScheduleTest, OnlyAPlateauObserves) {
+  auto optimizer = make();
+  Schedule schedule(optimizer, RatePlan::cosine(10));
+  try {
+    schedule.observe(1);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cosine"));
+  }
+  EXPECT_THROW(schedule.apply(-1), UsageError);
+}
+
+}  // namespace
+}  // namespace holdfast
