@@ -36,10 +36,32 @@ void expect_interrupted(const Ended& ended, const std::string& reason) {
   }
 }
 
+// Does the process catch SIGTERM yet?
+bool hears_sigterm(pid_t pid) {
+  for (const auto& line : lines_of(read_text("/proc/" + std::to_string(pid) + "/status"))) {
+    if (!line.starts_with("SigCgt:")) continue;
+    return (std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1) != 0;
+  }
+  return false;
+}
+
+TEST(Moments, HandlersAreThere50MillisecondsAfterTheStart) {
+  auto best = std::chrono::steady_clock::duration::max();
+  for (int i = 0; i < 5; ++i) {  // the best of five: other tests may have the cores
+    const ExampleRun run(plan());
+    const auto begin = std::chrono::steady_clock::now();
+    auto process = run.start({"--steps", "1"});
+    ASSERT_TRUE(process->wait_until([&] { return hears_sigterm(process->pid()); }));
+    best = std::min(best, std::chrono::steady_clock::now() - begin);
+  }
+  EXPECT_LT(best, 50ms);
+}
+
 TEST(Moments, StartUp) {
   const ExampleRun run(plan());
-  for (const auto delay : {50ms, 100ms, 200ms, 300ms}) {
+  for (const auto delay : {0ms, 50ms, 100ms, 200ms, 300ms}) {
     auto process = run.start({"--steps", "1000"});
+    ASSERT_TRUE(process->wait_until([&] { return hears_sigterm(process->pid()); }));
     std::this_thread::sleep_for(delay);
     process->send(SIGTERM);
     const Ended ended = process->wait();
@@ -51,7 +73,7 @@ TEST(Moments, StartUpOfAResume) {
   const ExampleRun run(plan());
   ASSERT_EQ(run.finish({"--steps", "3"}).exit_code, 0);
   auto process = run.start({"--steps", "1000"});
-  std::this_thread::sleep_for(50ms);
+  ASSERT_TRUE(process->wait_until([&] { return hears_sigterm(process->pid()); }));
   process->send(SIGTERM);
   const Ended ended = process->wait();
   expect_interrupted(ended, "SIGTERM");
@@ -120,15 +142,15 @@ TEST(Moments, ASave) {
 
 TEST(Moments, SecondInterruptEndsAtOnce) {
   std::vector<std::string> words = plan();
-  words[3] = "48";  // a step takes long
+  words[3] = "32";  // a step takes long
+  words[5] = "128";
   const ExampleRun run(words);
-  auto process = run.start({"--steps", "1000", "--batch-size", "128"});
+  auto process = run.start({"--steps", "1000"});
   ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() >= 1; }));
   process->send(SIGINT);
-  std::this_thread::sleep_for(10ms);
+  ASSERT_TRUE(process->wait_until([&] { return process->err().find("SIGINT") != std::string::npos; }));
   process->send(SIGINT);
-  const Ended ended = process->wait();
-  EXPECT_TRUE(ended.exit_code == 130 || ended.exit_code == 75) << ended.exit_code << ended.err;
+  EXPECT_EQ(process->wait().exit_code, 130);
 }
 
 TEST(Moments, RunThatIsCompleteSaysSoAgain) {
