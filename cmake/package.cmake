@@ -2,18 +2,31 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
 
+# Two sets of targets, so that find_package(holdfast COMPONENTS core) needs no LibTorch.
+set(core_targets holdfast_core)
 get_property(modules GLOBAL PROPERTY HOLDFAST_MODULES)
-set(installed holdfast_core)
-if(TARGET holdfast_holdfast)
-  list(APPEND installed holdfast_holdfast)
-endif()
+list(REMOVE_ITEM modules cli models)
+set(torch_targets)
 foreach(name IN LISTS modules)
-  list(APPEND installed holdfast_${name})
+  if(name IN_LIST HOLDFAST_TORCH_MODULES)
+    list(APPEND torch_targets holdfast_${name})
+  else()
+    list(APPEND core_targets holdfast_${name})
+  endif()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/lib/holdfast/${name}" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/holdfast
           FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
 endforeach()
-install(TARGETS ${installed} EXPORT holdfastTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT holdfastTargets NAMESPACE holdfast:: DESTINATION ${package_dir})
+if(TARGET holdfast_early_signals)
+  set_target_properties(holdfast_early_signals PROPERTIES EXPORT_NAME early_signals)
+  list(APPEND core_targets holdfast_early_signals)
+endif()
+install(TARGETS ${core_targets} EXPORT holdfastCoreTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/holdfast)
+install(EXPORT holdfastCoreTargets NAMESPACE holdfast:: DESTINATION ${package_dir})
+if(HOLDFAST_TORCH)
+  install(TARGETS holdfast_holdfast ${torch_targets} EXPORT holdfastTorchTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT holdfastTorchTargets NAMESPACE holdfast:: DESTINATION ${package_dir})
+endif()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/holdfastConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/holdfastConfig.cmake" INSTALL_DESTINATION ${package_dir})
