@@ -47,7 +47,7 @@ class Tool : public testing::Test {
     attributes.set("run.time", std::string("2025-06-01T12:00:05Z"), Role::record);
     const Made made = make_snapshot(small_tensors(), attributes, step);
     if (change) change(*made.snapshot);
-    const std::string name = path(checkpoint_name({attempt, step}));
+    std::string name = path(checkpoint_name({attempt, step}));
     write(FileSystem::real(), name, made);
     return name;
   }
