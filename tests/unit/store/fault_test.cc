@@ -70,8 +70,10 @@ TEST_P(Faults, AtEveryMutation) {
   const MemoryFileSystem past = disk_with_a_past();
   int planned = 0;
   int fired = 0;
-  for (const bool for_ever : {false, true}) {
-    for (const bool after : {false, true}) {
+  // The store asks for no errno but ENOENT, so the rarer ways to fail are tried with one.
+  const bool thorough = GetParam() == EIO;
+  for (const bool for_ever : thorough ? std::vector{false, true} : std::vector{false}) {
+    for (const bool after : thorough ? std::vector{false, true} : std::vector{false}) {
       for (int nth = 1;; ++nth) {
         MemoryFileSystem disk = past.copy();
         FaultFileSystem files(disk);
@@ -95,7 +97,7 @@ TEST_P(Faults, AtEveryMutation) {
     }
   }
   EXPECT_EQ(planned, fired);
-  EXPECT_GT(planned, 150);
+  EXPECT_GT(planned, 70);
 }
 
 TEST_P(Faults, OneFaultCostsOneSave) {
@@ -121,7 +123,7 @@ TEST_P(Faults, OneFaultCostsOneSave) {
 TEST_P(Faults, AtEveryLook) {
   const MemoryFileSystem past = disk_with_a_past();
   for (const Op op : {Op::open_read, Op::read, Op::list, Op::status}) {
-    for (const bool for_ever : {false, true}) {
+    for (const bool for_ever : GetParam() == EIO ? std::vector{false, true} : std::vector{false}) {
       for (int nth = 1;; ++nth) {
         MemoryFileSystem disk = past.copy();
         FaultFileSystem files(disk);
