@@ -61,7 +61,7 @@ Resumed Checkpointer::State::resume() {
       log_warning("skipped {}: {}", skipped.name, skipped.reason);
     }
     resumed.skipped = chosen.skipped;
-    return become(std::move(start), std::move(resumed), began);
+    return become(start, std::move(resumed), began);
   } catch (const Error& error) {
     note_end(error.exit_code() == ExitCode::superseded ? RunPhase::superseded : RunPhase::failed,
              error.what(), static_cast<int>(error.exit_code()));
@@ -74,7 +74,7 @@ void Checkpointer::State::check(const Start& start) {
   source.check(start.snapshot->layout->tensors(), start.attributes, options.overrides);
 }
 
-Resumed Checkpointer::State::become(Start start, Resumed resumed, SteadyTime began) {
+Resumed Checkpointer::State::become(const Start& start, Resumed resumed, SteadyTime began) {
   resumed.fresh = start.fresh;
   resumed.loss = std::numeric_limits<double>::quiet_NaN();
   if (start.fresh) {

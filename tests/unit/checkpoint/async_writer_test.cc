@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 // One tensor of one element type; enough for a writer.
 class Writer : public testing::Test {
- protected:
+ public:
   Writer() { open_attempt(); }
 
   void open_attempt() {

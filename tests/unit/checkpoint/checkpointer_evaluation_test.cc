@@ -61,7 +61,7 @@ TEST(EvaluationScope, AnInterruptedEvaluationChangesNothing) {
         if (run.checkpointer.tick() || run.source.step() == 12) break;
         run.step();
       }
-      const std::string state = digest(run);
+      std::string state = digest(run);
       if (run.checkpointer.finish() == 0) return state;
     }
   };

@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 
 class FileVerifierTest : public testing::Test {
- protected:
+ public:
   FileVerifierTest() {
     Attempt attempt(volume.options({SaveEvery::steps(5)}), {.elements = 100'000});
     attempt.train_to(5);

@@ -45,7 +45,7 @@ struct Checkpointer::State {
   // Becoming it (checkpointer_resume.cc).
   Resumed resume();
   void check(const Start& start);
-  Resumed become(Start start, Resumed resumed, SteadyTime began);
+  Resumed become(const Start& start, Resumed resumed, SteadyTime began);
   void expect_losses(const Start& start, bool bit_exact);
   void begin_run(const Start& start);
   bool note_end(RunPhase how, const std::string& reason, int exit_code);  // false: superseded
