@@ -1,0 +1,63 @@
+// The power fails after every single operation of a run, in every way a disk may take it: what was
+// acknowledged is there, recovery goes on, and no wrong byte is taken for good.
+//
+//   HOLDFAST_NIGHTLY=1                    100 million states instead of one
+//   HOLDFAST_POWER_LOSS_STATES=N          N of them
+//   HOLDFAST_POWER_LOSS_REPLAY=POINT      the one cut that a failure names
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "holdfast/base/log.h"
+#include "power_loss/explorer.h"
+
+namespace holdfast::test {
+namespace {
+
+using power_loss::explore;
+using power_loss::Request;
+using power_loss::Result;
+
+const char* variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+void run(Request request, const char* title, const char* test) {
+  set_log_level(LogLevel::off);
+  if (const char* states = variable("HOLDFAST_POWER_LOSS_STATES"))
+    request.states = std::strtoull(states, nullptr, 10);
+  if (const char* point = variable("HOLDFAST_POWER_LOSS_REPLAY")) {
+    request.replay = power_loss::point_from_text(point);
+    ASSERT_TRUE(request.replay) << point;
+  }
+  const Result result = explore(request);
+  for (const power_loss::Failure& failure : result.failures) {
+    ADD_FAILURE() << failure.text
+                  << "replay: HOLDFAST_POWER_LOSS_REPLAY=" << power_loss::to_text(failure.point) << " "
+                  << HOLDFAST_TEST_PROGRAM << " --gtest_filter=PowerLoss." << test;
+  }
+  EXPECT_EQ(result.lost + result.stuck + result.silent, 0u);
+  if (request.replay) return;
+  EXPECT_GE(result.states, request.states);
+  EXPECT_GT(result.second, 0u);
+  std::printf("%s%s\n", result.summary().c_str(), title);
+  std::printf(
+      "  %llu starts judged, %llu of them after a second cut; %llu operations cut after, in %llu histories\n",
+      static_cast<unsigned long long>(result.judged), static_cast<unsigned long long>(result.second),
+      static_cast<unsigned long long>(result.points), static_cast<unsigned long long>(result.histories));
+}
+
+TEST(PowerLoss, OpaqueFiles) {
+  run({.states = variable("HOLDFAST_NIGHTLY") != nullptr ? 100'000'000U : 1'000'000U}, "", "OpaqueFiles");
+}
+
+TEST(PowerLoss, TheRealFormat) {
+  run({.states = variable("HOLDFAST_NIGHTLY") != nullptr ? 1'000'000U : 20'000U,
+       .files = power_loss::real_files},
+      " (files of the real format)", "TheRealFormat");
+}
+
+}  // namespace
+}  // namespace holdfast::test
