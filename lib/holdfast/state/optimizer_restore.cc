@@ -9,6 +9,7 @@
 #include "holdfast/state/internal/lbfgs_fields.h"
 #include "holdfast/state/internal/optimizer_fields.h"
 #include "holdfast/state/optimizer_state.h"
+#include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
 namespace holdfast::inline v1 {
@@ -99,7 +100,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
   for (const TensorSpec& spec : tensors) {
     if (spec.name.starts_with(name_ + "/")) slots.emplace(spec.name.substr(name_.size() + 1), &spec);
   }
-  CopyQueue copies;
+  Stager copies;
   const auto restore = [&](const TensorSpec& spec, at::Device device) {
     if (!snapshot) return at::Tensor();
     at::Tensor tensor = slot_tensor(spec, recorded, device);

@@ -1,16 +1,11 @@
 #include "holdfast/state/tensor_bytes.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/util/strides.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -37,21 +32,6 @@ constexpr std::array<std::pair<c10::ScalarType, DType>, 17> kTypes{{
     {at::kUInt32, DType::uint32},
     {at::kUInt64, DType::uint64},
 }};
-
-// Below this a second thread costs more than it copies.
-constexpr std::int64_t kGrain = 256 << 10;
-
-bool plain_memory(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-}
-
-bool aligned(const void* address, std::size_t unit) {
-  return reinterpret_cast<std::uintptr_t>(address) % unit == 0;
-}
-
-at::Tensor view_of(std::byte* bytes, const at::Tensor& like) {
-  return at::from_blob(bytes, like.sizes(), at::TensorOptions(like.scalar_type()));
-}
 
 }  // namespace
 
@@ -111,52 +91,6 @@ bool dense_strides(std::span<const std::int64_t> shape, std::span<const std::int
     expected *= shape[i];
   }
   return true;
-}
-
-void CopyQueue::add(const std::byte* from, std::byte* to, std::size_t bytes) {
-  if (bytes == 0) return;
-  jobs_.push_back({total_, static_cast<std::int64_t>(bytes), to, from});
-  total_ += static_cast<std::int64_t>(bytes);
-}
-
-void CopyQueue::add(const at::Tensor& from, std::span<std::byte> to) {
-  if (to.size() != from.nbytes()) throw Error("a tensor and its place in the image differ in size");
-  if (to.empty()) return;
-  if (plain_memory(from)) {
-    return add(static_cast<const std::byte*>(from.const_data_ptr()), to.data(), to.size());
-  }
-  const at::NoGradGuard no_grad;
-  if (aligned(to.data(), from.element_size())) {
-    view_of(to.data(), from).copy_(from);
-  } else {  // small tensors lie at any offset of a file
-    const at::Tensor packed = from.cpu().contiguous().resolve_conj().resolve_neg();
-    std::memcpy(to.data(), packed.const_data_ptr(), to.size());
-  }
-}
-
-void CopyQueue::add(std::span<const std::byte> from, const at::Tensor& to) {
-  if (from.size() != to.nbytes()) throw Error("a tensor and its place in the image differ in size");
-  if (from.empty()) return;
-  if (plain_memory(to)) return add(from.data(), static_cast<std::byte*>(to.mutable_data_ptr()), from.size());
-  const at::NoGradGuard no_grad;
-  const at::Tensor packed = at::empty(to.sizes(), at::TensorOptions(to.scalar_type()));
-  std::memcpy(packed.mutable_data_ptr(), from.data(), from.size());
-  to.copy_(packed);
-}
-
-void CopyQueue::run() {
-  at::parallel_for(0, total_, kGrain, [this](std::int64_t begin, std::int64_t end) {
-    auto job = std::upper_bound(jobs_.begin(), jobs_.end(), begin,
-                                [](std::int64_t at, const Job& other) { return at < other.start; });
-    for (--job; begin < end; ++job) {
-      const std::int64_t skip = begin - job->start;
-      const std::int64_t bytes = std::min(end - begin, job->bytes - skip);
-      std::memcpy(job->to + skip, job->from + skip, static_cast<std::size_t>(bytes));
-      begin += bytes;
-    }
-  });
-  jobs_.clear();
-  total_ = 0;
 }
 
 }  // namespace holdfast::inline v1

@@ -1,16 +1,13 @@
-// The border between ATen and plain bytes: element types, and copies in *logical order*, the order of a
-// contiguous row-major tensor, whatever the strides and the device (so that h5py sees rows and columns as the
-// program does).
+// The border between ATen's tensors and the snapshot's: element types, specs, strides.
 //
 // Errors: UsageError naming the tensor for what has no such bytes: undefined, sparse, quantized or meta
 // tensors, element types that a checkpoint cannot hold.
-// Threads: CopyQueue::run() uses ATen's own threads; a queue belongs to one thread.
+// Threads: free functions; they only read the tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -34,28 +31,5 @@ at::Tensor empty_like_spec(const TensorSpec& spec, std::optional<std::vector<std
 std::optional<std::vector<std::int64_t>> unusual_strides(const at::Tensor& tensor);
 // Whether strides fill their shape without holes or overlaps: what can be made anew with empty_strided.
 bool dense_strides(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
-
-// Copies of many tensors at once. What is contiguous in host memory is queued and split evenly by bytes among
-// ATen's threads in run(); the rest is copied when it is added.
-//
-// Requires: tensors and byte ranges stay where they are until run() returns; sizes agree.
-class CopyQueue {
- public:
-  void add(const at::Tensor& from, std::span<std::byte> to);
-  void add(std::span<const std::byte> from, const at::Tensor& to);
-  void run();
-
- private:
-  struct Job {
-    std::int64_t start;  // bytes of the jobs before
-    std::int64_t bytes;
-    std::byte* to;
-    const std::byte* from;
-  };
-  void add(const std::byte* from, std::byte* to, std::size_t bytes);
-
-  std::vector<Job> jobs_;
-  std::int64_t total_ = 0;
-};
 
 }  // namespace holdfast::inline v1

@@ -10,6 +10,7 @@
 #include "holdfast/state/internal/component_io.h"
 #include "holdfast/state/internal/environment.h"
 #include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
 namespace holdfast::inline v1 {
@@ -168,7 +169,7 @@ std::vector<TensorSpec> TrainState::describe() {
 }
 
 void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
-  CopyQueue queue;
+  Stager stager;
   std::vector<at::Tensor> held;
   std::size_t seen = 0;
   const auto copy = [&](const std::string& name, const at::Tensor& tensor, Part when) {
@@ -178,7 +179,7 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
     if (!index || layout.tensors()[*index] != spec_of(name, tensor)) {
       throw Error("tensor '" + name + "' has changed since the image was laid out");
     }
-    queue.add(tensor, layout.slot(*index, image));
+    stager.add(tensor, layout.slot(*index, image));
     held.push_back(tensor);
   };
 
@@ -205,7 +206,7 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
                   std::to_string(layout.tensors().size()));
     }
   }
-  queue.run();
+  stager.run();
 }
 
 Attributes TrainState::attributes() { return state_->look_at_attributes(state_->look()).attributes; }

@@ -11,6 +11,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/state/internal/component_io.h"
 #include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
 namespace holdfast::inline v1 {
@@ -21,16 +22,17 @@ at::Tensor stream_state(const Snapshot& snapshot, const std::string& name) {
   if (!bytes) return {};
   at::Tensor state = empty_like_spec({name, DType::uint8, {static_cast<std::int64_t>(bytes->size())}},
                                      std::nullopt, at::kCPU);
-  CopyQueue copy;
+  Stager copy;
   copy.add(*bytes, state);
   copy.run();
   return state;
 }
 
 void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snapshot) {
-  CopyQueue queue;
-  for (const ModuleTensor& item : inventory.tensors) queue.add(snapshot.find(item.name).value(), item.tensor);
-  queue.run();
+  Stager stager;
+  for (const ModuleTensor& item : inventory.tensors)
+    stager.add(snapshot.find(item.name).value(), item.tensor);
+  stager.run();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <ATen/ops/clone.h>
 
 #include "holdfast/base/error.h"
+#include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
 namespace holdfast::inline v1::internal {
@@ -19,7 +20,7 @@ void ImageWriter::take_tensor(std::string name, const at::Tensor& tensor) {
     throw UsageError("tensor '" + spec.name + "' was " + (index ? "of another shape" : "not there") +
                      " a moment ago: save() must write the same each time it is called at one step");
   }
-  CopyQueue copy;
+  Stager copy;
   copy.add(tensor, layout_.slot(*index, image_));
   copy.run();
   ++written_;
@@ -53,7 +54,7 @@ bool SnapshotReader::holds(const std::string& name) const { return snapshot_.lay
 at::Tensor SnapshotReader::copy(const std::string& name) const {
   const std::size_t index = snapshot_.layout->find(name).value();
   at::Tensor tensor = empty_like_spec(snapshot_.layout->tensors()[index], std::nullopt, at::kCPU);
-  CopyQueue copy;
+  Stager copy;
   copy.add(snapshot_.bytes(index), tensor);
   copy.run();
   return tensor;
