@@ -110,7 +110,7 @@ std::unique_ptr<File> CheckpointStore::open(const CheckpointInfo& checkpoint) {
 CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
   State& s = *state_;
   if (!s.recovered) throw Error("commit() before recover()");
-  const CheckpointInfo checkpoint = s.committer->commit(request);
+  CheckpointInfo checkpoint = s.committer->commit(request);
   s.housekeeper->trust({.attempt = checkpoint.attempt, .step = checkpoint.step}, checkpoint.finite);
   return checkpoint;
 }

@@ -1,30 +1,43 @@
-// How a file becomes a checkpoint that survives everything this design names. The rules of the store; every
-// source of this module keeps them, and each names the tests (tests/unit/store) that fail when it is broken.
+// How a file becomes a checkpoint that survives everything this design names: the rules of the store. Every
+// source of this module keeps them; behind each stand the tests (tests/unit/store) that fail when it is
+// broken. Behind all of them: Crashes (a power cut at every operation), Faults (a failure of every
+// operation).
 //
 //  1. Inside the run directory only io/file_system.h touches the disk.
+//     [tests/layering; Rule5Recovery.LookingChangesNothing]
 //  2. Order of a commit: create a temporary file whose name carries the attempt → reserve its space → write,
 //     head last → fsync, close → read back from the device → look for newer claims → rename to a unique name,
 //     never over another → fsync the directory → look again → acknowledge. Only then may retention run. A
 //     step that this attempt acknowledged is not written again. After a failed fsync of the directory this
-//     process acknowledges nothing more.
+//     process acknowledges nothing more. [Rule2Commit.*, Crashes.*]
 //  3. After a failed write, fsync or close the file is abandoned; no fsync is ever tried twice.
+//  [Rule3Commit.*]
 //  4. Retention orders as recovery does. It deletes only in its own lineage, only what is older than a newer
 //     acknowledged file, never below two files that this attempt wrote or verified, never the newest finite
-//     one, never a file of a newer format or with another content than its name says.
-//  5. Recovery believes content alone, and damage only when seen again from the device. What the system
-//  refuses
-//     is not damage. Damaged files are moved aside after this attempt's first acknowledgement, two are kept.
+//     one, never a file of a newer format or with another content than its name says. [Rule4Retention.*]
+//  5. Recovery believes content alone, and damage only when seen again, twice, from the device. What the
+//  system
+//     refuses is not damage. A newer format is never stepped past. Damaged files are moved aside after this
+//     attempt's first acknowledgement, two are kept; where nothing verified, none is moved.
+//     [Rule5Recovery.*, Faults.AtEveryLook]
 //  6. Fencing: claim by O_EXCL, fsync; unlink the temporary files of older attempts, fsync; only then list
 //  and
 //     verify. Look for newer claims before a rename, an acknowledgement, an unlink and a state write. A newer
 //     claim, or a temporary file that vanished, means superseded: acknowledge nothing, touch nothing but the
-//     own temporary file.
-//  7. Where checkpoints are held, or a commit is recorded, and nothing verifies, a start is refused.
+//     own temporary file. [Rule6Claim.*, Rule6Fence.*]
+//  7. Where checkpoints are held, or a commit is recorded, and nothing verifies, a start is refused, before
+//  any
+//     claim. [Rule7Held.*]
 //  8. Names come from integers only, are opened beneath the directory, and never through links.
+//     [Rule8Names.*, Rule8Links.*, PosixStore.OursAlone]
 //  9. No success is claimed before the acknowledgement; a failed commit leaves the store fit for the next
 //  one.
+//     [Rule9Commit.*, Faults.OneFaultCostsOneSave]
 // 10. States and ledgers are written by their own attempt only; readers believe the highest attempt.
-// 11. What an fsync covered is there after a crash: the one thing that is taken on trust.
+//     [Rule10State.*]
+// 11. What an fsync covered is there after a crash: the one thing that is taken on trust. Torn and rotten
+// bytes
+//     are found by the verifier. [Rule11Commit.*]
 //
 // Errors: IoError, SupersededError; whatever the request's write throws. Threads: one at a time.
 // Durability: when commit() returns, the checkpoint survives power loss.

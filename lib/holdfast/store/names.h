@@ -31,7 +31,7 @@ inline constexpr std::uint64_t kHighestNumber = 999'999'999'999'999'999;
 struct FileId {
   AttemptNumber attempt = 0;
   std::int64_t step = 0;
-  auto operator<=>(const FileId&) const = default;
+  auto operator<=>(const FileId&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14
 };
 
 // Requires 1 <= attempt <= kHighestNumber and 0 <= step <= kHighestNumber.

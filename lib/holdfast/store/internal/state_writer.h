@@ -12,8 +12,9 @@
 
 namespace holdfast::inline v1::internal {
 
-// A year of steps at five a second; what is longer is no ledger of ours.
-inline constexpr std::uint64_t kLongestLedger = std::uint64_t{4} << 30;
+// Bytes: the losses of sixteen million steps. Of a longer ledger nothing is read, so that no file can ask for
+// more memory than that.
+inline constexpr std::uint64_t kLongestLedger = 256 << 20;
 
 // attempts/<n>.state.json, durable when this returns, then its copy RUN_STATE.json, which a crash may take
 // back but never tear.
