@@ -27,11 +27,12 @@
 #include "holdfast/metrics/console.h"
 #include "holdfast/metrics/jsonl.h"
 #include "holdfast/models/resnet.h"
+#include "holdfast/optim/schedule.h"
 #include "holdfast/state/train_state.h"
 #include "holdfast/train/step.h"
 #include "holdfast/train/trainer.h"
 #include "options.h"
-#include "schedule.h"
+#include "plan.h"
 
 namespace example {
 namespace {
@@ -121,14 +122,6 @@ class Forward {
   at::Device device_;
 };
 
-void warn_when_longer_than(const Schedule& schedule, const Options& options, std::int64_t steps) {
-  if (options.schedule == ScheduleKind::constant || steps <= schedule.steps()) return;
-  holdfast::log_warning(
-      "the learning rate's plan ends at step {}, the run at {}: from there on the rate stays at its floor "
-      "(--schedule-steps {} --override schedule-steps plans anew)",
-      schedule.steps(), steps, steps);
-}
-
 int train(const Options& options) {
   prepare_machine(options);
   std::unique_ptr<holdfast::LineFile> metrics;
@@ -146,12 +139,12 @@ int train(const Options& options) {
   Forward forward(net, device);
   const auto optimizer = make_optimizer(options, *net);
   Data data = make_loaders(options, reading.get());
-  Schedule schedule(options, data.train.updates_per_epoch());
   const std::int64_t steps = final_step(options, data.train.updates_per_epoch());
 
   holdfast::TrainState state;
   state.add("model", *net);
   state.add("optimizer", *optimizer);
+  holdfast::Schedule schedule(*optimizer, make_plan(options, data.train.updates_per_epoch()));
   state.add("schedule", schedule);
   state.add("data", data.train);
   state.option("clip_grad_norm", options.clip_grad_norm);  // all others are recorded by their components
@@ -166,18 +159,12 @@ int train(const Options& options) {
                                .model = *net,
                                .data = data.train,
                                .step = step,
-                               .learning_rate =
-                                   [&](std::int64_t done) {
-                                     const double rate = schedule.learning_rate(done);
-                                     for (auto& group : optimizer->param_groups())
-                                       group.options().set_lr(rate);
-                                     return rate;
-                                   },
+                               .learning_rate = [&](std::int64_t done) { return schedule.apply(done); },
                                .resumed =
                                    [&](const holdfast::Resumed& from) {
                                      if (from.fresh && resumable)
                                        net->initialize();  // nothing was there to overwrite the weights
-                                     warn_when_longer_than(schedule, options, steps);
+                                     warn_when_longer_than(schedule.plan(), options, steps);
                                    },
                                .sinks = {&console}};
   if (metrics) parts.sinks.push_back(&lines);

@@ -59,6 +59,16 @@ std::optional<std::int64_t> parse_synthetic(const std::string& data) {
                              ": the count must be a whole number above 0, e.g. synthetic:2000");
 }
 
+// What a flag is recorded as: data.batch_size, schedule.after.cosine.steps.
+std::string recorded_name(std::string flag) {
+  flag.erase(0, std::min(flag.find_first_not_of('-'), flag.size()));
+  std::replace(flag.begin(), flag.end(), '-', '_');
+  if (flag == "schedule_steps") return "cosine.steps";
+  if (flag == "warmup_steps") return "warmup.steps";
+  if (flag == "accumulate") return "accumulation";
+  return flag;
+}
+
 void apply_machine_defaults(Options& options, bool cuda_available) {
   const int cores = std::max(1U, std::thread::hardware_concurrency());
   options.cuda = cuda_available;
@@ -123,11 +133,7 @@ class Parser {
       options_.checkpointer.every.clear();
       for (const auto& text : every_) options_.checkpointer.every.push_back(parse_every(text));
     }
-    // Options are recorded with underscores (data.batch_size); the flags have dashes.
-    for (auto& name : options_.checkpointer.overrides) {
-      name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
-      std::replace(name.begin(), name.end(), '-', '_');
-    }
+    for (auto& name : options_.checkpointer.overrides) name = recorded_name(name);
     settle(options_, app_);
     return true;
   }

@@ -34,7 +34,7 @@ struct Options {
   double weight_decay = 5e-4;
   double clip_grad_norm = 0;
   ScheduleKind schedule = ScheduleKind::cosine;
-  std::optional<std::int64_t> schedule_steps;  // where the cosine ends; default: whole epochs, see schedule.h
+  std::optional<std::int64_t> schedule_steps;  // where the cosine ends; default: whole epochs, see plan.h
   std::optional<std::int64_t> warmup_steps;    // default: a twentieth of schedule_steps
   std::int64_t seed = 1;
   holdfast::Stem stem = holdfast::Stem::imagenet;

@@ -94,7 +94,7 @@ TEST_F(Changed, EveryOptionOfTheNextStepIsNamed) {
             "0.8", "--weight-decay", "0.001", "--seed", "2", "--warmup-steps", "7"});
   EXPECT_EQ(ended.exit_code, 78) << ended.err;
   EXPECT_EQ(ended.out, "");
-  for (const char* name : {"batch_size", "lr", "momentum", "weight_decay", "seed", "warmup_steps",
+  for (const char* name : {"batch_size", "lr", "momentum", "weight_decay", "seed", "warmup.steps",
                            "fingerprint", "--override"}) {
     EXPECT_THAT(ended.err, HasSubstr(name));
   }
@@ -137,6 +137,19 @@ TEST_F(Changed, AnOverrideAcceptsThatOneAlone) {
   EXPECT_EQ(value_of(ended.last_line(), "step="), "6");
   // From here on the run is one with the new values.
   EXPECT_EQ(with(other).exit_code, 0);
+}
+
+TEST_F(Changed, ThePlanOfTheLearningRateIsKeptUnlessTheUserSaysOtherwise) {
+  const Ended longer = run_.finish({"--steps", "40", "--no-eval"});
+  ASSERT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_THAT(longer.err, HasSubstr("beyond the end of the learning rate's plan"));
+  const Ended other = run_.finish({"--steps", "44", "--no-eval", "--schedule-steps", "64"});
+  EXPECT_EQ(other.exit_code, 78) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("cosine.steps"));
+  const Ended anew =
+      run_.finish({"--steps", "44", "--no-eval", "--schedule-steps", "64", "--override", "schedule-steps"});
+  EXPECT_EQ(anew.exit_code, 0) << anew.err;
+  EXPECT_THAT(anew.err, Not(HasSubstr("beyond the end")));
 }
 
 TEST_F(Changed, AnOverriddenOptionTakesEffect) {
