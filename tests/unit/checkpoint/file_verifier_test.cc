@@ -63,6 +63,16 @@ TEST_F(FileVerifierTest, LooksAgainWhenTheFileHasChanged) {
   EXPECT_EQ(verifier.inspect(*file, Verifier::Depth::full, false).kind, Verdict::Kind::damaged);
 }
 
+TEST_F(FileVerifierTest, NeverTakesOneFileForAnother) {
+  Attempt second(volume.options(), {.elements = 100'000});
+  second.train_to(6);
+  EXPECT_EQ(second.checkpointer.finish(), 0);
+  const auto newer = volume.disk.open_file(volume.path("step-000000000006-a0002.h5"), OpenMode::read);
+  verifier.inspect(*newer, Verifier::Depth::full, false);
+  EXPECT_EQ(std::get<FileVerifier::Loaded>(verifier.load(*file)).snapshot->step, 5);
+  EXPECT_EQ(std::get<FileVerifier::Loaded>(verifier.load(*newer)).snapshot->step, 6);
+}
+
 TEST_F(FileVerifierTest, AnUncachedLookIsAnotherLook) {
   verifier.inspect(*file, Verifier::Depth::full, false);
   volume.disk.flip_bit(name, volume.disk.get(name).size() - 1000);
