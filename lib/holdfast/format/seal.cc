@@ -89,6 +89,7 @@ void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tens
   fill_meta(image, plan, snapshot.step, meta);
   const std::string index = internal::index_json(index_of(snapshot, plan, tensor_digests));
   const auto block = image.subspan(kIndexOffset, plan.user_block - kIndexOffset);
+  if (index.size() > block.size()) throw Error("the plan's user block is shorter than its index");
   std::memcpy(block.data(), index.data(), index.size());
   std::fill(block.begin() + static_cast<std::ptrdiff_t>(index.size()), block.end(), std::byte{0});
   internal::write_header(image.first(kHeaderSize), {.file_length = plan.layout->length(),

@@ -120,6 +120,9 @@ TEST(HostileIndex, TensorsMustBePossible) {
     return index(R"({"name":"a/b","dtype":"uint8","shape":)" + shape + R"(,"offset":8192,"length":)" +
                  length + R"(,"digest":")" + kDigest + R"("})");
   };
+  EXPECT_THAT(index(R"({"name":"a/b","dtype":"uint8","shape":[0],"offset":0,"length":0,"digest":")" +
+                    kDigest + R"("})"),
+              HasSubstr("(empty): digest differs"));
   EXPECT_THAT(shaped("[-1]", "1"), HasSubstr("negative"));
   EXPECT_THAT(shaped("[9223372036854775807,9223372036854775807]", "1"), HasSubstr("too large"));
   EXPECT_THAT(shaped("[4294967296,4294967296]", "0"), HasSubstr("too large"));

@@ -130,6 +130,12 @@ TEST(RoundTrip, AnImageIsReusedForTheNextStep) {
   made.snapshot->attributes = Attributes();  // shorter: nothing of the old index may stay
   fill(made.plan->layout->slot(0, made.snapshot->arena->bytes()), "other");
   expect_round_trip(made, 1);
+
+  const auto meta = std::span<const std::byte>(made.snapshot->arena->bytes())
+                        .subspan(made.plan->json_offset, made.plan->attribute_capacity);
+  const std::string text(reinterpret_cast<const char*>(meta.data()), meta.size());
+  EXPECT_EQ(text.substr(0, 2), "{}");
+  EXPECT_EQ(text.find_first_not_of('\0', 2), std::string::npos) << "the old /meta/json shows through";
 }
 
 TEST(ReadPart, TakesOnlyThePrefix) {
