@@ -466,6 +466,21 @@ TEST(Staging, EarlyAndLateAreDisjointAndWhole) {
   EXPECT_EQ(written[Part::early].size() + written[Part::late].size(), whole->layout->tensors().size());
 }
 
+TEST(Staging, AParameterThatIsAlsoABufferIsEarly) {
+  Bag bag;
+  const at::Tensor shared = at::ones({4}).set_requires_grad(true);
+  bag.parameter("weight", shared).buffer("view", shared.detach());
+  torch::optim::SGD optimizer(bag.parameters(), torch::optim::SGDOptions(0.1));
+  TrainState state;
+  state.add("model", bag);
+  state.add("optimizer", optimizer);
+  const auto image = empty_snapshot(state);
+  state.copy_tensors(*image->layout, image->arena->bytes(), Part::late);
+  EXPECT_EQ(values<float>(*image, "model/weight")[0], 0) << "forward() may change it before the next update";
+  state.copy_tensors(*image->layout, image->arena->bytes(), Part::early);
+  EXPECT_EQ(values<float>(*image, "model/weight")[0], 1);
+}
+
 TEST(Staging, AnImageOfAnotherStateIsADefect) {
   torch::nn::Linear net(2, 2);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
