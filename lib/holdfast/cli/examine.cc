@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
@@ -104,8 +105,9 @@ Listing list_checkpoints(const Directory& directory) {
     const auto status = directory.status(entry.name);
     if (status) listing.checkpoints.push_back({entry.name, *id, status->size});
   }
+  const auto place = [](const Listed& listed) { return std::pair(listed.id.attempt, listed.id.step); };
   std::sort(listing.checkpoints.begin(), listing.checkpoints.end(),
-            [](const Listed& a, const Listed& b) { return a.id > b.id; });
+            [&](const Listed& a, const Listed& b) { return place(a) > place(b); });
   std::sort(listing.damaged.begin(), listing.damaged.end());
   return listing;
 }
