@@ -17,6 +17,16 @@ namespace holdfast::test {
 
 inline const std::filesystem::path kRun = "/volume/run";
 
+// Tests that go through every operation take every n-th under sanitizers, which find other things than they
+// do.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr int kStride = 11;
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr int kStride = 4;
+#else
+inline constexpr int kStride = 1;
+#endif
+
 inline std::filesystem::path in_run(const std::string& name) { return kRun / name; }
 
 class Life {
