@@ -85,6 +85,7 @@ TEST(Damage, IsNamed) {
 
 TEST(Damage, ManyAreNamedInOneLine) {
   std::vector<TensorSpec> tensors;
+  tensors.reserve(9);
   for (int i = 0; i < 9; ++i) tensors.push_back({"a/t" + std::to_string(i), DType::int8, {10}});
   const Made made = make_snapshot(std::move(tensors), {});
   MemoryFileSystem disk;
