@@ -16,6 +16,15 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
+// Checks whose own description would crowd the help; what is wrong with a value is said when it is.
+CLI::Validator between(std::int64_t low, std::int64_t high) { return CLI::Range(low, high).description(""); }
+const CLI::Validator kNotNegative = CLI::Validator(CLI::NonNegativeNumber).description("");
+
+template <class T>
+CLI::Validator one_of(const std::map<std::string, T>& choices) {
+  return CLI::CheckedTransformer(choices).description("");
+}
+
 constexpr const char* kAbout =
     R"(Trains ResNet-50 on CIFAR-10 and survives whatever happens to the machine.
 
@@ -143,11 +152,12 @@ class Parser {
     constexpr auto kGroup = "Work";
     app_.add_option("--data", options_.data,
                     "Folder with CIFAR-10's binary batches, or synthetic[:COUNT] pictures")
+        ->type_name("DIR")
         ->group(kGroup);
     auto* epochs = app_.add_option("--epochs", options_.epochs, "Train for N passes over the data, in total");
     auto* steps = app_.add_option("--steps", options_.steps, "Train until optimizer step N, in total");
-    epochs->check(CLI::Range(std::int64_t{1}, kMost))->type_name("N")->group(kGroup)->excludes(steps);
-    steps->check(CLI::Range(std::int64_t{1}, kMost))->type_name("N")->group(kGroup)->excludes(epochs);
+    epochs->check(between(1, kMost))->type_name("N")->group(kGroup)->excludes(steps);
+    steps->check(between(1, kMost))->type_name("N")->group(kGroup)->excludes(epochs);
     app_.add_flag("--eval,!--no-eval", options_.evaluate, "Measure the test accuracy after each epoch")
         ->group(kGroup);
     app_.add_option("--metrics", options_.metrics, "Append one JSON line a step to FILE")
@@ -157,37 +167,44 @@ class Parser {
 
   void add_recipe() {
     constexpr auto kGroup = "Recipe (recorded; a change on resume is refused unless overridden)";
-    const auto count = CLI::Range(std::int64_t{1}, kMost);
+    const auto count = between(1, kMost);
     app_.add_option("--batch-size", options_.batch_size, "Pictures of one (micro-)batch")
         ->check(count)
+        ->type_name("N")
         ->group(kGroup);
     app_.add_option("--accumulate", options_.accumulate, "Micro-batches of one optimizer step")
         ->check(count)
+        ->type_name("N")
         ->group(kGroup);
     app_.add_option("--optimizer", options_.optimizer, "sgd or adamw")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, OptimizerKind>{
-            {"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}))
+        ->transform(one_of<OptimizerKind>({{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}))
         ->default_str("sgd")
         ->type_name("NAME")
         ->group(kGroup);
     app_.add_option("--lr", options_.lr, "Highest learning rate; default 0.1 per 128 pictures (adamw: 0.001)")
-        ->check(CLI::NonNegativeNumber)
+        ->check(kNotNegative)
+        ->type_name("X")
         ->default_str("")
         ->group(kGroup);
-    app_.add_option("--momentum", options_.momentum, "Of sgd")->check(CLI::Range(0.0, 1.0))->group(kGroup);
+    app_.add_option("--momentum", options_.momentum, "Of sgd")
+        ->check(CLI::Range(0.0, 1.0).description(""))
+        ->type_name("X")
+        ->group(kGroup);
     app_.add_option("--weight-decay", options_.weight_decay,
                     "On all parameters; default 0.0005 (adamw: 0.05)")
-        ->check(CLI::NonNegativeNumber)
+        ->check(kNotNegative)
+        ->type_name("X")
         ->default_str("")
         ->group(kGroup);
     app_.add_option("--clip-grad-norm", options_.clip_grad_norm,
                     "Scale gradients down to this norm; 0: never")
-        ->check(CLI::NonNegativeNumber)
+        ->check(kNotNegative)
+        ->type_name("X")
         ->group(kGroup);
     app_.add_option("--schedule", options_.schedule,
                     "cosine (with linear warm-up) or constant (with warm-up)")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, ScheduleKind>{
-            {"cosine", ScheduleKind::cosine}, {"constant", ScheduleKind::constant}}))
+        ->transform(
+            one_of<ScheduleKind>({{"cosine", ScheduleKind::cosine}, {"constant", ScheduleKind::constant}}))
         ->default_str("cosine")
         ->type_name("NAME")
         ->group(kGroup);
@@ -201,23 +218,25 @@ class Parser {
         ->group(kGroup);
     app_.add_option("--warmup-steps", options_.warmup_steps,
                     "Steps of linear warm-up; default: a twentieth of --schedule-steps")
-        ->check(CLI::Range(std::int64_t{0}, kMost))
+        ->check(between(0, kMost))
         ->type_name("N")
         ->group(kGroup);
     app_.add_option("--seed", options_.seed, "Of the weights, the order and the augmentation")
-        ->check(CLI::Range(std::int64_t{0}, kMost))
+        ->check(between(0, kMost))
+        ->type_name("N")
         ->group(kGroup);
     app_.add_option(
             "--stem", options_.stem,
             "imagenet (7x7/2 and a max pool) or cifar (3x3/1: 16 times the work, far better accuracy)")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, holdfast::Stem>{
-            {"imagenet", holdfast::Stem::imagenet}, {"cifar", holdfast::Stem::cifar}}))
+        ->transform(one_of<holdfast::Stem>(
+            {{"imagenet", holdfast::Stem::imagenet}, {"cifar", holdfast::Stem::cifar}}))
         ->default_str(name_of(options_.stem))
         ->type_name("NAME")
         ->group(kGroup);
     app_.add_option("--width", options_.width,
                     "Channels of the stem; 64 is ResNet-50, small values are quick")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+        ->check(between(1, 4096))
+        ->type_name("N")
         ->group(kGroup);
   }
 
@@ -257,7 +276,7 @@ class Parser {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app_.add_option("--exit-code-interrupted", checkpointer.exit_code_interrupted,
                     "Instead of 75, for launchers that need another")
-        ->check(CLI::Range(0, 255))
+        ->check(between(0, 255))
         ->type_name("N")
         ->group(kGroup);
   }
@@ -265,11 +284,13 @@ class Parser {
   void add_machine(bool cuda_available) {
     constexpr auto kGroup = "Machine (free to change)";
     app_.add_option("--workers", options_.workers, "Threads that make batches; 0: the training thread does")
-        ->check(CLI::Range(0, 1024))
+        ->check(between(0, 1024))
+        ->type_name("N")
         ->group(kGroup);
     app_.add_option("--threads", options_.threads,
                     "Threads of the CPU's kernels; 0: all cores. Another number gives other bits")
-        ->check(CLI::Range(0, 4096))
+        ->check(between(0, 4096))
+        ->type_name("N")
         ->group(kGroup);
     if (cuda_available)
       app_.add_flag("--cuda,!--no-cuda", options_.cuda, "Train on the first GPU")->group(kGroup);
