@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "holdfast/base/log.h"
 #include "power_loss/explorer.h"
@@ -36,7 +37,8 @@ void run(Request request, const char* title, const char* test) {
   for (const power_loss::Failure& failure : result.failures) {
     ADD_FAILURE() << failure.text
                   << "replay: HOLDFAST_POWER_LOSS_REPLAY=" << power_loss::to_text(failure.point) << " "
-                  << HOLDFAST_TEST_PROGRAM << " --gtest_filter=PowerLoss." << test;
+                  << std::filesystem::read_symlink("/proc/self/exe").native() << " --gtest_filter=PowerLoss."
+                  << test;
   }
   EXPECT_EQ(result.lost + result.stuck + result.silent, 0u);
   if (request.replay) return;

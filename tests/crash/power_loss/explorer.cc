@@ -49,6 +49,16 @@ std::uint64_t random_subset(Random& random, std::size_t count) {
   return count == 64 ? bits : bits & ((std::uint64_t{1} << count) - 1);
 }
 
+// Oldest first.
+std::vector<FileId> good_files(const SimFileSystem& files, const Promise& promise) {
+  std::vector<FileId> good;
+  for (const auto& [id, written] : promise.written) {
+    const auto node = files.find(kRun / checkpoint_name(id));
+    if (node && files.disk().content_hash(*node) == written.content) good.push_back(id);
+  }
+  return good;
+}
+
 class Explorer {
  public:
   Explorer(const Request& request, Shared& shared)
@@ -67,8 +77,8 @@ class Explorer {
   Fork fork(const SimDisk& disk, const Promise& promise, Random& random) const;
   void cut_everywhere(Point point, const SimDisk& disk, const Promise& promise, const Text& text);
   void cut(const Point& point, const SimDisk& disk, const Promise& promise, const Text& text);
-  void go_on(SimFileSystem& files, Session& session, Promise& promise, const Point& point,
-             const std::string& text, Random random);
+  void go_on(SimFileSystem& files, Session& session, Promise& promise, const Point& point, const Text& first,
+             Random random);
   void report(Broken::Kind kind, const Point& point, const std::string& when, const std::string& why);
   bool done() const { return shared_.stop || (!request_.replay && shared_.states >= request_.states); }
 
@@ -106,9 +116,9 @@ void Explorer::history(std::uint64_t seed) {
     StoreOptions options;
     options.keep.count = static_cast<int>(2 + random.below(2));
     options.read_back = random.chance(1, 2) ? ReadBack::all : ReadBack::head;
-    if (promise.acknowledged && promise.rotten.empty() && random.chance(1, 6)) {
-      options.start.step = promise.acknowledged->step;  // of the newest attempt that has one
-    }
+    // A branch from an older step, as with --resume-from.
+    const std::vector<FileId> good = good_files(files, promise);
+    if (!good.empty() && random.chance(1, 6)) options.start.step = good[random.below(good.size())].step;
     const std::uint64_t end = random.below(90);
     std::optional<Fork> at_the_end;
     Random ending(random.next());
@@ -138,11 +148,7 @@ Explorer::Fork Explorer::fork(const SimDisk& disk, const Promise& promise, Rando
   if (!promise.acknowledged || !promise.rotten.empty() || !random.chance(1, 3)) return next;
   // Rot in the newest file, where another good one is left to go on from.
   SimFileSystem files(next.disk);
-  std::vector<FileId> good;
-  for (const auto& [id, written] : promise.written) {
-    const auto node = files.find(kRun / checkpoint_name(id));
-    if (node && files.disk().content_hash(*node) == written.content) good.push_back(id);
-  }
+  std::vector<FileId> good = good_files(files, promise);
   if (good.size() < 2) return next;
   const FileId newest = good.back();
   good.pop_back();
@@ -206,17 +212,19 @@ void Explorer::cut(const Point& point, const SimDisk& disk, const Promise& promi
   Promise after = promise;
   Session session(files, after, *judges_maker_);
   const auto broken = judge(files, session, promise, *judges_maker_, thorough);
+  const Text first = [&] {
+    return text() + "\n" + disk.describe_cut({point.kept, point.torn, point.tear_seed});
+  };
   if (broken) {
-    report(broken->kind, point, text() + "\n" + disk.describe_cut({point.kept, point.torn, point.tear_seed}),
-           broken->why);
+    report(broken->kind, point, first(), broken->why);
   } else if (second) {
-    go_on(files, session, after, point, request_.replay ? text() : "", random);
+    go_on(files, session, after, point, first, random);
   }
 }
 
 // The run goes on for a round, and the power is cut again somewhere in it.
 void Explorer::go_on(SimFileSystem& files, Session& session, Promise& promise, const Point& point,
-                     const std::string& text, Random random) {
+                     const Text& first, Random random) {
   std::uint64_t left = random.below(24);
   std::optional<Fork> cut;
   std::string when;
@@ -226,7 +234,7 @@ void Explorer::go_on(SimFileSystem& files, Session& session, Promise& promise, c
     second.torn = random.chance(1, 2) ? second.kept & files.disk().cut_writes() & random.next() : 0;
     second.tear_seed = random.next();
     cut = Fork{files.disk().after_power_cut(second), promise};
-    when = text + "\nsecond cut after " + operation() + "\n" + files.disk().describe_cut(second);
+    when = first() + "second cut after " + operation() + "\n" + files.disk().describe_cut(second);
   });
   try {
     session.save(true);
@@ -235,10 +243,10 @@ void Explorer::go_on(SimFileSystem& files, Session& session, Promise& promise, c
     session.tidy();
     const auto lines = session.store().read_ledger(session.attempt());
     if (lines.empty() || lines.back() != R"({"step":)" + std::to_string(session.step()) + "}") {
-      report(Broken::Kind::lost, point, text, "a line of the ledger that was written after the cut");
+      report(Broken::Kind::lost, point, first(), "a line of the ledger that was written after the cut");
     }
   } catch (const std::exception& error) {
-    report(Broken::Kind::stuck, point, text + "\nthe save after it", error.what());
+    report(Broken::Kind::stuck, point, first() + "the save after it\n", error.what());
     return;
   }
   if (!cut) return;
@@ -271,7 +279,10 @@ void Explorer::report(Broken::Kind kind, const Point& point, const std::string& 
       break;
   }
   if (result.failures.size() < static_cast<std::size_t>(request_.stop_after)) {
-    result.failures.push_back({what + ": " + why + "\npower cut after " + when, point});
+    result.failures.push_back({what + ": " + why + "\nseed " + std::to_string(point.seed) + ", life " +
+                                   std::to_string(point.life) + ", operation " +
+                                   std::to_string(point.operation) + ": power cut after " + when,
+                               point});
   }
   if (result.failures.size() >= static_cast<std::size_t>(request_.stop_after)) shared_.stop = true;
 }
@@ -315,6 +326,7 @@ Result explore(const Request& request) {
   const auto start = std::chrono::steady_clock::now();
   Shared shared(request);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(request.threads));
   for (int i = 0; i < request.threads; ++i) threads.emplace_back([&] { Explorer(request, shared).run(); });
   for (std::thread& thread : threads) thread.join();
   Result result = std::move(shared.result);

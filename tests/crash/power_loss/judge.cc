@@ -95,8 +95,9 @@ std::optional<Broken> judge(SimFileSystem& files, Session& session, const Promis
     if (name_in(session.preflight()) != name_in(selection)) {
       return silent("preflight chose " + name_in(session.preflight()) + ", recovery " + name_in(selection));
     }
-    if (state && state->durable_step >= 0 && promise.rotten.empty() &&
-        (!selection.newest || selection.newest->step < state->durable_step)) {
+    // An attempt that began with an older step tells of that one.
+    if (state && selection.newest && selection.newest->attempt == state->attempt && promise.rotten.empty() &&
+        selection.newest->step < state->durable_step) {
       return lost("step " + std::to_string(state->durable_step) + ", of which a state file tells");
     }
     if (thorough) {
