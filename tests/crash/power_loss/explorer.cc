@@ -13,11 +13,13 @@ namespace {
 
 constexpr std::size_t kExhaustive = 10;  // open operations
 constexpr int kRandomCuts = 40;          // where there are more
+constexpr std::uint64_t kSpare = 8192;   // slots; a promise often changes where the disk does not
 constexpr std::uint64_t kSecondCutIn = 8;
 constexpr std::uint64_t kThoroughIn = 4;
 
 struct Shared {
-  explicit Shared(const Request& request) : disks(request.states * 5 / 4), judged(request.states * 3 / 2) {}
+  explicit Shared(const Request& request)
+      : disks(request.states * 5 / 4 + kSpare), judged(request.states * 3 / 2 + kSpare) {}
 
   DistinctSet disks;
   DistinctSet judged;  // disk and promise
