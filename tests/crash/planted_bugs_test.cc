@@ -29,7 +29,7 @@ constexpr Lane kLanes[] = {
     {"zombies", "store", "Rule6*"},
     {"states", "store", "Rule10*"},
     {"format", "format", "*-ForeignTools*"},
-    {"checkpointer", "checkpoint", "Writer*:CheckpointerFailure*"},
+    {"checkpointer", "checkpoint", "Writer*:CheckpointerFailure.ShowsUntil*"},
 };
 
 struct Variant {
