@@ -278,7 +278,7 @@ TEST(CtrlC, ItWaitsForTheEndOfARename) {
                        const HoldOffForcedExit guard;
                        say("in the rename");
                        monitor.wait_for(10s);
-                       std::this_thread::sleep_for(700ms);
+                       std::this_thread::sleep_for(2s);
                        say("renamed");
                        return 0;
                      }),
