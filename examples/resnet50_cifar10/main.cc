@@ -175,6 +175,11 @@ int train(const Options& options) {
   holdfast::Trainer trainer(std::move(parts), {.steps = steps});
   const int exit_code = trainer.run();
   if (const std::string line = to_line(trainer.result()); !line.empty()) std::puts(line.c_str());
+  if (exit_code == static_cast<int>(holdfast::ExitCode::io_failed)) {
+    // finish() may have given up on a disk that hangs; the writer's destructor would wait for it.
+    std::fflush(nullptr);
+    std::_Exit(exit_code);
+  }
   return exit_code;
 }
 
@@ -188,6 +193,10 @@ int main(int argc, char** argv) {
     return options ? example::train(*options) : EXIT_SUCCESS;
   } catch (const holdfast::Error& error) {
     holdfast::log_error(error.what());
+    // Stopped while it waited for its volume: there is no state yet.
+    if (error.exit_code() == holdfast::ExitCode::interrupted) {
+      std::puts("interrupted step=0 state=none checkpoint=none reason=stopped_before_the_start");
+    }
     return static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
     std::string text = error.what();

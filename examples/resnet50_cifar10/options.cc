@@ -72,7 +72,7 @@ std::optional<std::int64_t> parse_synthetic(const std::string& data) {
 std::string recorded_name(std::string flag) {
   flag.erase(0, std::min(flag.find_first_not_of('-'), flag.size()));
   std::replace(flag.begin(), flag.end(), '-', '_');
-  if (flag == "schedule_steps") return "cosine.steps";
+  if (flag == "schedule_steps") return "steps";  // of the warm-up and of the cosine behind it
   if (flag == "warmup_steps") return "warmup.steps";
   if (flag == "accumulate") return "accumulation";
   return flag;
@@ -156,7 +156,7 @@ class Parser {
         ->group(kGroup);
     auto* epochs = app_.add_option("--epochs", options_.epochs, "Train for N passes over the data, in total");
     auto* steps = app_.add_option("--steps", options_.steps, "Train until optimizer step N, in total");
-    epochs->check(between(1, kMost))->type_name("N")->group(kGroup)->excludes(steps);
+    epochs->check(between(1, 1'000'000'000))->type_name("N")->group(kGroup)->excludes(steps);
     steps->check(between(1, kMost))->type_name("N")->group(kGroup)->excludes(epochs);
     app_.add_flag("--eval,!--no-eval", options_.evaluate, "Measure the test accuracy after each epoch")
         ->group(kGroup);
@@ -167,7 +167,7 @@ class Parser {
 
   void add_recipe() {
     constexpr auto kGroup = "Recipe (recorded; a change on resume is refused unless overridden)";
-    const auto count = between(1, kMost);
+    const auto count = between(1, 1 << 30);
     app_.add_option("--batch-size", options_.batch_size, "Pictures of one (micro-)batch")
         ->check(count)
         ->type_name("N")

@@ -39,7 +39,9 @@ RatePlan make_plan(const Options& options, std::int64_t updates_per_epoch) {
     const std::int64_t rest = std::max<std::int64_t>(steps - warmup, 1);
     after = RatePlan::cosine(length(rest, options.schedule_steps.has_value()), kFloor);
   }
-  return RatePlan::warmup(length(warmup, options.warmup_steps.has_value()), after);
+  // Of a chosen plan every length is chosen: together they end where --schedule-steps says.
+  const bool chosen = options.warmup_steps.has_value() || options.schedule_steps.has_value();
+  return RatePlan::warmup(length(warmup, chosen), after);
 }
 
 void warn_when_longer_than(const RatePlan& plan, const Options& options, std::int64_t steps) {

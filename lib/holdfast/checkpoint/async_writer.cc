@@ -206,7 +206,18 @@ void AsyncWriter::supersede(const std::string& reason) {
 
 // The checkpoint is acknowledged: trouble from here on costs tidiness, not work.
 void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) {
-  try {
+  const auto guarded = [&](const auto& work) {
+    if (superseded()) return;
+    try {
+      work();
+    } catch (const SupersededError& error) {
+      supersede(error.what());
+    } catch (const std::exception& error) {
+      log_warning("after the save of step {}: {}; the checkpoint itself is durable", checkpoint.step,
+                  error.what());
+    }
+  };
+  guarded([&] {
     RunState state = run_;
     state.phase = RunPhase::running;
     state.step = checkpoint.step;
@@ -214,17 +225,17 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) {
     state.checkpoint = checkpoint.name;
     state.time = format_utc(clock_.wall_now());
     store_.write_run_state(state);
+  });
+  guarded([&] {
     store_.append_ledger(R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"bytes":)" +
                          std::to_string(checkpoint.bytes) + R"(,"ms":)" +
                          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
                          "}");
+  });
+  // Whatever failed above: it makes the room that the next save needs.
+  guarded([&] {
     if (!leaving_.load(std::memory_order_relaxed)) store_.apply_retention();
-  } catch (const SupersededError& error) {
-    supersede(error.what());
-  } catch (const std::exception& error) {
-    log_warning("after the save of step {}: {}; the checkpoint itself is durable", checkpoint.step,
-                error.what());
-  }
+  });
 }
 
 void AsyncWriter::look_around() {

@@ -38,7 +38,7 @@ struct WriteRequest {
 
 struct AsyncWriterOptions {
   int threads = 2;                                     // hashing and writing side by side
-  Duration ledger_interval = std::chrono::seconds(1);  // a crash loses the losses of at most this
+  Duration ledger_interval = std::chrono::seconds(1);  // while idle; a write in flight delays it
   Duration claim_interval = std::chrono::seconds(5);   // how soon a newer attempt is noticed while idle
 };
 

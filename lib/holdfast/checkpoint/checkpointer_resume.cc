@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <utility>
 
@@ -47,12 +48,21 @@ Resumed Checkpointer::State::resume() {
   if (start.fresh) start_fresh();
   record.host = host_name();
 
+  // The claim makes what is missing: never beneath a mount point whose volume has gone away.
+  if (!options.mount.empty() && !file_system.is_mount_point(options.mount)) {
+    throw IoError("mount", options.mount.native(), ENODEV,
+                  "the volume went away during the start; attach it and start again");
+  }
   record.attempt = store->claim();
   try {
     const Selection chosen = store->recover();
     if (!start.outside) {
       // What a predecessor committed until it was fenced off counts.
       Start now = candidate(chosen);
+      if (now.fresh && !start.fresh) {
+        throw IoError("open", (options.directory / start.name).native(), ENOENT,
+                      "the checkpoints seen a moment ago are gone; is the volume still attached?");
+      }
       if (now.name != start.name) check(now);
       start = std::move(now);
     }
@@ -137,6 +147,12 @@ void Checkpointer::State::begin_run(const Start& start) {
   // go back to the newest of the other one.
   const auto held = store->list();
   start_is_safe = start.fresh || (!held.empty() && held.front().name == start.name);
+  if (!options.resume_from.empty() && !start_is_safe && !held.empty()) {
+    log_warning(
+        "--resume-from begins again at step {}, although {} is there: a new branch, every time; leave "
+        "the option out to go on from the newest",
+        start_step, held.front().name);
+  }
   stager.plan_ahead();
   policy = SavePolicy(options.every, clock.now(), start_step);
 
@@ -147,7 +163,11 @@ void Checkpointer::State::begin_run(const Start& start) {
   run.durable_step = started_from.step;
   run.checkpoint = started_from.checkpoint;
   run.time = format_utc(clock.wall_now());
-  store->write_run_state(run);
+  try {
+    store->write_run_state(run);
+  } catch (const IoError& error) {  // retention after the next save may make the room that is missing
+    log_warning("the run state could not be written: {}", error.what());
+  }
   store->append_ledger(R"({"event":"start","attempt":)" + std::to_string(record.attempt) + R"(,"step":)" +
                        std::to_string(start_step) + R"(,"from_attempt":)" +
                        std::to_string(start.record.attempt) + "}");

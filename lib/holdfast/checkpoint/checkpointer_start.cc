@@ -44,6 +44,7 @@ void Checkpointer::State::wait_for_volume() {
                   "no volume was mounted there within " + format_duration(options.mount_wait) +
                       "; attach it and start again");
   }
+  check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
 }
 
 // A number is a step. Anything else is a file: one of the run directory by its name or path, or one
@@ -58,11 +59,13 @@ StartingPoint Checkpointer::State::starting_point() {
   }
   const std::filesystem::path file(options.resume_from);
   const auto directory = file_system.open_directory(options.directory, false);
-  std::error_code ignored;
-  const bool beneath = file.has_parent_path()
-                           ? std::filesystem::weakly_canonical(file.parent_path(), ignored) ==
-                                 std::filesystem::weakly_canonical(options.directory, ignored)
-                           : directory && directory->status(file.native());
+  std::error_code no_parent;
+  std::error_code no_directory;
+  const bool same_folder = std::filesystem::weakly_canonical(file.parent_path(), no_parent) ==
+                               std::filesystem::weakly_canonical(options.directory, no_directory) &&
+                           !no_parent && !no_directory;
+  const bool beneath =
+      file.has_parent_path() ? same_folder : directory && directory->status(file.native()).has_value();
   if (beneath) {
     point.file = file.filename().native();
   } else {

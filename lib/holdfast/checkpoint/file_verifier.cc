@@ -79,12 +79,19 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
 }
 
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file) {
-  auto read = read_index(file);
+  auto loaded = load(file, ReadMode::cached);
+  // A bad page of the page cache is not the file's fault.
+  if (std::holds_alternative<Rejection>(loaded)) loaded = load(file, ReadMode::uncached);
+  return loaded;
+}
+
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file, ReadMode mode) {
+  auto read = read_index(file, mode);
   if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
   Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
   loaded.snapshot = kept_of(loaded.index);
   if (!loaded.snapshot) {
-    auto state = read_snapshot(file, loaded.index, threads_);
+    auto state = read_snapshot(file, loaded.index, threads_, mode);
     if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
     loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
   }

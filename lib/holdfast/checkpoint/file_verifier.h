@@ -28,12 +28,14 @@ class FileVerifier final : public Verifier {
     CheckpointIndex index;
     std::shared_ptr<Snapshot> snapshot;
   };
-  // The whole state of `file`: the kept one when it is the same, read and verified otherwise.
+  // The whole state of `file`: the kept one when it is the same, read and verified otherwise. Damage is
+  // believed only when the device shows it, too.
   std::variant<Loaded, Rejection> load(const File& file);
   // Forgets the kept state; full inspections hash without keeping from now on.
   void stop_keeping();
 
  private:
+  std::variant<Loaded, Rejection> load(const File& file, ReadMode mode);
   std::shared_ptr<Snapshot> kept_of(const CheckpointIndex& index);
 
   const int threads_;

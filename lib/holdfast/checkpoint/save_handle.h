@@ -1,6 +1,6 @@
 // What a save promises. `staged` means the snapshot is taken and the state may change again; `durable` means
 // it is acknowledged: it survives power loss. A save that a newer request overtook before it was written is
-// `superseded_by_newer`: nothing is lost, the newer one covers it.
+// `overtaken`: nothing is lost, the newer one covers it.
 //
 // Threads: every method may be called from any thread. The error is sticky: once failed, always failed.
 #pragma once

@@ -35,6 +35,11 @@ void check(const PlanOptions& options) {
   require(options.epochs >= 0, "the number of epochs must not be negative (0 is endless)");
   require(shard.world >= 1 && shard.rank >= 0 && shard.rank < shard.world,
           "shard " + std::to_string(shard.rank) + " of " + std::to_string(shard.world) + " does not exist");
+  std::int64_t update = 0;
+  require(!__builtin_mul_overflow(options.batch_size, std::int64_t{shard.world}, &update) &&
+              !__builtin_mul_overflow(update, options.accumulation, &update),
+          "batch size " + std::to_string(options.batch_size) + " x accumulation " +
+              std::to_string(options.accumulation) + " is more samples than there are numbers");
   require(!options.drop_last || update_samples(options) <= options.size,
           "an update takes " + std::to_string(update_samples(options)) + " samples (batch size " +
               std::to_string(options.batch_size) + " x accumulation " + std::to_string(options.accumulation) +

@@ -84,7 +84,7 @@ std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem
 }
 
 std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
-  int flags = O_RDONLY;
+  int flags = O_RDONLY | O_NONBLOCK;  // a FIFO must not hang us
   if (mode == OpenMode::create || mode == OpenMode::create_direct) flags = O_RDWR | O_CREAT | O_EXCL;
   if (mode == OpenMode::append) flags = O_RDWR | O_CREAT | O_APPEND;
   const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0600); }); };

@@ -208,8 +208,9 @@ void RatePlan::save(StateWriter& out, const std::string& prefix) const {
 
 void RatePlan::load(const StateReader& in, const std::string& prefix) {
   for (Number& number : numbers_) {
-    if (number.chosen) continue;
     const std::string name = prefix + name_of(kind_) + "." + number.name;
+    // Missing: another kind of plan was recorded, and the difference accepted.
+    if (number.chosen || !in.has(name)) continue;
     const std::int64_t steps = in.get_int(name);
     if (steps < (kind_ == Kind::warmup ? 0 : kind_ == Kind::one_cycle ? 2 : 1)) {
       throw RefusedError("the recorded length '" + name + "' is " + std::to_string(steps));

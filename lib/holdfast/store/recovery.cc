@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "holdfast/base/error.h"
 #include "holdfast/store/internal/run_directory.h"
@@ -189,6 +190,10 @@ Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool
     throw IoError(error.operation(), error.path(), error.code(),
                   "that says nothing about the checkpoint itself: mend the volume and start again, or choose "
                   "another checkpoint with --resume-from");
+  } catch (const RefusedError& error) {  // no memory for the image: not the file's fault
+    throw IoError("read", path_in(run, name), ENOMEM, error.what());
+  } catch (const std::bad_alloc&) {
+    throw IoError("read", path_in(run, name), ENOMEM);
   }
 }
 

@@ -7,7 +7,9 @@
 #include <csignal>
 #include <limits>
 #include <thread>
+#include <utility>
 
+#include "holdfast/base/error.h"
 #include "rig.h"
 
 namespace holdfast::test {
@@ -180,6 +182,49 @@ TEST(CheckpointerFailure, AnotherModelIsRefusedBeforeItClaims) {
   EXPECT_EQ(other.loads, 0);
   first.train_to(8);
   EXPECT_EQ(first.checkpointer.finish(), 0);
+}
+
+// The state files are for people; the room that retention makes is for the next save.
+TEST(CheckpointerFailure, WhatCannotBeToldDoesNotKeepRetentionFromMakingRoom) {
+  Volume volume;
+  CapturedLog log;
+  CheckpointerOptions options = volume.options();
+  options.keep = KeepLast{2};
+  Attempt run(options);
+  volume.faults.set_hook([](const Operation& operation) {
+    if (operation.mutating && operation.path.find("-state") != std::string::npos) {
+      throw IoError("write", operation.path, ENOSPC);
+    }
+  });
+  for (int i = 0; i < 6; ++i) {
+    run.step();
+    ASSERT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
+  }
+  EXPECT_EQ(run.checkpointer.finish(), 0);
+  int files = 0;
+  for (const auto& name : volume.disk.names(kRun)) files += name.ends_with(".h5") ? 1 : 0;
+  EXPECT_LE(files, 3);
+  EXPECT_EQ(run.checkpointer.last_durable().step, 6);
+}
+
+TEST(CheckpointerFailure, AVolumeThatGoesAwayDuringTheStartIsNotReplacedByTheRootDisk) {
+  Volume volume;
+  CapturedLog log;
+  {
+    Attempt first(volume.options());
+    first.train_to(5);
+    first.checkpointer.finish();
+  }
+  bool read = false;
+  volume.faults.set_hook([&](const Operation& operation) {
+    if (operation.kind == Op::read && !std::exchange(read, true)) volume.disk.unmount("/vol");
+  });
+  MemorySource source;
+  Checkpointer second(source, volume.options());
+  EXPECT_THROW(second.resume(), IoError);
+  EXPECT_TRUE(read);
+  EXPECT_FALSE(volume.disk.exists(volume.path("attempts/1")));
+  EXPECT_EQ(source.loads, 0);
 }
 
 TEST(CheckpointerFailure, ChangedOptionsAreRefusedUnlessOverridden) {

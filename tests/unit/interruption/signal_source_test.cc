@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -235,6 +236,17 @@ TEST(Signals, AWrongGraceIsRefused) {
 int wait_long(Monitor&) {
   for (int i = 0; i < 200; ++i) std::this_thread::sleep_for(10ms);
   return 75;
+}
+
+// `… | tee log`, and a Ctrl-C that ends tee first.
+TEST(Signals, AReaderThatLeftDoesNotEndTheRun) {
+  ChildProcess child(listening([](Monitor&) {
+    int ends[2];
+    if (pipe(ends) != 0 || close(ends[0]) != 0) return 1;
+    const ssize_t written = write(ends[1], "x", 1);
+    return written < 0 && errno == EPIPE ? 75 : 2;
+  }));
+  EXPECT_EQ(child.wait().exit_code, 75);
 }
 
 TEST(CtrlC, WithoutATerminalTheSecondOneChangesNothing) {

@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <ctime>
+#include <utility>
 
 #include "holdfast/base/forced_exit.h"
 
@@ -32,6 +34,7 @@ constinit std::atomic<int> event_fd{-1};
 constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> terminal{false};
 constinit int users = 0;
+constinit bool pipe_ignored = false;
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
 
 std::int64_t monotonic_now() noexcept {
@@ -118,6 +121,12 @@ bool install_signal_handlers() noexcept {
   terminal = isatty(STDIN_FILENO) == 1 || isatty(STDERR_FILENO) == 1;
   owner = getpid();
   if (users++ > 0) return true;
+  // The Ctrl-C that ends `| tee` must not end us at the next line we log, before the commit.
+  struct sigaction pipe {};
+  if (sigaction(SIGPIPE, nullptr, &pipe) == 0 && is_default(pipe)) {
+    pipe.sa_handler = SIG_IGN;
+    pipe_ignored = sigaction(SIGPIPE, &pipe, nullptr) == 0;
+  }
   struct sigaction ours {};
   ours.sa_sigaction = holdfast_on_signal;
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
@@ -140,6 +149,7 @@ void remove_signal_handlers() noexcept {
     sigaction(kHeardSignals[i], nullptr, &current);
     if (is_ours(current)) sigaction(kHeardSignals[i], &latches[i].earlier, nullptr);
   }
+  if (std::exchange(pipe_ignored, false)) ::signal(SIGPIPE, SIG_DFL);
 }
 
 // No remove ever matches this install.
@@ -158,7 +168,7 @@ std::uint32_t consumed_signals(std::size_t index) noexcept { return latches[inde
 
 void consume_signals(std::size_t index, std::uint32_t count) noexcept {
   latches[index].consumed = count;
-  latches[index].first_ns = 0;
+  if (latches[index].count.load() == count) latches[index].first_ns = 0;  // a later one keeps its moment
 }
 
 bool at_a_terminal() noexcept { return terminal.load(); }
