@@ -4,7 +4,7 @@
 // operation).
 //
 //  1. Inside the run directory only io/file_system.h touches the disk.
-//     [tests/layering; Rule5Recovery.LookingChangesNothing]
+//     [tests/layering; crash/syscall_trace_test; Rule5Recovery.LookingChangesNothing]
 //  2. Order of a commit: create a temporary file whose name carries the attempt → reserve its space → write,
 //     head last → fsync, close → read back from the device → look for newer claims → rename to a unique name,
 //     never over another → fsync the directory → look again → acknowledge. Only then may retention run. A
