@@ -44,6 +44,49 @@ std::string with_separators(const std::string& digits) {
   return text;
 }
 
+// Takes exactly `digits` of them from the front.
+std::optional<int> take_number(std::string_view& text, std::size_t digits) {
+  if (text.size() < digits) return std::nullopt;
+  int value = 0;
+  for (std::size_t i = 0; i < digits; ++i) {
+    if (!is_digit(text[i])) return std::nullopt;
+    value = 10 * value + (text[i] - '0');
+  }
+  text.remove_prefix(digits);
+  return value;
+}
+
+bool take_one_of(std::string_view& text, std::string_view characters) {
+  if (text.empty() || characters.find(text.front()) == std::string_view::npos) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// ".25" to nanoseconds; finer digits are dropped.
+std::optional<std::chrono::nanoseconds> take_fraction(std::string_view& text) {
+  if (!take_one_of(text, ".")) return std::chrono::nanoseconds(0);
+  if (text.empty() || !is_digit(text.front())) return std::nullopt;
+  std::int64_t value = 0;
+  for (std::int64_t unit = 100'000'000; !text.empty() && is_digit(text.front()); unit /= 10) {
+    value += unit * (text.front() - '0');
+    text.remove_prefix(1);
+  }
+  return std::chrono::nanoseconds(value);
+}
+
+// What is to be added to get UTC. Takes the rest of the text.
+std::optional<std::chrono::minutes> take_offset(std::string_view& text) {
+  if (take_one_of(text, "Zz")) return std::chrono::minutes(0);
+  const bool ahead = text.starts_with('+');
+  if (!take_one_of(text, "+-")) return std::nullopt;
+  const auto hours = take_number(text, 2);
+  if (!hours || *hours > 23 || !take_one_of(text, ":")) return std::nullopt;
+  const auto minutes = take_number(text, 2);
+  if (!minutes || *minutes > 59) return std::nullopt;
+  const auto offset = std::chrono::hours(*hours) + std::chrono::minutes(*minutes);
+  return ahead ? -offset : offset;
+}
+
 }  // namespace
 
 std::optional<Duration> parse_duration(std::string_view text) {
@@ -142,6 +185,33 @@ std::string format_utc(WallTime time) {
   std::array<char, 64> buffer{};
   const std::size_t length = std::strftime(buffer.data(), buffer.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
   return {buffer.data(), length};
+}
+
+std::optional<WallTime> parse_utc(std::string_view text) {
+  using std::chrono::sys_days;
+  const auto year = take_number(text, 4);
+  if (!year || *year < 1970 || *year > 2261 || !take_one_of(text, "-")) return std::nullopt;
+  const auto month = take_number(text, 2);
+  if (!month || !take_one_of(text, "-")) return std::nullopt;
+  const auto day = take_number(text, 2);
+  if (!day || !take_one_of(text, "Tt ")) return std::nullopt;
+  const auto hour = take_number(text, 2);
+  if (!hour || *hour > 23 || !take_one_of(text, ":")) return std::nullopt;
+  const auto minute = take_number(text, 2);
+  if (!minute || *minute > 59 || !take_one_of(text, ":")) return std::nullopt;
+  const auto second = take_number(text, 2);
+  if (!second || *second > 60) return std::nullopt;
+  const auto fraction = take_fraction(text);
+  if (!fraction) return std::nullopt;
+  const auto offset = take_offset(text);
+  if (!offset || !text.empty()) return std::nullopt;
+  const std::chrono::year_month_day date{std::chrono::year(*year),
+                                         std::chrono::month(static_cast<unsigned>(*month)),
+                                         std::chrono::day(static_cast<unsigned>(*day))};
+  if (!date.ok()) return std::nullopt;
+  return WallTime(std::chrono::duration_cast<WallTime::duration>(
+      sys_days(date).time_since_epoch() + std::chrono::hours(*hour) + std::chrono::minutes(*minute) +
+      std::chrono::seconds(*second) + *fraction + *offset));
 }
 
 }  // namespace holdfast::inline v1

@@ -36,5 +36,8 @@ std::string format_count(std::int64_t value);
 std::string format_number(double value);
 // UTC, ISO 8601, to the second: "2025-06-01T12:00:05Z".
 std::string format_utc(WallTime time);
+// The same back, as RFC 3339 has it: also with a fraction ("05.25Z"), a blank or lower-case letters instead
+// of T and Z, and an offset ("+02:00"). The years 1970 to 2261; a leap second counts as the one after it.
+std::optional<WallTime> parse_utc(std::string_view text);
 
 }  // namespace holdfast::inline v1

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <tuple>
+
+#include "holdfast/base/error.h"
+#include "holdfast/format/layout.h"
+#include "holdfast/format/safetensors.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+enum class Place { outside, top, metadata, tensor, shape, offsets };
+
+constexpr std::string_view kMembers[] = {"dtype", "shape", "data_offsets"};
+
+struct Parsed {
+  TensorSpec spec;
+  std::array<std::uint64_t, 2> at{};  // begin and end
+};
+
+// Called by nlohmann's SAX parser, event by event; `false` ends the parsing with `reason()`. Nothing is kept
+// but what goes into the index, so memory is bounded by the text.
+class HeaderHandler {
+ public:
+  std::vector<Parsed> tensors;
+  std::map<std::string, std::string> metadata;
+
+  const std::string& reason() const { return reason_; }
+
+  bool null() { return fail("a null"); }
+  bool boolean(bool) { return fail("a truth value"); }
+  bool binary(std::vector<std::uint8_t>&) { return fail("binary data"); }
+  bool number_integer(std::int64_t) { return fail("a negative number"); }
+  bool number_float(double, const std::string& text) { return fail("the number " + printable(text, 40)); }
+
+  bool number_unsigned(std::uint64_t value) {
+    if (place_ == Place::offsets) {
+      if (numbers_ == tensor_.at.size()) return fail("a third number");
+      tensor_.at[numbers_++] = value;
+      return true;
+    }
+    if (place_ != Place::shape) return fail("a number");
+    if (tensor_.spec.shape.size() == kMaxRank) return fail("a 33rd dimension");
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return fail("the dimension " + std::to_string(value));
+    tensor_.spec.shape.push_back(static_cast<std::int64_t>(value));
+    return true;
+  }
+
+  bool string(std::string& text) {
+    if (place_ == Place::metadata) {
+      if (!metadata.emplace(key_, std::move(text)).second) return twice(key_);
+      return true;
+    }
+    if (place_ != Place::tensor || member_ != "dtype") return fail("a text");
+    const auto dtype = safetensors_dtype(text);
+    if (!dtype) return refuse(named() + "elements of type '" + printable(text, 40) + "' cannot be read");
+    tensor_.spec.dtype = *dtype;
+    return true;
+  }
+
+  bool start_object(std::size_t) {
+    if (place_ == Place::outside) return enter(Place::top);
+    if (place_ != Place::top) return fail("an object");
+    if (key_ == kSafetensorsMetadata) {
+      if (std::exchange(metadata_seen_, true)) return twice(key_);
+      return enter(Place::metadata);
+    }
+    tensor_ = {};
+    tensor_.spec.name = key_;
+    seen_ = 0;
+    return enter(Place::tensor);
+  }
+
+  bool start_array(std::size_t) {
+    if (place_ == Place::tensor && member_ == "shape") return enter(Place::shape);
+    if (place_ != Place::tensor || member_ != "data_offsets") return fail("a list");
+    numbers_ = 0;
+    return enter(Place::offsets);
+  }
+
+  bool key(std::string& text) {
+    if (place_ != Place::tensor) {
+      key_ = std::move(text);
+      return true;
+    }
+    for (unsigned i = 0; i < std::size(kMembers); ++i) {
+      if (text != kMembers[i]) continue;
+      member_ = kMembers[i];
+      if ((seen_ & 1u << i) != 0) return refuse(named() + "'" + text + "' appears twice");
+      seen_ |= 1u << i;
+      return true;
+    }
+    return refuse(named() + "unknown member '" + printable(text, 40) + "'");
+  }
+
+  bool end_object() {
+    if (place_ != Place::tensor) return enter(place_ == Place::metadata ? Place::top : Place::outside);
+    for (unsigned i = 0; i < std::size(kMembers); ++i) {
+      if ((seen_ & 1u << i) == 0) return refuse(named() + "'" + std::string(kMembers[i]) + "' is missing");
+    }
+    tensors.push_back(std::move(tensor_));
+    return enter(Place::top);
+  }
+
+  bool end_array() {
+    if (place_ == Place::offsets && numbers_ != tensor_.at.size())
+      return refuse(named() + "its offsets are not two numbers");
+    return enter(Place::tensor);
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
+    return refuse("not JSON at byte " + std::to_string(position));
+  }
+
+ private:
+  bool enter(Place place) {
+    place_ = place;
+    return true;
+  }
+  bool refuse(std::string reason) {
+    reason_ = std::move(reason);
+    return false;
+  }
+  bool fail(const std::string& what) {
+    const bool keyed = place_ != Place::outside;
+    return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the format has none");
+  }
+  bool twice(const std::string& key) { return refuse("'" + printable(key) + "' appears twice"); }
+  std::string named() const { return "tensor '" + printable(key_) + "': "; }
+
+  std::string reason_;
+  Place place_ = Place::outside;
+  std::string key_;          // of the header, or of its metadata
+  std::string_view member_;  // of a tensor
+  bool metadata_seen_ = false;
+  Parsed tensor_;
+  std::size_t numbers_ = 0;  // of the offsets
+  unsigned seen_ = 0;        // members of the tensor
+};
+
+std::optional<std::string> duplicate(const std::vector<Parsed>& tensors) {
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const Parsed& tensor : tensors) names.push_back(tensor.spec.name);
+  std::sort(names.begin(), names.end());
+  const auto found = std::adjacent_find(names.begin(), names.end());
+  if (found == names.end()) return std::nullopt;
+  return "'" + printable(*found) + "' appears twice";
+}
+
+// Puts the tensors into the order of their bytes; says why they do not tile the data.
+std::optional<std::string> tile(std::vector<Parsed>& tensors, std::uint64_t data_length) {
+  std::sort(tensors.begin(), tensors.end(), [](const Parsed& a, const Parsed& b) {
+    return std::tie(a.at, a.spec.name) < std::tie(b.at, b.spec.name);
+  });
+  std::uint64_t covered = 0;
+  for (const Parsed& tensor : tensors) {
+    const auto [begin, end] = tensor.at;
+    const std::string name = "tensor '" + printable(tensor.spec.name) + "' ";
+    if (begin > end) return name + "ends before it begins";
+    if (end > data_length) {
+      return name + "ends at byte " + std::to_string(end) + " of the data, which has " +
+             std::to_string(data_length);
+    }
+    if (begin < covered) return name + "overlaps what lies before it";
+    if (begin > covered) return name + "leaves a hole before it";
+    if (end - begin != tensor.spec.bytes()) {
+      return name + "has " + std::to_string(end - begin) + " bytes, and its type and shape make " +
+             std::to_string(tensor.spec.bytes());
+    }
+    covered = end;
+  }
+  if (covered != data_length) {
+    return std::to_string(data_length - covered) + " bytes of data behind the last tensor belong to none";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_view header,
+                                                                   std::uint64_t data_length) {
+  const auto bad = [](const std::string& reason) {
+    return Rejection{Rejection::Kind::damaged, "safetensors header: " + reason};
+  };
+  if (!header.starts_with('{')) return bad("it does not begin with '{'");
+  header = header.substr(0, header.find_last_not_of(' ') + 1);
+  if (!header.ends_with('}')) return bad("it does not end with '}'");
+  // nlohmann takes a NUL for the end of the text.
+  if (header.find('\0') != std::string_view::npos) return bad("it holds a NUL");
+  HeaderHandler handler;
+  try {
+    if (!nlohmann::json::sax_parse(header.begin(), header.end(), &handler)) return bad(handler.reason());
+    if (const auto reason = duplicate(handler.tensors)) return bad(*reason);
+    if (const auto reason = tile(handler.tensors, data_length)) return bad(*reason);
+  } catch (const Error& error) {  // a size that overflows
+    return bad(error.what());
+  }
+  SafetensorsIndex index;
+  index.metadata = std::move(handler.metadata);
+  index.data_length = data_length;
+  index.tensors.reserve(handler.tensors.size());
+  for (Parsed& tensor : handler.tensors) index.tensors.push_back({std::move(tensor.spec), tensor.at[0]});
+  return index;
+}
+
+}  // namespace holdfast::inline v1

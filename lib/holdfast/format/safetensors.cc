@@ -1,0 +1,122 @@
+#include "holdfast/format/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "holdfast/base/error.h"
+#include "holdfast/format/internal/little_endian.h"
+#include "holdfast/format/internal/workers.h"
+#include "holdfast/format/layout.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::uint64_t kLengthSize = 8;
+constexpr std::uint64_t kTensorAlignment = 64;
+
+Rejection damaged(std::string reason) { return {Rejection::Kind::damaged, std::move(reason)}; }
+
+Rejection became_shorter() { return damaged("the file became shorter while it was read"); }
+
+struct Piece {
+  std::uint64_t from;  // in the file
+  std::span<std::byte> to;
+};
+
+std::vector<Piece> pieces_of(const SafetensorsIndex& index, const ImageLayout& layout,
+                             std::span<std::byte> image) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < index.tensors.size(); ++i) {
+    const std::span<std::byte> slot = layout.slot(i, image);
+    for (std::uint64_t done = 0; done < slot.size(); done += kTransferBlock) {
+      pieces.push_back({index.data_begin + index.tensors[i].offset + done,
+                        slot.subspan(done, std::min<std::uint64_t>(slot.size() - done, kTransferBlock))});
+    }
+  }
+  return pieces;
+}
+
+bool read_all(const File& file, const std::vector<Piece>& pieces, int threads) {
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> short_read{false};
+  internal::run_workers(std::min<int>(threads, static_cast<int>(std::min<std::size_t>(pieces.size(), 1024))),
+                        [&](const internal::Stopped& stopped) {
+                          for (std::size_t i = next++; i < pieces.size() && !stopped && !short_read;
+                               i = next++) {
+                            if (file.read_at(pieces[i].to, pieces[i].from) < pieces[i].to.size())
+                              short_read = true;
+                          }
+                        });
+  return !short_read;
+}
+
+}  // namespace
+
+bool looks_like_safetensors(const File& file) {
+  std::array<std::byte, kLengthSize + 1> start{};
+  return file.read_at(start, 0) == start.size() &&
+         internal::get_little_endian<std::uint64_t>(start, 0) <= kMaxSafetensorsHeader &&
+         start.back() == std::byte{'{'};
+}
+
+std::variant<SafetensorsIndex, Rejection> read_safetensors_index(const File& file) {
+  const std::uint64_t size = file.size();
+  if (size < kLengthSize)
+    return damaged("the file has " + std::to_string(size) + " bytes, fewer than a header");
+  std::array<std::byte, kLengthSize> start;
+  if (file.read_at(start, 0) < start.size()) return became_shorter();
+  const auto length = internal::get_little_endian<std::uint64_t>(start, 0);
+  if (length > kMaxSafetensorsHeader) {
+    return damaged("safetensors header: " + std::to_string(length) +
+                   " bytes are more than the format allows");
+  }
+  if (length > size - kLengthSize) {
+    return damaged("safetensors header: it would have " + std::to_string(length) +
+                   " bytes, and the file has " + std::to_string(size));
+  }
+  Arena header(length);
+  if (file.read_at(header.bytes(), kLengthSize) < length) return became_shorter();
+  auto parsed = parse_safetensors_header({reinterpret_cast<const char*>(header.bytes().data()), length},
+                                         size - kLengthSize - length);
+  if (auto* const index = std::get_if<SafetensorsIndex>(&parsed)) index->data_begin = kLengthSize + length;
+  return parsed;
+}
+
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& file,
+                                                                    const SafetensorsIndex& index,
+                                                                    std::string_view group, int threads) {
+  if (file.size() != index.data_begin + index.data_length) {
+    return damaged("the file changed its size while it was read");
+  }
+  std::vector<TensorSpec> specs;
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t length = 0;
+  for (const SafetensorsIndex::Tensor& tensor : index.tensors) {
+    specs.push_back(tensor.spec);
+    specs.back().name = std::string(group) + "/" + tensor.spec.name;
+    offsets.push_back(length);
+    length += (tensor.spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  }
+  try {
+    check_tensor_specs(specs);
+  } catch (const RefusedError& error) {
+    return damaged(error.what());
+  }
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);
+  snapshot->arena = std::make_shared<Arena>(length);
+  if (!read_all(file, pieces_of(index, *snapshot->layout, snapshot->arena->bytes()), threads)) {
+    return became_shorter();
+  }
+  for (std::size_t i = 0; i < index.tensors.size(); ++i) {
+    if (index.tensors[i].spec.dtype != DType::boolean) continue;
+    const auto bytes = snapshot->bytes(i);
+    if (std::any_of(bytes.begin(), bytes.end(), [](std::byte value) { return value > std::byte{1}; })) {
+      return damaged("tensor " + snapshot->layout->tensors()[i].name + ": a truth value is neither 0 nor 1");
+    }
+  }
+  return snapshot;
+}
+
+}  // namespace holdfast::inline v1
