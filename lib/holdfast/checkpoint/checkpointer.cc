@@ -12,10 +12,7 @@ namespace {
 
 CheckpointerOptions checked(CheckpointerOptions options) {
   if (options.directory.empty()) throw UsageError("no checkpoint directory given");
-  if (options.keep.count < 2) {
-    throw UsageError("keeping " + std::to_string(options.keep.count) +
-                     " checkpoints would gamble the only copy at every save; keep at least 2");
-  }
+  options.keep.check();
   if (!options.resume_from.empty() && !options.init_from.empty()) {
     throw UsageError(
         "resume_from and init_from contradict each other: continue that run, or take its weights");

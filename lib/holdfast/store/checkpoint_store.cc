@@ -18,6 +18,7 @@
 namespace holdfast::inline v1 {
 
 using internal::Housekeeper;
+using internal::RetentionPlanner;
 using internal::RunDirectory;
 
 struct CheckpointStore::State {
@@ -25,6 +26,7 @@ struct CheckpointStore::State {
   const StoreOptions options;
   Verifier& verifier;
   Recovery recovery;
+  RetentionPlanner planner;
   std::unique_ptr<RunDirectory> directory;  // nullptr: not there yet
   // From claim() on.
   std::optional<Attempt> attempt;
@@ -36,8 +38,12 @@ struct CheckpointStore::State {
   std::unique_ptr<LineFile> ledger;
   bool ledger_failed = false;
 
-  State(FileSystem& files, StoreOptions given, Verifier& asked)
-      : file_system(files), options(std::move(given)), verifier(asked), recovery(options, verifier) {}
+  State(FileSystem& files, const Clock& clock, StoreOptions given, Verifier& asked)
+      : file_system(files),
+        options(std::move(given)),
+        verifier(asked),
+        recovery(options, verifier),
+        planner(verifier, clock, options.keep) {}
 
   RunDirectory* look_up() {
     if (!directory) directory = RunDirectory::open(file_system, options.directory);
@@ -49,16 +55,13 @@ struct CheckpointStore::State {
   }
 };
 
-CheckpointStore::CheckpointStore(FileSystem& file_system, Clock& /*clock*/, StoreOptions options,
+CheckpointStore::CheckpointStore(FileSystem& file_system, Clock& clock, StoreOptions options,
                                  Verifier& verifier) {
-  if (options.keep.count < 2) {
-    throw UsageError("--keep " + std::to_string(options.keep.count) +
-                     ": at least 2 checkpoints are kept, or every save would gamble the only copy");
-  }
+  options.keep.check();
   if (options.start.step && options.start.file) {
     throw UsageError("a starting point is a step or a file, not both");
   }
-  state_ = std::make_unique<State>(file_system, std::move(options), verifier);
+  state_ = std::make_unique<State>(file_system, clock, std::move(options), verifier);
 }
 
 CheckpointStore::~CheckpointStore() = default;
@@ -80,7 +83,7 @@ AttemptNumber CheckpointStore::claim() {
   s.directory = RunDirectory::make(s.file_system, s.options.directory);
   s.attempt.emplace(*s.directory);
   s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.options.read_back);
-  s.housekeeper.emplace(*s.directory, *s.attempt, s.verifier, s.options.keep);
+  s.housekeeper.emplace(*s.directory, *s.attempt);
   return s.attempt->number();
 }
 
@@ -92,9 +95,7 @@ Selection CheckpointStore::recover() {
   s.damaged = s.recovery.damaged();
   if (selection.newest) {
     const CheckpointInfo& start = *selection.newest;
-    if (parse_checkpoint_name(start.name)) {
-      s.housekeeper->trust({.attempt = start.attempt, .step = start.step}, start.finite);
-    }
+    if (parse_checkpoint_name(start.name)) s.planner.verified(start);
   }
   s.recovered = true;
   return selection;
@@ -111,7 +112,7 @@ CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
   State& s = *state_;
   if (!s.recovered) throw Error("commit() before recover()");
   CheckpointInfo checkpoint = s.committer->commit(request);
-  s.housekeeper->trust({.attempt = checkpoint.attempt, .step = checkpoint.step}, checkpoint.finite);
+  s.planner.wrote(checkpoint);
   return checkpoint;
 }
 
@@ -128,8 +129,9 @@ void CheckpointStore::apply_retention() {
     s.damaged.clear();
   }
   const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
-  s.housekeeper->delete_superfluous({.own = s.attempt->number(), .ancestry = newest.ancestry},
-                                    {.attempt = newest.attempt, .step = newest.step});
+  s.housekeeper->carry_out(s.planner.plan(s.directory->run(),
+                                          {.own = s.attempt->number(), .ancestry = newest.ancestry},
+                                          {.attempt = newest.attempt, .step = newest.step}));
 }
 
 void CheckpointStore::check_claim() { state_->claimed("check_claim()").look(); }

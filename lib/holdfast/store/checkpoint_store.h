@@ -34,6 +34,8 @@ struct CheckpointInfo {
   std::uint64_t bytes = 0;
   Ancestry ancestry = {};
   bool finite = true;
+  Metrics metrics = {};                           // as the content tells them
+  std::optional<std::int64_t> unix_seconds = {};  // when its state was staged, by that machine's clock
 };
 
 struct Skipped {
@@ -59,7 +61,7 @@ struct StoreOptions {
   std::filesystem::path directory = {};
   bool allow_fresh = false;  // start over where checkpoints are held but none verifies
   StartingPoint start = {};
-  Retention keep = KeepLast{3};
+  Retention keep = KeepLast{3};  // policies that combine: retention.h
   ReadBack read_back = ReadBack::head;
 };
 

@@ -72,7 +72,9 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
           .name = checkpoint_name({.attempt = attempt_.number(), .step = request.step}),
           .bytes = file->size(),
           .ancestry = request.ancestry,
-          .finite = request.finite && verdict.finite};
+          .finite = request.finite && verdict.finite,
+          .metrics = verdict.metrics,
+          .unix_seconds = verdict.unix_seconds};
 }
 
 void Committer::publish(const std::string& temporary, const CommitRequest& request,

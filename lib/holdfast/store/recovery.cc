@@ -25,7 +25,9 @@ CheckpointInfo info_of(const std::string& name, const Verdict& verdict, std::uin
           .name = name,
           .bytes = bytes,
           .ancestry = verdict.ancestry,
-          .finite = verdict.finite};
+          .finite = verdict.finite,
+          .metrics = verdict.metrics,
+          .unix_seconds = verdict.unix_seconds};
 }
 
 std::string path_in(const Directory& run, const std::string& name) { return run.path() + "/" + name; }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "holdfast/io/file_system.h"
@@ -18,6 +19,10 @@ using AttemptNumber = std::uint64_t;
 // For every earlier attempt the last step that this history grew from.
 using Ancestry = std::map<AttemptNumber, std::int64_t>;
 
+// What was measured along a history: metric → step → value. A value belongs to the state at that step,
+// whichever file tells of it; a file is often written before its state was measured.
+using Metrics = std::map<std::string, std::map<std::int64_t, double>>;
+
 struct Verdict {
   enum class Kind { good, damaged, newer_format };
   Kind kind = Kind::good;
@@ -26,6 +31,8 @@ struct Verdict {
   AttemptNumber attempt = 0;
   Ancestry ancestry = {};
   bool finite = true;  // loss and parameters were finite when it was written
+  Metrics metrics = {};
+  std::optional<std::int64_t> unix_seconds = {};  // when its state was staged, by that machine's wall clock
 };
 
 class Verifier {

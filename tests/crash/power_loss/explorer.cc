@@ -116,7 +116,7 @@ void Explorer::history(std::uint64_t seed) {
     SimFileSystem files(std::move(next.disk));
     Promise promise = std::move(next.promise);
     StoreOptions options;
-    options.keep.count = static_cast<int>(2 + random.below(2));
+    options.keep = KeepLast{static_cast<int>(2 + random.below(2))};
     options.read_back = random.chance(1, 2) ? ReadBack::all : ReadBack::head;
     // A branch from an older step, as with --resume-from.
     const std::vector<FileId> good = good_files(files, promise);

@@ -66,7 +66,7 @@ class Crashes : public testing::Test {
       const auto run = left.open_directory(kRun, false);
       return run ? read_run_state(*run) : std::nullopt;
     }();
-    Life next(left, {.keep = {.count = 2}});
+    Life next(left, {.keep = KeepLast{2}});
     try {
       const Selection found = next.start();
       const FileId newest =
@@ -82,7 +82,7 @@ class Crashes : public testing::Test {
       const std::int64_t step = newest.step + 1;
       next.round(step);
       MemoryFileSystem again = left.crash();
-      Life after(again, {.keep = {.count = 2}});
+      Life after(again, {.keep = KeepLast{2}});
       const Selection second = after.start();
       ASSERT_TRUE(second.newest) << "LOST after a second cut, " << what;
       ASSERT_EQ(second.newest->step, step) << "LOST after a second cut, " << what;
@@ -117,7 +117,7 @@ class Crashes : public testing::Test {
 
 TEST_F(Crashes, FirstSaveAndLaterOnes) {
   explore([&] {
-    Life life(files, {.keep = {.count = 2}});
+    Life life(files, {.keep = KeepLast{2}});
     life.start();
     for (const std::int64_t step : {10, 20, 30, 40}) {
       round(life, step);
@@ -130,14 +130,14 @@ TEST_F(Crashes, FirstSaveAndLaterOnes) {
 
 TEST_F(Crashes, AnAttemptThatGoesOn) {
   {
-    Life life(disk, {.keep = {.count = 2}});
+    Life life(disk, {.keep = KeepLast{2}});
     life.start();
     for (const std::int64_t step : {10, 20, 30}) life.round(step);
     acknowledged = {.attempt = 1, .step = 30};
   }
   explore([&] {
     for (int attempt = 0; attempt < 2; ++attempt) {
-      Life life(files, {.keep = {.count = 2}});
+      Life life(files, {.keep = KeepLast{2}});
       const std::int64_t from = life.start().newest->step;
       for (const std::int64_t step : {from + 1, from + 2}) {
         round(life, step);
@@ -151,7 +151,7 @@ TEST_F(Crashes, AnAttemptThatGoesOn) {
 
 TEST_F(Crashes, RecoveryFromDamage) {
   {
-    Life life(disk, {.keep = {.count = 5}});
+    Life life(disk, {.keep = KeepLast{5}});
     life.start();
     for (const std::int64_t step : {10, 20, 30, 40, 50}) life.round(step);
     life.store.write_run_state({.phase = RunPhase::running});  // what it records is no part of this test
@@ -161,7 +161,7 @@ TEST_F(Crashes, RecoveryFromDamage) {
   disk.put(in_run("attempts/tmp-a0001-state"), "x");
   acknowledged = {.attempt = 1, .step = 20};
   explore([&] {
-    Life life(files, {.keep = {.count = 2}});
+    Life life(files, {.keep = KeepLast{2}});
     ASSERT_EQ(life.start().newest->step, 20);
     for (const std::int64_t step : {21, 22, 23}) {
       round(life, step);

@@ -20,7 +20,7 @@ struct Outcome {
 // A trainer: a start that fails ends it, a save that fails does not.
 Outcome train(FileSystem& files, std::int64_t from) {
   Outcome outcome;
-  Life life(files, {.keep = {.count = 2}});
+  Life life(files, {.keep = KeepLast{2}});
   try {
     life.start();
     outcome.started = true;
@@ -54,7 +54,7 @@ MemoryFileSystem disk_with_a_past() {
 }
 
 void expect_whole(MemoryFileSystem& disk, std::int64_t acknowledged, const std::string& what) {
-  Life life(disk, {.keep = {.count = 2}});
+  Life life(disk, {.keep = KeepLast{2}});
   const Selection found = life.start();
   ASSERT_TRUE(found.newest) << what;
   EXPECT_GE(found.newest->step, acknowledged) << what;

@@ -214,7 +214,7 @@ struct History {
 
 MemoryFileSystem with_a_past() {
   MemoryFileSystem disk;
-  Life life(disk, {.keep = {.count = 2}});
+  Life life(disk, {.keep = KeepLast{2}});
   life.start();
   life.round(9);
   life.round(10);
@@ -226,7 +226,7 @@ MemoryFileSystem with_a_past() {
 int operations_of_a_history() {
   MemoryFileSystem disk = with_a_past();
   FaultFileSystem files(disk);
-  Life life(files, {.keep = {.count = 2}});
+  Life life(files, {.keep = KeepLast{2}});
   History history;
   history.live(life);
   EXPECT_FALSE(history.superseded);
@@ -239,8 +239,8 @@ void rival_at(int operation, int operations, Rival rival) {
   SCOPED_TRACE("operation " + std::to_string(operation));
   MemoryFileSystem disk = with_a_past();
   FaultFileSystem files(disk);
-  Life older(files, {.keep = {.count = 2}});
-  Life newer(disk, {.keep = {.count = 2}});
+  Life older(files, {.keep = KeepLast{2}});
+  Life newer(disk, {.keep = KeepLast{2}});
   History history;
   int at = 0;
   bool acted = false;
@@ -295,7 +295,7 @@ void rival_at(int operation, int operations, Rival rival) {
       newer.round(newer.step + 10);  // the winner goes on
     }
   }
-  Life third(disk, {.keep = {.count = 2}});
+  Life third(disk, {.keep = KeepLast{2}});
   const Selection last = third.start();
   ASSERT_TRUE(last.newest);
   EXPECT_GE(last.newest->step, history.acknowledged);

@@ -26,7 +26,7 @@ class PosixStore : public testing::TestWithParam<PosixOptions> {
       found.push_back(entry.path().filename());
     return found;
   }
-  StoreOptions options(int keep = 2) const { return {.directory = run, .keep = {.count = keep}}; }
+  StoreOptions options(int keep = 2) const { return {.directory = run, .keep = KeepLast{keep}}; }
   unsigned mode(const std::filesystem::path& path) const {
     struct stat status {};
     EXPECT_EQ(lstat(path.c_str(), &status), 0) << path;

@@ -24,7 +24,7 @@ class RecoveryTest : public testing::Test {
  public:
   // A first attempt that saved these steps.
   void history(std::initializer_list<std::int64_t> steps) {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     for (const std::int64_t step : steps) life.save(step);
   }
@@ -315,7 +315,7 @@ TEST_F(Rule8Links, LinksAndDirectoriesUnderACheckpointsNameAreSteppedPast) {
   EXPECT_THAT(found.skipped[0].reason, HasSubstr("symbolic link"));
   EXPECT_THAT(found.skipped[1].reason, HasSubstr("directory"));
   EXPECT_THAT(refusal({.start = {.file = name_of_step(900, 1)}}), HasSubstr("symbolic link"));
-  Life life(disk, {.keep = {.count = 2}});
+  Life life(disk, {.keep = KeepLast{2}});
   life.start();
   for (const std::int64_t step : {110, 120, 130}) life.round(step);
   EXPECT_THAT(disk.names(kRun), AllOf(Contains(name_of_step(900, 1)), Contains(name_of_step(800, 1))));
@@ -383,7 +383,7 @@ TEST_F(StartingPointTest, NeedsADirectory) {
 TEST_F(StartingPointTest, ABranchLeavesNewerFilesAlone) {
   history({100, 200, 300});
   rot(disk, name_of_step(300, 1));
-  Life life(disk, {.start = {.step = 100}, .keep = {.count = 2}});
+  Life life(disk, {.start = {.step = 100}, .keep = KeepLast{2}});
   life.start();
   for (const std::int64_t step : {110, 120, 130, 140}) life.round(step);
   EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(130, 2), name_of_step(140, 2), name_of_step(200, 1),

@@ -31,19 +31,19 @@ TEST_F(Rule4Retention, TheNewestStay) {
 }
 
 TEST_F(Rule4Retention, KeepOneIsRefused) {
-  EXPECT_THROW(Life(disk, {.keep = {.count = 1}}), UsageError);
-  EXPECT_THROW(Life(disk, {.keep = {.count = 0}}), UsageError);
-  EXPECT_THROW(Life(disk, {.keep = {.count = -3}}), UsageError);
+  EXPECT_THROW(Life(disk, {.keep = KeepLast{1}}), UsageError);
+  EXPECT_THROW(Life(disk, {.keep = KeepLast{0}}), UsageError);
+  EXPECT_THROW(Life(disk, {.keep = KeepLast{-3}}), UsageError);
 }
 
 TEST_F(Rule4Retention, NothingIsDeletedBeforeAnAcknowledgement) {
   {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     for (const std::int64_t step : {10, 20, 30, 40, 50}) life.round(step);
   }
   FaultFileSystem files(disk);
-  Life life(files, {.keep = {.count = 2}});
+  Life life(files, {.keep = KeepLast{2}});
   life.start();
   life.store.apply_retention();
   EXPECT_EQ(files.count(Op::unlink), 0);
@@ -57,13 +57,13 @@ TEST_F(Rule4Retention, NothingIsDeletedBeforeAnAcknowledgement) {
 
 TEST_F(Rule4Retention, NeverBelowTwoThatThisAttemptWroteOrVerified) {
   {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     for (const std::int64_t step : {10, 20, 30}) life.round(step);
   }
   // The two newer ones were never looked at by the attempt that starts from 10 by choice, and 20 and 30 are
   // of another branch for it; so only 10 and its own may count.
-  Life life(disk, {.start = {.step = 10}, .keep = {.count = 2}});
+  Life life(disk, {.start = {.step = 10}, .keep = KeepLast{2}});
   life.start();
   life.round(12);
   EXPECT_THAT(checkpoints(disk), Contains(name_of_step(10, 1)));
@@ -77,7 +77,7 @@ TEST_F(Rule4Retention, AFreshAttemptOnItsFirstFileDeletesNothing) {
                            .trusted = {{own, true}},
                            .newest_acknowledged = own,
                            .newest_finite = own},
-                          {.count = 2}),
+                          KeepLast{2}),
               IsEmpty());
 }
 
@@ -89,7 +89,7 @@ TEST_F(Rule4Retention, UnverifiedFilesDoNotCountTowardsTheTwo) {
                            .trusted = {{newest, true}, {start, true}},
                            .newest_acknowledged = newest,
                            .newest_finite = newest},
-                          {.count = 2}),
+                          KeepLast{2}),
               ElementsAre(FileId{1, 5}, FileId{2, 70}));
 }
 
@@ -100,12 +100,12 @@ TEST_F(Rule4Retention, NothingNewerThanTheAcknowledgedIsDeleted) {
                            .trusted = {{acknowledged, true}, {older, true}},
                            .newest_acknowledged = acknowledged,
                            .newest_finite = acknowledged},
-                          {.count = 2}),
+                          KeepLast{2}),
               ElementsAre(FileId{2, 30}));
 }
 
 TEST_F(Rule4Retention, TheNewestFiniteStays) {
-  Life life(disk, {.keep = {.count = 2}});
+  Life life(disk, {.keep = KeepLast{2}});
   life.start();
   life.round(10);
   life.round(20);
@@ -118,14 +118,14 @@ TEST_F(Rule4Retention, TheNewestFiniteStays) {
 
 TEST_F(Rule4Retention, AWeekOfNanAcrossAttemptsKeepsAGoodPast) {
   {
-    Life life(disk, {.keep = {.count = 2}});
+    Life life(disk, {.keep = KeepLast{2}});
     life.start();
     life.round(10);
     life.round(20);
     life.round(30, false);
   }
   for (std::int64_t step = 40; step < 100; step += 10) {
-    Life life(disk, {.keep = {.count = 2}});
+    Life life(disk, {.keep = KeepLast{2}});
     life.start();
     life.round(step, false);
     life.round(step + 1, false);
@@ -136,14 +136,14 @@ TEST_F(Rule4Retention, AWeekOfNanAcrossAttemptsKeepsAGoodPast) {
 
 TEST_F(Rule4Retention, AFiniteFileThatRottedDoesNotCount) {
   {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     life.round(10);
     life.round(20);
     life.round(30, false);
   }
   rot(disk, name_of_step(20, 1));
-  Life life(disk, {.keep = {.count = 2}});
+  Life life(disk, {.keep = KeepLast{2}});
   life.start();
   for (const std::int64_t step : {40, 50, 60}) life.round(step, false);
   EXPECT_THAT(checkpoints(disk), Contains(name_of_step(10, 1)));
@@ -151,18 +151,18 @@ TEST_F(Rule4Retention, AFiniteFileThatRottedDoesNotCount) {
 
 TEST_F(Rule4Retention, OtherLineagesAreLeftAlone) {
   {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     for (const std::int64_t step : {10, 20, 30}) life.round(step);
   }
   {
-    Life branch(disk, {.start = {.step = 10}, .keep = {.count = 100}});
+    Life branch(disk, {.start = {.step = 10}, .keep = KeepLast{100}});
     branch.start();
     branch.round(11);
     branch.round(25);
   }
   // Grows from step 11 of attempt 2: 25 of attempt 2 and 20, 30 of attempt 1 were left behind.
-  Life life(disk, {.start = {.step = 11}, .keep = {.count = 2}});
+  Life life(disk, {.start = {.step = 11}, .keep = KeepLast{2}});
   life.start();
   for (const std::int64_t step : {12, 13, 40, 50}) life.round(step);
   EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(20, 1), name_of_step(25, 2), name_of_step(30, 1),
@@ -181,7 +181,7 @@ TEST_F(Rule4Retention, LineageIsDecidedByAncestry) {
 
 TEST_F(Rule4Retention, NewerFormatsAndUnknownNamesAreLeftAlone) {
   {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     for (const std::int64_t step : {10, 30}) life.round(step);
   }
@@ -190,7 +190,7 @@ TEST_F(Rule4Retention, NewerFormatsAndUnknownNamesAreLeftAlone) {
   disk.put(in_run("step-5.h5"), "x");
   disk.put(in_run("notes.txt"), "x");
   disk.put(in_run("lost+found/x"), "x");
-  Life life(disk, {.keep = {.count = 2}});
+  Life life(disk, {.keep = KeepLast{2}});
   life.start();
   for (const std::int64_t step : {40, 50, 60}) life.round(step);
   const auto names = disk.names(kRun);
@@ -204,12 +204,12 @@ TEST_F(Rule4Retention, NewerFormatsAndUnknownNamesAreLeftAlone) {
 
 TEST_F(Rule4Retention, AnUnreadableFileStopsTheDeletionNotTheRun) {
   {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     for (const std::int64_t step : {10, 20, 30}) life.round(step);
   }
   FaultFileSystem files(disk);
-  Life life(files, {.keep = {.count = 2}});
+  Life life(files, {.keep = KeepLast{2}});
   life.start();
   life.save(40);
   files.fail(Op::read, 1, EIO);
@@ -221,12 +221,12 @@ TEST_F(Rule4Retention, AnUnreadableFileStopsTheDeletionNotTheRun) {
 
 TEST_F(Rule4Retention, LooksForNewerClaimsBeforeEveryUnlink) {
   {
-    Life life(disk, {.keep = {.count = 100}});
+    Life life(disk, {.keep = KeepLast{100}});
     life.start();
     for (const std::int64_t step : {10, 20, 30, 40}) life.round(step);
   }
   FaultFileSystem files(disk);
-  Life life(files, {.keep = {.count = 2}});
+  Life life(files, {.keep = KeepLast{2}});
   life.start();
   life.save(50);
   int unlinks = 0;

@@ -6,41 +6,26 @@
 // Threads: one at a time. Durability: none needed; a deletion that a crash takes back is done again.
 #pragma once
 
-#include <map>
-#include <optional>
 #include <vector>
 
 #include "holdfast/store/attempt.h"
-#include "holdfast/store/lineage.h"
-#include "holdfast/store/recovery.h"
-#include "holdfast/store/retention.h"
+#include "holdfast/store/internal/retention_planner.h"
+#include "holdfast/store/internal/run_directory.h"
 
 namespace holdfast::inline v1::internal {
 
 class Housekeeper {
  public:
   // All of them outlive this object.
-  Housekeeper(RunDirectory& directory, Attempt& attempt, Verifier& verifier, Retention keep)
-      : directory_(directory), attempt_(attempt), verifier_(verifier), keep_(keep) {}
+  Housekeeper(RunDirectory& directory, Attempt& attempt) : directory_(directory), attempt_(attempt) {}
 
-  // This attempt wrote or verified that file.
-  void trust(FileId id, bool finite) { trusted_[id] = finite; }
-
-  // Both require an acknowledged commit of this attempt.
   void move_damaged(const std::vector<FileId>& damaged);
-  void delete_superfluous(const Lineage& lineage, FileId newest_acknowledged);
+  // Oldest first, so that what is left at any moment is a state that retention may leave.
+  void carry_out(const RetentionPlanner::Plan& plan);
 
  private:
-  std::optional<FileId> newest_finite(const std::vector<FileId>& present);
-  bool finite(FileId id);
-  std::optional<Verdict> inspect(FileId id, Verifier::Depth depth);
-
   RunDirectory& directory_;
   Attempt& attempt_;
-  Verifier& verifier_;
-  const Retention keep_;
-  std::map<FileId, bool> trusted_;        // whether finite
-  std::map<FileId, bool> others_finite_;  // of what others wrote, as far as it was asked
 };
 
 }  // namespace holdfast::inline v1::internal

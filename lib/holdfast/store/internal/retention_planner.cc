@@ -1,0 +1,172 @@
+#include "holdfast/store/internal/retention_planner.h"
+
+#include <algorithm>
+
+#include "holdfast/base/log.h"
+#include "holdfast/store/recovery.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+Verdict verdict_of(const CheckpointInfo& checkpoint) {
+  return {.step = checkpoint.step,
+          .attempt = checkpoint.attempt,
+          .ancestry = checkpoint.ancestry,
+          .finite = checkpoint.finite,
+          .metrics = checkpoint.metrics,
+          .unix_seconds = checkpoint.unix_seconds};
+}
+
+// What a file says about its time may be anything; the difference must stay a number.
+Duration since(std::chrono::seconds now, std::int64_t unix_seconds) {
+  constexpr std::chrono::seconds kLongest = std::chrono::hours(100 * 365 * 24);
+  const std::int64_t then = std::clamp(unix_seconds, (now - kLongest).count(), (now + kLongest).count());
+  return now - std::chrono::seconds(then);
+}
+
+bool is(FileId id, const Verdict& verdict) {
+  return verdict.kind == Verdict::Kind::good &&
+         id == FileId{.attempt = verdict.attempt, .step = verdict.step};
+}
+
+}  // namespace
+
+void RetentionPlanner::wrote(const CheckpointInfo& checkpoint) {
+  verified(checkpoint);
+  written_.emplace(FileId{.attempt = checkpoint.attempt, .step = checkpoint.step}, clock_.now());
+}
+
+void RetentionPlanner::verified(const CheckpointInfo& checkpoint) {
+  const FileId id{.attempt = checkpoint.attempt, .step = checkpoint.step};
+  trusted_[id] = checkpoint.finite;
+  heads_[id] = verdict_of(checkpoint);
+}
+
+RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lineage,
+                                              FileId newest_acknowledged) {
+  RetentionView view{
+      .present = {}, .trusted = trusted_, .newest_acknowledged = newest_acknowledged, .newest_finite = {}};
+  for (const Candidate& candidate : candidates_in(run)) {
+    if (candidate.kind == FileKind::regular && lineage.contains(candidate.id)) {
+      view.present.push_back(candidate.id);
+    }
+  }
+  Plan plan;
+  // What is asked below costs reads, and only adds to what stays.
+  if (!superfluous(view, keep_).empty()) {
+    if (keep_.reads_content()) view.facts = facts(run, view.present);
+    view.newest_finite = newest_finite(run, view.present);
+  }
+  plan.stay = staying(view, keep_);
+  for (const FileId id : superfluous(view, keep_)) {
+    const std::string reason = trusts(id) ? std::string() : why_left(run, id);
+    if (reason.empty()) {
+      plan.go.push_back(id);
+    } else {
+      plan.left.emplace(id, reason);
+    }
+  }
+  return plan;
+}
+
+// Of files that nobody has verified here only the head is known; their names might lie.
+std::string RetentionPlanner::why_left(Directory& run, FileId id) {
+  const Verdict* const verdict = head(run, id);
+  if (verdict == nullptr) return "gone meanwhile";
+  if (verdict->kind == Verdict::Kind::newer_format) return "of a newer format: " + verdict->reason;
+  if (verdict->kind == Verdict::Kind::good && !is(id, *verdict)) {
+    return "not what its name says: it holds step " + std::to_string(verdict->step) + " of attempt " +
+           std::to_string(verdict->attempt);
+  }
+  return {};
+}
+
+std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::vector<FileId>& present) {
+  Metrics known;
+  std::map<FileId, KeepFacts> facts;
+  const auto now = std::chrono::floor<std::chrono::seconds>(clock_.wall_now()).time_since_epoch();
+  // Oldest first: what a newer file tells of the same step came later.
+  for (auto id = present.rbegin(); id != present.rend(); ++id) {
+    const Verdict* const verdict = head(run, *id);
+    if (verdict == nullptr || !is(*id, *verdict)) continue;
+    for (const auto& [metric, values] : verdict->metrics) {
+      for (const auto& [step, value] : values) known[metric][step] = value;
+    }
+    KeepFacts& file = facts[*id];
+    file.finite = verdict->finite;
+    if (const auto written = written_.find(*id); written != written_.end()) {
+      file.age = clock_.now() - written->second;
+    } else if (verdict->unix_seconds) {
+      file.age = since(now, *verdict->unix_seconds);
+    }
+  }
+  for (const auto& [metric, values] : known) {
+    for (auto& [id, file] : facts) {
+      const auto value = values.find(id.step);
+      if (value != values.end()) file.metrics[metric] = value->second;
+    }
+  }
+  say_unknown_metrics(facts);
+  return facts;
+}
+
+void RetentionPlanner::say_unknown_metrics(const std::map<FileId, KeepFacts>& facts) {
+  for (const KeepPolicy& policy : keep_.policies()) {
+    const auto* const best = std::get_if<KeepBest>(&policy);
+    if (best == nullptr) continue;
+    const bool known = std::any_of(facts.begin(), facts.end(), [&](const auto& file) {
+      return file.second.metrics.contains(best->metric);
+    });
+    if (known || !said_unknown_.insert(best->metric).second) continue;
+    log_info("no checkpoint has metric {}: so far none is kept for being the best by it", best->metric);
+  }
+}
+
+std::optional<FileId> RetentionPlanner::newest_finite(Directory& run, const std::vector<FileId>& present) {
+  const auto found = std::find_if(present.begin(), present.end(), [&](FileId id) { return finite(run, id); });
+  return found == present.end() ? std::nullopt : std::optional(*found);
+}
+
+// A file that others wrote counts when all of it verifies: it may be the only good past there is.
+bool RetentionPlanner::finite(Directory& run, FileId id) {
+  if (const auto own = trusted_.find(id); own != trusted_.end()) return own->second;
+  if (const auto known = others_finite_.find(id); known != others_finite_.end()) return known->second;
+  const auto says_finite = [&](const Verdict* verdict) {
+    return verdict != nullptr && is(id, *verdict) && verdict->finite;
+  };
+  if (!says_finite(head(run, id))) return others_finite_[id] = false;
+  const auto whole = inspect(run, id, Verifier::Depth::full);
+  return others_finite_[id] = whole && says_finite(&*whole);
+}
+
+std::optional<Verdict> RetentionPlanner::verify(Directory& run, FileId id) {
+  auto verdict = inspect(run, id, Verifier::Depth::full);
+  for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
+    verdict = inspect(run, id, Verifier::Depth::full, true);
+  }
+  if (verdict && is(id, *verdict)) {
+    trusted_[id] = verdict->finite;
+    heads_[id] = *verdict;
+  }
+  return verdict;
+}
+
+const Verdict* RetentionPlanner::head(Directory& run, FileId id) {
+  if (const auto known = heads_.find(id); known != heads_.end()) return &known->second;
+  auto verdict = inspect(run, id, Verifier::Depth::head);
+  // A bad page in memory must not cost the best file.
+  if (verdict && verdict->kind == Verdict::Kind::damaged) {
+    verdict = inspect(run, id, Verifier::Depth::head, true);
+  }
+  if (!verdict) return nullptr;
+  return &(heads_[id] = *verdict);
+}
+
+std::optional<Verdict> RetentionPlanner::inspect(Directory& run, FileId id, Verifier::Depth depth,
+                                                 bool uncached) {
+  const auto file = run.open(checkpoint_name(id), OpenMode::read);
+  if (!file) return std::nullopt;
+  return verifier_.inspect(*file, depth, uncached);
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,66 @@
+// What retention may delete, found without changing anything: the lineage's files, what they tell of
+// themselves, and rule 4 of store/commit.h.
+//
+// A committed file never changes, so its head is read once per process, and only when a policy or the newest
+// finite one asks for it.
+//
+// Errors: IoError. Threads: one at a time.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/store/checkpoint_store.h"
+#include "holdfast/store/lineage.h"
+#include "holdfast/store/retention.h"
+
+namespace holdfast::inline v1::internal {
+
+class RetentionPlanner {
+ public:
+  // All of them outlive this object.
+  RetentionPlanner(Verifier& verifier, const Clock& clock, Retention keep)
+      : verifier_(verifier), clock_(clock), keep_(std::move(keep)) {}
+
+  // This attempt wrote that file just now, or has verified all of it.
+  void wrote(const CheckpointInfo& checkpoint);
+  void verified(const CheckpointInfo& checkpoint);
+  bool trusts(FileId id) const { return trusted_.contains(id); }
+
+  struct Plan {
+    std::map<FileId, std::string> stay;  // with the reason
+    std::vector<FileId> go;              // oldest first
+    std::map<FileId, std::string> left;  // that would go, but are left alone, with the reason
+  };
+  // `newest_acknowledged`: only what is older may go.
+  Plan plan(Directory& run, const Lineage& lineage, FileId newest_acknowledged);
+
+  // A full look at a file that others wrote, believed bad only when seen again from the device; once good it
+  // is trusted. nullopt: it is gone.
+  std::optional<Verdict> verify(Directory& run, FileId id);
+
+ private:
+  std::optional<FileId> newest_finite(Directory& run, const std::vector<FileId>& present);
+  bool finite(Directory& run, FileId id);
+  std::map<FileId, KeepFacts> facts(Directory& run, const std::vector<FileId>& present);
+  void say_unknown_metrics(const std::map<FileId, KeepFacts>& facts);
+  // nullopt: the file is gone.
+  const Verdict* head(Directory& run, FileId id);
+  std::optional<Verdict> inspect(Directory& run, FileId id, Verifier::Depth depth, bool uncached = false);
+  std::string why_left(Directory& run, FileId id);
+
+  Verifier& verifier_;
+  const Clock& clock_;
+  const Retention keep_;
+  std::map<FileId, bool> trusted_;        // whether finite
+  std::map<FileId, bool> others_finite_;  // of what others wrote, as far as it was asked
+  std::map<FileId, Verdict> heads_;
+  std::map<FileId, SteadyTime> written_;  // by this process
+  std::set<std::string> said_unknown_;    // metrics
+};
+
+}  // namespace holdfast::inline v1::internal
