@@ -153,6 +153,21 @@ std::optional<std::string> duplicate(const std::vector<Parsed>& tensors) {
   return "'" + printable(*found) + "' appears twice";
 }
 
+// Why a tensor cannot begin where the one before it ended.
+std::optional<std::string> misplaced(const Parsed& tensor, std::uint64_t covered, std::uint64_t data_length) {
+  const auto [begin, end] = tensor.at;
+  if (begin > end) return "ends before it begins";
+  if (end > data_length) {
+    return "ends at byte " + std::to_string(end) + " of the data, which has " + std::to_string(data_length);
+  }
+  if (begin < covered) return "overlaps what lies before it";
+  if (begin > covered) return "leaves a hole before it";
+  const std::uint64_t bytes = tensor.spec.bytes();
+  if (end - begin == bytes) return std::nullopt;
+  return "has " + std::to_string(end - begin) + " bytes, and its type and shape make " +
+         std::to_string(bytes);
+}
+
 // Puts the tensors into the order of their bytes; says why they do not tile the data.
 std::optional<std::string> tile(std::vector<Parsed>& tensors, std::uint64_t data_length) {
   std::sort(tensors.begin(), tensors.end(), [](const Parsed& a, const Parsed& b) {
@@ -160,25 +175,13 @@ std::optional<std::string> tile(std::vector<Parsed>& tensors, std::uint64_t data
   });
   std::uint64_t covered = 0;
   for (const Parsed& tensor : tensors) {
-    const auto [begin, end] = tensor.at;
-    const std::string name = "tensor '" + printable(tensor.spec.name) + "' ";
-    if (begin > end) return name + "ends before it begins";
-    if (end > data_length) {
-      return name + "ends at byte " + std::to_string(end) + " of the data, which has " +
-             std::to_string(data_length);
+    if (const auto reason = misplaced(tensor, covered, data_length)) {
+      return "tensor '" + printable(tensor.spec.name) + "' " + *reason;
     }
-    if (begin < covered) return name + "overlaps what lies before it";
-    if (begin > covered) return name + "leaves a hole before it";
-    if (end - begin != tensor.spec.bytes()) {
-      return name + "has " + std::to_string(end - begin) + " bytes, and its type and shape make " +
-             std::to_string(tensor.spec.bytes());
-    }
-    covered = end;
+    covered = tensor.at[1];
   }
-  if (covered != data_length) {
-    return std::to_string(data_length - covered) + " bytes of data behind the last tensor belong to none";
-  }
-  return std::nullopt;
+  if (covered == data_length) return std::nullopt;
+  return std::to_string(data_length - covered) + " bytes of data behind the last tensor belong to none";
 }
 
 }  // namespace
