@@ -9,7 +9,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr std::array kAll{kEnvLog, kEnvTermGrace, kEnvCheckStaging, kEnvTmpDir};
+constexpr std::array kAll{kEnvLog, kEnvTermGrace, kEnvNoticeFile, kEnvCheckStaging, kEnvTmpDir};
 
 [[noreturn]] void refuse(const EnvVariable& variable, const std::string& value, const std::string& wanted) {
   throw UsageError("environment variable " + std::string(variable.name) + "=" + value + ": expected " +

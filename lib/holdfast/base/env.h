@@ -25,6 +25,9 @@ inline constexpr EnvVariable kEnvLog{"HOLDFAST_LOG",
 // From SIGTERM or SIGINT to the end of the process. Beats the program's own setting.
 inline constexpr EnvVariable kEnvTermGrace{
     "HOLDFAST_TERM_GRACE", "time from SIGTERM to the process's end, e.g. 25s (default) or 2min"};
+// Another notice file to watch, beside the program's own; interruption/notice_file.h says what may be in it.
+inline constexpr EnvVariable kEnvNoticeFile{
+    "HOLDFAST_NOTICE_FILE", "file whose appearance announces an interruption (empty, or JSON; default none)"};
 // Compares every late snapshot with live memory before it counts; costs one read of the state a save.
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};

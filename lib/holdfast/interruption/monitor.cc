@@ -126,6 +126,8 @@ void Monitor::post(Notice notice) {
       case NoticeKind::deadline:
         flags_.fetch_or(kDeadline);
         break;
+      case NoticeKind::withdrawn:
+        break;
     }
   }
   changed_.notify_all();

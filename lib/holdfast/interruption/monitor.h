@@ -1,5 +1,6 @@
 // Hears interruptions from all sources and keeps them in one latched state: once asked to stop, always asked
-// to stop; of all deadlines ever seen, the earliest.
+// to stop; of all deadlines ever seen, the earliest. A withdrawal changes neither: it is logged, recorded and
+// told to the listener, and whoever still waits for a deadline decides what it means.
 //
 //   Monitor monitor(clock);
 //   monitor.add(std::make_unique<SignalSource>(clock));

@@ -14,6 +14,7 @@ enum class NoticeKind {
   checkpoint_now,  // commit soon and go on (SIGUSR1)
   stop,            // commit and leave with exit code 75 before the deadline (SIGTERM, Ctrl-C)
   deadline,        // the machine goes away at the deadline; policy decides how the time until then is spent
+  withdrawn,       // what this source announced does not come after all
 };
 
 struct Notice {

@@ -1,0 +1,139 @@
+#include "holdfast/interruption/file_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/interruption/notice_file.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr Duration kInterval = std::chrono::seconds(1);
+constexpr Duration kSecondLook = std::chrono::milliseconds(100);
+constexpr int kMostDoubts = 20;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
+  ~Descriptor() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+bool is_absence(int code) { return code == ENOENT || code == ENOTDIR; }
+
+const char* text_of(int code) {
+  const char* const text = strerrordesc_np(code);
+  return text != nullptr ? text : "unknown error";
+}
+
+// The errno, or 0. One byte more than a notice may have shows that it is too long.
+int read_start(int descriptor, std::string& text) {
+  text.resize(kMaxNoticeFile + 1);
+  std::size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t count = read(descriptor, &text[filled], text.size() - filled);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    if (count == 0) break;
+    filled += static_cast<std::size_t>(count);
+  }
+  text.resize(filled);
+  return 0;
+}
+
+}  // namespace
+
+FileSource::FileSource(const std::filesystem::path& path, Clock& clock) : clock_(clock) {
+  if (path.empty()) throw UsageError("the notice file has an empty name");
+  path_ = std::filesystem::absolute(path);  // also when the program changes its directory
+}
+
+std::vector<Notice> FileSource::poll() {
+  Content content;
+  const Seen seen = look(content);
+  if (seen == Seen::unknown) return {};
+  if (seen == Seen::absent) {
+    doubtful_.reset();
+    doubts_ = 0;
+    believed_.reset();
+    return gone("the notice file is gone");
+  }
+  if (believed_ == content) return {};
+
+  NoticeFile file = parse_notice_file(content.text, clock_.now(), clock_.wall_now());
+  if (!file.whole && doubtful_ != content && doubts_ < kMostDoubts) {
+    doubtful_ = std::move(content);
+    ++doubts_;
+    return {};
+  }
+  doubtful_.reset();
+  doubts_ = 0;
+  believed_ = std::move(content);
+
+  const bool coming = file.notice && file.notice->kind == NoticeKind::deadline;
+  std::vector<Notice> news;
+  if (!coming) news = gone("the notice file says that nothing is coming");
+  coming_ = coming;
+  if (file.notice) news.push_back(std::move(*file.notice));
+  return news;
+}
+
+Duration FileSource::interval() const { return doubtful_ ? kSecondLook : kInterval; }
+
+std::vector<Notice> FileSource::gone(const char* how) {
+  if (!std::exchange(coming_, false)) return {};
+  return {{"file", NoticeKind::withdrawn, std::nullopt, how}};
+}
+
+FileSource::Seen FileSource::look(Content& content) {
+  const auto refused = [&](int code) {
+    if (!is_absence(code)) {
+      say_once("cannot be read: " + std::string(text_of(code)));
+      return Seen::unknown;
+    }
+    struct stat folder {};
+    const std::filesystem::path parent = path_.parent_path();
+    if (stat(parent.c_str(), &folder) != 0) {
+      say_once("is watched, although there is no folder " + parent.native() + " yet");
+    }
+    return Seen::absent;
+  };
+
+  struct stat status {};
+  if (stat(path_.c_str(), &status) != 0) return refused(errno);
+  if (!S_ISREG(status.st_mode)) {
+    say_once("is no plain file and is not read");
+    return Seen::unknown;
+  }
+  // It may have become a pipe in between.
+  const Descriptor file(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) return refused(errno);
+  if (fstat(file.get(), &status) != 0) return refused(errno);
+  if (!S_ISREG(status.st_mode)) return Seen::unknown;
+  if (const int code = read_start(file.get(), content.text); code != 0) return refused(code);
+  content.inode = status.st_ino;
+  content.modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  said_.clear();  // what comes after this is worth saying again
+  return Seen::content;
+}
+
+void FileSource::say_once(const std::string& what) {
+  if (std::exchange(said_, what) != what) log_warning("the notice file {} {}", path_, what);
+}
+
+}  // namespace holdfast::inline v1
