@@ -82,6 +82,8 @@ Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner) : owner_(&ow
   owner_->state_->enter_evaluation();
 }
 
+void Checkpointer::metric(const std::string& name, double value) { state_->metric(name, value); }
+
 Checkpointer::EvaluationScope::~EvaluationScope() { owner_->state_->leave_evaluation(); }
 
 int Checkpointer::finish() { return state_->finish(); }

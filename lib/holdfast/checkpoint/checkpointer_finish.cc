@@ -43,10 +43,12 @@ void Checkpointer::State::enter_evaluation() {
 
 void Checkpointer::State::leave_evaluation() {
   evaluating = false;
+  const bool save_it = std::exchange(best_wanted, false);
   // Cut short: the boundary on entry is what the next attempt begins with, and it evaluates again.
   if (stopped_inside) return;
   boundary = {};
   evaluation_due = false;
+  if (save_it && !should_stop()) save();
 }
 
 void Checkpointer::State::complete_boundary() {

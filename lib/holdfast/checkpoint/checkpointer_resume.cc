@@ -140,6 +140,7 @@ void Checkpointer::State::begin_run(const Start& start) {
     loss_was_told = !std::isnan(start.record.loss);
     loss = start.record.loss;
     evaluation_due = start.record.evaluation_due;
+    measurements = Measurements(start.record.metrics);
     if (!start.outside) started_from = {start.step, start.name, clock.now()};
   }
   start_step = start.step;

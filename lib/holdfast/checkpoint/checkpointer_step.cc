@@ -88,6 +88,23 @@ SaveHandle Checkpointer::State::save() {
   return newest;
 }
 
+void Checkpointer::State::metric(const std::string& name, double value) {
+  require(Phase::running, "metric");
+  measurements.add(name, source.step(), value);
+  bool best = false;
+  for (const KeepPolicy& policy : options.keep.policies()) {
+    const auto* const wanted = std::get_if<KeepBest>(&policy);
+    if (wanted == nullptr || wanted->metric != name) continue;
+    best = best || measurements.among_best(*wanted, source.step());
+  }
+  if (evaluating) {
+    // The image of the boundary was begun before the value was known; leave_evaluation() takes a new one.
+    best_wanted = best_wanted || best;
+  } else if (best && !should_stop()) {
+    save();
+  }
+}
+
 SaveHandle Checkpointer::State::staging_failed(const std::string& error) {
   const std::string text = "staging step " + std::to_string(source.step()) + " failed: " + error;
   writer->note_failure(text);
@@ -114,10 +131,12 @@ internal::Staged Checkpointer::State::stage(Part part) {
   record.finite = std::isfinite(loss) || (std::isnan(loss) && !loss_was_told);
   record.evaluation_due = evaluation_due || evaluating;
   record.time = format_utc(clock.wall_now());
+  record.metrics = measurements.recorded();
   return stager.stage(record, part);
 }
 
 void Checkpointer::State::submit(internal::Staged staged) {
+  measurements.saved(staged.snapshot->step);
   newest = writer->submit({std::move(staged.snapshot), std::move(staged.plan), record.ancestry});
 }
 

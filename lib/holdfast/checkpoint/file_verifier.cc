@@ -1,9 +1,11 @@
 #include "holdfast/checkpoint/file_verifier.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
 #include "holdfast/checkpoint/run_record.h"
 
 namespace holdfast::inline v1 {
@@ -25,6 +27,11 @@ Verdict accepted(const CheckpointIndex& index) {
     verdict.attempt = record.attempt;
     verdict.ancestry = record.ancestry;
     verdict.finite = record.finite;
+    verdict.metrics = record.metrics;
+    if (!std::isnan(record.loss)) verdict.metrics["loss"][index.step] = record.loss;
+    if (const auto time = parse_utc(record.time)) {
+      verdict.unix_seconds = std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count();
+    }
   } catch (const RefusedError& error) {
     return rejected({Rejection::Kind::damaged, std::string("holds no record of a run: ") + error.what()});
   }

@@ -30,6 +30,37 @@ Ancestry unflatten(const std::vector<std::int64_t>& pairs) {
   return ancestry;
 }
 
+void put_metrics(Attributes& attributes, const Metrics& metrics) {
+  std::vector<std::string> names;
+  std::vector<std::int64_t> steps;
+  std::vector<double> measured;
+  for (const auto& [name, values] : metrics) {
+    for (const auto& [step, value] : values) {
+      names.push_back(name);
+      steps.push_back(step);
+      measured.push_back(value);
+    }
+  }
+  if (names.empty()) return;
+  attributes.set(kRunMetrics, std::move(names), Role::record);
+  attributes.set(kRunMetricSteps, std::move(steps), Role::record);
+  attributes.set(kRunMetricValues, std::move(measured), Role::record);
+}
+
+Metrics metrics_of(const Attributes& attributes) {
+  Metrics metrics;
+  if (!attributes.has(kRunMetrics)) return metrics;
+  const auto& names = attributes.get_strings(kRunMetrics);
+  const auto& steps = attributes.get_ints(kRunMetricSteps);
+  const auto& values = attributes.get_doubles(kRunMetricValues);
+  if (steps.size() != names.size() || values.size() != names.size()) {
+    throw RefusedError(std::string("attributes ") + kRunMetrics + ", " + kRunMetricSteps + " and " +
+                       kRunMetricValues + " differ in length");
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) metrics[names[i]][steps[i]] = values[i];
+  return metrics;
+}
+
 }  // namespace
 
 void put_run_record(Attributes& attributes, const RunRecord& record) {
@@ -45,6 +76,7 @@ void put_run_record(Attributes& attributes, const RunRecord& record) {
   put(kRunGrownFrom, record.grown_from);
   put(kRunTime, record.time);
   put(kRunHost, record.host);
+  put_metrics(attributes, record.metrics);
 }
 
 RunRecord run_record_of(const Attributes& attributes) {
@@ -60,6 +92,7 @@ RunRecord run_record_of(const Attributes& attributes) {
   record.grown_from = attributes.get_string(kRunGrownFrom);
   record.time = attributes.get_string(kRunTime);
   record.host = attributes.get_string(kRunHost);
+  record.metrics = metrics_of(attributes);
   return record;
 }
 

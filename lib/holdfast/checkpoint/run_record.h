@@ -27,6 +27,11 @@ inline constexpr char kRunOverrides[] = "run.overrides";           // strings: o
 inline constexpr char kRunGrownFrom[] = "run.grown_from";          // string: the file this attempt began with
 inline constexpr char kRunTime[] = "run.time";                     // string: when it was staged, UTC
 inline constexpr char kRunHost[] = "run.host";                     // string
+// Three lists of one length, absent when nothing was measured: what was measured at which step, and the
+// value.
+inline constexpr char kRunMetrics[] = "run.metrics";             // strings
+inline constexpr char kRunMetricSteps[] = "run.metric_steps";    // ints
+inline constexpr char kRunMetricValues[] = "run.metric_values";  // doubles
 // Set by the training state: library versions, device, threads, flags. A difference on resume withdraws the
 // bit-exact promise.
 inline constexpr char kEnvironmentPrefix[] = "environment.";
@@ -41,6 +46,7 @@ struct RunRecord {
   std::string grown_from;  // empty: a fresh start
   std::string time;
   std::string host;
+  Metrics metrics;  // as far as they were measured when the state was staged; without the loss
 };
 
 void put_run_record(Attributes& attributes, const RunRecord& record);

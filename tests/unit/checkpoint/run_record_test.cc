@@ -20,6 +20,7 @@ RunRecord example() {
   record.grown_from = "step-000000000250-a0004.h5";
   record.time = "2026-01-02T03:04:05Z";
   record.host = "spot-17";
+  record.metrics = {{"accuracy", {{100, 0.5}, {200, 0.25}}}, {"f1", {{200, -0.0}}}};
   return record;
 }
 
@@ -36,6 +37,7 @@ TEST(RunRecord, ComesBackWhole) {
   EXPECT_EQ(back.grown_from, example().grown_from);
   EXPECT_EQ(back.time, example().time);
   EXPECT_EQ(back.host, example().host);
+  EXPECT_EQ(back.metrics, example().metrics);
 }
 
 TEST(RunRecord, TakesNoPartInTheNextStep) {
@@ -58,6 +60,18 @@ TEST(RunRecord, RefusesWhatIsMissingOrMalformed) {
   EXPECT_THROW(run_record_of(broken(kRunAncestry, Ints{1, 5, 1, 6})), RefusedError);
   EXPECT_THROW(run_record_of(broken(kRunAncestry, Ints{-1, 5})), RefusedError);
   EXPECT_THROW(run_record_of(broken(kRunFinite, std::string("yes"))), RefusedError);
+  EXPECT_THROW(run_record_of(broken(kRunMetricSteps, Ints{1})), RefusedError);
+  EXPECT_THROW(run_record_of(broken(kRunMetricValues, std::vector<double>{})), RefusedError);
+  EXPECT_THROW(run_record_of(broken(kRunMetrics, std::string("accuracy"))), RefusedError);
+}
+
+TEST(RunRecord, NothingMeasuredIsNothingRecorded) {
+  RunRecord record = example();
+  record.metrics.clear();
+  Attributes attributes;
+  put_run_record(attributes, record);
+  EXPECT_FALSE(attributes.has(kRunMetrics));
+  EXPECT_TRUE(run_record_of(attributes).metrics.empty());
 }
 
 TEST(RunRecord, HistoryGrowsByTheCheckpointsAttempt) {

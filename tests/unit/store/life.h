@@ -52,7 +52,13 @@ class Life {
     return selection;
   }
   Toy toy(std::int64_t at, bool finite = true) const {
-    return {.step = at, .attempt = store.attempt(), .ancestry = ancestry, .finite = finite};
+    Toy toy{.step = at, .attempt = store.attempt(), .ancestry = ancestry, .finite = finite};
+    toy.metrics = metrics;
+    if (tells_time) {
+      toy.unix_seconds =
+          std::chrono::floor<std::chrono::seconds>(clock.wall_now()).time_since_epoch().count();
+    }
+    return toy;
   }
   CheckpointInfo save(std::int64_t at, bool finite = true) {
     const CheckpointInfo saved = store.commit(toy_request(toy(at, finite)));
@@ -74,6 +80,8 @@ class Life {
   CheckpointStore store;
   Ancestry ancestry;
   std::int64_t step = 0;
+  Metrics metrics;          // recorded in what is saved from here on
+  bool tells_time = false;  // so is the wall clock
 
  private:
   static StoreOptions with_directory(StoreOptions options) {

@@ -6,6 +6,8 @@
 #include <memory>
 #include <sstream>
 
+#include "holdfast/base/bits.h"
+
 namespace holdfast::test {
 namespace {
 
@@ -42,6 +44,12 @@ std::vector<std::byte> head_of(const Toy& toy, std::span<const std::byte> body) 
   text << "TOY " << toy.version << ' ' << toy.step << ' ' << toy.attempt << ' ' << toy.finite << ' '
        << body.size() << ' ' << checksum(body) << ' ' << toy.ancestry.size();
   for (const auto& [attempt, step] : toy.ancestry) text << ' ' << attempt << ' ' << step;
+  std::size_t values = 0;
+  for (const auto& [name, by_step] : toy.metrics) values += by_step.size();
+  text << ' ' << toy.unix_seconds.value_or(-1) << ' ' << values;
+  for (const auto& [name, by_step] : toy.metrics) {
+    for (const auto& [step, value] : by_step) text << ' ' << name << ' ' << step << ' ' << bits_hex(value);
+  }
   text << '\n';
   std::vector<std::byte> head(kToyBlock);
   std::memcpy(head.data(), text.str().data(), text.str().size());
@@ -98,7 +106,7 @@ Verdict ToyVerifier::inspect(const File& file, Depth depth, bool uncached) {
   const bool whole = read(head, 0) == kToyBlock;
   std::uint64_t sum = 0;
   std::memcpy(&sum, head.data() + kToyBlock - 8, 8);
-  const std::string text(reinterpret_cast<const char*>(head.data()), 512);
+  const std::string text(reinterpret_cast<const char*>(head.data()), kToyBlock - 8);
   std::istringstream in(text);
   std::string magic;
   int version = 0;
@@ -120,6 +128,17 @@ Verdict ToyVerifier::inspect(const File& file, Depth depth, bool uncached) {
   for (std::size_t i = 0; i < ancestors; ++i) {
     AttemptNumber attempt = 0;
     in >> attempt >> verdict.ancestry[attempt];
+  }
+  std::int64_t seconds = -1;
+  std::size_t values = 0;
+  in >> seconds >> values;
+  if (seconds >= 0) verdict.unix_seconds = seconds;
+  for (std::size_t i = 0; i < values; ++i) {
+    std::string name;
+    std::int64_t step = 0;
+    std::string bits;
+    in >> name >> step >> bits;
+    verdict.metrics[name][step] = double_from_bits_hex(bits).value_or(0);
   }
   if (file.size() != kToyBlock + length) return damaged("its length is wrong");
   if (depth == Depth::head) return verdict;

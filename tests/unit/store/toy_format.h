@@ -24,6 +24,8 @@ struct Toy {
   Ancestry ancestry = {};
   bool finite = true;
   std::uint64_t body_blocks = 1;
+  Metrics metrics = {};  // a few
+  std::optional<std::int64_t> unix_seconds = {};
 };
 
 std::vector<std::byte> toy_bytes(const Toy& toy);

@@ -16,6 +16,7 @@
 #include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/receipt.h"
+#include "holdfast/checkpoint/measurements.h"
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/interruption/monitor.h"
 
@@ -57,6 +58,7 @@ struct Checkpointer::State {
   SaveHandle staging_failed(const std::string& error);
   bool covered() const;  // this step boundary is durable or on its way
   bool safe() const;     // it is durable
+  void metric(const std::string& name, double value);
   internal::Staged stage(Part part);
   void submit(internal::Staged staged);
   bool wait_for_image();  // false when the deadline passed first
@@ -99,6 +101,8 @@ struct Checkpointer::State {
   bool evaluation_due = false;                             // as the last step's report said
 
   bool evaluating = false;
+  Measurements measurements;
+  bool best_wanted = false;  // the step boundary is to be saved once its evaluation is over
   bool stopped_inside = false;  // a tick inside the scope said stop
   internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
   bool boundary_whole = false;  // its late part is there too

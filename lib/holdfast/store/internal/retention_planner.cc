@@ -82,7 +82,6 @@ std::string RetentionPlanner::why_left(Directory& run, FileId id) {
 }
 
 std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::vector<FileId>& present) {
-  Metrics known;
   std::map<FileId, KeepFacts> facts;
   const auto now = std::chrono::floor<std::chrono::seconds>(clock_.wall_now()).time_since_epoch();
   // Oldest first: what a newer file tells of the same step came later.
@@ -90,7 +89,7 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
     const Verdict* const verdict = head(run, *id);
     if (verdict == nullptr || !is(*id, *verdict)) continue;
     for (const auto& [metric, values] : verdict->metrics) {
-      for (const auto& [step, value] : values) known[metric][step] = value;
+      for (const auto& [step, value] : values) known_[metric][step] = value;
     }
     KeepFacts& file = facts[*id];
     file.finite = verdict->finite;
@@ -100,7 +99,7 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
       file.age = since(now, *verdict->unix_seconds);
     }
   }
-  for (const auto& [metric, values] : known) {
+  for (const auto& [metric, values] : known_) {
     for (auto& [id, file] : facts) {
       const auto value = values.find(id.step);
       if (value != values.end()) file.metrics[metric] = value->second;

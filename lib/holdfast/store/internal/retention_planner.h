@@ -36,7 +36,7 @@ class RetentionPlanner {
     std::vector<FileId> go;              // oldest first
     std::map<FileId, std::string> left;  // that would go, but are left alone, with the reason
   };
-  // `newest_acknowledged`: only what is older may go.
+  // Of one lineage a process, which only grows. `newest_acknowledged`: only what is older may go.
   Plan plan(Directory& run, const Lineage& lineage, FileId newest_acknowledged);
 
   // A full look at a file that others wrote, believed bad only when seen again from the device; once good it
@@ -60,6 +60,7 @@ class RetentionPlanner {
   std::map<FileId, bool> others_finite_;  // of what others wrote, as far as it was asked
   std::map<FileId, Verdict> heads_;
   std::map<FileId, SteadyTime> written_;  // by this process
+  Metrics known_;                         // also from files that are gone by now
   std::set<std::string> said_unknown_;    // metrics
 };
 
