@@ -264,8 +264,8 @@ class Parser {
         ->group(kGroup);
     auto* resume = app_.add_option("--resume-from", checkpointer.resume_from,
                                    "Begin at this step or file instead of the newest; deletes nothing");
-    auto* init =
-        app_.add_option("--init-from", checkpointer.init_from, "Take the weights of FILE; all else is fresh");
+    auto* init = app_.add_option("--init-from", checkpointer.init_from,
+                                 "Take the weights of FILE, a checkpoint or safetensors; all else is fresh");
     resume->type_name("STEP|FILE")->group(kGroup)->excludes(init);
     init->type_name("FILE")->group(kGroup)->excludes(resume);
     app_.add_option("--override", checkpointer.overrides,
@@ -280,6 +280,11 @@ class Parser {
         ->type_name("N")
         ->group(kGroup);
   }
+    app_.add_option("--notice-file", checkpointer.notice_file,
+                    "Commit and leave (75) when FILE appears; it may be empty, or JSON such as "
+                    R"({"action": "stop", "in_seconds": 90})")
+        ->type_name("FILE")
+        ->group(kGroup);
 
   void add_machine(bool cuda_available) {
     constexpr auto kGroup = "Machine (free to change)";

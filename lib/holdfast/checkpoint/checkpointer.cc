@@ -1,9 +1,12 @@
 #include "holdfast/checkpoint/checkpointer.h"
 
+#include <set>
 #include <utility>
 
+#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/interruption/file_source.h"
 #include "holdfast/interruption/signal_source.h"
 #include "holdfast/io/volume_probe.h"
 
@@ -31,6 +34,14 @@ CheckpointerOptions checked(CheckpointerOptions options) {
   return options;
 }
 
+// The program's and the environment's, each once.
+std::set<std::filesystem::path> notice_files(const CheckpointerOptions& options) {
+  std::set<std::filesystem::path> files;
+  if (!options.notice_file.empty()) files.insert(options.notice_file);
+  if (const auto file = env_text(kEnvNoticeFile)) files.insert(*file);
+  return files;
+}
+
 }  // namespace
 
 Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_options)
@@ -44,6 +55,9 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       policy(options.every, clock.now(), 0) {
   // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
   if (options.hear_signals) monitor.add(std::make_unique<SignalSource>(clock, options.term_grace));
+  for (const std::filesystem::path& file : notice_files(options)) {
+    monitor.add(std::make_unique<FileSource>(file, clock));
+  }
   monitor.start();
 }
 

@@ -56,7 +56,8 @@ struct CheckpointerOptions {
   bool allow_fresh = false;
   // Another starting point than the newest: a step, or a file (in the run directory or elsewhere).
   std::string resume_from = {};
-  // Weights of this file alone, when the start is fresh.
+  // Weights of this file alone, when the start is fresh: a checkpoint, or a safetensors file with the keys of
+  // the model's state dict (the module is the one added as "model"). Another type, shape or key is refused.
   std::filesystem::path init_from = {};
   Overrides overrides = {};  // options that may differ from the recorded ones
   // A second image of the state in host memory: a save may be staged while another is still being written.
@@ -66,6 +67,10 @@ struct CheckpointerOptions {
   Duration term_grace = std::chrono::seconds(25);  // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
   int exit_code_interrupted = 75;                  // for launchers that need another
   bool hear_signals = true;                        // SIGTERM, SIGINT stop; SIGUSR1 saves and goes on
+  // Looked at once a second (interruption/notice_file.h). An interruption in it, with or without a time: the
+  // next after_step commits and stops with 75, before the time. "checkpoint" and "rebalance": saves and goes
+  // on. A withdrawal is logged; a stop that was asked for stays. Empty: none. HOLDFAST_NOTICE_FILE adds one.
+  std::filesystem::path notice_file = {};
 
   // Seams. nullptr: the machine's own.
   FileSystem* file_system = nullptr;

@@ -8,6 +8,8 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/checkpoint/state_dict.h"
+#include "holdfast/format/safetensors.h"
 #include "holdfast/io/volume_probe.h"
 
 namespace holdfast::inline v1 {
@@ -127,13 +129,26 @@ void Checkpointer::State::start_fresh() {
   }
   stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
   if (options.init_from.empty()) return;
+  const std::string given = "--init-from " + options.init_from.native() + ": ";
   const auto file = open_given(file_system, options.init_from, "--init-from ");
-  FileVerifier once(options.writer_threads);
-  auto loaded = once.load(*file);
-  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
-    throw RefusedError("--init-from " + options.init_from.native() + ": " + rejection->reason);
+  auto weights = weights_in(*file);
+  if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
+    throw RefusedError(given + rejection->reason);
   }
-  source.load_weights(*std::get<FileVerifier::Loaded>(loaded).snapshot);
+  try {
+    source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
+  } catch (const RefusedError& error) {
+    throw RefusedError(given + error.what());
+  }
+}
+
+// A checkpoint, or a safetensors file: the content says which.
+std::variant<std::shared_ptr<Snapshot>, Rejection> Checkpointer::State::weights_in(const File& file) {
+  if (looks_like_safetensors(file)) return read_weights(file, source.attributes(), options.writer_threads);
+  FileVerifier once(options.writer_threads);
+  auto loaded = once.load(file);
+  if (auto* const rejection = std::get_if<Rejection>(&loaded)) return std::move(*rejection);
+  return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
 }
 
 }  // namespace holdfast::inline v1

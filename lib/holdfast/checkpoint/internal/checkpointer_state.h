@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "holdfast/checkpoint/async_writer.h"
 #include "holdfast/checkpoint/checkpointer.h"
@@ -42,6 +43,7 @@ struct Checkpointer::State {
   Start candidate(const Selection& selection);
   Start from_outside();
   void start_fresh();
+  std::variant<std::shared_ptr<Snapshot>, Rejection> weights_in(const File& file);  // of --init-from
 
   // Becoming it (checkpointer_resume.cc).
   Resumed resume();

@@ -1,0 +1,158 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <iostream>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/state_dict.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/format/layout.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+struct Options {
+  std::filesystem::path file;
+  std::filesystem::path to;
+  std::string module = std::string(kModelModule);
+  bool force = false;
+};
+
+std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
+
+bool is_checkpoint(const File& file) {
+  std::array<std::byte, kMagic.size()> start{};
+  return file.read_at(start, 0) == start.size() &&
+         std::string_view(reinterpret_cast<const char*>(start.data()), start.size()) == kMagic;
+}
+
+// The new file under a name of its own until it is whole; gone again unless it was published.
+class NewFile {
+ public:
+  NewFile(Directory& directory, std::string name)
+      : directory_(directory),
+        name_(std::move(name)),
+        temporary_(".holdfast-export-" + std::to_string(getpid())),
+        file_(directory_.open(temporary_, OpenMode::create)) {
+    if (file_ != nullptr) return;
+    throw IoError("create", directory_.path() + "/" + temporary_, EEXIST,
+                  "delete what an earlier export left");
+  }
+  ~NewFile() {
+    if (published_) return;
+    file_ = nullptr;
+    try {
+      directory_.unlink(temporary_);
+    } catch (const Error& error) {
+      log_warning("a part of the export is left behind: {}", error.what());
+    }
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  File& file() { return *file_; }
+  // Durable under its name, all of it or nothing. False when something of that name came meanwhile.
+  bool publish(bool replace) {
+    file_->sync();
+    file_->close();
+    if (replace) {
+      directory_.rename_over(temporary_, name_);
+    } else if (!directory_.rename_new(temporary_, name_)) {
+      return false;
+    }
+    published_ = true;
+    directory_.sync();
+    return true;
+  }
+
+ private:
+  Directory& directory_;
+  std::string name_;
+  std::string temporary_;
+  std::unique_ptr<File> file_;
+  bool published_ = false;
+};
+
+[[noreturn]] void refuse_existing(const Options& options) {
+  throw UsageError("--to " + shown(options.to) + ": it exists; --force replaces it");
+}
+
+// What may lie there already.
+void check_target(Directory& directory, const Options& options) {
+  const std::string name = options.to.filename().string();
+  const auto status = directory.status(name);
+  if (!status) return;
+  if (status->kind != FileKind::regular)
+    throw UsageError("--to " + shown(options.to) + ": it is no plain file");
+  if (!options.force) refuse_existing(options);
+  const auto file = directory.open(name, OpenMode::read);
+  if (file != nullptr && is_checkpoint(*file)) {
+    throw UsageError("--to " + shown(options.to) + ": that is a checkpoint, which is never replaced");
+  }
+}
+
+int run(const Options& options) {
+  if (!options.to.has_filename()) throw UsageError("--to " + shown(options.to) + ": name a file");
+  const auto folder = options.to.has_parent_path() ? options.to.parent_path() : std::filesystem::path(".");
+  const auto directory = FileSystem::real().open_directory(folder, false);
+  if (directory == nullptr) throw IoError("open", folder.string(), ENOENT);
+  check_target(*directory, options);
+
+  const auto [checkpoint, index] = open_index(options.file);
+  const auto tensors = state_dict_of(index, options.module);
+  if (tensors.empty()) {
+    throw Error(shown(options.file) + ": there is no module '" + printable(options.module) +
+                    "' in it (holdfast show lists the tensors)",
+                ExitCode::unreadable);
+  }
+  const std::map<std::string, std::string> metadata{{"format", "pt"},
+                                                    {"holdfast_state", to_hex(state_digest_of(index))},
+                                                    {"holdfast_step", std::to_string(index.step)}};
+  std::optional<Rejection> rejection;
+  for (const ReadMode mode : {ReadMode::cached, ReadMode::uncached}) {
+    NewFile made(*directory, options.to.filename().string());
+    rejection = export_safetensors(*checkpoint, index, tensors, metadata, made.file(), mode);
+    if (rejection) continue;  // believed only when the device shows it, too
+    const std::uint64_t bytes = made.file().size();
+    if (!made.publish(options.force)) refuse_existing(options);
+    std::cout << shown(options.to) << ": " << format_count(static_cast<std::int64_t>(tensors.size()))
+              << " tensors of '" << printable(options.module) << "' at step " << format_count(index.step)
+              << ", " << format_bytes(bytes) << '\n';
+    return 0;
+  }
+  throw Error(shown(options.file) + ": damaged: " + rejection->reason, ExitCode::difference);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("export", "Write a checkpoint's weights as a safetensors file, for other tools");
+  command->add_option("FILE", options->file, "the checkpoint")->required();
+  command->add_option("--to", options->to, "the new file; readable by its owner alone")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--module", options->module, "which module of the training state")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_flag("--force", options->force, "replace the new file where it exists");
+  command->footer(
+      "Keys are those of the state dict, tied weights under each of their names. Every byte is verified "
+      "while "
+      "it is copied,\nand the new file appears whole or not at all. Exit code: 0 written, 1 the checkpoint "
+      "is "
+      "damaged, 2 unreadable.\n\n"
+      "Example:\n  holdfast export /mnt/ckpt/run1/step-000000001200-a0001.h5 --to weights.safetensors\n"
+      "  python3 -c 'import safetensors.torch as s; print(s.load_file(\"weights.safetensors\").keys())'");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

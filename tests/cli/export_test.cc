@@ -1,0 +1,156 @@
+// `holdfast export`: weights for other tools, whole or not at all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "holdfast/base/text.h"
+#include "holdfast/format/safetensors.h"
+#include "holdfast/store/names.h"
+#include "support/subprocess.h"
+#include "unit/format/checkpoint_maker.h"
+
+namespace holdfast::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Export : public testing::Test {
+ protected:
+  Export() {
+    Attributes attributes = small_attributes();
+    attributes.set("model.alias.tied", std::string("model/conv.weight"));
+    attributes.set("run.attempt", std::int64_t{1}, Role::record);
+    made_ = make_snapshot(small_tensors(), attributes, 1200);
+    write(FileSystem::real(), checkpoint(), made_);
+  }
+
+  std::string path(const std::string& name) const { return folder_.path() / name; }
+  std::string checkpoint() const { return path(checkpoint_name({1, 1200})); }
+  Ended run(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {HOLDFAST_BIN_DIR "/holdfast", "export"});
+    return Subprocess(std::move(arguments)).wait();
+  }
+  // One line that says who complains; nothing is left behind.
+  void expect_complaint(const Ended& ended, int code, const std::string& text) const {
+    EXPECT_EQ(ended.exit_code, code) << ended.err << ended.out;
+    EXPECT_THAT(ended.err, StartsWith("holdfast: "));
+    EXPECT_THAT(ended.err, HasSubstr(text));
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+    EXPECT_EQ(ended.out, "");
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      EXPECT_THAT(entry.path().filename().string(), testing::Not(StartsWith(".holdfast")));
+    }
+  }
+  std::shared_ptr<Snapshot> weights(const std::string& file) const {
+    const auto opened = FileSystem::real().open_file(file, OpenMode::read);
+    const auto index = std::get<SafetensorsIndex>(read_safetensors_index(*opened));
+    return std::get<std::shared_ptr<Snapshot>>(read_safetensors(*opened, index));
+  }
+  static void flip(const std::string& file, std::uint64_t byte) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(byte));
+    const char value = static_cast<char>(stream.get() ^ 1);
+    stream.seekp(static_cast<std::streamoff>(byte));
+    stream.put(value);
+  }
+
+  TemporaryFolder folder_;
+  Made made_;
+};
+
+TEST_F(Export, HelpHasAnExample) {
+  const Ended ended = run({"--help"});
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.out, HasSubstr("Example:\n  holdfast export "));
+}
+
+TEST_F(Export, WritesTheStateDict) {
+  const Ended ended = run({checkpoint(), "--to", path("w.safetensors")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  EXPECT_EQ(ended.out, path("w.safetensors") + ": 4 tensors of 'model' at step 1,200, " +
+                           format_bytes(fs::file_size(path("w.safetensors"))) + "\n");
+  const auto back = weights(path("w.safetensors"));
+  const std::map<std::string, std::size_t> expected = {
+      {"model/conv.weight", 0}, {"model/tied", 0}, {"model/scale", 1}, {"model/empty", 2}};
+  EXPECT_EQ(back->layout->tensors().size(), expected.size());
+  for (const auto& [name, tensor] : expected) {
+    EXPECT_TRUE(same_bytes(back->find(name).value(), made_.snapshot->bytes(tensor))) << name;
+  }
+  const auto file = FileSystem::real().open_file(path("w.safetensors"), OpenMode::read);
+  const auto index = std::get<SafetensorsIndex>(read_safetensors_index(*file));
+  EXPECT_EQ(index.metadata,
+            (std::map<std::string, std::string>{{"format", "pt"},
+                                                {"holdfast_state", to_hex(state_digest(*made_.snapshot))},
+                                                {"holdfast_step", "1200"}}));
+}
+
+TEST_F(Export, TakesAnotherModuleWhenAsked) {
+  const Ended ended = run({checkpoint(), "--to", path("rng"), "--module", "rng"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(weights(path("rng"))->layout->tensors().size(), 1u);
+  expect_complaint(run({checkpoint(), "--to", path("x"), "--module", "ema"}), 2, "no module 'ema' in it");
+  EXPECT_FALSE(fs::exists(path("x")));
+}
+
+TEST_F(Export, ReplacesOnlyWhenTold) {
+  write_text(path("w"), "precious");
+  expect_complaint(run({checkpoint(), "--to", path("w")}), 64, "it exists; --force replaces it");
+  EXPECT_EQ(read_text(path("w")), "precious");
+  EXPECT_EQ(run({checkpoint(), "--to", path("w"), "--force"}).exit_code, 0);
+  EXPECT_EQ(weights(path("w"))->layout->tensors().size(), 4u);
+  EXPECT_EQ(run({checkpoint(), "--to", path("new"), "--force"}).exit_code, 0);
+}
+
+TEST_F(Export, NeverReplacesACheckpoint) {
+  const std::string other = path(checkpoint_name({2, 7}));
+  fs::copy(checkpoint(), other);
+  const std::string before = read_text(other);
+  for (const std::string& target : {checkpoint(), other}) {
+    expect_complaint(run({checkpoint(), "--to", target, "--force"}), 64, "never replaced");
+  }
+  EXPECT_EQ(read_text(other), before);
+  EXPECT_EQ(read_text(checkpoint()), before);
+}
+
+TEST_F(Export, WritesPlainFilesAlone) {
+  fs::create_directory(path("folder"));
+  fs::create_symlink(path("elsewhere"), path("link"));
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const char* const name : {"folder", "link", "pipe"}) {
+    expect_complaint(run({checkpoint(), "--to", path(name), "--force"}), 64, "no plain file");
+  }
+  expect_complaint(run({checkpoint(), "--to", path("folder") + "/", "--force"}), 64, "name a file");
+  expect_complaint(run({checkpoint(), "--to", path("nowhere/w")}), 2, "No such file");
+  expect_complaint(run({checkpoint()}), 64, "--to");
+  EXPECT_FALSE(fs::exists(path("elsewhere")));
+}
+
+TEST_F(Export, DamageLeavesNoFile) {
+  const auto file = FileSystem::real().open_file(checkpoint(), OpenMode::read);
+  const auto index = std::get<CheckpointIndex>(read_index(*file));
+  flip(checkpoint(), index.tensors[0].offset);
+  expect_complaint(run({checkpoint(), "--to", path("w")}), 1, "tensor model/conv.weight");
+  EXPECT_FALSE(fs::exists(path("w")));
+  write_text(path("w"), "precious");
+  expect_complaint(run({checkpoint(), "--to", path("w"), "--force"}), 1, "damaged");
+  EXPECT_EQ(read_text(path("w")), "precious");
+  // Other tensors are not its concern.
+  EXPECT_EQ(run({checkpoint(), "--to", path("rng"), "--module", "rng"}).exit_code, 0);
+  flip(checkpoint(), 5000);
+  expect_complaint(run({checkpoint(), "--to", path("x")}), 1, "index: digest differs");
+}
+
+TEST_F(Export, GarbageIsNoCheckpoint) {
+  write_text(path("garbage"), std::string(100'000, '{'));
+  expect_complaint(run({path("garbage"), "--to", path("w")}), 1, "damaged");
+  expect_complaint(run({path("nothing"), "--to", path("w")}), 2, "No such file");
+  expect_complaint(run({folder_.path(), "--to", path("w")}), 2, "directory");
+}
+
+}  // namespace
+}  // namespace holdfast::test
