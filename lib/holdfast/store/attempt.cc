@@ -28,8 +28,9 @@ AttemptNumber attempt_in_attempts(std::string_view name) {
 }
 
 // The claim stands already; a full disk must not stop a run that could make room.
-void sign(File& claim) {
-  const nlohmann::json who = {{"host", internal::host_name()}, {"boot_id", internal::boot_id()}};
+void sign(File& claim, const std::string& by) {
+  nlohmann::json who = {{"host", internal::host_name()}, {"boot_id", internal::boot_id()}};
+  if (!by.empty()) who["by"] = by;
   const std::string text = who.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   try {
     claim.write_at(std::as_bytes(std::span(text)), 0);
@@ -51,7 +52,7 @@ AttemptNumber highest_attempt(const Directory& run, const Directory* attempts) {
   return highest;
 }
 
-Attempt::Attempt(internal::RunDirectory& directory) : directory_(directory) {
+Attempt::Attempt(internal::RunDirectory& directory, const std::string& by) : directory_(directory) {
   Directory& attempts = *directory_.attempts();
   std::unique_ptr<File> claim;
   // Every turn but the last lost a race for one number.
@@ -64,7 +65,7 @@ Attempt::Attempt(internal::RunDirectory& directory) : directory_(directory) {
     number_ = highest + 1;
     claim = attempts.open(claim_name(number_), OpenMode::create);
   }
-  sign(*claim);
+  sign(*claim, by);
   attempts.sync();
   directory_.sync();
 }

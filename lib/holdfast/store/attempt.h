@@ -18,13 +18,17 @@ namespace internal {
 class RunDirectory;
 }
 
+// What a claim says in "by" when it is a prune's.
+inline constexpr char kClaimedByPrune[] = "prune";
+
 // The highest attempt that any claim, checkpoint, `.damaged`, state or temporary name tells of; 0: none.
 AttemptNumber highest_attempt(const Directory& run, const Directory* attempts);
 
 class Attempt {
  public:
-  // Claims 1 + the highest attempt. `directory` outlives this object.
-  explicit Attempt(internal::RunDirectory& directory);
+  // Claims 1 + the highest attempt. `directory` outlives this object. `by` is written into the claim: which
+  // program, where it is none that trains.
+  explicit Attempt(internal::RunDirectory& directory, const std::string& by = {});
 
   AttemptNumber number() const { return number_; }
   // Looks for newer claims. Throws SupersededError when there is one, when the own claim is gone (somebody

@@ -10,6 +10,7 @@
 #include "holdfast/store/commit.h"
 #include "holdfast/store/internal/housekeeper.h"
 #include "holdfast/store/internal/machine.h"
+#include "holdfast/store/internal/retention_report.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/internal/state_writer.h"
 #include "holdfast/store/names.h"
@@ -33,6 +34,7 @@ struct CheckpointStore::State {
   std::optional<Committer> committer;
   std::optional<Housekeeper> housekeeper;
   bool recovered = false;
+  std::optional<Selection> selection;  // of the last preflight or recover
   // What this attempt has not moved aside yet.
   std::vector<FileId> damaged;
   std::unique_ptr<LineFile> ledger;
@@ -48,6 +50,16 @@ struct CheckpointStore::State {
   RunDirectory* look_up() {
     if (!directory) directory = RunDirectory::open(file_system, options.directory);
     return directory.get();
+  }
+  // As if the newest checkpoint that verifies had been acknowledged just now.
+  RetentionPlanner::Plan plan() {
+    if (!selection->newest) return {};
+    const CheckpointInfo& newest = *selection->newest;
+    Lineage lineage{.own = attempt ? attempt->number() : 0, .ancestry = newest.ancestry};
+    lineage.ancestry[newest.attempt] = newest.step;
+    planner.verified(newest);
+    planner.verify_newest(directory->run(), lineage);
+    return planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
   }
   Attempt& claimed(const char* call) {
     if (!attempt) throw Error(std::string(call) + " before claim()");
@@ -74,14 +86,15 @@ Selection CheckpointStore::preflight() {
     throw RefusedError(state_->options.directory.native() +
                        " does not exist: there is nothing to resume from");
   }
-  return state_->recovery.select(directory->run(), directory->attempts());
+  state_->selection = state_->recovery.select(directory->run(), directory->attempts());
+  return *state_->selection;
 }
 
-AttemptNumber CheckpointStore::claim() {
+AttemptNumber CheckpointStore::claim(const std::string& by) {
   State& s = *state_;
   if (s.attempt) throw Error("claim() twice");
   s.directory = RunDirectory::make(s.file_system, s.options.directory);
-  s.attempt.emplace(*s.directory);
+  s.attempt.emplace(*s.directory, by);
   s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.options.read_back);
   s.housekeeper.emplace(*s.directory, *s.attempt);
   return s.attempt->number();
@@ -98,6 +111,7 @@ Selection CheckpointStore::recover() {
     if (parse_checkpoint_name(start.name)) s.planner.verified(start);
   }
   s.recovered = true;
+  s.selection = selection;
   return selection;
 }
 
@@ -132,6 +146,23 @@ void CheckpointStore::apply_retention() {
   s.housekeeper->carry_out(s.planner.plan(s.directory->run(),
                                           {.own = s.attempt->number(), .ancestry = newest.ancestry},
                                           {.attempt = newest.attempt, .step = newest.step}));
+}
+
+RetentionReport CheckpointStore::plan_retention() {
+  State& s = *state_;
+  if (!s.selection) throw Error("plan_retention() before preflight() or recover()");
+  RunDirectory* const directory = s.look_up();
+  if (directory == nullptr) return {};
+  return internal::report_of(directory->run(), attempt(), s.plan(), *s.selection);
+}
+
+RetentionReport CheckpointStore::prune() {
+  State& s = *state_;
+  if (!s.recovered) throw Error("prune() before recover()");
+  const RetentionPlanner::Plan plan = s.plan();
+  RetentionReport report = internal::report_of(s.directory->run(), attempt(), plan, *s.selection);
+  s.housekeeper->carry_out(plan);
+  return report;
 }
 
 void CheckpointStore::check_claim() { state_->claimed("check_claim()").look(); }

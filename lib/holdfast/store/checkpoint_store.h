@@ -75,6 +75,20 @@ struct CommitRequest {
   std::function<void(File&)> write = {};
 };
 
+// What retention makes of a directory, name by name.
+struct RetentionReport {
+  enum class Fate { stays, goes, left_alone };
+  struct File {
+    std::string name;
+    std::optional<FileId> id;  // of a checkpoint
+    std::uint64_t bytes = 0;
+    Fate fate = Fate::left_alone;
+    std::string reason;
+  };
+  std::vector<File> files;  // checkpoints, newest first, then all other names but the store's own
+  std::uint64_t bytes_that_go() const;
+};
+
 class CheckpointStore {
  public:
   CheckpointStore(FileSystem& file_system, Clock& clock, StoreOptions options, Verifier& verifier);
@@ -84,7 +98,8 @@ class CheckpointStore {
   // Damage is named in `skipped`, and is believed only after a second, uncached look.
   Selection preflight();
   // Creates the directory when missing, claims the next attempt number, fences off older attempts.
-  AttemptNumber claim();
+  // `by`: a program that does not train.
+  AttemptNumber claim(const std::string& by = {});
   // After claim(): removes temporary files of older attempts, lists and verifies again.
   Selection recover();
 
@@ -96,6 +111,12 @@ class CheckpointStore {
   bool holds(std::int64_t step) const;
   // Deletes what `keep` and rule 4 allow. Called by the writer after an acknowledgement.
   void apply_retention();
+  // The same where nobody trains (store/prune.h), with the newest checkpoint that verifies in the place of
+  // the newest acknowledged: every byte of the newest files is verified until two are good. The first
+  // requires preflight() or recover() and changes nothing, the second requires recover() and does what it
+  // reports.
+  RetentionReport plan_retention();
+  RetentionReport prune();
 
   // Throws SupersededError when a newer attempt has claimed the directory.
   void check_claim();

@@ -10,6 +10,8 @@ constexpr std::string_view kExtension = ".h5";
 constexpr std::string_view kDamagedExtension = ".damaged";
 constexpr std::string_view kTemporaryPrefix = "tmp-a";
 constexpr std::string_view kStateExtension = ".state.json";
+constexpr std::string_view kLedgerPrefix = "ledger-a";
+constexpr std::string_view kLedgerExtension = ".jsonl";
 constexpr std::size_t kStepDigits = 12;
 constexpr std::size_t kAttemptDigits = 4;
 
@@ -60,7 +62,7 @@ std::string temporary_name(AttemptNumber attempt, std::string_view what) {
 }
 
 std::string ledger_name(AttemptNumber attempt) {
-  return "ledger-a" + padded(attempt, kAttemptDigits) + ".jsonl";
+  return std::string(kLedgerPrefix) + padded(attempt, kAttemptDigits) + std::string(kLedgerExtension);
 }
 
 std::string claim_name(AttemptNumber attempt) { return std::to_string(attempt); }
@@ -95,6 +97,12 @@ std::optional<AttemptNumber> parse_claim_name(std::string_view name) {
 
 std::optional<AttemptNumber> parse_state_name(std::string_view name) {
   return take_end(name, kStateExtension) ? parse_claim_name(name) : std::nullopt;
+}
+
+std::optional<AttemptNumber> parse_ledger_name(std::string_view name) {
+  if (!take(name, kLedgerPrefix)) return std::nullopt;
+  const auto attempt = take_attempt(name, kAttemptDigits);
+  return attempt && name == kLedgerExtension ? attempt : std::nullopt;
 }
 
 bool looks_like_checkpoint(std::string_view name) { return name.starts_with(kStepPrefix); }

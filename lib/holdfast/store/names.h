@@ -48,6 +48,7 @@ std::optional<FileId> parse_damaged_name(std::string_view name);
 std::optional<AttemptNumber> parse_temporary_name(std::string_view name);
 std::optional<AttemptNumber> parse_claim_name(std::string_view name);
 std::optional<AttemptNumber> parse_state_name(std::string_view name);
+std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
 
 // True for `step-…`, ours or not: somebody keeps, or kept, checkpoints here.
 bool looks_like_checkpoint(std::string_view name);

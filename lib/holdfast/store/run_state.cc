@@ -1,7 +1,9 @@
 #include "holdfast/store/run_state.h"
 
 #include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "holdfast/store/attempt.h"
@@ -60,16 +62,17 @@ std::string to_json(const RunState& state) {
   for (const auto& [value, text] : kPhases) {
     if (value == state.phase) phase = text;
   }
-  const nlohmann::ordered_json object = {{"attempt", state.attempt},
-                                         {"phase", phase},
-                                         {"step", state.step},
-                                         {"durable_step", state.durable_step},
-                                         {"checkpoint", state.checkpoint},
-                                         {"reason", state.reason},
-                                         {"exit_code", state.exit_code},
-                                         {"host", state.host},
-                                         {"boot_id", state.boot_id},
-                                         {"time", state.time}};
+  nlohmann::ordered_json object = {{"attempt", state.attempt},
+                                   {"phase", phase},
+                                   {"step", state.step},
+                                   {"durable_step", state.durable_step},
+                                   {"checkpoint", state.checkpoint},
+                                   {"reason", state.reason},
+                                   {"exit_code", state.exit_code},
+                                   {"host", state.host},
+                                   {"boot_id", state.boot_id},
+                                   {"time", state.time}};
+  if (state.copy_of != 0) object["copy_of"] = state.copy_of;
   // A reason may quote a path, and paths are bytes.
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
@@ -84,7 +87,8 @@ std::optional<RunState> run_state_from_json(const std::string& text) {
       !take(object, "step", state.step) || !take(object, "durable_step", state.durable_step) ||
       !take(object, "checkpoint", state.checkpoint) || !take(object, "reason", state.reason) ||
       !take(object, "exit_code", state.exit_code) || !take(object, "host", state.host) ||
-      !take(object, "boot_id", state.boot_id) || !take(object, "time", state.time)) {
+      !take(object, "boot_id", state.boot_id) || !take(object, "time", state.time) ||
+      !take(object, "copy_of", state.copy_of)) {
     return std::nullopt;
   }
   const auto known = phase_named(phase);
@@ -105,6 +109,26 @@ std::optional<RunState> read_run_state(Directory& run_directory) {
     if (auto state = believed(*attempts, state_name(highest))) return state;
   }
   return believed(run_directory, kRunStateName);
+}
+
+LastWord last_word(Directory& run_directory) {
+  const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
+  if (!attempts) return {};
+  std::set<AttemptNumber, std::greater<>> claims;
+  for (const DirectoryEntry& entry : attempts->list()) {
+    if (const auto number = parse_claim_name(entry.name)) claims.insert(*number);
+  }
+  const auto newest = read_run_state(run_directory);
+  for (const AttemptNumber attempt : claims) {
+    if (newest && newest->attempt == attempt) return {attempt, newest};
+    const auto text = internal::read_small(*attempts, state_name(attempt), kLongest);
+    auto state = text ? run_state_from_json(*text) : std::nullopt;
+    if (state && state->attempt == attempt) return {attempt, std::move(state)};
+    const auto claim = internal::read_small(*attempts, claim_name(attempt), kLongest);
+    const json who = claim ? json::parse(*claim, nullptr, false) : json();
+    if (!who.is_object() || who.value("by", json()) != kClaimedByPrune) return {attempt, std::nullopt};
+  }
+  return {};
 }
 
 }  // namespace holdfast::inline v1

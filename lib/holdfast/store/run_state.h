@@ -27,11 +27,21 @@ struct RunState {
   std::string host = {};
   std::string boot_id = {};
   std::string time = {};  // UTC, ISO 8601, for people
+  // Not 0: this attempt did not train; it repeats what that one said (`holdfast prune`).
+  AttemptNumber copy_of = 0;
 };
 
 std::string to_json(const RunState& state);
 std::optional<RunState> run_state_from_json(const std::string& text);  // nullopt: torn, empty or foreign
 // The state of the highest attempt of a run directory; nullopt when there is none.
 std::optional<RunState> read_run_state(Directory& run_directory);
+
+// The same for whoever asks whether somebody trains there: the claim of a prune that died before it could
+// repeat its predecessor's state is stepped past.
+struct LastWord {
+  AttemptNumber attempt = 0;      // whose state, or silence, this is; 0: nobody ever claimed the directory
+  std::optional<RunState> state;  // nullopt: it has claimed the directory and said nothing
+};
+LastWord last_word(Directory& run_directory);
 
 }  // namespace holdfast::inline v1

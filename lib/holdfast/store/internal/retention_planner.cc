@@ -44,14 +44,12 @@ void RetentionPlanner::verified(const CheckpointInfo& checkpoint) {
 
 RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lineage,
                                               FileId newest_acknowledged) {
-  RetentionView view{
-      .present = {}, .trusted = trusted_, .newest_acknowledged = newest_acknowledged, .newest_finite = {}};
-  for (const Candidate& candidate : candidates_in(run)) {
-    if (candidate.kind == FileKind::regular && lineage.contains(candidate.id)) {
-      view.present.push_back(candidate.id);
-    }
-  }
+  RetentionView view{.present = files_of(run, lineage),
+                     .trusted = trusted_,
+                     .newest_acknowledged = newest_acknowledged,
+                     .newest_finite = {}};
   Plan plan;
+  plan.left = not_good_;
   // What is asked below costs reads, and only adds to what stays.
   if (!superfluous(view, keep_).empty()) {
     if (keep_.reads_content()) view.facts = facts(run, view.present);
@@ -138,16 +136,38 @@ bool RetentionPlanner::finite(Directory& run, FileId id) {
   return others_finite_[id] = whole && says_finite(&*whole);
 }
 
-std::optional<Verdict> RetentionPlanner::verify(Directory& run, FileId id) {
+std::vector<FileId> RetentionPlanner::files_of(const Directory& run, const Lineage& lineage) const {
+  std::vector<FileId> files;
+  for (const Candidate& candidate : candidates_in(run)) {
+    if (candidate.kind == FileKind::regular && lineage.contains(candidate.id) &&
+        !not_good_.contains(candidate.id)) {
+      files.push_back(candidate.id);
+    }
+  }
+  return files;
+}
+
+void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
+  int good = 0;
+  for (const FileId id : files_of(run, lineage)) {
+    if (!trusts(id)) verify(run, id);
+    if (trusts(id) && ++good == 2) return;
+  }
+}
+
+void RetentionPlanner::verify(Directory& run, FileId id) {
   auto verdict = inspect(run, id, Verifier::Depth::full);
   for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
     verdict = inspect(run, id, Verifier::Depth::full, true);
   }
-  if (verdict && is(id, *verdict)) {
+  if (!verdict) return;
+  heads_[id] = *verdict;
+  if (is(id, *verdict)) {
     trusted_[id] = verdict->finite;
-    heads_[id] = *verdict;
+  } else {
+    not_good_[id] =
+        verdict->kind == Verdict::Kind::damaged ? "damaged: " + verdict->reason : why_left(run, id);
   }
-  return verdict;
 }
 
 const Verdict* RetentionPlanner::head(Directory& run, FileId id) {

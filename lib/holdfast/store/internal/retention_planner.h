@@ -34,16 +34,18 @@ class RetentionPlanner {
   struct Plan {
     std::map<FileId, std::string> stay;  // with the reason
     std::vector<FileId> go;              // oldest first
-    std::map<FileId, std::string> left;  // that would go, but are left alone, with the reason
+    std::map<FileId, std::string> left;  // in the way of neither: left alone, with the reason
   };
   // Of one lineage a process, which only grows. `newest_acknowledged`: only what is older may go.
   Plan plan(Directory& run, const Lineage& lineage, FileId newest_acknowledged);
 
-  // A full look at a file that others wrote, believed bad only when seen again from the device; once good it
-  // is trusted. nullopt: it is gone.
-  std::optional<Verdict> verify(Directory& run, FileId id);
+  // Looks at every byte of the newest files until two are trusted. What is not good is left alone from then
+  // on.
+  void verify_newest(Directory& run, const Lineage& lineage);
 
  private:
+  std::vector<FileId> files_of(const Directory& run, const Lineage& lineage) const;
+  void verify(Directory& run, FileId id);
   std::optional<FileId> newest_finite(Directory& run, const std::vector<FileId>& present);
   bool finite(Directory& run, FileId id);
   std::map<FileId, KeepFacts> facts(Directory& run, const std::vector<FileId>& present);
@@ -59,9 +61,10 @@ class RetentionPlanner {
   std::map<FileId, bool> trusted_;        // whether finite
   std::map<FileId, bool> others_finite_;  // of what others wrote, as far as it was asked
   std::map<FileId, Verdict> heads_;
-  std::map<FileId, SteadyTime> written_;  // by this process
-  Metrics known_;                         // also from files that are gone by now
-  std::set<std::string> said_unknown_;    // metrics
+  std::map<FileId, std::string> not_good_;  // found so by verify_newest(); why
+  std::map<FileId, SteadyTime> written_;    // by this process
+  Metrics known_;                           // also from files that are gone by now
+  std::set<std::string> said_unknown_;      // metrics
 };
 
 }  // namespace holdfast::inline v1::internal

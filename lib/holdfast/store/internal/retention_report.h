@@ -1,0 +1,15 @@
+// A retention plan as people read it: every name in the run directory but the store's own small files.
+//
+// Errors: IoError. Threads: any.
+#pragma once
+
+#include "holdfast/store/checkpoint_store.h"
+#include "holdfast/store/internal/retention_planner.h"
+
+namespace holdfast::inline v1::internal {
+
+// `own`: the attempt whose temporary files are in use; 0: none.
+RetentionReport report_of(const Directory& run, AttemptNumber own, const RetentionPlanner::Plan& plan,
+                          const Selection& selection);
+
+}  // namespace holdfast::inline v1::internal

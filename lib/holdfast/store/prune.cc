@@ -1,0 +1,105 @@
+#include "holdfast/store/prune.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/exit_code.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/run_state.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+bool has_ended(const LastWord& word) {
+  if (word.attempt == 0) return true;
+  return word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running;
+}
+
+LastWord last_word_in(FileSystem& file_system, const PruneOptions& options) {
+  const auto run = file_system.open_directory(options.directory, false);
+  if (!run) throw IoError("open", options.directory.native(), ENOENT, "is the volume mounted?");
+  LastWord word = last_word(*run);
+  if (has_ended(word) || options.even_if_running || options.dry_run) return word;
+  std::string says = "attempt " + std::to_string(word.attempt) + " has claimed " + run->path();
+  if (word.state) {
+    says += word.state->phase == RunPhase::starting ? " and says that it is starting"
+                                                    : " and says that it is running";
+    if (!word.state->host.empty()) says += " on " + word.state->host;
+    if (!word.state->time.empty()) says += ", last at " + word.state->time;
+  } else {
+    says += " and has not said anything yet";
+  }
+  throw RefusedError(
+      says +
+      ": a run seems to be alive. --dry-run shows what would go; --even-if-running fences that run "
+      "off, which ends it with exit code 76");
+}
+
+// What readers believe from here on. The predecessor's verdict stands: a complete run stays complete.
+RunState repeated(const LastWord& word, const Selection& selection, const Clock& clock) {
+  RunState state;
+  if (has_ended(word) && word.state) {
+    state = *word.state;
+    if (state.copy_of == 0) state.copy_of = word.attempt;
+  } else {
+    state.phase = RunPhase::interrupted;
+    state.exit_code = static_cast<int>(ExitCode::interrupted);
+    state.reason = word.attempt == 0 ? "no attempt had recorded how it ended"
+                                     : "attempt " + std::to_string(word.attempt) +
+                                           " was fenced off by a prune, or had ended without a word";
+    state.copy_of = word.attempt;
+    state.step = selection.newest ? selection.newest->step : 0;
+    state.time = format_utc(clock.wall_now());
+  }
+  if (selection.newest) {
+    state.durable_step = selection.newest->step;
+    state.checkpoint = selection.newest->name;
+  }
+  return state;
+}
+
+bool goes(const RetentionReport::File& file) { return file.fate == RetentionReport::Fate::goes; }
+
+bool no_room(const IoError& error) { return error.code() == ENOSPC || error.code() == EDQUOT; }
+
+}  // namespace
+
+PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, const PruneOptions& options) {
+  const LastWord word = last_word_in(file_system, options);
+  CheckpointStore store(file_system, clock, {.directory = options.directory, .keep = options.keep}, verifier);
+  store.preflight();
+  PruneResult result{.report = store.plan_retention()};
+  if (options.planned) options.planned(result.report);
+  const auto& files = result.report.files;
+  if (options.dry_run || std::none_of(files.begin(), files.end(), goes)) return result;
+
+  // Reading took its time.
+  if (last_word_in(file_system, options).attempt != word.attempt) {
+    throw RefusedError("an attempt has just begun in " + options.directory.native() +
+                       "; nothing was claimed or deleted");
+  }
+  result.attempt = store.claim(kClaimedByPrune);
+  const RunState state = repeated(word, store.recover(), clock);
+  bool written = false;
+  try {
+    store.write_run_state(state);
+    written = true;
+  } catch (const IoError& error) {
+    if (!no_room(error)) throw;
+    log_debug("the state is written after there is room: {}", error.what());
+  }
+  RetentionReport done = store.prune();
+  if (!written) store.write_run_state(state);
+  // The sweep has taken what was half-written.
+  for (RetentionReport::File& file : result.report.files) {
+    if (goes(file) && !file.id) done.files.push_back(std::move(file));
+  }
+  result.report = std::move(done);
+  return result;
+}
+
+}  // namespace holdfast::inline v1
