@@ -1,11 +1,15 @@
 // A training program without LibTorch, to be killed: the real Checkpointer on a real directory around a
 // pseudo-training that is deterministic to the bit.
 //
-//   checkpointer_driver DIRECTORY STEPS [every=N] [kill-before=N] [pace-us=N] [elements=N] [wait]
+//   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [wait | beside] [elements=N] [pace-us=N]
+//                       [clock-years=N] [kill-before=N] [buffered] [states] [cut-…=N, see power_cut.h]
 //
-// Prints `started step=…` after the resume and `acknowledged step=…` for each save it waited for (`wait`), at
-// the end `complete step=… state=…` or `interrupted step=… state=… checkpoint=…`. With kill-before it sends
-// itself SIGKILL just before the N-th operation that could change the disk.
+// Prints `started step=… checkpoint=…` after the resume and `acknowledged step=…` for each save it waited
+// for: at once (`wait`), or having trained beside it up to the step before the next one (`beside`). At the
+// end `complete step=… state=…` or `interrupted step=… state=… checkpoint=…`. clock-years: its wall clock
+// goes wrong by so many. With kill-before it sends itself SIGKILL just before the N-th operation that could
+// change the disk. buffered: without O_DIRECT. states: `started` ends with ` state=…`, and every step prints
+// `stepped step=… state=…`.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +21,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/io/posix_file_system.h"
+#include "power_cut.h"
 #include "support/fault_file_system.h"
 #include "support/memory_source.h"
 
@@ -37,8 +43,32 @@ std::map<std::string, std::int64_t> options_of(int count, char** arguments) {
   return options;
 }
 
+class WrongClock final : public Clock {
+ public:
+  explicit WrongClock(std::int64_t years) : wrong_by_(std::chrono::hours(years * 24 * 365)) {}
+  SteadyTime now() const override { return real().now(); }
+  WallTime wall_now() const override { return real().wall_now() + wrong_by_; }
+  void sleep_for(Duration duration) override { real().sleep_for(duration); }
+
+ private:
+  std::chrono::hours wrong_by_;
+};
+
+void say_acknowledged(const SaveHandle& save, std::int64_t step) {
+  if (save.wait() != SaveStatus::durable) return;
+  std::printf("acknowledged step=%lld\n", static_cast<long long>(step));
+  std::fflush(stdout);
+}
+
+std::string state_of(Checkpointer& checkpointer) { return " state=" + to_hex(checkpointer.state_digest()); }
+
 int train(const std::string& directory, std::int64_t steps, std::map<std::string, std::int64_t> given) {
-  test::FaultFileSystem disk(FileSystem::real());
+  PosixFileSystem buffered({.direct = false});
+  FileSystem& real = given.contains("buffered") ? buffered : FileSystem::real();
+  test::FaultFileSystem disk(real);
+  test::PlannedCut cut(std::filesystem::path(directory).parent_path(), given);
+  const bool cuts = test::PlannedCut::wanted(given);
+  if (cuts) disk.set_hook([&cut](const test::Operation& operation) { cut.at(operation); });
   if (const std::int64_t kill_before = given["kill-before"]; kill_before > 0) {
     disk.set_hook([&disk, kill_before](const test::Operation& operation) {
       if (operation.mutating && disk.mutation_count() + 1 >= kill_before) std::raise(SIGKILL);
@@ -53,19 +83,32 @@ int train(const std::string& directory, std::int64_t steps, std::map<std::string
   } else {
     options.every = {};
   }
-  options.file_system = &disk;
+  if (given.contains("keep")) options.keep = KeepLast{static_cast<int>(given["keep"])};
+  WrongClock clock(given["clock-years"]);
+  options.clock = &clock;
+  // Without a plan nothing is logged: a long life must not grow.
+  options.file_system = cuts || given["kill-before"] > 0 ? &disk : &real;
   Checkpointer checkpointer(source, options);
-  checkpointer.resume();
-  std::printf("started step=%lld\n", static_cast<long long>(source.step()));
+  const Resumed resumed = checkpointer.resume();
+  const bool states = given.contains("states");
+  std::printf("started step=%lld checkpoint=%s%s\n", static_cast<long long>(source.step()),
+              resumed.checkpoint.c_str(), states ? state_of(checkpointer).c_str() : "");
   std::fflush(stdout);
+  std::optional<std::pair<SaveHandle, std::int64_t>> beside;
   while (source.step() < steps && !checkpointer.tick()) {
     const StepReport report = source.train();
     if (given["pace-us"] > 0) std::this_thread::sleep_for(std::chrono::microseconds(given["pace-us"]));
-    const Decision decision = checkpointer.after_step(report);
-    if (decision.saved && given.contains("wait") && checkpointer.save().wait() == SaveStatus::durable) {
-      std::printf("acknowledged step=%lld\n", static_cast<long long>(source.step()));
-      std::fflush(stdout);
+    if (beside && source.step() + 1 == beside->second + given["every"]) {
+      say_acknowledged(beside->first, beside->second);
+      beside.reset();
     }
+    const Decision decision = checkpointer.after_step(report);
+    if (states) {
+      std::printf("stepped step=%lld%s\n", static_cast<long long>(source.step()),
+                  state_of(checkpointer).c_str());
+    }
+    if (decision.saved && given.contains("wait")) say_acknowledged(checkpointer.save(), source.step());
+    if (decision.saved && given.contains("beside")) beside.emplace(checkpointer.save(), source.step());
     if (decision.stop) break;
   }
   const int code = checkpointer.finish();
