@@ -137,7 +137,7 @@ void Checkpointer::State::begin_run(const Start& start) {
         record.overrides.push_back(name);
       }
     }
-    loss_was_told = !std::isnan(start.record.loss);
+    loss_was_told = start.record.loss_told;
     loss = start.record.loss;
     evaluation_due = start.record.evaluation_due;
     measurements = Measurements(start.record.metrics);

@@ -127,6 +127,7 @@ bool Checkpointer::State::safe() const {
 
 internal::Staged Checkpointer::State::stage(Part part) {
   record.loss = loss;
+  record.loss_told = loss_was_told;
   // A loop that tells its loss says NaN only when the loss is NaN.
   record.finite = std::isfinite(loss) || (std::isnan(loss) && !loss_was_told);
   record.evaluation_due = evaluation_due || evaluating;

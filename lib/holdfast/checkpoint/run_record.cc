@@ -70,6 +70,7 @@ void put_run_record(Attributes& attributes, const RunRecord& record) {
   put(kRunAttempt, static_cast<std::int64_t>(record.attempt));
   put(kRunAncestry, flatten(record.ancestry));
   put(kRunLoss, record.loss);
+  put(kRunLossTold, record.loss_told);
   put(kRunFinite, record.finite);
   put(kRunEvaluationDue, record.evaluation_due);
   put(kRunOverrides, record.overrides);
@@ -86,6 +87,7 @@ RunRecord run_record_of(const Attributes& attributes) {
   record.attempt = static_cast<AttemptNumber>(attempt);
   record.ancestry = unflatten(attributes.get_ints(kRunAncestry));
   record.loss = attributes.get_double(kRunLoss);
+  record.loss_told = attributes.get_bool(kRunLossTold);
   record.finite = attributes.get_bool(kRunFinite);
   record.evaluation_due = attributes.get_bool(kRunEvaluationDue);
   record.overrides = attributes.get_strings(kRunOverrides);

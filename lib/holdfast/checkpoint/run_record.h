@@ -21,6 +21,7 @@ namespace holdfast::inline v1 {
 inline constexpr char kRunAttempt[] = "run.attempt";               // int: who wrote it
 inline constexpr char kRunAncestry[] = "run.ancestry";             // ints: attempt, step, attempt, step, …
 inline constexpr char kRunLoss[] = "run.loss";                     // double: of this step; NaN: not told
+inline constexpr char kRunLossTold[] = "run.loss_told";            // bool: ever; a NaN then means NaN
 inline constexpr char kRunFinite[] = "run.finite";                 // bool: loss and all tensors
 inline constexpr char kRunEvaluationDue[] = "run.evaluation_due";  // bool: not evaluated at this step yet
 inline constexpr char kRunOverrides[] = "run.overrides";           // strings: options changed on some resume
@@ -40,6 +41,7 @@ struct RunRecord {
   AttemptNumber attempt = 0;
   Ancestry ancestry;
   double loss = std::numeric_limits<double>::quiet_NaN();
+  bool loss_told = false;
   bool finite = true;
   bool evaluation_due = false;
   std::vector<std::string> overrides;

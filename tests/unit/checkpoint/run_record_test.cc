@@ -14,6 +14,7 @@ RunRecord example() {
   record.attempt = 7;
   record.ancestry = {{1, 100}, {4, 250}};
   record.loss = 0.25;
+  record.loss_told = true;
   record.finite = false;
   record.evaluation_due = true;
   record.overrides = {"learning_rate"};
@@ -31,6 +32,7 @@ TEST(RunRecord, ComesBackWhole) {
   EXPECT_EQ(back.attempt, 7u);
   EXPECT_EQ(back.ancestry, example().ancestry);
   EXPECT_EQ(back.loss, 0.25);
+  EXPECT_TRUE(back.loss_told);
   EXPECT_FALSE(back.finite);
   EXPECT_TRUE(back.evaluation_due);
   EXPECT_EQ(back.overrides, example().overrides);
