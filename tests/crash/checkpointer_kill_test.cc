@@ -9,40 +9,12 @@
 #include <string>
 #include <thread>
 
-#include "support/subprocess.h"
+#include "crash/driver_run.h"
 
 namespace holdfast::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-Ended drive(const std::filesystem::path& directory, std::int64_t steps, std::vector<std::string> more) {
-  std::vector<std::string> command = {HOLDFAST_DRIVER, directory.native(), std::to_string(steps)};
-  command.insert(command.end(), more.begin(), more.end());
-  return Subprocess(command, {{"HOLDFAST_LOG", "warning"}}).wait();
-}
-
-// The number after the last `word step=`; -1 without one.
-std::int64_t last_step(const std::string& out, const std::string& word) {
-  std::int64_t step = -1;
-  for (const std::string& line : lines_of(out)) {
-    const std::string start = word + " step=";
-    if (line.rfind(start, 0) == 0) step = std::stoll(line.substr(start.size()));
-  }
-  return step;
-}
-
-std::string state_in(const std::string& line) {
-  const auto at = line.find("state=");
-  return at == std::string::npos ? line : line.substr(at + 6, 32);
-}
-
-std::string straight_state(std::int64_t steps, std::vector<std::string> more = {}) {
-  const TemporaryFolder folder;
-  const Ended ended = drive(folder.path() / "run", steps, std::move(more));
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  return state_in(ended.last_line());
-}
 
 // Under a sanitizer, where a process takes a while to start, a seventh of the operations.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

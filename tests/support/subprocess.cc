@@ -60,8 +60,8 @@ std::string Ended::last_line() const {
   return lines.empty() ? "" : lines.back();
 }
 
-Subprocess::Subprocess(std::vector<std::string> command,
-                       const std::map<std::string, std::string>& environment) {
+pid_t start_program(std::vector<std::string> command, const std::map<std::string, std::string>& environment,
+                    const std::filesystem::path& folder, const std::function<void()>& prepare) {
   // All memory is made before fork: the child may only call async-signal-safe functions.
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
@@ -77,22 +77,40 @@ Subprocess::Subprocess(std::vector<std::string> command,
   variables.reserve(settings.size() + 1);
   for (auto& setting : settings) variables.push_back(setting.data());
   variables.push_back(nullptr);
-  const int out = open_output(folder_.path() / "out");
-  const int err = open_output(folder_.path() / "err");
+  const int out = open_output(folder / "out");
+  const int err = open_output(folder / "err");
   const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  pid_ = ::fork();
-  if (pid_ == 0) {
+  const pid_t child = ::fork();
+  if (child == 0) {
     ::dup2(in, 0);
     ::dup2(out, 1);
     ::dup2(err, 2);
+    if (prepare) prepare();
     ::execve(arguments[0], arguments.data(), variables.data());
     ::_exit(127);
   }
   ::close(in);
   ::close(out);
   ::close(err);
-  if (pid_ < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+  if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+  return child;
 }
+
+Ended ended_with(int status, const std::filesystem::path& folder) {
+  Ended ended;
+  if (WIFSIGNALED(status)) {
+    ended.signal = WTERMSIG(status);
+  } else {
+    ended.exit_code = WEXITSTATUS(status);
+  }
+  ended.out = read_text(folder / "out");
+  ended.err = read_text(folder / "err");
+  return ended;
+}
+
+Subprocess::Subprocess(std::vector<std::string> command,
+                       const std::map<std::string, std::string>& environment)
+    : pid_(start_program(std::move(command), environment, folder_.path())) {}
 
 Subprocess::~Subprocess() {
   if (ended_ || pid_ <= 0) return;
@@ -133,15 +151,7 @@ Ended Subprocess::wait(std::chrono::milliseconds limit) {
     send(SIGKILL);
     reap(true);
   }
-  Ended ended;
-  if (WIFSIGNALED(status_)) {
-    ended.signal = WTERMSIG(status_);
-  } else {
-    ended.exit_code = WEXITSTATUS(status_);
-  }
-  ended.out = out();
-  ended.err = err();
-  return ended;
+  return ended_with(status_, folder_.path());
 }
 
 }  // namespace holdfast::test

@@ -40,6 +40,13 @@ struct Ended {
   std::string last_line() const;  // of `out`
 };
 
+// The pieces of a Subprocess, for who needs to hold its child differently. Output goes to `folder`/out and
+// `folder`/err; `prepare` runs in the child before the program does: async-signal-safe calls only.
+pid_t start_program(std::vector<std::string> command, const std::map<std::string, std::string>& environment,
+                    const std::filesystem::path& folder, const std::function<void()>& prepare = {});
+// `status` as waitpid() gives it.
+Ended ended_with(int status, const std::filesystem::path& folder);
+
 class Subprocess {
  public:
   // `environment` is added to the test's own.
