@@ -1,5 +1,5 @@
-// The commands of the `holdfast` program, one source file each. None of them ever changes anything, except
-// `export`, which writes a file that is no checkpoint.
+// The commands of the `holdfast` program, one source file each. None of them ever changes a checkpoint:
+// `prune` deletes some as retention does, `export` and `probe` write files of their own.
 //
 // add_<command> describes its options to CLI11 and, when the user chooses it, puts what is to be run into
 // `chosen`. That returns the exit code, prints its result to standard output, and throws Error for what ends
@@ -23,6 +23,7 @@ void add_show(CLI::App& app, Command& chosen);
 void add_verify(CLI::App& app, Command& chosen);
 void add_diff(CLI::App& app, Command& chosen);
 void add_export(CLI::App& app, Command& chosen);
+void add_prune(CLI::App& app, Command& chosen);
 
 // The whole program: parses, runs, and turns every exception into one line on standard error.
 int run_program(std::vector<std::string> arguments);

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/run_record.h"
@@ -94,6 +95,13 @@ Examined examine(Directory& directory, const std::string& name, Depth depth,
   } catch (const Error& error) {
     return {FileState::unreadable, error.what(), {}, {}};
   }
+}
+
+std::string age_of(const Examined& examined) {
+  const Attribute* const attribute = examined.index ? examined.index->attributes.find(kRunTime) : nullptr;
+  const auto* const text = attribute == nullptr ? nullptr : std::get_if<std::string>(&attribute->value);
+  const auto time = text == nullptr ? std::nullopt : parse_utc(*text);
+  return time ? format_duration(Clock::real().wall_now() - *time) : "-";
 }
 
 Listing list_checkpoints(const Directory& directory) {

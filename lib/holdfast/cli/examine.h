@@ -41,6 +41,9 @@ Examined examine(const File& file, const std::string& name, Depth depth,
 Examined examine(Directory& directory, const std::string& name, Depth depth,
                  std::atomic<std::uint64_t>* progress = nullptr);
 
+// How long ago its state was staged, by the time that it records; "-": it does not say.
+std::string age_of(const Examined& examined);
+
 struct Listed {
   std::string name;
   FileId id;

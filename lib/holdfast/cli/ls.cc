@@ -1,10 +1,7 @@
 #include <CLI/CLI.hpp>
-#include <ctime>
 #include <iostream>
 
-#include "holdfast/base/clock.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/table.h"
@@ -18,17 +15,6 @@ struct Options {
   std::filesystem::path directory;
   bool verify = false;
 };
-
-// How long ago the state was staged, by the time that the checkpoint records.
-std::string age_of(const Examined& examined) {
-  const Attribute* const attribute = examined.index ? examined.index->attributes.find(kRunTime) : nullptr;
-  const auto* const text = attribute == nullptr ? nullptr : std::get_if<std::string>(&attribute->value);
-  if (text == nullptr) return "-";
-  std::tm time{};
-  const char* const end = strptime(text->c_str(), "%Y-%m-%dT%H:%M:%SZ", &time);
-  if (end == nullptr || *end != '\0') return "-";
-  return format_duration(Clock::real().wall_now() - std::chrono::system_clock::from_time_t(timegm(&time)));
-}
 
 std::string phase_text(const RunState& state) {
   switch (state.phase) {
@@ -55,6 +41,7 @@ void print_run_state(const RunState& state) {
   if (!state.time.empty()) std::cout << ", " << printable(state.time);
   if (!state.host.empty()) std::cout << " on " << printable(state.host);
   if (!state.reason.empty()) std::cout << " (" << printable(state.reason, 400) << ")";
+  if (state.copy_of != 0) std::cout << ", as attempt " << state.copy_of << " left it before a prune";
   std::cout << '\n';
 }
 
@@ -82,7 +69,12 @@ int run(const Options& options) {
   if (!listing.damaged.empty()) {
     std::cout << listing.damaged.size() << " more set aside as damaged (" << listing.damaged.back() << ")\n";
   }
-  if (const auto state = read_run_state(*directory)) print_run_state(*state);
+  const LastWord word = last_word(*directory);
+  if (word.state) {
+    print_run_state(*word.state);
+  } else if (word.attempt > 0) {
+    std::cout << "attempt " << word.attempt << ": has claimed the directory and not said anything yet\n";
+  }
   return 0;
 }
 

@@ -41,7 +41,8 @@ int finish(int code) {
 
 int run_program(std::vector<std::string> arguments) {
   CLI::App app{
-      "Looks at Holdfast checkpoints: lists, shows, verifies, compares and exports them. Never changes one."};
+      "Looks at Holdfast checkpoints: lists, shows, verifies, compares and exports them, and deletes what is "
+      "asked for. Never changes one."};
   app.name("holdfast");
   app.set_version_flag("--version",
                        "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion));
@@ -53,6 +54,7 @@ int run_program(std::vector<std::string> arguments) {
   add_verify(app, chosen);
   add_diff(app, chosen);
   add_export(app, chosen);
+  add_prune(app, chosen);
 
   // CLI11 would only say that a command is required.
   std::string unknown;

@@ -1,16 +1,12 @@
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <condition_variable>
 #include <iostream>
-#include <mutex>
-#include <thread>
 
-#include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/snapshot/utf8.h"
 
@@ -19,49 +15,6 @@ namespace {
 
 struct Options {
   std::filesystem::path path;
-};
-
-// Redraws a status line while it lives, on terminals alone.
-class Progress {
- public:
-  Progress(std::string name, std::uint64_t bytes)
-      : name_(std::move(name)), bytes_(bytes), start_(Clock::real().now()) {
-    if (stderr_is_terminal()) thread_ = std::thread([this] { draw(); });
-  }
-  ~Progress() {
-    {
-      const std::lock_guard lock(mutex_);
-      ended_ = true;
-    }
-    wake_.notify_one();
-    if (!thread_.joinable()) return;
-    thread_.join();
-    clear_status_line();
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  std::atomic<std::uint64_t>* done() { return &done_; }
-  std::string rate() const { return format_byte_rate(done_, Clock::real().now() - start_); }
-
- private:
-  void draw() {
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, std::chrono::milliseconds(200), [this] { return ended_; })) {
-      const double share = bytes_ == 0 ? 1.0 : static_cast<double>(done_) / static_cast<double>(bytes_);
-      show_status_line("verifying " + name_ + "  " + std::to_string(static_cast<int>(100 * share)) + " %  " +
-                       rate());
-    }
-  }
-
-  const std::string name_;
-  const std::uint64_t bytes_;
-  const SteadyTime start_;
-  std::atomic<std::uint64_t> done_{0};
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool ended_ = false;
-  std::thread thread_;
 };
 
 // Damage weighs most: it is certain, while what could not be read may be fine.
@@ -98,7 +51,7 @@ int verify_directory(Directory& directory, const Options& options) {
   }
   Verdicts verdicts;
   for (const Listed& listed : listing.checkpoints) {
-    Progress progress(listed.name, listed.bytes);
+    Progress progress("verifying " + listed.name, listed.bytes);
     const Examined examined = examine(directory, listed.name, Depth::every_byte, progress.done());
     verdicts.print(listed.name, listed.bytes, examined, progress.rate());
   }
@@ -112,7 +65,7 @@ int run(const Options& options) {
   }
   const auto file = open_checkpoint(options.path);
   const std::uint64_t bytes = file->size();
-  Progress progress(printable(options.path.filename().string()), bytes);
+  Progress progress("verifying " + printable(options.path.filename().string()), bytes);
   const Examined examined =
       examine(*file, options.path.filename().string(), Depth::every_byte, progress.done());
   Verdicts verdicts;

@@ -1,0 +1,157 @@
+#include "holdfast/store/prune.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <set>
+#include <thread>
+
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/progress.h"
+#include "holdfast/cli/table.h"
+#include "holdfast/snapshot/utf8.h"
+#include "holdfast/store/retention_text.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using Fate = RetentionReport::Fate;
+
+struct Options {
+  std::filesystem::path directory;
+  std::string keep;
+  bool dry_run = false;
+  bool even_if_running = false;
+};
+
+// Equal texts mean equal files: every byte of one is named by a digest in it.
+std::string content_of(const CheckpointIndex& index) {
+  std::string text = std::to_string(index.file_length) + " " + std::to_string(index.step);
+  for (const IndexedTensor& tensor : index.tensors)
+    text += " " + tensor.spec.name + " " + to_hex(tensor.digest);
+  for (const auto& stretch : index.stretches) text += " " + to_hex(stretch.digest);
+  for (const auto& [name, attribute] : index.attributes) text += " " + name + " " + to_text(attribute.value);
+  return text;
+}
+
+// Shows how far it is. What was whole a moment ago, before the claim, is not read again after it.
+class PatientVerifier final : public Verifier {
+ public:
+  PatientVerifier() { heads_.stop_keeping(); }
+
+  Verdict inspect(const File& file, Depth depth, bool uncached) override {
+    Verdict verdict = heads_.inspect(file, Depth::head, uncached);
+    if (depth == Depth::head || verdict.kind != Verdict::Kind::good) return verdict;
+    const ReadMode mode = uncached ? ReadMode::uncached : ReadMode::cached;
+    const auto read = read_index(file, mode);
+    const auto* const index = std::get_if<CheckpointIndex>(&read);
+    if (index == nullptr) return rejected(std::get<Rejection>(read));
+    const std::string content = content_of(*index);
+    if (!uncached && whole_.contains(content)) return verdict;
+    Progress progress("verifying step " + format_count(index->step), index->file_length);
+    const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u));
+    if (const auto rejection = verify_bytes(file, *index, mode, threads, progress.done())) {
+      return rejected(*rejection);
+    }
+    whole_.insert(content);
+    return verdict;
+  }
+
+ private:
+  static Verdict rejected(const Rejection& rejection) {
+    const bool newer = rejection.kind == Rejection::Kind::newer_format;
+    return {.kind = newer ? Verdict::Kind::newer_format : Verdict::Kind::damaged, .reason = rejection.reason};
+  }
+
+  FileVerifier heads_{1};
+  std::set<std::string> whole_;
+};
+
+std::string word_of(Fate fate) {
+  if (fate == Fate::stays) return "stays";
+  return fate == Fate::goes ? "goes" : "left alone";
+}
+
+void print_plan(const Options& options, const RetentionReport& plan) {
+  if (plan.files.empty()) {
+    std::cout << "no checkpoints in " << printable(options.directory.string(), 4096) << '\n';
+    return;
+  }
+  const auto directory = open_run_directory(options.directory);
+  using enum Table::Align;
+  Table table({right, right, right, right, left, left, left});
+  table.add({"STEP", "ATTEMPT", "SIZE", "AGE", "", "WHY", "NAME"});
+  for (const RetentionReport::File& file : plan.files) {
+    table.add({file.id ? format_count(file.id->step) : "-", file.id ? std::to_string(file.id->attempt) : "-",
+               format_bytes(file.bytes), file.id ? age_of(examine(*directory, file.name, Depth::index)) : "-",
+               word_of(file.fate), printable(file.reason, 400), file.name});
+  }
+  table.print(std::cout);
+  std::cout.flush();
+}
+
+std::string summary_of(const RetentionReport& report) {
+  std::int64_t files = 0;
+  for (const RetentionReport::File& file : report.files) files += file.fate == Fate::goes ? 1 : 0;
+  return format_count(files) + (files == 1 ? " file, " : " files, ") + format_bytes(report.bytes_that_go());
+}
+
+int run(const Options& options) {
+  PatientVerifier verifier;
+  const PruneResult result =
+      prune(FileSystem::real(), Clock::real(), verifier,
+            {.directory = options.directory,
+             .keep = parse_retention(options.keep),
+             .dry_run = options.dry_run,
+             .even_if_running = options.even_if_running,
+             .planned = [&](const RetentionReport& plan) { print_plan(options, plan); }});
+  const auto& files = result.report.files;
+  const bool nothing =
+      std::none_of(files.begin(), files.end(), [](const auto& file) { return file.fate == Fate::goes; });
+  if (nothing) {
+    std::cout << "nothing to delete; nothing was changed\n";
+  } else if (options.dry_run) {
+    std::cout << "would delete " << summary_of(result.report) << "; a dry run changes nothing\n";
+  } else {
+    std::cout << "deleted " << summary_of(result.report) << ", as attempt " << result.attempt << '\n';
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_prune(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand(
+      "prune", "Delete checkpoints that no policy wants, in a directory where nobody trains");
+  command->add_option("DIR", options->directory, "the run directory")->required();
+  command
+      ->add_option(
+          "--keep", options->keep,
+          "what stays: last=N, every=STEPS, best=METRIC:min|max[:N], newer=TIME, with commas between; "
+          "without last, the newest 3 stay as well")
+      ->required()
+      ->type_name("WHAT");
+  command->add_flag("--dry-run", options->dry_run, "show what would go, change nothing");
+  command->add_flag("--even-if-running", options->even_if_running,
+                    "also where an attempt says that it is running: it is fenced off and ends with 76");
+  command->footer(
+      "A file stays when any policy wants it. Whatever is asked for, the newest two that verify (every byte "
+      "is "
+      "read) and the newest without NaN stay. Only files that the newest checkpoint grew from go, and what "
+      "older "
+      "attempts left half-written; all else is left alone and shown.\n"
+      "Prune claims the directory as an attempt of its own; a complete run stays complete, and the next "
+      "start "
+      "goes on as if nothing had happened.\n"
+      "Exit code: 0 done, or nothing to do; 2 refused (a run seems to be alive, nothing verifies, a newer "
+      "format) or unreadable; 64 wrong use.\n\n"
+      "Example:\n  holdfast prune /mnt/ckpt/run1 --keep last=2,every=10000,best=test_accuracy:max --dry-run");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,177 @@
+// `holdfast prune` on directories as real runs leave them, and the run that goes on afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "holdfast/base/log.h"
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/store/names.h"
+#include "support/memory_source.h"
+#include "support/subprocess.h"
+
+namespace holdfast::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class PruneCommand : public testing::Test {
+ protected:
+  static CheckpointerOptions options(const fs::path& directory) {
+    CheckpointerOptions options;
+    options.directory = directory;
+    options.every = {};
+    options.keep = KeepLast{100};
+    options.hear_signals = false;
+    return options;
+  }
+  PruneCommand() { set_log_level(LogLevel::error); }
+  // One life up to `last`, saving every second step; the accuracy is best at step 4.
+  static std::string train(const fs::path& directory, std::int64_t last) {
+    MemorySource source;
+    Checkpointer checkpointer(source, options(directory));
+    checkpointer.resume();
+    while (source.step() < last) {
+      checkpointer.after_step(source.train());
+      if (source.step() % 2 != 0) continue;
+      checkpointer.metric("accuracy", source.step() == 4 ? 0.9 : 0.1);
+      checkpointer.save().wait();
+    }
+    EXPECT_EQ(checkpointer.finish(), 0);
+    return to_hex(checkpointer.state_digest());
+  }
+  Ended prune(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {HOLDFAST_BIN_DIR "/holdfast", "prune", run().native()});
+    return Subprocess(std::move(arguments)).wait();
+  }
+  Ended ls() const { return Subprocess({HOLDFAST_BIN_DIR "/holdfast", "ls", run().native()}).wait(); }
+  fs::path run() const { return folder_.path() / "run"; }
+  std::vector<std::int64_t> steps() const {
+    std::set<std::int64_t> found;
+    for (const auto& entry : fs::directory_iterator(run())) {
+      if (const auto id = parse_checkpoint_name(entry.path().filename().native())) found.insert(id->step);
+    }
+    return {found.begin(), found.end()};
+  }
+  // Every name with its content.
+  std::map<std::string, std::string> everything() const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(run())) {
+      all[entry.path()] = entry.is_regular_file() ? read_text(entry.path()) : "";
+    }
+    return all;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(PruneCommand, HelpHasAnExample) {
+  const Ended ended = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "prune", "--help"}).wait();
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("Example:\n  holdfast prune "), HasSubstr("Exit code: 0")));
+}
+
+TEST_F(PruneCommand, MistakesOfUseChangeNothing) {
+  train(run(), 6);
+  for (const std::string keep : {"1", "last=1", "every=0", "best=accuracy", "soon", ""}) {
+    const Ended ended = prune({"--keep", keep});
+    EXPECT_EQ(ended.exit_code, 64) << keep << ended.err;
+    EXPECT_THAT(ended.err, StartsWith("holdfast: "));
+  }
+  EXPECT_EQ(prune({}).exit_code, 64);
+  EXPECT_EQ(steps().size(), 3u);
+  const Ended missing =
+      Subprocess({HOLDFAST_BIN_DIR "/holdfast", "prune", (folder_.path() / "no").native(), "--keep", "2"})
+          .wait();
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_FALSE(fs::exists(folder_.path() / "no"));
+}
+
+TEST_F(PruneCommand, ADryRunShowsEverythingAndChangesNothing) {
+  train(run(), 12);
+  write_text(run() / "notes.txt", "mine");
+  write_text(run() / "tmp-a0001-step-14-9", "half");
+  const auto before = everything();
+  const Ended ended = prune({"--keep", "last=2,best=accuracy:max", "--dry-run"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(everything(), before);
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("best accuracy (0.9)"), HasSubstr("last 2"), HasSubstr("notes.txt"),
+                               HasSubstr("half-written by attempt 1"), HasSubstr("would delete 4 files"),
+                               Not(HasSubstr("RUN_STATE"))));
+}
+
+TEST_F(PruneCommand, DeletesAndTheRunGoesOnBitExactly) {
+  const std::string expected = train(folder_.path() / "straight", 20);
+  train(run(), 12);
+  const Ended ended = prune({"--keep", "last=2,best=accuracy:max,every=8"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("deleted 2 files"), HasSubstr("as attempt 2")));
+  EXPECT_THAT(steps(), ElementsAre(4, 8, 10, 12));
+  EXPECT_THAT(ls().out, HasSubstr("attempt 2: complete"));
+  EXPECT_EQ(train(run(), 20), expected);
+  EXPECT_EQ(Subprocess({HOLDFAST_BIN_DIR "/holdfast", "verify", run().native()}).wait().exit_code, 0);
+}
+
+TEST_F(PruneCommand, WhereNothingGoesNothingChanges) {
+  train(run(), 6);
+  const auto before = everything();
+  const Ended ended = prune({"--keep", "3"});
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.last_line(), HasSubstr("nothing to delete"));
+  EXPECT_EQ(everything(), before);
+}
+
+TEST_F(PruneCommand, ARunThatIsAliveIsFencedOffOnlyWhenToldTo) {
+  MemorySource source;
+  Checkpointer checkpointer(source, options(run()));
+  checkpointer.resume();
+  const auto save = [&] {
+    checkpointer.after_step(source.train());
+    return checkpointer.save().wait();
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(save(), SaveStatus::durable);
+  const Ended refused = prune({"--keep", "2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("seems to be alive"), HasSubstr("--even-if-running")));
+  EXPECT_EQ(steps().size(), 4u);
+  EXPECT_EQ(save(), SaveStatus::durable);
+
+  EXPECT_EQ(prune({"--keep", "2", "--even-if-running"}).exit_code, 0);
+  EXPECT_THAT(steps(), ElementsAre(4, 5));
+  EXPECT_EQ(save(), SaveStatus::failed);
+  EXPECT_EQ(checkpointer.finish(), 76);
+  EXPECT_THAT(steps(), ElementsAre(4, 5));
+  EXPECT_THAT(ls().out, HasSubstr("interrupted"));
+}
+
+TEST_F(PruneCommand, AMetricThatNobodyMeasuredIsSaid) {
+  train(run(), 8);
+  const Ended ended = prune({"--keep", "last=2,best=acuracy:max", "--dry-run"});
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.err, HasSubstr("no checkpoint has metric acuracy"));
+}
+
+TEST_F(PruneCommand, WhatIsDamagedIsShownAndStays) {
+  train(run(), 10);
+  const fs::path damaged = run() / checkpoint_name({.attempt = 1, .step = 8});
+  {
+    std::fstream file(damaged, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-100, std::ios::end);
+    const char flipped = static_cast<char>(file.get() ^ 1);
+    file.seekp(-100, std::ios::end);
+    file.put(flipped);
+  }
+  const Ended ended = prune({"--keep", "2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("damaged: "));
+  EXPECT_THAT(steps(), ElementsAre(6, 8, 10));
+}
+
+}  // namespace
+}  // namespace holdfast::test
