@@ -237,5 +237,22 @@ TEST_F(Rule4Retention, LooksForNewerClaimsBeforeEveryUnlink) {
   EXPECT_EQ(unlinks, 1);
 }
 
+// A bad page of the page cache says nothing about the only good past there is.
+TEST_F(Rule4Retention, ABadReadCostsNoGoodPast) {
+  {
+    Life life(disk, {.keep = KeepLast{2}});
+    life.start();
+    for (const std::int64_t step : {10, 20, 30, 40}) life.round(step, step == 10);
+  }
+  Life life(disk, {.keep = KeepLast{2}});
+  life.start();
+  life.verifier.answer = [](const ToyVerifier::Question& question) -> std::optional<Verdict> {
+    if (question.step != 10 || question.uncached) return std::nullopt;
+    return Verdict{.kind = Verdict::Kind::damaged, .reason = "a bad page"};
+  };
+  life.round(50, false);
+  EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(10, 1), name_of_step(40, 1), name_of_step(50, 2)));
+}
+
 }  // namespace
 }  // namespace holdfast::test

@@ -132,7 +132,7 @@ bool RetentionPlanner::finite(Directory& run, FileId id) {
     return verdict != nullptr && is(id, *verdict) && verdict->finite;
   };
   if (!says_finite(head(run, id))) return others_finite_[id] = false;
-  const auto whole = inspect(run, id, Verifier::Depth::full);
+  const auto whole = inspect_all(run, id);
   return others_finite_[id] = whole && says_finite(&*whole);
 }
 
@@ -156,10 +156,7 @@ void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
 }
 
 void RetentionPlanner::verify(Directory& run, FileId id) {
-  auto verdict = inspect(run, id, Verifier::Depth::full);
-  for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
-    verdict = inspect(run, id, Verifier::Depth::full, true);
-  }
+  const auto verdict = inspect_all(run, id);
   if (!verdict) return;
   heads_[id] = *verdict;
   if (is(id, *verdict)) {
@@ -179,6 +176,15 @@ const Verdict* RetentionPlanner::head(Directory& run, FileId id) {
   }
   if (!verdict) return nullptr;
   return &(heads_[id] = *verdict);
+}
+
+// Damage is believed as recovery believes it: seen twice more, from the device.
+std::optional<Verdict> RetentionPlanner::inspect_all(Directory& run, FileId id) {
+  auto verdict = inspect(run, id, Verifier::Depth::full);
+  for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
+    verdict = inspect(run, id, Verifier::Depth::full, true);
+  }
+  return verdict;
 }
 
 std::optional<Verdict> RetentionPlanner::inspect(Directory& run, FileId id, Verifier::Depth depth,

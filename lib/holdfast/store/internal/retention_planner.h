@@ -52,6 +52,7 @@ class RetentionPlanner {
   void say_unknown_metrics(const std::map<FileId, KeepFacts>& facts);
   // nullopt: the file is gone.
   const Verdict* head(Directory& run, FileId id);
+  std::optional<Verdict> inspect_all(Directory& run, FileId id);
   std::optional<Verdict> inspect(Directory& run, FileId id, Verifier::Depth depth, bool uncached = false);
   std::string why_left(Directory& run, FileId id);
 
