@@ -1,7 +1,5 @@
 // From an empty process to a training state and a claim on the run directory: read-only until everything that
 // could be refused has been checked, because a claim ends the attempt that is running.
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -9,16 +7,12 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
 
 namespace holdfast::inline v1 {
 namespace {
-
-std::string host_name() {
-  utsname names{};
-  return uname(&names) == 0 ? names.nodename : "";
-}
 
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;

@@ -7,7 +7,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/store/internal/machine.h"
+#include "holdfast/base/machine.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
@@ -29,7 +29,7 @@ AttemptNumber attempt_in_attempts(std::string_view name) {
 
 // The claim stands already; a full disk must not stop a run that could make room.
 void sign(File& claim, const std::string& by) {
-  nlohmann::json who = {{"host", internal::host_name()}, {"boot_id", internal::boot_id()}};
+  nlohmann::json who = {{"host", host_name()}, {"boot_id", boot_id()}};
   if (!by.empty()) who["by"] = by;
   const std::string text = who.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   try {

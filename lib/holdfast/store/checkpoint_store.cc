@@ -5,11 +5,11 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/machine.h"
 #include "holdfast/io/line_file.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/commit.h"
 #include "holdfast/store/internal/housekeeper.h"
-#include "holdfast/store/internal/machine.h"
 #include "holdfast/store/internal/retention_report.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/internal/state_writer.h"
@@ -172,8 +172,8 @@ void CheckpointStore::write_run_state(const RunState& state) {
   Attempt& attempt = s.claimed("write_run_state()");
   RunState own = state;
   own.attempt = attempt.number();
-  if (own.host.empty()) own.host = internal::host_name();
-  if (own.boot_id.empty()) own.boot_id = internal::boot_id();
+  if (own.host.empty()) own.host = host_name();
+  if (own.boot_id.empty()) own.boot_id = boot_id();
   internal::write_state(*s.directory, attempt, own);
 }
 
