@@ -113,6 +113,7 @@ void Checkpointer::State::expect_losses(const Start& start, bool bit_exact) {
   if (start.record.overrides.empty()) {
     const Ancestry& ancestry = start.record.ancestry;
     for (auto it = ancestry.rbegin(); it != ancestry.rend(); ++it) {
+      if (it->first + kAttemptsKept <= record.attempt) break;  // the store has removed those ledgers
       recorded.merge(losses_in(store->read_ledger(it->first)));
     }
   }

@@ -112,6 +112,7 @@ Selection CheckpointStore::recover() {
   }
   s.recovered = true;
   s.selection = selection;
+  internal::forget_old_attempts(*s.directory, *s.attempt, s.options.attempts_kept);
   return selection;
 }
 

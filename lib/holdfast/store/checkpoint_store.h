@@ -55,6 +55,9 @@ struct StartingPoint {
   std::optional<std::string> file = {};   // a name in the run directory
 };
 
+// Attempts whose small files stay: enough for people to see what happened, few enough to list at every look.
+inline constexpr AttemptNumber kAttemptsKept = 100;
+
 enum class ReadBack { head, all };  // after fsync, uncached: a few ms, or one more read of the file
 
 struct StoreOptions {
@@ -63,6 +66,8 @@ struct StoreOptions {
   StartingPoint start = {};
   Retention keep = KeepLast{3};  // policies that combine: retention.h
   ReadBack read_back = ReadBack::head;
+  // Claims, states and ledgers of older attempts are removed at a start. At least 1, the own.
+  AttemptNumber attempts_kept = kAttemptsKept;
 };
 
 struct CommitRequest {

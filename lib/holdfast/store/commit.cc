@@ -10,6 +10,14 @@
 
 namespace holdfast::inline v1 {
 
+namespace {
+
+// Steps only grow within an attempt. An older one that came again would find its name taken, and be read
+// back.
+constexpr std::size_t kRemembered = 16;
+
+}  // namespace
+
 CheckpointInfo Committer::commit(const CommitRequest& request) {
   if (request.step < 0) throw Error("commit of step " + std::to_string(request.step) + ", before the first");
   const auto known = acknowledged_.find(request.step);
@@ -25,6 +33,7 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
     directory_.sync();
     attempt_.look();
     acknowledged_.emplace(request.step, checkpoint);
+    if (acknowledged_.size() > kRemembered) acknowledged_.erase(acknowledged_.begin());
     remove_abandoned();
     return checkpoint;
   } catch (...) {

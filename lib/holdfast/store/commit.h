@@ -59,7 +59,7 @@ class Committer {
       : directory_(directory), attempt_(attempt), verifier_(verifier), read_back_(read_back) {}
 
   CheckpointInfo commit(const CommitRequest& request);
-  // What this attempt has acknowledged, by step.
+  // What this attempt has acknowledged, by step; the highest 16 of them.
   const std::map<std::int64_t, CheckpointInfo>& acknowledged() const { return acknowledged_; }
 
  private:

@@ -1,6 +1,7 @@
 // Power cuts before every mutating operation of a run's whole life, each leaving any part of what was not
 // synced yet. On every disk the real recovery runs, then a further save, then a second cut. Never lost, stuck
 // or silent.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,9 +67,10 @@ class Crashes : public testing::Test {
       const auto run = left.open_directory(kRun, false);
       return run ? read_run_state(*run) : std::nullopt;
     }();
-    Life next(left, {.keep = KeepLast{2}});
+    Life next(left, {.keep = KeepLast{2}, .attempts_kept = attempts_kept});
     try {
       const Selection found = next.start();
+      ASSERT_GT(next.store.attempt(), claimed) << "NUMBER TAKEN TWICE " << what;
       const FileId newest =
           found.newest ? FileId{.attempt = found.newest->attempt, .step = found.newest->step} : FileId{};
       ASSERT_GE(newest, acknowledged) << "LOST " << what;
@@ -111,6 +113,8 @@ class Crashes : public testing::Test {
   MemoryFileSystem disk;
   FaultFileSystem files{disk};
   FileId acknowledged;
+  AttemptNumber claimed = 0;  // durably
+  AttemptNumber attempts_kept = kAttemptsKept;
   int states = 0;
   int mutations = 0;
 };
@@ -145,6 +149,31 @@ TEST_F(Crashes, AnAttemptThatGoesOn) {
       }
     }
   });
+  RecordProperty("states", states);
+  EXPECT_GT(states, 500 / kStride);
+}
+
+TEST_F(Crashes, OldAttemptsAreForgotten) {
+  attempts_kept = 2;
+  {
+    Life life(disk, {.keep = KeepLast{2}, .attempts_kept = 2});
+    life.start();
+    for (const std::int64_t step : {10, 20}) life.round(step);
+    acknowledged = {.attempt = 1, .step = 20};
+    claimed = 1;
+  }
+  explore([&] {
+    for (int attempt = 2; attempt < 7; ++attempt) {
+      Life life(files, {.keep = KeepLast{2}, .attempts_kept = 2});
+      life.store.preflight();
+      claimed = life.store.claim();
+      const std::int64_t from = life.recover().newest->step;
+      if (attempt != 4) round(life, from + 1);  // that one dies before its first save
+      if (HasFatalFailure()) return;
+    }
+  });
+  EXPECT_THAT(disk.names(kRun / "attempts"), testing::Not(testing::Contains("4")));
+  EXPECT_THAT(disk.names(kRun / "attempts"), testing::IsSupersetOf({"5", "6"}));
   RecordProperty("states", states);
   EXPECT_GT(states, 500 / kStride);
 }

@@ -44,6 +44,7 @@ void RetentionPlanner::verified(const CheckpointInfo& checkpoint) {
 
 RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lineage,
                                               FileId newest_acknowledged) {
+  forget_deleted(run, lineage);
   RetentionView view{.present = files_of(run, lineage),
                      .trusted = trusted_,
                      .newest_acknowledged = newest_acknowledged,
@@ -65,6 +66,18 @@ RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lin
     }
   }
   return plan;
+}
+
+// Or a life of many saves would grow with each.
+void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
+  const std::vector<FileId> present = files_of(run, lineage);
+  const auto gone = [&](const auto& known) {
+    return known.first.attempt == lineage.own &&
+           !std::binary_search(present.begin(), present.end(), known.first, std::greater<>());
+  };
+  std::erase_if(trusted_, gone);
+  std::erase_if(heads_, gone);
+  std::erase_if(written_, gone);
 }
 
 // Of files that nobody has verified here only the head is known; their names might lie.

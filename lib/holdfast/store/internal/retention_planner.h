@@ -44,6 +44,7 @@ class RetentionPlanner {
   void verify_newest(Directory& run, const Lineage& lineage);
 
  private:
+  void forget_deleted(Directory& run, const Lineage& lineage);
   std::vector<FileId> files_of(const Directory& run, const Lineage& lineage) const;
   void verify(Directory& run, FileId id);
   std::optional<FileId> newest_finite(Directory& run, const std::vector<FileId>& present);

@@ -1,0 +1,89 @@
+#include "holdfast/store/internal/old_attempts.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/store/names.h"
+#include "holdfast/store/run_state.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr std::size_t kMostAtOnce = 300;
+constexpr std::uint64_t kLongestState = 64 << 10;
+
+bool records_commit(Directory& attempts, const std::string& name) {
+  const auto text = read_small(attempts, name, kLongestState);
+  const auto state = text ? run_state_from_json(*text) : std::nullopt;
+  return state && state->durable_step >= 0;
+}
+
+std::vector<std::string> old_ledgers(const Directory& run, AttemptNumber last) {
+  std::set<AttemptNumber> with_checkpoints;
+  std::map<AttemptNumber, std::string> ledgers;
+  for (const DirectoryEntry& entry : run.list()) {
+    auto id = parse_checkpoint_name(entry.name);
+    if (!id) id = parse_damaged_name(entry.name);
+    if (id) with_checkpoints.insert(id->attempt);
+    const auto ledger = parse_ledger_name(entry.name);
+    if (ledger && *ledger <= last && entry.kind == FileKind::regular) ledgers.emplace(*ledger, entry.name);
+  }
+  std::vector<std::string> old;
+  for (const auto& [attempt, name] : ledgers) {
+    if (!with_checkpoints.contains(attempt)) old.push_back(name);
+  }
+  return old;
+}
+
+std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumber last) {
+  std::vector<std::string> old;
+  std::map<AttemptNumber, std::string> states;
+  for (const DirectoryEntry& entry : attempts.list()) {
+    if (entry.kind != FileKind::regular) continue;
+    const auto claim = parse_claim_name(entry.name);
+    if (claim && *claim <= last) old.push_back(entry.name);
+    if (const auto state = parse_state_name(entry.name)) states.emplace(*state, entry.name);
+  }
+  // The claim's fsync made durable what stood in the directory, so the newer state outlives a crash.
+  const auto first_kept = states.upper_bound(last);
+  if (first_kept == states.begin()) return old;
+  bool recorded = std::any_of(first_kept, states.end(),
+                              [&](const auto& state) { return records_commit(attempts, state.second); });
+  for (auto state = std::make_reverse_iterator(first_kept); state != states.rend(); ++state) {
+    if (recorded || !records_commit(attempts, state->second)) {
+      old.push_back(state->second);
+    } else {
+      recorded = true;
+    }
+  }
+  return old;
+}
+
+void remove(Directory& directory, Attempt& attempt, std::vector<std::string> names) {
+  if (names.size() > kMostAtOnce) names.resize(kMostAtOnce);
+  for (const std::string& name : names) {
+    attempt.look();
+    directory.unlink(name);
+  }
+}
+
+}  // namespace
+
+void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumber kept) {
+  kept = std::max<AttemptNumber>(kept, 1);
+  if (attempt.number() <= kept) return;
+  const AttemptNumber last = attempt.number() - kept;
+  try {
+    remove(directory.run(), attempt, old_ledgers(directory.run(), last));
+    remove(*directory.attempts(), attempt, old_claims_and_states(*directory.attempts(), last));
+  } catch (const IoError& error) {
+    log_debug("what old attempts left stays for now: {}", error.what());
+  }
+}
+
+}  // namespace holdfast::inline v1::internal
