@@ -66,10 +66,12 @@ FileSource::FileSource(const std::filesystem::path& path, Clock& clock) : clock_
 std::vector<Notice> FileSource::poll() {
   Content content;
   const Seen seen = look(content);
-  if (seen == Seen::unknown) return {};
-  if (seen == Seen::absent) {
+  if (seen != Seen::content) {
     doubtful_.reset();
     doubts_ = 0;
+  }
+  if (seen == Seen::unknown) return {};
+  if (seen == Seen::absent) {
     believed_.reset();
     return gone("the notice file is gone");
   }

@@ -204,6 +204,12 @@ TEST_F(NoticeSource, WhatWasNeverBelievedIsNotWithdrawn) {
   fs::remove(path_);
   EXPECT_EQ(news(), "");
   EXPECT_EQ(source_.interval(), 1s);
+  put("");
+  EXPECT_EQ(news(), "");
+  fs::remove(path_);
+  fs::create_directory(path_);
+  EXPECT_EQ(news(), "");
+  EXPECT_EQ(source_.interval(), 1s);
 }
 
 TEST_F(NoticeSource, APipeOrADirectoryDoesNotHang) {
