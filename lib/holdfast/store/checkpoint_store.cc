@@ -10,6 +10,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/commit.h"
 #include "holdfast/store/internal/housekeeper.h"
+#include "holdfast/store/internal/old_attempts.h"
 #include "holdfast/store/internal/retention_report.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/internal/state_writer.h"
