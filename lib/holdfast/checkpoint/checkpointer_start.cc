@@ -1,6 +1,8 @@
 // Where a run could start, found without changing anything: the volume, the user's choice, the candidate's
 // content.
+#include <array>
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
 #include "holdfast/checkpoint/state_dict.h"
+#include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
 #include "holdfast/io/volume_probe.h"
 
@@ -24,6 +27,12 @@ std::unique_ptr<File> open_given(FileSystem& file_system, const std::filesystem:
     if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
   }
   throw RefusedError(option + path.native() + ": no such file");
+}
+
+bool looks_like_checkpoint(const File& file) {
+  std::array<std::byte, kMagic.size()> start{};
+  return file.read_at(start, 0) == start.size() &&
+         std::memcmp(start.data(), kMagic.data(), start.size()) == 0;
 }
 
 }  // namespace
@@ -95,6 +104,13 @@ Checkpointer::State::Start Checkpointer::State::candidate(const Selection& selec
   start.step = index.step;
   start.name = selection.newest->name;
   start.record = run_record_of(index.attributes);
+  // Whole, but not the one that was chosen: another file's bytes came into its place in between.
+  if (start.step != selection.newest->step || start.record.attempt != selection.newest->attempt) {
+    throw IoError("read", (options.directory / start.name).native(), EIO,
+                  "it held step " + std::to_string(selection.newest->step) +
+                      " a moment ago and now holds step " + std::to_string(start.step) + " of attempt " +
+                      std::to_string(start.record.attempt) + "; check the volume");
+  }
   start.attributes = std::move(index.attributes);
   start.snapshot = std::move(snapshot);
   return start;
@@ -145,6 +161,11 @@ void Checkpointer::State::start_fresh() {
 // A checkpoint, or a safetensors file: the content says which.
 std::variant<std::shared_ptr<Snapshot>, Rejection> Checkpointer::State::weights_in(const File& file) {
   if (looks_like_safetensors(file)) return read_weights(file, source.attributes(), options.writer_threads);
+  if (!looks_like_checkpoint(file)) {
+    return Rejection{Rejection::Kind::damaged,
+                     "neither a Holdfast checkpoint nor a safetensors file; Python writes one with "
+                     "safetensors.torch.save_file(model.state_dict(), FILE)"};
+  }
   FileVerifier once(options.writer_threads);
   auto loaded = once.load(file);
   if (auto* const rejection = std::get_if<Rejection>(&loaded)) return std::move(*rejection);

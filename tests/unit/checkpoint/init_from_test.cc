@@ -145,8 +145,14 @@ TEST(InitFrom, AFileThatIsNeitherIsNamedWithItsFault) {
               HasSubstr("--init-from /vol/w: safetensors header: tensor 'weight' ends at byte"));
   EXPECT_THAT(put([](auto& bytes) { bytes.resize(40); }), HasSubstr("and the file has 40"));
   EXPECT_THAT(put([](auto& bytes) { bytes[9] = std::byte{'x'}; }), HasSubstr("not JSON at byte"));
-  EXPECT_THAT(put([](auto& bytes) { bytes[8] = std::byte{'x'}; }), HasSubstr("--init-from /vol/w: "));
-  EXPECT_THAT(put([](auto& bytes) { bytes.clear(); }), HasSubstr("--init-from /vol/w: "));
+  constexpr char kNeither[] = "--init-from /vol/w: neither a Holdfast checkpoint nor a safetensors file; ";
+  EXPECT_THAT(put([](auto& bytes) { bytes[8] = std::byte{'x'}; }), HasSubstr(kNeither));
+  EXPECT_THAT(put([](auto& bytes) { bytes.clear(); }), HasSubstr(kNeither));
+  EXPECT_THAT(put([&](auto& bytes) {
+                bytes = volume.disk.get(kCheckpoint);
+                bytes.back() ^= std::byte{1};
+              }),
+              testing::AllOf(HasSubstr("--init-from /vol/w: "), HasSubstr("digest differs")));
   EXPECT_THAT(refusal(volume, "/vol/nowhere"), HasSubstr("--init-from /vol/nowhere: no such file"));
 }
 
