@@ -37,6 +37,7 @@ struct Work {
   std::vector<Piece> pieces;
   std::vector<std::size_t> first_piece;  // of each segment
   std::vector<Run> runs;
+  std::uint64_t longest_run = 0;
 };
 
 Work divide(const std::vector<Segment>& segments) {
@@ -58,6 +59,7 @@ Work divide(const std::vector<Segment>& segments) {
         work.runs.push_back({piece.offset, piece.length, destination, work.pieces.size(), 1});
       }
       work.pieces.push_back(piece);
+      work.longest_run = std::max(work.longest_run, work.runs.back().length);
     }
   }
   return work;
@@ -180,7 +182,7 @@ std::optional<Rejection> check_segments(const File& file, const CheckpointIndex&
           const Run& run = work.runs[i];
           std::span<const std::byte> bytes;
           if (run.destination == nullptr) {
-            if (!buffer) buffer.emplace(kTransferBlock + kBlockSize);
+            if (!buffer) buffer.emplace(round_up(work.longest_run) + kBlockSize);
             bytes = read_through(file, mode, run, *buffer);
           } else {
             bytes = {run.destination, read_into(file, mode, {run.destination, run.length}, run.offset)};
