@@ -21,6 +21,7 @@
 #include <optional>
 
 #include "holdfast/base/error.h"
+#include "unit/state/modules.h"
 #include "unit/state/staging.h"
 
 namespace holdfast::test {
@@ -31,22 +32,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Strings = std::vector<std::string>;
-
-// A module of whatever tensors a test needs.
-struct Bag final : torch::nn::Module {
-  Bag& parameter(const std::string& name, const at::Tensor& value, bool grad = true) {
-    register_parameter(name, value, grad);
-    return *this;
-  }
-  Bag& buffer(const std::string& name, const at::Tensor& value) {
-    register_buffer(name, value);
-    return *this;
-  }
-  template <class M>
-  M child(const std::string& name, M module) {
-    return register_module(name, std::move(module));
-  }
-};
 
 Strings names_of(SnapshotSource& source) {
   Strings names;
@@ -145,6 +130,10 @@ TEST(Modules, WhatCannotBeRestoredIsRefusedByName) {
               HasSubstr("clone()"));
   EXPECT_THAT(refusal([&](Bag& bag) { bag.buffer("a/b", flat); }), HasSubstr("'a/b'"));
   EXPECT_THAT(refusal([&](Bag& bag) { bag.buffer(std::string("a\0b", 3), flat); }), HasSubstr("a\\x00b"));
+  EXPECT_THAT(refusal([&](Bag& bag) { bag.buffer(std::string(10'000, 'n'), flat); }),
+              HasSubstr("has 10000 bytes, and at most 768"));
+  EXPECT_THAT(refusal([&](Bag& bag) { bag.buffer("a\xff", flat); }),
+              HasSubstr("a\\xff' in module 'model' is not UTF-8"));
   EXPECT_THAT(refusal([&](Bag& bag) {
                 bag.buffer("sparse", at::ones({3, 3}).to_sparse());
               }),
@@ -246,25 +235,6 @@ TEST(Modules, WeightsAloneLeaveTheRestFresh) {
   EXPECT_THAT(message_of<RefusedError>([&] { other.load_weights(*snapshot); }),
               HasSubstr("model/running_mean"));
 }
-
-// A user's own state: an average with tensors, an option, and a way to fail.
-struct Average {
-  void save(StateWriter& out) const {
-    out.option("decay", decay);
-    out.put("updates", updates);
-    out.note("comment", std::string("for people"));
-    if (updates > 0) out.put_tensor("mean/first", mean);
-  }
-  void load(const StateReader& in) {
-    updates = in.get_int("updates");
-    mean = in.has_tensor("mean/first") ? in.get_tensor("mean/first") : at::Tensor();
-    if (fails) throw RefusedError("the average is broken");
-  }
-  double decay = 0.9;
-  std::int64_t updates = 0;
-  at::Tensor mean;
-  bool fails = false;
-};
 
 TEST(Components, SaveAndLoadTensorsOfAnyShape) {
   Average first, second;
@@ -432,77 +402,6 @@ TEST(Counters, FollowTheData) {
   EXPECT_EQ(state.step(), 2);
   EXPECT_EQ(state.cursor(), (Cursor{2, 3}));
   EXPECT_EQ(digest(state), digest(*snapshot));
-}
-
-TEST(Staging, EarlyAndLateAreDisjointAndWhole) {
-  torch::nn::BatchNorm1d net(3), average(3);
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  Average component;
-  component.updates = 1;
-  component.mean = at::ones({2});
-  TrainState state;
-  state.add("model", *net);
-  state.add("ema", *average);  // changed by the loop, whenever it likes
-  state.add("optimizer", optimizer);
-  state.add("average", component);
-  net->forward(at::rand({4, 3})).square().sum().backward();
-  optimizer.step();
-
-  const auto whole = stage(state);
-  std::map<Part, Strings> written;
-  for (const Part part : {Part::early, Part::late}) {
-    const auto image = empty_snapshot(state);
-    std::fill(image->arena->bytes().begin(), image->arena->bytes().end(), std::byte{0xa5});
-    state.copy_tensors(*image->layout, image->arena->bytes(), part);
-    for (std::size_t i = 0; i < image->layout->tensors().size(); ++i) {
-      const auto bytes = image->bytes(i), all = whole->bytes(i);
-      if (std::equal(bytes.begin(), bytes.end(), all.begin()))
-        written[part].push_back(image->layout->tensors()[i].name);
-    }
-  }
-  EXPECT_THAT(written[Part::late],
-              ElementsAre("model/weight", "model/bias", "optimizer/momentum_buffer/weight",
-                          "optimizer/momentum_buffer/bias"));
-  EXPECT_EQ(written[Part::early].size() + written[Part::late].size(), whole->layout->tensors().size());
-}
-
-TEST(Staging, AParameterThatIsAlsoABufferIsEarly) {
-  Bag bag;
-  const at::Tensor shared = at::ones({4}).set_requires_grad(true);
-  bag.parameter("weight", shared).buffer("view", shared.detach());
-  torch::optim::SGD optimizer(bag.parameters(), torch::optim::SGDOptions(0.1));
-  TrainState state;
-  state.add("model", bag);
-  state.add("optimizer", optimizer);
-  const auto image = empty_snapshot(state);
-  state.copy_tensors(*image->layout, image->arena->bytes(), Part::late);
-  EXPECT_EQ(values<float>(*image, "model/weight")[0], 0) << "forward() may change it before the next update";
-  state.copy_tensors(*image->layout, image->arena->bytes(), Part::early);
-  EXPECT_EQ(values<float>(*image, "model/weight")[0], 1);
-}
-
-TEST(Staging, AnImageOfAnotherStateIsADefect) {
-  torch::nn::Linear net(2, 2);
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  TrainState state;
-  state.add("model", *net);
-  state.add("optimizer", optimizer);
-  const auto old = empty_snapshot(state);
-  net->forward(at::rand({1, 2})).sum().backward();
-  optimizer.step();
-  EXPECT_THROW(state.copy_tensors(*old->layout, old->arena->bytes(), Part::all), Error);
-}
-
-TEST(Staging, ThreadsCopyWhatOneThreadCopies) {
-  Bag bag;
-  for (int i = 0; i < 20; ++i) bag.buffer("b" + std::to_string(i), at::randn({i * i * 100}));
-  TrainState state;
-  state.add("model", bag);
-  at::set_num_threads(1);
-  const std::string one = digest(state);
-  at::set_num_threads(2);
-  EXPECT_EQ(digest(state), one) << "and the number of threads decides nothing";
-  at::set_num_threads(1);
 }
 
 TEST(Environment, IsRecordedAndDecidesNothing) {
