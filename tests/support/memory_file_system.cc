@@ -7,6 +7,7 @@
 
 #include "holdfast/base/error.h"
 #include "support/memory_disk.h"
+#include "support/open_beneath.h"
 
 namespace holdfast::test {
 namespace {
@@ -259,11 +260,7 @@ std::unique_ptr<Directory> MemoryFileSystem::open_directory(const std::filesyste
 }
 
 std::unique_ptr<File> MemoryFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
-  const auto parent = open_directory(path.parent_path(), false);
-  if (parent == nullptr) fail("open", path.native(), ENOENT);
-  auto file = parent->open(path.filename().native(), mode);
-  if (file == nullptr) fail("open", path.native(), mode == OpenMode::read ? ENOENT : EEXIST);
-  return file;
+  return open_beneath_parent(*this, path, mode);
 }
 
 bool MemoryFileSystem::is_mount_point(const std::filesystem::path& path) const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "support/open_beneath.h"
 
 namespace holdfast::test {
 namespace {
@@ -218,11 +219,7 @@ std::unique_ptr<Directory> SimFileSystem::open_directory(const std::filesystem::
 }
 
 std::unique_ptr<File> SimFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
-  const auto parent = open_directory(path.parent_path(), false);
-  if (parent == nullptr) fail("open", path.native(), ENOENT);
-  auto file = parent->open(path.filename().native(), mode);
-  if (file == nullptr) fail("open", path.native(), mode == OpenMode::read ? ENOENT : EEXIST);
-  return file;
+  return open_beneath_parent(*this, path, mode);
 }
 
 bool SimFileSystem::on_root_file_system(const std::filesystem::path& path) const {

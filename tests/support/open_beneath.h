@@ -1,0 +1,25 @@
+// FileSystem::open_file by way of the parent directory, for file systems in memory.
+//
+// Errors: IoError: ENOENT for a file to read that is missing, and without the parent; EEXIST for one to
+// create.
+#pragma once
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+
+#include "holdfast/base/error.h"
+#include "holdfast/io/file_system.h"
+
+namespace holdfast::test {
+
+inline std::unique_ptr<File> open_beneath_parent(FileSystem& file_system, const std::filesystem::path& path,
+                                                 OpenMode mode) {
+  const auto parent = file_system.open_directory(path.parent_path(), false);
+  if (parent == nullptr) throw IoError("open", path.native(), ENOENT);
+  auto file = parent->open(path.filename().native(), mode);
+  if (file == nullptr) throw IoError("open", path.native(), mode == OpenMode::read ? ENOENT : EEXIST);
+  return file;
+}
+
+}  // namespace holdfast::test
