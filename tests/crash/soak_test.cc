@@ -126,6 +126,8 @@ class Soak : public testing::Test {
     if (end == End::cut) {
       volume_->unmount();
       volume_->mount();
+      // The cut may have taken its removal back.
+      if (!ballast_) std::filesystem::remove(volume_path() / "ballast");
     }
     // It may outlast one life, and the next start finds it; not the one after that.
     if (!fills) ballast_.reset();
