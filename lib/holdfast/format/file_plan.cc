@@ -91,6 +91,13 @@ std::vector<MetadataStretch> stretches_between(const ScratchFile& file, std::spa
   return stretches;
 }
 
+// More than libhdf5's own bytes take: it writes no tensor, so all the rest of the file is a hole.
+std::uint64_t room_for(std::span<const TensorSpec> tensors) {
+  std::uint64_t room = 4 << 20;
+  for (const TensorSpec& tensor : tensors) room += 4096 + 4 * tensor.name.size();
+  return room;
+}
+
 }  // namespace
 
 std::uint64_t attribute_capacity_for(const Attributes& attributes) {
@@ -111,7 +118,7 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
   plan->attribute_capacity = attribute_capacity;
   plan->user_block = user_block_for(tensors, attribute_capacity);
 
-  ScratchFile file;
+  ScratchFile file(room_for(tensors));
   Hdf5Layout layout = internal::lay_out_hdf5(file, tensors, attribute_capacity, plan->user_block);
   const std::uint64_t length = file.size();
   plan->step_offset = layout.step_offset;

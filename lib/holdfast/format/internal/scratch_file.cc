@@ -9,19 +9,37 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
 
 namespace holdfast::inline v1::internal {
+namespace {
 
-ScratchFile::ScratchFile() {
+// Returns errno. What was reserved is given back at once.
+int reserve(int descriptor, std::uint64_t room) {
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(descriptor, 0, static_cast<off_t>(room));
+  if (error == 0 && ftruncate(descriptor, 0) != 0) error = errno;
+  return error;
+}
+
+}  // namespace
+
+// Asked for now: libhdf5 does not survive a disk that fills up under it.
+ScratchFile::ScratchFile(std::uint64_t room) {
+  int error = 0;
   for (const std::string& folder : {std::string("/dev/shm"), env_text(kEnvTmpDir).value_or("/tmp")}) {
     path_ = folder + "/holdfast-plan-XXXXXX";
     descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
-    if (descriptor_ >= 0) {
-      named_ = true;
-      return;
-    }
+    error = errno;
+    if (descriptor_ < 0) continue;
+    named_ = true;
+    error = reserve(descriptor_, room);
+    if (error == 0) return;
+    drop_name();
+    close(descriptor_);
   }
-  throw IoError("create", path_, errno, "the file plan needs a few MB in /dev/shm or in $TMPDIR");
+  throw IoError("create", path_, error,
+                "the file plan needs " + format_bytes(room) + " in /dev/shm or in $TMPDIR, for a moment");
 }
 
 ScratchFile::~ScratchFile() {

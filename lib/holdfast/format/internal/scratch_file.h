@@ -1,5 +1,5 @@
-// A small temporary file for libhdf5, which wants a path (a real one: not memfd's). In memory (/dev/shm),
-// else in $TMPDIR.
+// A small temporary file for libhdf5, which wants a path (a real one: not memfd's). In memory (/dev/shm), or
+// where that cannot be used or is full, in $TMPDIR.
 //
 // Errors: IoError when neither works.
 // Threads: one.
@@ -13,7 +13,8 @@ namespace holdfast::inline v1::internal {
 
 class ScratchFile {
  public:
-  ScratchFile();
+  // With room for that many bytes; empty.
+  explicit ScratchFile(std::uint64_t room);
   ~ScratchFile();
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
