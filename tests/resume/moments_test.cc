@@ -82,6 +82,19 @@ TEST(Moments, StartUpOfAResume) {
   }
 }
 
+TEST(Moments, WaitingForAVolume) {
+  const ExampleRun run(plan());
+  const std::string mount = run.directory().parent_path().string();  // a folder, and nothing mounted on it
+  auto process = run.start({"--steps", "1000", "--mount", mount});
+  ASSERT_TRUE(process->wait_until([&] { return process->err().find("waiting for") != std::string::npos; }));
+  process->send(SIGTERM);
+  const Ended ended = process->wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_EQ(ended.last_line(),
+            "interrupted step=0 state=none checkpoint=none reason=stopped_before_the_start");
+  EXPECT_FALSE(std::filesystem::exists(run.directory()));
+}
+
 TEST(Moments, AStep) {
   for (const int signal : {SIGTERM, SIGINT}) {
     const ExampleRun run(plan());
