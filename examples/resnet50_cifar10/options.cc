@@ -10,6 +10,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/store/retention_text.h"
 
 namespace example {
 namespace {
@@ -137,7 +138,7 @@ class Parser {
       std::replace(text.begin(), text.end(), '\n', ' ');
       throw holdfast::UsageError(text + " (resnet50_cifar10 --help explains the options)");
     }
-    options_.checkpointer.keep = holdfast::KeepLast{keep_};
+    options_.checkpointer.keep = holdfast::parse_retention(keep_);
     if (app_.count("--every") > 0) {
       options_.checkpointer.every.clear();
       for (const auto& text : every_) options_.checkpointer.every.push_back(parse_every(text));
@@ -254,7 +255,12 @@ class Parser {
         ->group(kGroup)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    app_.add_option("--keep", keep_, "Checkpoints to keep; at least 2")->type_name("N")->group(kGroup);
+    app_.add_option(
+            "--keep", keep_,
+            "Checkpoints to keep: how many of the newest, at least 2, or policies that add up, such as "
+            "last=3,every=1000,best=test_accuracy:max:2,newer=7d (best also by loss and test_loss)")
+        ->type_name("WHAT")
+        ->group(kGroup);
     app_.add_option("--mount", checkpointer.mount,
                     "Mount that DIR lies on: waited for, never replaced by the root disk")
         ->type_name("DIR")
@@ -304,7 +310,7 @@ class Parser {
   Options& options_;
   CLI::App app_;
   std::vector<std::string> every_;
-  int keep_ = 3;
+  std::string keep_ = "3";
 };
 
 }  // namespace

@@ -107,6 +107,18 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
 
 bool Trainer::evaluate() {
   meter_.pause();
+  const std::optional<EvaluationEvent> event = test();
+  if (!event) return false;
+  evaluated_ = event->step;
+  result_.test_accuracy = event->accuracy;
+  for (MetricSink* sink : parts_.sinks) sink->evaluation(*event);
+  parts_.checkpointer.metric("test_accuracy", event->accuracy);
+  parts_.checkpointer.metric("test_loss", event->loss);
+  meter_.begin();
+  return true;
+}
+
+std::optional<EvaluationEvent> Trainer::test() {
   const Checkpointer::EvaluationScope scope(parts_.checkpointer);
   const EvaluationMode mode(parts_.model);
   const at::NoGradGuard no_grad;
@@ -117,7 +129,7 @@ bool Trainer::evaluate() {
   std::int64_t samples = 0;
   parts_.test_data->restart();
   while (const std::optional<Batch> batch = parts_.test_data->next()) {
-    if (parts_.checkpointer.tick()) return false;
+    if (parts_.checkpointer.tick()) return std::nullopt;
     const Score score = parts_.score(*batch);
     sum.correct += score.correct;
     sum.loss_sum += score.loss_sum;
@@ -125,17 +137,12 @@ bool Trainer::evaluate() {
   }
   if (samples == 0) throw UsageError("the test data is empty");
   const auto count = static_cast<double>(samples);
-  evaluated_ = parts_.state.step();
-  result_.test_accuracy = sum.correct / count;
-  const EvaluationEvent event{.step = *evaluated_,
-                              .epoch = std::max<std::int64_t>(parts_.state.cursor().epoch, 0),
-                              .accuracy = *result_.test_accuracy,
-                              .loss = sum.loss_sum / count,
-                              .samples = samples,
-                              .time = clock_.now() - start};
-  for (MetricSink* sink : parts_.sinks) sink->evaluation(event);
-  meter_.begin();
-  return true;
+  return EvaluationEvent{.step = parts_.state.step(),
+                         .epoch = std::max<std::int64_t>(parts_.state.cursor().epoch, 0),
+                         .accuracy = sum.correct / count,
+                         .loss = sum.loss_sum / count,
+                         .samples = samples,
+                         .time = clock_.now() - start};
 }
 
 int Trainer::finish() {

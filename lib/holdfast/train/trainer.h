@@ -30,7 +30,8 @@
 
 namespace holdfast::inline v1 {
 
-// What one batch of test data says.
+// What one batch of test data says. Checkpoints record what an evaluation gives as the metrics
+// "test_accuracy" and "test_loss".
 struct Score {
   double correct = 0;   // number of right answers
   double loss_sum = 0;  // over the samples, not their mean
@@ -84,7 +85,8 @@ class Trainer {
 
  private:
   void report(const Batch& batch, const StepResult& update, double learning_rate);
-  bool evaluate();  // false: an interruption cut it short
+  bool evaluate();                        // false: an interruption cut it short
+  std::optional<EvaluationEvent> test();  // nullopt: likewise
   int finish();
 
   TrainerParts parts_;
