@@ -115,6 +115,26 @@ std::optional<Duration> parse_duration(std::string_view text) {
   return Duration(std::llround(total));
 }
 
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc{} || !(value >= 0)) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  if (text.size() > 1 && text.front() == ' ') text.remove_prefix(1);
+  if (!text.empty() && text.back() == 'B') text.remove_suffix(1);
+  const bool binary = text.size() == 2 && text.back() == 'i';
+  if (binary) text.remove_suffix(1);
+  constexpr std::string_view kUnits = "kMGTPE";
+  if (!text.empty()) {
+    const std::size_t unit = text == "K" ? 0 : kUnits.find(text.front());
+    if (text.size() != 1 || unit == std::string_view::npos) return std::nullopt;
+    value *= std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(unit + 1));
+  }
+  if (!(value <= 0x1p63)) return std::nullopt;
+  return static_cast<std::uint64_t>(std::llround(std::min(value, 0x1p63 - 1024)));
+}
+
 std::optional<std::int64_t> parse_int(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

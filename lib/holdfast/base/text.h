@@ -18,6 +18,10 @@ namespace holdfast::inline v1 {
 // (a bare number is refused: nobody knows what it means), except for "0". Not negative, at most 100 years.
 std::optional<Duration> parse_duration(std::string_view text);
 
+// "2GB", "1.5 TB", "512MiB", "4096B": decimal units, binary ones with an i; a bare number is bytes. At most 8
+// EiB.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+
 // Whole decimal integer, sign allowed, nothing else: "500", "-1".
 std::optional<std::int64_t> parse_int(std::string_view text);
 // Decimal floating point, finite: "0.1", "1e-4".

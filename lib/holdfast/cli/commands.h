@@ -24,6 +24,7 @@ void add_verify(CLI::App& app, Command& chosen);
 void add_diff(CLI::App& app, Command& chosen);
 void add_export(CLI::App& app, Command& chosen);
 void add_prune(CLI::App& app, Command& chosen);
+void add_probe(CLI::App& app, Command& chosen);
 
 // The whole program: parses, runs, and turns every exception into one line on standard error.
 int run_program(std::vector<std::string> arguments);

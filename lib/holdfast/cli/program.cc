@@ -55,6 +55,7 @@ int run_program(std::vector<std::string> arguments) {
   add_diff(app, chosen);
   add_export(app, chosen);
   add_prune(app, chosen);
+  add_probe(app, chosen);
 
   // CLI11 would only say that a command is required.
   std::string unknown;

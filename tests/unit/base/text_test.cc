@@ -9,6 +9,27 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(ParseBytes, UnitsAreDecimalUnlessTheySayOtherwise) {
+  EXPECT_EQ(parse_bytes("0"), 0u);
+  EXPECT_EQ(parse_bytes("4096"), 4096u);
+  EXPECT_EQ(parse_bytes("512B"), 512u);
+  EXPECT_EQ(parse_bytes("2GB"), 2'000'000'000u);
+  EXPECT_EQ(parse_bytes("2 GB"), 2'000'000'000u);
+  EXPECT_EQ(parse_bytes("1.5TB"), 1'500'000'000'000u);
+  EXPECT_EQ(parse_bytes("3k"), 3'000u);
+  EXPECT_EQ(parse_bytes("3KiB"), 3'072u);
+  EXPECT_EQ(parse_bytes("512MiB"), 536'870'912u);
+  EXPECT_EQ(parse_bytes("1Gi"), 1'073'741'824u);
+}
+
+TEST(ParseBytes, RefusesWhatItDoesNotUnderstand) {
+  for (const char* text : {"", "B", "GB", "-1", "1.2.3", "2GBs", "2XB", "1e3", "nan", "inf", "1 ", "1  GB",
+                           "9EB1", "10EB", "99999999999999999999", "2gb", "iB", "1iB"}) {
+    EXPECT_FALSE(parse_bytes(text).has_value()) << text;
+  }
+  EXPECT_TRUE(parse_bytes("8EiB").has_value());
+}
+
 TEST(ParseDuration, TakesNumbersWithUnits) {
   EXPECT_EQ(parse_duration("30s"), Duration(30s));
   EXPECT_EQ(parse_duration("5min"), Duration(5min));

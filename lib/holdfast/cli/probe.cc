@@ -1,0 +1,174 @@
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/io/volume_report.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Weight = VolumeRemark::Weight;
+
+constexpr Duration kNotice = std::chrono::minutes(2);  // of a spot machine's end
+
+struct Options {
+  std::filesystem::path directory;
+  std::string size = "1GiB";
+  std::string state;
+  bool json = false;
+};
+
+std::atomic<int> interrupted{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+// The first asks the probe to tidy up, a second one ends it at once: a hung volume may not listen.
+void note_signal(int signal) {
+  interrupted = signal;
+  std::signal(signal, SIG_DFL);  // NOLINT(bugprone-signal-handler): async-signal-safe in POSIX
+}
+
+std::uint64_t size_of(const std::string& option, const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes == 0) {
+    throw UsageError(option + " '" + printable(text) + "': a size like 2GB, 512MiB or 1.5TB is needed");
+  }
+  return *bytes;
+}
+
+const char* word_of(Weight weight) {
+  if (weight == Weight::good) return "ok";
+  return weight == Weight::note ? "note" : "warning";
+}
+
+std::string estimate_text(const VolumeReport& report, std::uint64_t state) {
+  const auto save = estimate_save(report, state);
+  if (!save) return "a save of " + format_bytes(state) + ": nothing was measured, so nothing can be said";
+  const auto count = static_cast<std::int64_t>(kNotice / std::max<Duration>(*save, Duration(1)));
+  std::string text = "a save of " + format_bytes(state) + " takes about " + format_duration(*save) + "; ";
+  if (count == 0)
+    return text + "a notice of two minutes is NOT enough for one: count on the regular saves alone";
+  return text + "a notice of two minutes is enough for " + format_count(count) +
+         (count == 1 ? " save" : " saves");
+}
+
+Json json_of(const VolumeReport& report) {
+  const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
+  Json json{{"path", printable(report.path, 4096)},
+            {"fit", report.fit()},
+            {"kind", report.kind.name},
+            {"network", report.kind.network},
+            {"in_memory", report.kind.in_memory},
+            {"read_only", report.read_only},
+            {"root_file_system", report.on_root},
+            {"bytes", report.bytes_in_all},
+            {"bytes_free", report.bytes_free},
+            {"inodes_free", report.inodes_free ? Json(*report.inodes_free) : Json(nullptr)}};
+  if (report.mount) {
+    json["mount"] = {{"point", printable(report.mount->mount_point, 4096)},
+                     {"type", report.mount->type},
+                     {"source", printable(report.mount->source, 4096)},
+                     {"discard", report.mount->has("discard")}};
+  }
+  if (!report.read_only) {
+    json["direct_io"] = {{"works", report.direct_io.works},
+                         {"memory_alignment", report.direct_io.memory_alignment},
+                         {"offset_alignment", report.direct_io.offset_alignment}};
+    json["fallocate"] = report.reserves_space;
+    json["rename_noreplace"] = report.renames_exclusive;
+    json["hard_links"] = report.hard_links;
+    json["directory_fsync"] = report.syncs_directories;
+  }
+  if (report.writing) {
+    json["writing"] = {{"bytes", report.writing->bytes}, {"seconds", seconds(report.writing->time)}};
+  }
+  if (report.committing) {
+    json["committing"] = {{"count", report.committing->count},
+                          {"median_seconds", seconds(report.committing->median)},
+                          {"slowest_seconds", seconds(report.committing->slowest)}};
+  }
+  Json remarks = Json::array();
+  for (const VolumeRemark& remark : explain(report)) {
+    remarks.push_back({{"weight", word_of(remark.weight)}, {"text", printable(remark.text, 4096)}});
+  }
+  json["remarks"] = remarks;
+  return json;
+}
+
+void print_text(const VolumeReport& report, std::uint64_t state) {
+  std::cout << printable(report.path, 4096) << "\n\n";
+  for (const VolumeRemark& remark : explain(report)) {
+    const std::string word = word_of(remark.weight);
+    std::cout << word << std::string(9 - word.size(), ' ') << printable(remark.text, 4096) << '\n';
+  }
+  std::cout << '\n';
+  if (state > 0) std::cout << estimate_text(report, state) << '\n';
+  std::cout << (report.fit() ? "checkpoints can be committed here" : "checkpoints can NOT be committed here")
+            << '\n';
+}
+
+int run(const Options& options) {
+  const std::uint64_t bytes = size_of("--size", options.size);
+  const std::uint64_t state = options.state.empty() ? 0 : size_of("--state", options.state);
+  std::signal(SIGINT, note_signal);
+  std::signal(SIGTERM, note_signal);
+  try {
+    const VolumeReport report = probe_volume(FileSystem::real(), options.directory,
+                                             {.bytes = bytes, .go_on = [] { return interrupted == 0; }});
+    if (options.json) {
+      Json json = json_of(report);
+      if (const auto save = estimate_save(report, state); save && state > 0) {
+        json["estimate"] = {{"state_bytes", state},
+                            {"save_seconds", std::chrono::duration<double>(*save).count()},
+                            {"saves_in_two_minutes", kNotice / std::max<Duration>(*save, Duration(1))}};
+      }
+      std::cout << json.dump(2) << '\n';
+    } else {
+      print_text(report, state);
+    }
+    return static_cast<int>(report.fit() ? ExitCode::complete : ExitCode::difference);
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::interrupted) throw;
+    // As if the signal had ended it, now that its folder is gone.
+    std::signal(interrupted, SIG_DFL);
+    std::raise(interrupted);
+    throw;
+  }
+}
+
+}  // namespace
+
+void add_probe(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("probe", "Say what a volume promises, and what Holdfast will do with it");
+  command->add_option("DIR", options->directory, "a folder on the volume; a run directory will do")
+      ->required();
+  command
+      ->add_option("--size", options->size,
+                   "how much to write for the speed, at most; never more than a quarter of what is free, nor "
+                   "longer than 10 s")
+      ->type_name("BYTES")
+      ->capture_default_str();
+  command
+      ->add_option("--state", options->state,
+                   "the size of a training state: how long would a save of it take?")
+      ->type_name("BYTES");
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->footer(
+      "Writes in a folder of its own beneath DIR (.holdfast-probe-<pid>), which is removed at the end, also "
+      "after "
+      "Ctrl-C. Files that are there are not touched; a run that trains there shares the disk for that time.\n"
+      "Exit code: 0 checkpoints can be committed there, 1 they cannot, 2 unreadable, 64 wrong use.\n\n"
+      "Example:\n  holdfast probe /mnt/ckpt --state 2GB");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,70 @@
+#include "holdfast/io/internal/probe_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr std::time_t kDeadAfter = 3600;  // seconds
+
+std::string name_of_this() { return std::string(kProbePrefix) + std::to_string(getpid()); }
+
+void empty(Directory& folder) {
+  for (const DirectoryEntry& entry : folder.list()) {
+    if (entry.kind != FileKind::directory) folder.unlink(entry.name);
+  }
+}
+
+bool is_dead(int fd) {
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  struct stat status {};
+  return fstat(fd, &status) == 0 && status.st_mtime + kDeadAfter < std::time(nullptr);
+}
+
+}  // namespace
+
+ProbeFolder::ProbeFolder(Directory& parent, std::filesystem::path parent_path)
+    : path_(std::move(parent_path) / name_of_this()),
+      directory_(parent.open_directory(name_of_this(), true)) {
+  lock_ =
+      Descriptor(retry([&] { return open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+  if (!lock_) fail("open", path_.native());
+  flock(lock_.get(), LOCK_EX | LOCK_NB);  // where folders cannot be locked, their age decides
+}
+
+ProbeFolder::~ProbeFolder() {
+  try {
+    empty(*directory_);
+    if (rmdir(path_.c_str()) != 0) fail("rmdir", path_.native());
+  } catch (const Error& error) {
+    log_warning("{} stays behind, and is of no use: {}", path_, error.what());
+  }
+}
+
+void remove_dead_probes(Directory& parent, const std::filesystem::path& parent_path) {
+  for (const DirectoryEntry& entry : parent.list()) {
+    if (!entry.name.starts_with(kProbePrefix) || entry.kind != FileKind::directory) continue;
+    const std::filesystem::path path = parent_path / entry.name;
+    const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!folder || !is_dead(folder.get())) continue;
+    try {
+      const auto directory = parent.open_directory(entry.name, false);
+      if (directory) empty(*directory);
+      if (rmdir(path.c_str()) == 0) log_info("removed {}, which a probe that died had left", path);
+    } catch (const Error& error) {
+      log_debug("{} stays: {}", path, error.what());
+    }
+  }
+}
+
+}  // namespace holdfast::inline v1::internal

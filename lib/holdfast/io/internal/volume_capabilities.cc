@@ -1,0 +1,88 @@
+#include "holdfast/io/internal/volume_capabilities.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr std::size_t kBlock = 4096;
+
+Descriptor create(const ProbeFolder& folder, const char* name, int flags) {
+  return Descriptor(
+      retry([&] { return openat(folder.fd(), name, flags | O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }));
+}
+
+// Some take the flag and refuse the write.
+bool try_direct(ProbeFolder& folder) {
+  const Descriptor file = create(folder, "direct", O_DIRECT);
+  if (!file) {
+    if (errno != EINVAL && errno != EOPNOTSUPP) fail("create", folder.path_of("direct"));
+    return false;
+  }
+  alignas(kBlock) static const std::array<std::byte, kBlock> zeros{};
+  if (retry([&] { return pwrite(file.get(), zeros.data(), zeros.size(), 0); }) ==
+      static_cast<ssize_t>(kBlock)) {
+    return true;
+  }
+  if (errno != EINVAL && errno != EOPNOTSUPP) fail("write", folder.path_of("direct"));
+  return false;
+}
+
+void ask_alignment([[maybe_unused]] const Descriptor& file, [[maybe_unused]] VolumeReport::DirectIo& direct) {
+#ifdef STATX_DIOALIGN
+  struct statx found {};
+  if (statx(file.get(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0) return;
+  if ((found.stx_mask & STATX_DIOALIGN) == 0) return;
+  direct.memory_alignment = found.stx_dio_mem_align;
+  direct.offset_alignment = found.stx_dio_offset_align;
+#endif
+}
+
+bool not_understood() { return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM; }
+
+}  // namespace
+
+void look_at_volume(const FileSystem& file_system, const std::filesystem::path& directory,
+                    VolumeReport& report) {
+  report.path = directory.native();
+  report.mount = mount_of(directory);
+  struct statfs kind {};
+  if (retry([&] { return statfs(directory.c_str(), &kind); }) != 0) fail("statfs", directory.native());
+  report.kind = kind_of_file_system(static_cast<std::uint64_t>(kind.f_type));
+  struct statvfs room {};
+  if (retry([&] { return statvfs(directory.c_str(), &room); }) != 0) fail("statvfs", directory.native());
+  report.bytes_in_all = room.f_blocks * room.f_frsize;
+  report.bytes_free = room.f_bavail * room.f_frsize;
+  if (room.f_files != 0) report.inodes_free = room.f_favail;
+  report.read_only = (room.f_flag & ST_RDONLY) != 0;
+  report.on_root = file_system.on_root_file_system(directory);
+}
+
+void try_calls(ProbeFolder& folder, VolumeReport& report) {
+  const Descriptor file = create(folder, "calls", 0);
+  if (!file) fail("create", folder.path_of("calls"));
+  report.direct_io.works = try_direct(folder);
+  ask_alignment(file, report.direct_io);
+
+  report.reserves_space = retry([&] { return fallocate(file.get(), 0, 0, kBlock); }) == 0;
+  if (!report.reserves_space && !not_understood()) fail("fallocate", folder.path_of("calls"));
+
+  const int at = folder.fd();
+  report.hard_links = linkat(at, "calls", at, "link", 0) == 0;
+  if (!report.hard_links && !not_understood() && errno != EMLINK) fail("link", folder.path_of("calls"));
+  report.renames_exclusive = renameat2(at, "calls", at, "renamed", RENAME_NOREPLACE) == 0;
+  if (!report.renames_exclusive && !not_understood()) fail("rename", folder.path_of("calls"));
+
+  report.syncs_directories = fsync(at) == 0;
+  if (!report.syncs_directories && errno != EINVAL && errno != EOPNOTSUPP) fail("fsync", folder.path_of("."));
+}
+
+}  // namespace holdfast::inline v1::internal
