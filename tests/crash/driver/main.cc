@@ -2,14 +2,17 @@
 // pseudo-training that is deterministic to the bit.
 //
 //   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [wait | beside] [elements=N] [pace-us=N]
-//                       [clock-years=N] [kill-before=N] [buffered] [states] [cut-…=N, see power_cut.h]
+//                       [clock-years=N] [kill-before=N] [buffered] [states] [leashed] [cut-…=N, see
+//                       power_cut.h]
 //
 // Prints `started step=… checkpoint=…` after the resume and `acknowledged step=…` for each save it waited
 // for: at once (`wait`), or having trained beside it up to the step before the next one (`beside`). At the
 // end `complete step=… state=…` or `interrupted step=… state=… checkpoint=…`. clock-years: its wall clock
 // goes wrong by so many. With kill-before it sends itself SIGKILL just before the N-th operation that could
 // change the disk. buffered: without O_DIRECT. states: `started` ends with ` state=…`, and every step prints
-// `stepped step=… state=…`.
+// `stepped step=… state=…`. leashed: dies with the test that started it.
+#include <sys/prctl.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -63,6 +66,7 @@ void say_acknowledged(const SaveHandle& save, std::int64_t step) {
 std::string state_of(Checkpointer& checkpointer) { return " state=" + to_hex(checkpointer.state_digest()); }
 
 int train(const std::string& directory, std::int64_t steps, std::map<std::string, std::int64_t> given) {
+  if (given.contains("leashed")) prctl(PR_SET_PDEATHSIG, SIGKILL);
   PosixFileSystem buffered({.direct = false});
   FileSystem& real = given.contains("buffered") ? buffered : FileSystem::real();
   test::FaultFileSystem disk(real);
