@@ -1,10 +1,12 @@
 #include "holdfast/checkpoint/checkpointer.h"
 
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
 #include "holdfast/interruption/file_source.h"
 #include "holdfast/interruption/signal_source.h"
@@ -71,7 +73,14 @@ void Checkpointer::State::require(Phase needed, const char* call) const {
 Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
     : state_(std::make_unique<State>(source, std::move(options))) {}
 
-Checkpointer::~Checkpointer() = default;
+// A disk that hangs is waited for beside the program: what the writer uses goes when the disk is back, or with
+// the process.
+Checkpointer::~Checkpointer() {
+  if (!state_->gave_up) return;
+  log_warning("leaving a write behind that hangs in the disk; it counts for nothing");
+  state_->monitor.stop();
+  std::thread([state = std::move(state_)]() mutable { state.reset(); }).detach();
+}
 
 Resumed Checkpointer::resume() { return state_->resume(); }
 

@@ -103,7 +103,10 @@ struct Durable {
 class Checkpointer {
  public:
   Checkpointer(SnapshotSource& source, CheckpointerOptions options);
-  ~Checkpointer();  // waits for a write in flight; commits nothing new
+  // Waits for a write in flight, and commits nothing new. After a finish() that gave up on a write (74, the
+  // time was over) it does not wait: the write, and `file_system` and `clock` with it, may be used until the
+  // disk answers.
+  ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 

@@ -68,6 +68,7 @@ int Checkpointer::State::finish() {
   if (in_time && !covered() && !writer->superseded()) in_time = commit_last_step();
   receipt.close();
 
+  gave_up = !in_time;
   if (in_time) writer->stop();
   phase = Phase::finished;
 

@@ -5,12 +5,15 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <limits>
 #include <thread>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "rig.h"
+#include "support/bad_page_file_system.h"
+#include "support/subprocess.h"
 
 namespace holdfast::test {
 namespace {
@@ -260,6 +263,30 @@ TEST(CheckpointerFailure, WhereNothingVerifiesAFreshStartIsRefused) {
   EXPECT_TRUE(second.resumed.fresh);
 }
 
+// The file is whole, a page of it in memory is not: the device decides.
+TEST(CheckpointerFailure, ABadPageInMemoryIsNoDamage) {
+  Volume volume;
+  {
+    Attempt first(volume.options({SaveEvery::steps(2)}));
+    first.train_to(6);
+    first.checkpointer.finish();
+  }
+  const std::string newest = "step-000000000006-a0001.h5";
+  const std::uint64_t size = volume.disk.get(volume.path(newest)).size();
+  for (const std::uint64_t offset : {std::uint64_t{100}, std::uint64_t{5000}, size - 3000}) {
+    BadPageFileSystem memory(volume.faults);
+    memory.spoil(newest, offset);
+    CheckpointerOptions options = volume.options();
+    options.file_system = &memory;
+    Attempt second(options);
+    EXPECT_EQ(second.resumed.checkpoint, newest) << offset;
+    EXPECT_TRUE(second.resumed.skipped.empty());
+    EXPECT_EQ(second.state(), state_after(6));
+    EXPECT_GT(memory.bad_reads(), 0);
+  }
+  EXPECT_TRUE(volume.disk.exists(volume.path(newest)));
+}
+
 TEST(CheckpointerFailure, DamageIsSteppedPastAloud) {
   Volume volume;
   {
@@ -293,6 +320,28 @@ TEST(CheckpointerFailure, AMissingMountIsWaitedForAndNeverReplaced) {
   Checkpointer second(source, volume.options());
   EXPECT_THROW(second.resume(), IoError);
   EXPECT_FALSE(volume.disk.exists(kRun));
+}
+
+// What lies on a volume is known only once it is there.
+TEST(CheckpointerFailure, ALinkOnALateVolumeLeadsNowhereElse) {
+  const TemporaryFolder folder;
+  const std::filesystem::path mount = folder.path() / "vol";
+  Volume volume;
+  CapturedLog log;
+  CheckpointerOptions options = volume.options();
+  options.mount = mount;
+  options.directory = mount / "run";
+  MemorySource source;
+  Checkpointer checkpointer(source, options);
+  volume.clock.plan(30s, [&] {
+    std::filesystem::create_directories(folder.path() / "elsewhere");
+    std::filesystem::create_directory(mount);
+    std::filesystem::create_directory_symlink(folder.path() / "elsewhere", mount / "run");
+    volume.disk.mount(mount);
+  });
+  EXPECT_THROW(checkpointer.resume(), UsageError);
+  EXPECT_GE(volume.clock.slept(), 30s);
+  EXPECT_TRUE(volume.disk.names(mount).empty());
 }
 
 TEST(CheckpointerFailure, AStopEndsTheWaitForAMount) {
@@ -346,8 +395,9 @@ TEST(CheckpointerFailure, NonFiniteStatesAreMarked) {
   EXPECT_EQ(volume.checkpoints().size(), 3u);
 }
 
-// A writer that hangs in the disk while the machine's time runs out.
-TEST(CheckpointerFailure, FinishEndsWithinTheGrace) {
+// A writer that hangs in the disk while the machine's time runs out: nobody waits for it, neither finish()
+// nor the destructor, and when the disk is back it hurts nobody.
+TEST(CheckpointerFailure, AHungDiskHoldsNobodyAfterTheGrace) {
   Volume volume;
   CapturedLog log;
   Gate gate;
@@ -369,9 +419,15 @@ TEST(CheckpointerFailure, FinishEndsWithinTheGrace) {
     });
     EXPECT_EQ(run.checkpointer.finish(), 74);
     time.join();
-    gate.open();
   }
-  EXPECT_THAT(log.text(), HasSubstr("did not end in time"));
+  EXPECT_GT(volume.disk.open_handles(), 0) << "the writer is still in there";
+  gate.open();
+  while (volume.disk.open_handles() > 0) std::this_thread::sleep_for(1ms);
+  const std::string said = log.text();
+  EXPECT_THAT(said, HasSubstr("did not end in time"));
+  EXPECT_THAT(said, HasSubstr("hangs in the disk"));
+  volume.faults.set_hook(nullptr);
+  EXPECT_EQ(Attempt(volume.options()).checkpointer.attempt(), 2U);
 }
 
 }  // namespace

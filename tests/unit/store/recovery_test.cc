@@ -391,5 +391,30 @@ TEST_F(StartingPointTest, ABranchLeavesNewerFilesAlone) {
   EXPECT_EQ(look().newest->step, 140) << "the branch is where the next start goes on";
 }
 
+// No memory to look at a file says nothing about it.
+TEST_F(Rule5Recovery, NoMemoryIsNoDamage) {
+  put_toy(disk, {.step = 10, .attempt = 1});
+  put_toy(disk, {.step = 20, .attempt = 1});
+  const auto names = disk.names(kRun);
+  using Answer = std::function<std::optional<Verdict>(const ToyVerifier::Question&)>;
+  const Answer answers[] = {
+      [](const ToyVerifier::Question&) -> std::optional<Verdict> { throw std::bad_alloc(); },
+      [](const ToyVerifier::Question&) -> std::optional<Verdict> { throw RefusedError("no room for 2 GB"); }};
+  for (const Answer& answer : answers) {
+    Life life(disk);
+    life.verifier.answer = answer;
+    try {
+      life.store.preflight();
+      ADD_FAILURE() << "went on";
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.code(), ENOMEM);
+      EXPECT_EQ(static_cast<int>(error.exit_code()), 74);
+    }
+    EXPECT_EQ(disk.names(kRun), names);
+  }
+  Life life(disk);
+  EXPECT_EQ(life.start().newest->step, 20);
+}
+
 }  // namespace
 }  // namespace holdfast::test

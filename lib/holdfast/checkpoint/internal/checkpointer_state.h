@@ -114,6 +114,7 @@ struct Checkpointer::State {
   Durable started_from;    // the checkpoint this attempt began with
   std::string end_reason;  // latched by finish()
   int end_code = 0;
+  bool gave_up = false;    // finish() left before the writer was done
 
   std::unique_ptr<AsyncWriter> writer;  // last: its thread uses store, losses and clock
 };
