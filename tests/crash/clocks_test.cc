@@ -47,34 +47,34 @@ class Clocks : public ::testing::Test {
  protected:
   // Killed in the middle of a commit; the newest file is damaged.
   void SetUp() override {
-    straight = straight_state(kSteps);
-    ASSERT_EQ(drive(past, 6, {"every=1", "keep=4", "wait"}).exit_code, 0);
-    ASSERT_EQ(drive(past, 9, {"every=1", "keep=4", "wait", "kill-before=60"}).signal, SIGKILL);
-    ASSERT_EQ(drive(past, 9, {"every=1", "keep=4", "wait", "kill-before=45"}).signal, SIGKILL);
+    straight_ = straight_state(kSteps);
+    ASSERT_EQ(drive(past_, 6, {"every=1", "keep=4", "wait"}).exit_code, 0);
+    ASSERT_EQ(drive(past_, 9, {"every=1", "keep=4", "wait", "kill-before=60"}).signal, SIGKILL);
+    ASSERT_EQ(drive(past_, 9, {"every=1", "keep=4", "wait", "kill-before=45"}).signal, SIGKILL);
     path newest;
-    for (const path& file : files_in(past)) {
+    for (const path& file : files_in(past_)) {
       const auto id = parse_checkpoint_name(file.filename().native());
       if (!id) continue;
-      ++held;
+      ++held_;
       if (!parse_checkpoint_name(newest.filename().native()) ||
           *id > *parse_checkpoint_name(newest.filename().native())) {
         newest = file;
       }
     }
-    ASSERT_GE(held, 4);
+    ASSERT_GE(held_, 4);
     std::string bytes = read_text(newest);
     bytes[bytes.size() / 2] ^= 1;
     write_text(newest, bytes);
   }
   path copy_of_past(const TemporaryFolder& place) const {
-    copy(past, place.path() / "run", std::filesystem::copy_options::recursive);
+    copy(past_, place.path() / "run", std::filesystem::copy_options::recursive);
     return place.path() / "run";
   }
 
-  TemporaryFolder folder;
-  const path past = folder.path() / "run";
-  std::string straight;
-  int held = 0;  // checkpoints in the past
+  TemporaryFolder folder_;
+  const path past_ = folder_.path() / "run";
+  std::string straight_;
+  int held_ = 0;  // checkpoints in the past
 };
 
 int year_of(const path& directory) {
@@ -103,7 +103,7 @@ TEST_F(Clocks, WrongOnesChangeNothing) {
           EXPECT_GT(last_step(ended.out, "started"), 0);
         }
         EXPECT_EQ(started_line(ended), started);
-        EXPECT_EQ(state_in(ended.last_line()), straight);
+        EXPECT_EQ(state_in(ended.last_line()), straight_);
         EXPECT_NEAR(year_of(directory), year + years, 1) << "the clock was not wrong at all";
       }
     }
@@ -116,18 +116,18 @@ TEST_F(Clocks, ThatJumpBetweenLivesChangeNothing) {
   std::int64_t acknowledged = -1;
   for (int life = 0; life < 20; ++life) {
     jump = life % 2 == 0 ? 10 : -10;
-    const Ended ended = drive(past, kSteps,
+    const Ended ended = drive(past_, kSteps,
                               {"every=1", "keep=2", "wait", "clock-years=" + std::to_string(jump),
                                "kill-before=" + std::to_string(52 + 7 * life)});
     EXPECT_GE(last_step(ended.out, "started"), acknowledged) << "life " << life;
     acknowledged = std::max(acknowledged, last_step(ended.out, "acknowledged"));
     if (ended.signal == 0) {
       EXPECT_EQ(ended.exit_code, 0) << ended.err;
-      EXPECT_EQ(state_in(ended.last_line()), straight);
+      EXPECT_EQ(state_in(ended.last_line()), straight_);
       EXPECT_GT(life, 1) << "nothing was killed";
       return;
     }
-    set_times(past, -jump, std::chrono::hours(-1));
+    set_times(past_, -jump, std::chrono::hours(-1));
   }
   FAIL() << "never came to its end";
 }
@@ -137,7 +137,7 @@ TEST_F(Clocks, OnlyTheCheckpointsAreNeeded) {
   const path directory = other.path() / "moved here";
   std::filesystem::create_directory(directory);
   AttemptNumber newest = 0;
-  for (const path& file : files_in(past)) {
+  for (const path& file : files_in(past_)) {
     if (file.extension() != ".h5") continue;
     copy_file(file, directory / file.filename());
     newest = std::max(newest, parse_checkpoint_name(file.filename().native())->attempt);
@@ -157,7 +157,7 @@ TEST_F(Clocks, OnlyTheCheckpointsAreNeeded) {
   const Ended here = drive(directory, kSteps);
   EXPECT_EQ(here.exit_code, 0) << here.err;
   EXPECT_EQ(started_line(here), started_line(there));
-  EXPECT_EQ(state_in(here.last_line()), straight);
+  EXPECT_EQ(state_in(here.last_line()), straight_);
   EXPECT_EQ(read_run_state(*FileSystem::real().open_directory(directory, false))->attempt, newest + 1);
 }
 

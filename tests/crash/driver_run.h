@@ -1,17 +1,14 @@
-// The driver as the crash tests use it: started, counted, its words read; and their loops on two threads.
+// The driver as the crash tests use it: started, and its words read.
 //
 // Threads: free functions, any thread.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "support/subprocess.h"
@@ -58,16 +55,5 @@ inline std::string straight_state(std::int64_t steps, const std::vector<std::str
 }
 
 inline bool nightly() { return std::getenv("HOLDFAST_NIGHTLY") != nullptr; }
-
-// work(0) … work(count - 1), on two threads.
-inline void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  const auto run = [&] {
-    for (std::size_t at = next++; at < count; at = next++) work(at);
-  };
-  std::thread other(run);
-  run();
-  other.join();
-}
 
 }  // namespace holdfast::test

@@ -3,6 +3,7 @@
 // found again by the next life, which ends in the state of the run that nothing disturbed.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "crash/driver_run.h"
 #include "holdfast/store/names.h"
+#include "support/in_parallel.h"
 #include "support/syscall_tracer.h"
 
 namespace holdfast::test {
@@ -22,6 +24,7 @@ struct Points {
   std::atomic<int> before{0};
   std::atomic<int> after{0};
   std::atomic<int> resumed{0};
+  std::atomic<int> at_stake{0};   // of them: after a step was acknowledged
   std::atomic<int> lost{0};       // an acknowledged step
   std::atomic<int> stuck{0};      // the next life did not come to its end
   std::atomic<int> different{0};  // it ended in another state
@@ -45,14 +48,15 @@ class EverySyscall : public ::testing::Test {
   static void TearDownTestSuite() {
     if (totals.before == 0) return;
     std::printf(
-        "every syscall: %d points before, %d after, %d lives resumed, %d lost, %d stuck, %d different\n",
-        totals.before.load(), totals.after.load(), totals.resumed.load(), totals.lost.load(),
-        totals.stuck.load(), totals.different.load());
+        "every syscall: %d points before, %d after, %d lives resumed, %d with something to lose, %d lost, %d "
+        "stuck, %d different\n",
+        totals.before.load(), totals.after.load(), totals.resumed.load(), totals.at_stake.load(),
+        totals.lost.load(), totals.stuck.load(), totals.different.load());
   }
 
   void tell(const Story& story);
 
-  std::vector<ChangingCall> calls;  // of the life that nobody cut short
+  std::vector<ChangingCall> calls_;  // of the life that nobody cut short
 
  private:
   std::vector<std::string> words(const Story& story) const {
@@ -80,11 +84,13 @@ void EverySyscall::tell(const Story& story) {
   ASSERT_NO_FATAL_FAILURE(count(story));
   const int before = totals.before;
   const int after = totals.after;
-  in_parallel(2 * calls.size(), [&](std::size_t i) {
+  const int at_stake = totals.at_stake;
+  in_parallel(2 * calls_.size(), [&](std::size_t i) {
     if (!HasFailure()) cut(story, 1 + i / 2, i % 2 == 0 ? Moment::before : Moment::after);
   });
-  EXPECT_EQ(totals.before - before, calls.size()) << "points were planned";
-  EXPECT_EQ(totals.after - after, calls.size()) << "points were planned";
+  EXPECT_EQ(totals.before - before, calls_.size()) << "points were planned";
+  EXPECT_EQ(totals.after - after, calls_.size()) << "points were planned";
+  EXPECT_GT(totals.at_stake - at_stake, calls_.size() / 2) << "hardly any had acknowledged a step";
 }
 
 void EverySyscall::count(const Story& story) {
@@ -96,20 +102,20 @@ void EverySyscall::count(const Story& story) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   ASSERT_EQ(state_in(ended.last_line()), straight_);
   EXPECT_TRUE(life.hidden().empty()) << life.hidden().front();
-  calls = life.calls();
-  for (const auto& [name, part] : story.must) {
-    EXPECT_TRUE(std::any_of(calls.begin(), calls.end(),
+  calls_ = life.calls();
+  for (const auto& must : story.must) {
+    EXPECT_TRUE(std::any_of(calls_.begin(), calls_.end(),
                             [&](const ChangingCall& call) {
-                              return call.name.starts_with(name) &&
-                                     (call.path + " " + call.to).find(part) != std::string::npos;
+                              return call.name.starts_with(must.first) &&
+                                     call.text().find(must.second) != std::string::npos;
                             }))
-        << "no " << name << " of " << part;
+        << "no " << must.first << " of " << must.second;
   }
 }
 
 void EverySyscall::cut(const Story& story, std::size_t number, Moment moment) {
   SCOPED_TRACE(std::string("killed ") + name_of(moment) + " call " + std::to_string(number) + ", " +
-               calls[number - 1].text());
+               calls_[number - 1].text());
   // Threads may make fewer calls this time: then the point is looked for again.
   for (int tries = 0; tries < 5; ++tries) {
     const TemporaryFolder folder;
@@ -129,6 +135,7 @@ void EverySyscall::cut(const Story& story, std::size_t number, Moment moment) {
 void EverySyscall::resume(const Story& story, const path& directory, std::int64_t acknowledged) {
   const Ended ended = drive(directory, story.steps, story.size);
   ++totals.resumed;
+  if (acknowledged >= 0) ++totals.at_stake;
   if (ended.exit_code != 0) {
     ++totals.stuck;
     ADD_FAILURE() << "the next life ended with " << ended.exit_code << ", signal " << ended.signal << ": "
@@ -207,7 +214,7 @@ TEST_F(EverySyscall, WhileTrainingGoesOn) {
         .pace = {"every=2", "beside"},
         .size = {nightly() ? "elements=2200000" : "elements=200000"}});
   std::set<pid_t> threads;
-  for (const ChangingCall& call : calls) threads.insert(call.thread);
+  for (const ChangingCall& call : calls_) threads.insert(call.thread);
   EXPECT_GE(threads.size(), 3U) << "the training thread, the writer, and who helps it";
 }
 

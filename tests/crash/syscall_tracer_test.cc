@@ -22,10 +22,10 @@ class TracerTest : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     if (const auto why = SyscallTracer::why_not()) GTEST_SKIP() << *why;
-    std::filesystem::create_directory(run);
+    std::filesystem::create_directory(run_);
   }
   SyscallTracer sh(const std::string& script) const {
-    return SyscallTracer({"/bin/sh", "-c", "cd \"$0\"; " + script, run}, {}, run, GetParam());
+    return SyscallTracer({"/bin/sh", "-c", "cd \"$0\"; " + script, run_}, {}, run_, GetParam());
   }
   static std::vector<std::string> names(const SyscallTracer& tracer) {
     std::vector<std::string> found;
@@ -33,8 +33,8 @@ class TracerTest : public ::testing::TestWithParam<Way> {
     return found;
   }
 
-  TemporaryFolder folder;
-  const std::filesystem::path run = std::filesystem::canonical(folder.path()) / "run";
+  TemporaryFolder folder_;
+  const std::filesystem::path run_ = std::filesystem::canonical(folder_.path()) / "run";
 };
 
 // The names of the calls differ between versions of these programs.
@@ -46,17 +46,17 @@ TEST_P(TracerTest, SeesTheCallsOfChildrenToo) {
   for (const ChangingCall& call : tracer.calls()) {
     if (call.name != "close") texts.push_back(call.text().substr(call.name.size() + 1));
   }
-  const std::string d = run / "d";
+  const std::string d = run_ / "d";
   const std::string a = d + "/a";
   const std::string b = d + "/b";
-  EXPECT_THAT(texts, ElementsAre(d, a, a, a, a + " -> " + b, b + " -> " + run.native() + "/c", b));
+  EXPECT_THAT(texts, ElementsAre(d, a, a, a, a + " -> " + b, b + " -> " + run_.native() + "/c", b));
 }
 
 TEST_P(TracerTest, SeesNothingElsewhere) {
   auto tracer = sh("cat /etc/passwd >/dev/null; echo x >../elsewhere; ls; [ -e a ]");
   tracer.wait();
   EXPECT_THAT(names(tracer), IsEmpty());
-  EXPECT_TRUE(exists(folder.path() / "elsewhere"));
+  EXPECT_TRUE(exists(folder_.path() / "elsewhere"));
 }
 
 TEST_P(TracerTest, KillsBeforeOrAfterTheCall) {
@@ -64,11 +64,11 @@ TEST_P(TracerTest, KillsBeforeOrAfterTheCall) {
     auto tracer = sh("mkdir a b; mkdir c");
     ASSERT_TRUE(tracer.run_to(2, moment));
     EXPECT_EQ(tracer.kill().signal, SIGKILL);
-    EXPECT_TRUE(exists(run / "a"));
-    EXPECT_EQ(exists(run / "b"), moment == Moment::after);
-    EXPECT_FALSE(exists(run / "c"));
-    std::filesystem::remove_all(run / "a");
-    std::filesystem::remove_all(run / "b");
+    EXPECT_TRUE(exists(run_ / "a"));
+    EXPECT_EQ(exists(run_ / "b"), moment == Moment::after);
+    EXPECT_FALSE(exists(run_ / "c"));
+    std::filesystem::remove_all(run_ / "a");
+    std::filesystem::remove_all(run_ / "b");
   }
 }
 
@@ -79,7 +79,7 @@ TEST_P(TracerTest, HoldsAndLetsOn) {
   tracer.hold();
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_EQ(tracer.out(), "");
-  EXPECT_FALSE(exists(run / "b"));
+  EXPECT_FALSE(exists(run_ / "b"));
   ASSERT_TRUE(tracer.run_to(tracer.calls().size() + 1, Moment::after));
   EXPECT_EQ(tracer.out(), "done\n");
   EXPECT_EQ(tracer.wait().exit_code, 0);
@@ -92,7 +92,7 @@ TEST_P(TracerTest, SaysThatAPointWasNotReached) {
 }
 
 TEST_P(TracerTest, EndsWhatTakesTooLong) {
-  SyscallTracer tracer({"/bin/sleep", "1000"}, {}, run, GetParam(), std::chrono::seconds(1));
+  SyscallTracer tracer({"/bin/sleep", "1000"}, {}, run_, GetParam(), std::chrono::seconds(1));
   EXPECT_FALSE(tracer.run_to(1, Moment::before));
   EXPECT_EQ(tracer.wait().signal, SIGKILL);
 }
@@ -104,11 +104,11 @@ TEST_P(TracerTest, ManyStandSideBySide) {
     auto two = sh("mkdir " + name + "2");
     ASSERT_TRUE(two.run_to(1, Moment::before));
     ASSERT_TRUE(one.run_to(1, Moment::before));
-    EXPECT_EQ(Subprocess({"/bin/mkdir", run / name}).wait().exit_code, 0);
+    EXPECT_EQ(Subprocess({"/bin/mkdir", run_ / name}).wait().exit_code, 0);
     EXPECT_EQ(two.wait().exit_code, 0);
     EXPECT_EQ(one.kill().signal, SIGKILL);
-    EXPECT_TRUE(exists(run / (name + "2")));
-    EXPECT_FALSE(exists(run / (name + "1")));
+    EXPECT_TRUE(exists(run_ / (name + "2")));
+    EXPECT_FALSE(exists(run_ / (name + "1")));
   };
   std::thread other([&] {
     for (int i = 0; i < 10; ++i) both("x" + std::to_string(i) + "-");

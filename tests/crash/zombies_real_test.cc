@@ -3,6 +3,7 @@
 // the older one exits 76, acknowledges nothing more and touches nothing that is not its own.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 #include <random>
 #include <string>
@@ -13,6 +14,7 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
+#include "support/in_parallel.h"
 #include "support/syscall_tracer.h"
 
 namespace holdfast::test {
@@ -95,7 +97,7 @@ class ZombiesReal : public ::testing::Test {
         counts.stops.load());
   }
 
-  // Four lives' worth of trouble: the newest file is damaged, an older one was, and a temporary file is left.
+  // The newest file is damaged, an older one was, and a temporary file is left.
   void make_past() {
     const path directory = past_.path() / "run";
     SyscallTracer life(driver(directory, 9, {"every=1", "wait"}), quiet(), directory);
@@ -111,7 +113,7 @@ class ZombiesReal : public ::testing::Test {
     first_end_ = 6;
   }
   path prepare(const TemporaryFolder& folder) const {
-    const path directory = folder.path() / "run";
+    path directory = folder.path() / "run";
     if (exists(past_.path() / "run")) {
       copy(past_.path() / "run", directory, std::filesystem::copy_options::recursive);
     }
@@ -120,7 +122,7 @@ class ZombiesReal : public ::testing::Test {
   std::vector<std::string> first(const path& directory) const {
     return driver(directory, first_end_, {"every=1", "keep=2", "wait"});
   }
-  bool claimed(const path& directory, AttemptNumber attempt) const {
+  static bool claimed(const path& directory, AttemptNumber attempt) {
     return exists(directory / kAttemptsDirectory / claim_name(attempt));
   }
 
@@ -129,7 +131,7 @@ class ZombiesReal : public ::testing::Test {
   void hold_beside(std::size_t number, Moment moment);
   void outlive_second(std::size_t number, std::size_t second_number, Moment second_moment);
   bool stop_at_random(unsigned seed);
-  Ended second_wins(const path& directory, std::int64_t acknowledged) const;
+  void second_wins(const path& directory, std::int64_t acknowledged) const;
   void expect_superseded(const Ended& ended, std::int64_t acknowledged) const;
 
   static constexpr std::int64_t kEnd = 8;  // of every process after the first
@@ -155,12 +157,11 @@ void ZombiesReal::count() {
 }
 
 // Starts where the first one's acknowledgements left off at the latest, and completes.
-Ended ZombiesReal::second_wins(const path& directory, std::int64_t acknowledged) const {
+void ZombiesReal::second_wins(const path& directory, std::int64_t acknowledged) const {
   const Ended ended = drive(directory, kEnd, {"every=2", "keep=2", "wait"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_GE(last_step(ended.out, "started"), acknowledged);
   EXPECT_EQ(state_in(ended.last_line()), straight_);
-  return ended;
 }
 
 void ZombiesReal::expect_superseded(const Ended& ended, std::int64_t acknowledged) const {
