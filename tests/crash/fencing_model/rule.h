@@ -22,6 +22,7 @@ struct Rule {
   bool sync_sweep = true;  // fsync of the directory between the unlinks and the list
   bool sync_file = true;
   bool sync_rename = true;
+  bool forgets_claims = false;  // of all older attempts, once recovered: fewer stay than in any run
   // Not of the rule, but of the volume: renameat2 or link+unlink; and whether others see an operation only
   // when its machine can no longer take it back.
   bool rename_in_one = true;

@@ -32,6 +32,7 @@ class Program {
   Violation replace_state();
   Violation unlink_next(Step more, Step finished);
   void create_claim();
+  void forget_list();
   void sweep_list();
   void retention_list();
   void after_recovery();
@@ -81,7 +82,8 @@ Violation Program::supersede() {
 Violation Program::look(Step next) {
   const bool looks =
       rule_.looks == Looks::every_time || (rule_.looks == Looks::once && self_.step == Step::look_after_list);
-  if (looks && highest_claim(true) > self_.number) return supersede();
+  const bool own_claim = world_.present(claim_of(index_));
+  if (looks && (highest_claim(true) > self_.number || !own_claim)) return supersede();
   go(next);
   return Violation::none;
 }
@@ -100,6 +102,15 @@ void Program::create_claim() {
   go(rule_.sync_claim ? Step::sync_claim : Step::sync_parent);
 }
 
+void Program::forget_list() {
+  self_.todo = 0;
+  for (int i = 0; i < kAttempts; ++i) {
+    if (world_.present(claim_of(i)) && world_.attempt(i).number < self_.number) to_do(i);
+  }
+  if (self_.todo != 0) return go(Step::forget_look);
+  after_recovery();
+}
+
 void Program::sweep_list() {
   self_.todo = 0;
   for (int i = 0; i < kAttempts; ++i) {
@@ -113,13 +124,16 @@ void Program::sweep_list() {
 Violation Program::unlink_next(Step more, Step finished) {
   const int next = __builtin_ctz(self_.todo);
   self_.todo &= static_cast<std::uint8_t>(self_.todo - 1U);
-  const bool sweeping = self_.step == Step::sweep_unlink;
-  const int name = !sweeping          ? next
-                   : next < kAttempts ? temporary_of(next)
-                                      : state_temporary_of(next - kAttempts);
+  const bool tidying = self_.step == Step::retention_unlink;
+  int name = next;
+  if (self_.step == Step::sweep_unlink) {
+    name = next < kAttempts ? temporary_of(next) : state_temporary_of(next - kAttempts);
+  } else if (self_.step == Step::forget_unlink) {
+    name = claim_of(next);
+  }
   if (world_.present(name)) world_.remove(name, index_);
   go(self_.todo != 0 ? more : finished);
-  if (sweeping) return Violation::none;  // by its name a file of an older attempt
+  if (!tidying) return Violation::none;  // by its name a file of an older attempt
   for (int i = 0; i < kAttempts; ++i) {
     const Attempt& other = world_.attempt(i);
     if (i == index_ || other.number <= self_.number) continue;
@@ -267,7 +281,17 @@ Violation Program::run() {
       }
       break;
     case Step::look_after_list: {
-      const Violation violation = look(Step::state_look);
+      const Violation violation = look(Step::forget_list);
+      if (self_.step == Step::forget_list && !rule_.forgets_claims) after_recovery();
+      return violation;
+    }
+    case Step::forget_list:
+      forget_list();
+      break;
+    case Step::forget_look:
+      return look(Step::forget_unlink);
+    case Step::forget_unlink: {
+      const Violation violation = unlink_next(Step::forget_look, Step::state_look);
       if (self_.step == Step::state_look) after_recovery();
       return violation;
     }
@@ -348,6 +372,9 @@ bool is_in_attempts(Step step) {
     case Step::sweep_look:
     case Step::sweep_look_again:
     case Step::look_after_list:
+    case Step::forget_list:
+    case Step::forget_look:
+    case Step::forget_unlink:
     case Step::state_look:
     case Step::state_look_again:
     case Step::mark:
@@ -394,6 +421,9 @@ const char* name_of(Step step) {
                                                "list",
                                                "verify",
                                                "look_after_list",
+                                               "forget_list",
+                                               "forget_look",
+                                               "forget_unlink",
                                                "state_look",
                                                "state_create",
                                                "state_look_again",

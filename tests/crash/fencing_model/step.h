@@ -7,7 +7,9 @@
 //   sync_claim, sync_parent   Attempt::Attempt, attempts.sync() and directory_.sync()
 //   sweep_…                   internal::sweep_temporaries: look, list, (look, unlink)…, sync
 //   list, verify              Recovery::newest_good: candidates_in(), then look() at the newest
-//   look_after_list           CheckpointStore::recover, attempt->look(); then the user is told where he is
+//   look_after_list           CheckpointStore::recover, attempt->look()
+//   forget_…                  internal::forget_old_attempts, the claims: list, (look, unlink)…; then the user
+//                             is told where he is
 //   state_…                   internal::write_state, replace_file() of RUN_STATE.json
 //   create_temporary          Committer::write_temporary, with the writes and the fsync of the file
 //   read_back                 Committer::read_back
@@ -50,6 +52,9 @@ enum class Step : std::uint8_t {
   list,
   verify,
   look_after_list,
+  forget_list,
+  forget_look,
+  forget_unlink,
   state_look,
   state_create,
   state_look_again,
