@@ -54,7 +54,19 @@ std::string io_message(const std::string& operation, const std::string& path, in
   return text;
 }
 
+// Copies of it share their text.
+const Error kNoMemoryLeft(
+    "out of memory; checkpoints that were acknowledged stand: use a machine with more memory, or raise the "
+    "process's limit (ulimit -v, the container's memory)",
+    ExitCode::io_failed);
+
 }  // namespace
+
+const char* what_of(const std::exception& error) noexcept {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? kOutOfMemory : error.what();
+}
+
+OutOfMemoryError::OutOfMemoryError() : Error(kNoMemoryLeft) {}
 
 IoError::IoError(std::string operation, std::string path, int code, const std::string& remedy)
     : Error(io_message(operation, path, code, remedy), ExitCode::io_failed),

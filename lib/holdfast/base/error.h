@@ -5,6 +5,8 @@
 // Threads: exceptions are immutable values.
 #pragma once
 
+#include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -55,5 +57,29 @@ class SupersededError : public Error {
  public:
   explicit SupersededError(const std::string& message) : Error(message, ExitCode::superseded) {}
 };
+
+// There is no memory left for what was asked. Thrown where a std::bad_alloc would leave the library; making
+// one takes no memory.
+class OutOfMemoryError : public Error {
+ public:
+  OutOfMemoryError();
+};
+
+// What a failure's text is when there is no memory for it: short enough for a std::string without an
+// allocation.
+inline constexpr char kOutOfMemory[] = "out of memory";
+
+// error.what(), where a std::bad_alloc says so in words.
+const char* what_of(const std::exception& error) noexcept;
+
+// The text that `make` returns, or kOutOfMemory. Failures are told with it: the telling never fails.
+template <class Make>
+std::string text_or_out_of_memory(const Make& make) noexcept {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return kOutOfMemory;
+  }
+}
 
 }  // namespace holdfast::inline v1

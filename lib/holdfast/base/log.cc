@@ -10,8 +10,10 @@
 
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -29,6 +31,13 @@ void write_all(std::string_view text) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+// Without any memory of its own. May mix with lines of other threads.
+void write_in_pieces(std::string_view word, std::string_view text) {
+  for (const std::string_view piece : {std::string_view("holdfast: "), word, text, std::string_view("\n")}) {
+    write_all(piece);
   }
 }
 
@@ -60,10 +69,16 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
   }
 
  private:
+  // spdlog would swallow what is thrown in here.
   void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t formatted;
-    formatter_->format(message, formatted);
-    write_line({formatted.data(), formatted.size()});
+    const std::string_view text(message.payload.data(), message.payload.size());
+    try {
+      spdlog::memory_buf_t formatted;
+      formatter_->format(message, formatted);
+      write_line({formatted.data(), formatted.size()});
+    } catch (const std::bad_alloc&) {
+      write_in_pieces({}, text);
+    }
   }
 
   void flush_() override {}
@@ -132,15 +147,35 @@ std::string format_log(std::string_view format, std::initializer_list<LogArgumen
   }
 }
 
-void log_message(LogLevel level, std::string_view message) {
+void log_message(LogLevel level, std::string_view message) noexcept {
   static constexpr std::array<std::string_view, 5> kWords{"debug: ", "", "warning: ", "error: ", ""};
-  Log& log = the_log();
-  if (level == LogLevel::off || !log.logger.should_log(to_spdlog(level))) return;
-  std::string text(kWords[static_cast<std::size_t>(level)]);
-  log.logger.log(to_spdlog(level), text.append(message));
+  if (level == LogLevel::off || !log_enabled(level)) return;
+  const std::string_view word = kWords[static_cast<std::size_t>(level)];
+  try {
+    std::string text(word);
+    the_log().logger.log(to_spdlog(level), text.append(message));
+  } catch (const std::exception&) {
+    write_in_pieces(word, message);
+  }
 }
 
-bool log_enabled(LogLevel level) { return the_log().logger.should_log(to_spdlog(level)); }
+void log_formatted(LogLevel level, std::string_view format,
+                   std::initializer_list<LogArgument> arguments) noexcept {
+  if (!log_enabled(level)) return;
+  try {
+    log_message(level, format_log(format, arguments));
+  } catch (const std::exception&) {
+    log_message(level, format);
+  }
+}
+
+bool log_enabled(LogLevel level) noexcept {
+  try {
+    return the_log().logger.should_log(to_spdlog(level));
+  } catch (const std::exception&) {  // the log itself found no memory; it is made at a later message
+    return level >= LogLevel::info;
+  }
+}
 
 void configure_log() {
   const auto text = env_text(kEnvLog);
@@ -158,9 +193,27 @@ void set_log_rank(int rank, int world_size) {
   the_log().set_prefix(world_size > 1 ? "holdfast[rank " + std::to_string(rank) + "]: " : "holdfast: ");
 }
 
-void print_line(std::string_view line) { the_log().sink->line(line); }
-void show_status_line(std::string_view text) { the_log().sink->status(text); }
-void clear_status_line() { the_log().sink->clear_status(); }
+void print_line(std::string_view line) noexcept {
+  try {
+    the_log().sink->line(line);
+  } catch (const std::exception&) {
+    write_in_pieces({}, line);
+  }
+}
+
+void show_status_line(std::string_view text) noexcept {
+  try {
+    the_log().sink->status(text);
+  } catch (const std::exception&) {  // the next one is due in a moment
+  }
+}
+
+void clear_status_line() noexcept {
+  try {
+    the_log().sink->clear_status();
+  } catch (const std::exception&) {  // there was no log yet, so no line either
+  }
+}
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 }  // namespace holdfast::inline v1

@@ -7,7 +7,8 @@
 // The last line of a terminal can be a *status line* (progress) that is redrawn in place: it is wiped before
 // any other line is printed, and drawn again below it.
 //
-// Errors: none; what cannot be written is dropped (standard error may be closed).
+// Errors: none; what cannot be written is dropped (standard error may be closed). A message that finds no
+// memory is written as it stands, without the rank and with its {} unfilled.
 // Threads: everything may be called from any thread; not from signal handlers.
 #pragma once
 
@@ -67,8 +68,10 @@ struct LogFormat {
 std::string format_log(std::string_view format, std::initializer_list<LogArgument> arguments);
 
 // Writes one finished message; braces in it have no meaning.
-void log_message(LogLevel level, std::string_view message);
-bool log_enabled(LogLevel level);
+void log_message(LogLevel level, std::string_view message) noexcept;
+void log_formatted(LogLevel level, std::string_view format,
+                   std::initializer_list<LogArgument> arguments) noexcept;
+bool log_enabled(LogLevel level) noexcept;
 
 // Reads HOLDFAST_LOG; UsageError when it is none of the levels. Programs call it first thing. Without it the
 // variable is read at the first message, and a wrong value counts as `info`.
@@ -85,34 +88,30 @@ inline void log_error(std::string_view message) { log_message(LogLevel::error, m
 template <class First, class... Rest>
 void log_debug(LogFormat<std::type_identity_t<First>, std::type_identity_t<Rest>...> format,
                const First& first, const Rest&... rest) {
-  if (!log_enabled(LogLevel::debug)) return;
-  log_message(LogLevel::debug, format_log(format.text, {log_argument(first), log_argument(rest)...}));
+  log_formatted(LogLevel::debug, format.text, {log_argument(first), log_argument(rest)...});
 }
 template <class First, class... Rest>
 void log_info(LogFormat<std::type_identity_t<First>, std::type_identity_t<Rest>...> format,
               const First& first, const Rest&... rest) {
-  if (!log_enabled(LogLevel::info)) return;
-  log_message(LogLevel::info, format_log(format.text, {log_argument(first), log_argument(rest)...}));
+  log_formatted(LogLevel::info, format.text, {log_argument(first), log_argument(rest)...});
 }
 template <class First, class... Rest>
 void log_warning(LogFormat<std::type_identity_t<First>, std::type_identity_t<Rest>...> format,
                  const First& first, const Rest&... rest) {
-  if (!log_enabled(LogLevel::warning)) return;
-  log_message(LogLevel::warning, format_log(format.text, {log_argument(first), log_argument(rest)...}));
+  log_formatted(LogLevel::warning, format.text, {log_argument(first), log_argument(rest)...});
 }
 template <class First, class... Rest>
 void log_error(LogFormat<std::type_identity_t<First>, std::type_identity_t<Rest>...> format,
                const First& first, const Rest&... rest) {
-  if (!log_enabled(LogLevel::error)) return;
-  log_message(LogLevel::error, format_log(format.text, {log_argument(first), log_argument(rest)...}));
+  log_formatted(LogLevel::error, format.text, {log_argument(first), log_argument(rest)...});
 }
 
 // A line of its own without prefix or level (a progress line, a table). No newline at its end.
-void print_line(std::string_view line);
+void print_line(std::string_view line) noexcept;
 // Draws or replaces the status line; too long a text is cut to the terminal's width. Only for terminals.
-void show_status_line(std::string_view text);
+void show_status_line(std::string_view text) noexcept;
 // Wipes it (before the last result, or when progress becomes plain lines).
-void clear_status_line();
+void clear_status_line() noexcept;
 bool stderr_is_terminal();
 
 }  // namespace holdfast::inline v1

@@ -1,6 +1,9 @@
 #include "holdfast/checkpoint/async_writer.h"
 
 #include <exception>
+#include <new>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -20,8 +23,16 @@ AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses,
       losses_(losses),
       run_(std::move(run)),
       options_(options),
-      last_look_(clock.now()),
-      thread_([this] { this->run(); }) {}
+      last_look_(clock.now()) {
+  last_.checkpoint.reserve(SaveHandle::Shared::kLongestName);
+  try {
+    thread_ = std::thread([this] { this->run(); });
+  } catch (const std::system_error& error) {
+    throw Error(std::string("cannot start the thread that writes checkpoints: ") + error.what() +
+                    "; raise the limit of processes (ulimit -u) or of memory (ulimit -v)",
+                ExitCode::io_failed);
+  }
+}
 
 AsyncWriter::~AsyncWriter() { stop(); }
 
@@ -65,14 +76,15 @@ void AsyncWriter::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::optional<std::string> AsyncWriter::failure() const {
+std::optional<std::string> AsyncWriter::failure() const noexcept {
   const std::lock_guard lock(mutex_);
-  return failure_;
+  if (!failure_) return std::nullopt;
+  return text_or_out_of_memory([&] { return *failure_; });
 }
 
-std::string AsyncWriter::superseded_reason() const {
+std::string AsyncWriter::superseded_reason() const noexcept {
   const std::lock_guard lock(mutex_);
-  return superseded_reason_;
+  return text_or_out_of_memory([&] { return superseded_reason_; });
 }
 
 AsyncWriter::Acknowledged AsyncWriter::last_acknowledged() const {
@@ -80,7 +92,7 @@ AsyncWriter::Acknowledged AsyncWriter::last_acknowledged() const {
   return last_;
 }
 
-void AsyncWriter::run() {
+void AsyncWriter::run() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait_for(lock, options_.ledger_interval, [&] { return stopping_ || waiting_; });
@@ -105,7 +117,8 @@ void AsyncWriter::run() {
 }
 
 // Whatever goes wrong in here ends in the handle: an exception that left the thread would end the training.
-void AsyncWriter::write(Job job) {
+// That holds for a lack of memory while the failure is told, too.
+void AsyncWriter::write(Job job) noexcept {
   if (superseded()) {
     job.handle->settle(SaveStatus::failed, superseded_reason());
     return;
@@ -122,7 +135,7 @@ void AsyncWriter::write(Job job) {
     job.handle->settle(SaveStatus::failed, error.what());
     return;
   } catch (const std::exception& error) {
-    failed(job, error.what());
+    failed(job, what_of(error));
   } catch (...) {
     failed(job, "an exception of unknown type");
   }
@@ -145,13 +158,15 @@ CheckpointInfo AsyncWriter::commit(const WriteRequest& request) {
        .write = [&](File& file) { write_image(file, sealed, *request.plan, options_.threads); }});
 }
 
-void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took) {
+void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took) noexcept {
   bool recovered = false;
   {
     const std::lock_guard lock(mutex_);
     recovered = failure_.has_value();
     failure_.reset();
-    last_ = {checkpoint.step, checkpoint.name, clock_.now()};
+    last_.step = checkpoint.step;
+    last_.checkpoint.assign(checkpoint.name);  // there is room for it
+    last_.when = clock_.now();
   }
   failing_.store(false, std::memory_order_relaxed);
   job.request = {};  // whoever waits for the handle finds the image free
@@ -159,25 +174,26 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint, Durat
   if (recovered) {
     log_info("saving works again: step {} is durable ({})", checkpoint.step, checkpoint.name);
   } else {
-    log_debug("step {} is durable ({}, {}, {})", checkpoint.step, checkpoint.name,
-              format_bytes(checkpoint.bytes), format_duration(took));
+    log_debug("step {} is durable ({}, {} bytes, {:.3f} s)", checkpoint.step, checkpoint.name,
+              checkpoint.bytes, std::chrono::duration<double>(took).count());
   }
 }
 
-void AsyncWriter::failed(Job& job, const std::string& error) {
-  const std::string text = "save of step " + std::to_string(job.handle->step) + " failed: " + error;
+void AsyncWriter::failed(Job& job, const char* error) noexcept {
+  const std::string text = text_or_out_of_memory(
+      [&] { return "save of step " + std::to_string(job.handle->step) + " failed: " + error; });
   note_failure(text);
   job.request = {};
   job.handle->settle(SaveStatus::failed, text);
 }
 
-void AsyncWriter::note_failure(const std::string& text) {
+void AsyncWriter::note_failure(const std::string& text) noexcept {
   bool first = false;
   std::int64_t durable = -1;
   {
     const std::lock_guard lock(mutex_);
     first = !failure_.has_value();
-    failure_ = text;
+    failure_ = text_or_out_of_memory([&] { return text; });
     durable = last_.step;
   }
   failing_.store(true, std::memory_order_relaxed);
@@ -191,11 +207,13 @@ void AsyncWriter::note_failure(const std::string& text) {
   }
 }
 
-void AsyncWriter::supersede(const std::string& reason) {
+void AsyncWriter::supersede(const char* reason) noexcept {
   std::optional<Job> waiting;
   {
     const std::lock_guard lock(mutex_);
-    if (superseded_reason_.empty()) superseded_reason_ = reason;
+    if (superseded_reason_.empty()) {
+      superseded_reason_ = text_or_out_of_memory([&] { return std::string(reason); });
+    }
     superseded_.store(true, std::memory_order_release);
     waiting = std::exchange(waiting_, std::nullopt);
   }
@@ -205,7 +223,7 @@ void AsyncWriter::supersede(const std::string& reason) {
 }
 
 // The checkpoint is acknowledged: trouble from here on costs tidiness, not work.
-void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) {
+void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) noexcept {
   const auto guarded = [&](const auto& work) {
     if (superseded()) return;
     try {
@@ -214,7 +232,7 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) {
       supersede(error.what());
     } catch (const std::exception& error) {
       log_warning("after the save of step {}: {}; the checkpoint itself is durable", checkpoint.step,
-                  error.what());
+                  what_of(error));
     }
   };
   guarded([&] {
@@ -238,7 +256,7 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) {
   });
 }
 
-void AsyncWriter::look_around() {
+void AsyncWriter::look_around() noexcept {
   flush_ledger();
   if (superseded() || clock_.now() - last_look_ < options_.claim_interval) return;
   last_look_ = clock_.now();
@@ -247,13 +265,17 @@ void AsyncWriter::look_around() {
   } catch (const SupersededError& error) {
     supersede(error.what());
   } catch (const std::exception& error) {
-    log_debug("could not look for newer attempts: {}", error.what());  // the next commit looks again
+    log_debug("could not look for newer attempts: {}", what_of(error));  // the next commit looks again
   }
 }
 
-void AsyncWriter::flush_ledger() {
-  for (const std::string& line : losses_.drain()) {
-    if (!superseded()) store_.append_ledger(line);
+void AsyncWriter::flush_ledger() noexcept {
+  try {
+    for (const std::string& line : losses_.drain()) {
+      if (!superseded()) store_.append_ledger(line);
+    }
+  } catch (const std::exception& error) {  // they stay in the ring until there is memory
+    log_debug("the ledger waits: {}", what_of(error));
   }
 }
 

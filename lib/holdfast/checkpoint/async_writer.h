@@ -6,7 +6,8 @@
 // acknowledgement; it never ends the thread. As soon as a newer attempt is seen the writer is *superseded*
 // for good: every waiting and later request fails, and nothing is touched any more.
 //
-// Errors: none are thrown.
+// Errors: the constructor throws Error when the system refuses a thread; submit throws std::bad_alloc, and
+// then took nothing. Nothing else throws, also when there is no memory.
 // Threads: submit and every query from any thread; construct and destroy on one.
 // Durability: a handle turns durable after CheckpointStore::commit has returned, not before.
 #pragma once
@@ -57,17 +58,17 @@ class AsyncWriter {
   // Nothing in flight and nothing waiting, after at most `limit`.
   bool wait_idle(std::chrono::nanoseconds limit) const;
   // The process is about to end: deletions are left to the next attempt.
-  void leave_soon() { leaving_.store(true, std::memory_order_relaxed); }
+  void leave_soon() noexcept { leaving_.store(true, std::memory_order_relaxed); }
   // Waits for the write in flight, drops the waiting one (its handle fails), flushes the ledger, ends the
   // thread. Idempotent. Afterwards the store belongs to the caller again.
   void stop();
 
   bool failing() const { return failing_.load(std::memory_order_relaxed); }
   bool superseded() const { return superseded_.load(std::memory_order_acquire); }
-  std::optional<std::string> failure() const;  // of the last write, until one is acknowledged
+  std::optional<std::string> failure() const noexcept;  // of the last write, until one is acknowledged
   // A save that failed before it could be submitted counts as any other.
-  void note_failure(const std::string& text);
-  std::string superseded_reason() const;
+  void note_failure(const std::string& text) noexcept;
+  std::string superseded_reason() const noexcept;
 
   struct Acknowledged {
     std::int64_t step = -1;
@@ -82,15 +83,15 @@ class AsyncWriter {
     std::shared_ptr<SaveHandle::Shared> handle;
   };
 
-  void run();
-  void write(Job job);
+  void run() noexcept;
+  void write(Job job) noexcept;
   CheckpointInfo commit(const WriteRequest& request);
-  void acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took);
-  void failed(Job& job, const std::string& error);
-  void supersede(const std::string& reason);
-  void keep_house(const CheckpointInfo& checkpoint, Duration took);
-  void look_around();
-  void flush_ledger();
+  void acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took) noexcept;
+  void failed(Job& job, const char* error) noexcept;
+  void supersede(const char* reason) noexcept;
+  void keep_house(const CheckpointInfo& checkpoint, Duration took) noexcept;
+  void look_around() noexcept;
+  void flush_ledger() noexcept;
 
   CheckpointStore& store_;
   Clock& clock_;

@@ -1,5 +1,7 @@
 #include "holdfast/checkpoint/checkpointer.h"
 
+#include <exception>
+#include <new>
 #include <set>
 #include <thread>
 #include <utility>
@@ -44,6 +46,16 @@ std::set<std::filesystem::path> notice_files(const CheckpointerOptions& options)
   return files;
 }
 
+// What leaves a Checkpointer is an Error: a program prints its text and ends with its code.
+template <class Work>
+auto or_out_of_memory(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemoryError();
+  }
+}
+
 }  // namespace
 
 Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_options)
@@ -71,18 +83,23 @@ void Checkpointer::State::require(Phase needed, const char* call) const {
 }
 
 Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
-    : state_(std::make_unique<State>(source, std::move(options))) {}
+    : state_(or_out_of_memory([&] { return std::make_unique<State>(source, std::move(options)); })) {}
 
-// A disk that hangs is waited for beside the program: what the writer uses goes when the disk is back, or with
-// the process.
+// A disk that hangs is waited for beside the program: what the writer uses goes when the disk is back, or
+// with the process.
 Checkpointer::~Checkpointer() {
   if (!state_->gave_up) return;
   log_warning("leaving a write behind that hangs in the disk; it counts for nothing");
   state_->monitor.stop();
-  std::thread([state = std::move(state_)]() mutable { state.reset(); }).detach();
+  try {
+    std::thread([state = std::move(state_)]() mutable { state.reset(); }).detach();
+  } catch (const std::exception&) {  // without a thread it was waited for here
+  }
 }
 
-Resumed Checkpointer::resume() { return state_->resume(); }
+Resumed Checkpointer::resume() {
+  return or_out_of_memory([&] { return state_->resume(); });
+}
 
 // Staging is synchronous, inside after_step: nothing is outstanding here.
 void Checkpointer::before_update() {}
@@ -114,14 +131,18 @@ int Checkpointer::finish() { return state_->finish(); }
 AttemptNumber Checkpointer::attempt() const { return state_->record.attempt; }
 
 Durable Checkpointer::last_durable() const {
-  if (state_->writer) {
-    const AsyncWriter::Acknowledged last = state_->writer->last_acknowledged();
-    if (last.step >= 0) return {last.step, last.checkpoint, last.when};
-  }
-  return state_->started_from;
+  return or_out_of_memory([&]() -> Durable {
+    if (state_->writer) {
+      AsyncWriter::Acknowledged last = state_->writer->last_acknowledged();
+      if (last.step >= 0) return {last.step, std::move(last.checkpoint), last.when};
+    }
+    return state_->started_from;
+  });
 }
 
-Digest Checkpointer::state_digest() { return state_->digest_now(); }
+Digest Checkpointer::state_digest() {
+  return or_out_of_memory([&] { return state_->digest_now(); });
+}
 
 std::string Checkpointer::stop_reason() const {
   return state_->phase == State::Phase::finished ? state_->end_reason : state_->reason_to_stop();

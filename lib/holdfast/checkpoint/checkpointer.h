@@ -11,13 +11,12 @@
 //   return checkpointer.finish();                           // the process's exit code
 //
 // Errors: the constructor throws UsageError; resume() throws RefusedError (78), IoError (74), SupersededError
-// (76). after_step() never throws for a failed save and never ends the training for one: it shows in
-// Decision::failure until the next acknowledged commit. It stops the loop when a newer attempt took over.
-// Threads: all methods on the training thread, except request_save() and request_stop(), which may be called
-// from any thread. after_step waits for one memory copy of the state, never for the disk; only when told to
-// stop, for a write in flight.
-// Durability: a step counts as saved when SaveHandle says durable, when finish() returns 0 or 75, or when
-// last_durable() names it.
+// (76); both, and state_digest(), OutOfMemoryError (74). after_step() never throws for a failed save and
+// never ends the training for one: it shows in Decision::failure until the next acknowledged commit. It stops
+// the loop when a newer attempt took over. Threads: all methods on the training thread, except request_save()
+// and request_stop(), which may be called from any thread. after_step waits for one memory copy of the state,
+// never for the disk; only when told to stop, for a write in flight. Durability: a step counts as saved when
+// SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names it.
 #pragma once
 
 #include <chrono>

@@ -37,7 +37,7 @@ void Checkpointer::State::enter_evaluation() {
     boundary = stage(Part::early);
   } catch (const std::exception& error) {
     boundary = {};
-    staging_failed(error.what());
+    staging_failed(error);
   }
 }
 
@@ -48,7 +48,7 @@ void Checkpointer::State::leave_evaluation() {
   if (stopped_inside) return;
   boundary = {};
   evaluation_due = false;
-  if (save_it && !should_stop()) save();
+  if (save_it && phase == Phase::running && !should_stop()) save();
 }
 
 void Checkpointer::State::complete_boundary() {
@@ -81,12 +81,15 @@ int Checkpointer::State::finish() {
   if (!safe()) {
     how = RunPhase::failed;
     end_code = static_cast<int>(ExitCode::io_failed);
-    const std::string failure = writer->failure().value_or("the last save did not end in time");
+    const auto told = writer->failure();
+    std::string failure =
+        told ? *told : text_or_out_of_memory([] { return std::string("the last save did not end in time"); });
     log_error("{}; what was acknowledged before stands", failure);
-    if (end_reason.empty()) end_reason = failure;
+    if (end_reason.empty()) end_reason = std::move(failure);
   }
   // A writer that hangs in the disk still owns the store.
-  if (in_time && !note_end(how, end_reason, end_code)) end_code = static_cast<int>(ExitCode::superseded);
+  if (in_time && !note_end(how, end_reason.c_str(), end_code))
+    end_code = static_cast<int>(ExitCode::superseded);
   return end_code;
 }
 
@@ -102,7 +105,7 @@ bool Checkpointer::State::commit_last_step() {
     }
     submit(boundary ? boundary : last);
   } catch (const std::exception& error) {
-    staging_failed(error.what());
+    staging_failed(error);
   }
   return wait_for_writer();
 }
@@ -114,7 +117,8 @@ bool Checkpointer::State::wait_for_writer() {
     if (const auto left = monitor.time_left(); left && *left == Duration::zero()) return false;
     if (clock.now() - said >= kSayEvery) {
       said = clock.now();
-      log_info("still writing the last checkpoint ({} so far)", format_duration(said - began));
+      log_info("still writing the last checkpoint ({:.0f} s so far)",
+               std::chrono::duration<double>(said - began).count());
     }
   }
   return true;

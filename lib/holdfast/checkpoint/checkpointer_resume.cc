@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <new>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -69,6 +70,9 @@ Resumed Checkpointer::State::resume() {
   } catch (const Error& error) {
     note_end(error.exit_code() == ExitCode::superseded ? RunPhase::superseded : RunPhase::failed,
              error.what(), static_cast<int>(error.exit_code()));
+    throw;
+  } catch (const std::bad_alloc&) {
+    note_end(RunPhase::failed, kOutOfMemory, static_cast<int>(ExitCode::io_failed));
     throw;
   }
 }
@@ -173,25 +177,25 @@ void Checkpointer::State::begin_run(const Start& start) {
 }
 
 // For people and wrappers: what cannot be written changes no outcome, except that a newer attempt is seen.
-bool Checkpointer::State::note_end(RunPhase how, const std::string& reason, int exit_code) {
-  const AsyncWriter::Acknowledged last = writer ? writer->last_acknowledged() : AsyncWriter::Acknowledged{};
-  RunState run;
-  run.attempt = record.attempt;
-  run.phase = how;
-  run.step = source.step();
-  run.durable_step = last.step >= 0 ? last.step : started_from.step;
-  run.checkpoint = last.step >= 0 ? last.checkpoint : started_from.checkpoint;
-  run.reason = reason;
-  run.exit_code = exit_code;
-  run.time = format_utc(clock.wall_now());
+bool Checkpointer::State::note_end(RunPhase how, const char* reason, int exit_code) noexcept {
   try {
+    const AsyncWriter::Acknowledged last = writer ? writer->last_acknowledged() : AsyncWriter::Acknowledged{};
+    RunState run;
+    run.attempt = record.attempt;
+    run.phase = how;
+    run.step = source.step();
+    run.durable_step = last.step >= 0 ? last.step : started_from.step;
+    run.checkpoint = last.step >= 0 ? last.checkpoint : started_from.checkpoint;
+    run.reason = reason;
+    run.exit_code = exit_code;
+    run.time = format_utc(clock.wall_now());
     store->write_run_state(run);
   } catch (const SupersededError& error) {
     log_warning("{}; this attempt stops and leaves the directory alone", error.what());
-    end_reason = error.what();
+    end_reason = text_or_out_of_memory([&] { return std::string(error.what()); });
     return false;
-  } catch (const Error& error) {
-    log_warning("the run state could not be written: {}", error.what());
+  } catch (const std::exception& error) {
+    log_warning("the run state could not be written: {}", what_of(error));
   }
   return true;
 }

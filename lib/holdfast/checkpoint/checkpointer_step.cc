@@ -2,6 +2,7 @@
 // in a ring, whatever the size of the model; everything else is behind act().
 #include <cmath>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -62,7 +63,7 @@ void Checkpointer::State::act(Decision& decision) {
     policy.saved(now, step);
     decision.saved = true;
   } catch (const std::exception& error) {
-    staging_failed(error.what());
+    staging_failed(error);
     policy.saved(now, step);  // not again at every step
     save_wanted = false;
   }
@@ -83,7 +84,7 @@ SaveHandle Checkpointer::State::save() {
     }
     policy.saved(now, source.step());
   } catch (const std::exception& error) {
-    return staging_failed(error.what());
+    return staging_failed(error);
   }
   return newest;
 }
@@ -105,12 +106,17 @@ void Checkpointer::State::metric(const std::string& name, double value) {
   }
 }
 
-SaveHandle Checkpointer::State::staging_failed(const std::string& error) {
-  const std::string text = "staging step " + std::to_string(source.step()) + " failed: " + error;
+SaveHandle Checkpointer::State::staging_failed(const std::exception& error) noexcept {
+  const std::string text = text_or_out_of_memory(
+      [&] { return "staging step " + std::to_string(source.step()) + " failed: " + what_of(error); });
   writer->note_failure(text);
-  auto shared = std::make_shared<SaveHandle::Shared>(source.step());
-  shared->settle(SaveStatus::failed, text);
-  return SaveHandle(std::move(shared));
+  try {
+    auto shared = std::make_shared<SaveHandle::Shared>(source.step());
+    shared->settle(SaveStatus::failed, text);
+    return SaveHandle(std::move(shared));
+  } catch (const std::bad_alloc&) {
+    return {};  // on nothing: that has failed, too
+  }
 }
 
 bool Checkpointer::State::covered() const {
@@ -150,13 +156,19 @@ bool Checkpointer::State::wait_for_image() {
   return true;
 }
 
-bool Checkpointer::State::should_stop() const {
-  // A deadline without a request to stop: commit and leave while there is time.
-  return (writer && writer->superseded()) || monitor.stop_requested() || !monitor.reason().empty();
+bool Checkpointer::State::should_stop() const noexcept {
+  if ((writer && writer->superseded()) || monitor.stop_requested()) return true;
+  try {
+    // A deadline without a request to stop: commit and leave while there is time.
+    return !monitor.reason().empty();
+  } catch (const std::bad_alloc&) {
+    return false;  // asked again at the next step
+  }
 }
 
-std::string Checkpointer::State::reason_to_stop() const {
-  return writer && writer->superseded() ? writer->superseded_reason() : monitor.reason();
+std::string Checkpointer::State::reason_to_stop() const noexcept {
+  if (writer && writer->superseded()) return writer->superseded_reason();
+  return text_or_out_of_memory([&] { return monitor.reason(); });
 }
 
 }  // namespace holdfast::inline v1

@@ -1,11 +1,36 @@
 #include "holdfast/checkpoint/receipt.h"
 
+#include <array>
 #include <bit>
+#include <span>
+#include <string_view>
 
 #include "holdfast/base/bits.h"
 #include "holdfast/base/log.h"
 
 namespace holdfast::inline v1 {
+namespace {
+
+// "0.5 (3fe0000000000000)", without an allocation: no comparison ends a training.
+class Value {
+ public:
+  explicit Value(double value) {
+    const std::span<char> all(buffer_);
+    size_ = write_shortest_decimal(value, all);
+    const auto add = [&](std::string_view text) { size_ += text.copy(all.data() + size_, text.size()); };
+    add(" (");
+    write_bits_hex(value, all.subspan(size_));
+    size_ += 16;
+    add(")");
+  }
+  std::string_view text() const { return {buffer_.data(), size_}; }
+
+ private:
+  std::array<char, 64> buffer_{};
+  std::size_t size_ = 0;
+};
+
+}  // namespace
 
 Receipt::Receipt(const std::map<std::int64_t, double>& recorded, std::int64_t resumed_at, bool promised)
     : promised_(promised) {
@@ -22,17 +47,17 @@ void Receipt::compare_next(std::int64_t step, double loss) {
     const double before = expected_[next_].second;
     if (std::bit_cast<std::uint64_t>(before) != std::bit_cast<std::uint64_t>(loss)) {
       outcome_ = Outcome::differs;
-      const std::string was = shortest_decimal(before) + " (" + bits_hex(before) + ")";
-      const std::string is = shortest_decimal(loss) + " (" + bits_hex(loss) + ")";
+      const Value was(before);
+      const Value is(loss);
       if (promised_) {
         log_warning(
             "resume differs: the loss of step {} was {} before the interruption and is {} now; look for "
             "state "
             "outside the checkpoint or for non-deterministic operations",
-            step, was, is);
+            step, was.text(), is.text());
       } else {
         log_info("resume is not bit-identical, as announced: the loss of step {} was {} and is {} now", step,
-                 was, is);
+                 was.text(), is.text());
       }
       return;
     }

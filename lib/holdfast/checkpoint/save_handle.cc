@@ -1,17 +1,22 @@
 #include "holdfast/checkpoint/save_handle.h"
 
-#include <utility>
+#include <new>
 
+#include "holdfast/base/error.h"
 #include "holdfast/checkpoint/internal/save_handle_shared.h"
 
 namespace holdfast::inline v1 {
 
-void SaveHandle::Shared::settle(SaveStatus outcome, std::string outcome_text) {
+void SaveHandle::Shared::settle(SaveStatus outcome, std::string_view outcome_text) noexcept {
   {
     const std::lock_guard lock(mutex);
     if (status != SaveStatus::staged) return;
     status = outcome;
-    text = std::move(outcome_text);
+    try {
+      text.assign(outcome_text);
+    } catch (const std::bad_alloc&) {
+      text.assign(kOutOfMemory);
+    }
   }
   settled.notify_all();
 }

@@ -1,5 +1,7 @@
 #include "holdfast/metrics/console.h"
 
+#include <new>
+
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
@@ -44,24 +46,34 @@ ConsoleProgress::ConsoleProgress(const Clock& clock, ConsoleOptions options)
 
 ConsoleProgress::~ConsoleProgress() { finish(); }
 
+// A line that finds no memory is not shown: there will be others.
+void ConsoleProgress::show(const StepEvent& event, bool as_status) noexcept {
+  try {
+    const std::string line = progress_line(event);
+    as_status ? show_status_line(line) : print_line(line);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 void ConsoleProgress::step(const StepEvent& event) {
   const SteadyTime now = clock_.now();
   unprinted_ = event;
   if (shown_ && now - *shown_ < (terminal_ ? options_.redraw : options_.interval)) return;
   shown_ = now;
-  if (terminal_) {
-    show_status_line(progress_line(event));
-  } else {
-    print_line(progress_line(event));
-    unprinted_.reset();
+  show(event, terminal_);
+  if (!terminal_) unprinted_.reset();
+}
+
+void ConsoleProgress::evaluation(const EvaluationEvent& event) {
+  try {
+    print_line(evaluation_line(event));
+  } catch (const std::bad_alloc&) {
   }
 }
 
-void ConsoleProgress::evaluation(const EvaluationEvent& event) { print_line(evaluation_line(event)); }
-
 void ConsoleProgress::finish() {
   if (terminal_) clear_status_line();
-  if (unprinted_) print_line(progress_line(*unprinted_));
+  if (unprinted_) show(*unprinted_, false);
   unprinted_.reset();
 }
 

@@ -37,6 +37,8 @@ class ConsoleProgress final : public MetricSink {
   void finish() override;
 
  private:
+  static void show(const StepEvent& event, bool as_status) noexcept;
+
   const Clock& clock_;
   ConsoleOptions options_;
   bool terminal_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "holdfast/base/bits.h"
+#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
 namespace holdfast::inline v1 {
@@ -69,7 +70,7 @@ void JsonlSink::step(const StepEvent& event) {
     write_(write_step_line(event, buffer_));
   } catch (const std::exception& error) {
     failed_ = true;
-    log_warning("no more metrics are written to {} (training goes on): {}", target_, error.what());
+    log_warning("no more metrics are written to {} (training goes on): {}", target_, what_of(error));
   }
 }
 

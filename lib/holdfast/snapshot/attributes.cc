@@ -100,7 +100,7 @@ void Attributes::set(std::string name, AttributeValue value, Role role) {
   if (const auto* const texts = std::get_if<std::vector<std::string>>(&value)) {
     for (const std::string& text : *texts) check_text(name, text);
   }
-  map_.insert_or_assign(std::move(name), Attribute{std::move(value), role});
+  map_.insert_or_assign(std::move(name), Attribute(std::move(value), role));
 }
 
 void Attributes::erase(std::string_view name) {

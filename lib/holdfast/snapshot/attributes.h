@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,6 +35,15 @@ std::string to_text(const AttributeValue& value);
 enum class Role { decides, record };
 
 struct Attribute {
+  Attribute() = default;
+  explicit Attribute(AttributeValue given, Role as = Role::decides) : value(std::move(given)), role(as) {}
+  // Assigned, not constructed: libstdc++ 12 destroys garbage when a variant's copy constructor throws.
+  Attribute(const Attribute& other) : role(other.role) { value = other.value; }
+  Attribute(Attribute&&) noexcept = default;
+  Attribute& operator=(const Attribute&) = default;
+  Attribute& operator=(Attribute&&) noexcept = default;
+  ~Attribute() = default;
+
   AttributeValue value;
   Role role = Role::decides;
 };

@@ -29,9 +29,13 @@ AttemptNumber attempt_in_attempts(std::string_view name) {
 
 // The claim stands already; a full disk must not stop a run that could make room.
 void sign(File& claim, const std::string& by) {
-  nlohmann::json who = {{"host", host_name()}, {"boot_id", boot_id()}};
-  if (!by.empty()) who["by"] = by;
-  const std::string text = who.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  // String by string: the destructor of a whole document allocates, and may not throw.
+  const auto quoted = [](const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  std::string text = "{\"boot_id\":" + quoted(boot_id()) + ",\"host\":" + quoted(host_name());
+  if (!by.empty()) text += ",\"by\":" + quoted(by);
+  text += "}\n";
   try {
     claim.write_at(std::as_bytes(std::span(text)), 0);
     claim.close();

@@ -189,9 +189,9 @@ void CheckpointStore::append_ledger(const std::string& json_line) {
       s.ledger = std::make_unique<LineFile>(s.directory->run().open(name, OpenMode::append));
     }
     s.ledger->append(json_line);
-  } catch (const IoError& error) {
+  } catch (const std::exception& error) {
     if (!std::exchange(s.ledger_failed, true)) {
-      log_warning("the ledger has gaps from here on: {}; checkpoints are not affected", error.what());
+      log_warning("the ledger has gaps from here on: {}; checkpoints are not affected", what_of(error));
     }
   }
 }
@@ -202,8 +202,8 @@ std::vector<std::string> CheckpointStore::read_ledger(AttemptNumber attempt) {
   try {
     const auto text = internal::read_small(directory->run(), ledger_name(attempt), internal::kLongestLedger);
     return text ? whole_lines(*text) : std::vector<std::string>{};
-  } catch (const IoError& error) {
-    log_warning("{}; the run goes on without that ledger", error.what());
+  } catch (const std::exception& error) {
+    log_warning("{}; the run goes on without that ledger", what_of(error));
     return {};
   }
 }

@@ -31,28 +31,83 @@ std::optional<RunPhase> phase_named(const std::string& name) {
   return std::nullopt;
 }
 
-// False when the member is there with another type or out of range. A missing one keeps its default.
-template <class Integer>
-bool take(const json& object, const char* key, Integer& value) {
-  const auto member = object.find(key);
-  if (member == object.end()) return true;
-  if (!member->is_number_integer()) return false;
-  if (member->is_number_unsigned()) {
-    const auto number = member->template get<std::uint64_t>();
-    value = static_cast<Integer>(number);
-    return std::in_range<Integer>(number);
+// Called by nlohmann's SAX parser, event by event; `false` ends the parsing. Not its document: that allocates
+// in its destructor, and ends the process where there is no memory. Members that are not known are passed
+// over.
+class Handler {
+ public:
+  // What was read; nullopt when something is missing.
+  std::optional<RunState> take() {
+    const auto known = phase_named(phase_);
+    if (!known || state_.attempt == 0) return std::nullopt;
+    state_.phase = *known;
+    return std::move(state_);
   }
-  const auto number = member->template get<std::int64_t>();
-  value = static_cast<Integer>(number);
-  return std::in_range<Integer>(number);
-}
 
-bool take(const json& object, const char* key, std::string& value) {
-  const auto member = object.find(key);
-  if (member == object.end()) return true;
-  if (!member->is_string()) return false;
-  value = member->get_ref<const std::string&>();
-  return true;
+  bool null() { return passed_over(); }
+  bool boolean(bool) { return passed_over(); }
+  bool number_integer(std::int64_t value) { return number(value); }
+  bool number_unsigned(std::uint64_t value) { return number(value); }
+  bool number_float(double, const std::string&) { return passed_over(); }
+  bool binary(json::binary_t&) { return false; }
+  bool string(std::string& value) {
+    std::string* const member = depth_ == 1 ? text() : nullptr;
+    if (member == nullptr) return passed_over();
+    *member = std::move(value);
+    return true;
+  }
+  bool key(std::string& name) {
+    if (depth_ == 1) key_ = std::move(name);
+    return true;
+  }
+  bool start_object(std::size_t) { return depth_++ == 0 || passed_over(); }
+  bool end_object() { return --depth_ >= 0; }
+  bool start_array(std::size_t) { return depth_++ > 0 && passed_over(); }
+  bool end_array() { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+
+ private:
+  std::string* text() {
+    if (key_ == "phase") return &phase_;
+    if (key_ == "checkpoint") return &state_.checkpoint;
+    if (key_ == "reason") return &state_.reason;
+    if (key_ == "host") return &state_.host;
+    if (key_ == "boot_id") return &state_.boot_id;
+    return key_ == "time" ? &state_.time : nullptr;
+  }
+  template <class Number>
+  bool number(Number value) {
+    if (depth_ != 1) return passed_over();
+    if (key_ == "attempt") return put(state_.attempt, value);
+    if (key_ == "step") return put(state_.step, value);
+    if (key_ == "durable_step") return put(state_.durable_step, value);
+    if (key_ == "exit_code") return put(state_.exit_code, value);
+    if (key_ == "copy_of") return put(state_.copy_of, value);
+    return passed_over();
+  }
+  template <class Member, class Number>
+  static bool put(Member& member, Number value) {
+    member = static_cast<Member>(value);
+    return std::in_range<Member>(value);
+  }
+  // A value of a type that its member does not have.
+  bool passed_over() {
+    if (depth_ == 0) return false;
+    for (const char* const number : {"attempt", "step", "durable_step", "exit_code", "copy_of"}) {
+      if (key_ == number) return false;
+    }
+    return text() == nullptr;
+  }
+
+  RunState state_;
+  std::string phase_;
+  std::string key_;  // of the member of the outermost object that is being read
+  int depth_ = 0;
+};
+
+// One string in JSON. A reason may quote a path, and paths are bytes.
+std::string quoted(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -62,39 +117,30 @@ std::string to_json(const RunState& state) {
   for (const auto& [value, text] : kPhases) {
     if (value == state.phase) phase = text;
   }
-  nlohmann::ordered_json object = {{"attempt", state.attempt},
-                                   {"phase", phase},
-                                   {"step", state.step},
-                                   {"durable_step", state.durable_step},
-                                   {"checkpoint", state.checkpoint},
-                                   {"reason", state.reason},
-                                   {"exit_code", state.exit_code},
-                                   {"host", state.host},
-                                   {"boot_id", state.boot_id},
-                                   {"time", state.time}};
-  if (state.copy_of != 0) object["copy_of"] = state.copy_of;
-  // A reason may quote a path, and paths are bytes.
-  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  std::string text = "{\n";
+  const auto put = [&](const char* key, const std::string& value) {
+    if (text.size() > 2) text += ",\n";
+    text += std::string("  \"") + key + "\": " + value;
+  };
+  put("attempt", std::to_string(state.attempt));
+  put("phase", quoted(phase));
+  put("step", std::to_string(state.step));
+  put("durable_step", std::to_string(state.durable_step));
+  put("checkpoint", quoted(state.checkpoint));
+  put("reason", quoted(state.reason));
+  put("exit_code", std::to_string(state.exit_code));
+  put("host", quoted(state.host));
+  put("boot_id", quoted(state.boot_id));
+  put("time", quoted(state.time));
+  if (state.copy_of != 0) put("copy_of", std::to_string(state.copy_of));
+  return text + "\n}\n";
 }
 
 std::optional<RunState> run_state_from_json(const std::string& text) {
   if (text.size() > kLongest) return std::nullopt;
-  const json object = json::parse(text, nullptr, false);
-  if (!object.is_object() || !object.contains("attempt") || !object.contains("phase")) return std::nullopt;
-  RunState state;
-  std::string phase;
-  if (!take(object, "attempt", state.attempt) || !take(object, "phase", phase) ||
-      !take(object, "step", state.step) || !take(object, "durable_step", state.durable_step) ||
-      !take(object, "checkpoint", state.checkpoint) || !take(object, "reason", state.reason) ||
-      !take(object, "exit_code", state.exit_code) || !take(object, "host", state.host) ||
-      !take(object, "boot_id", state.boot_id) || !take(object, "time", state.time) ||
-      !take(object, "copy_of", state.copy_of)) {
-    return std::nullopt;
-  }
-  const auto known = phase_named(phase);
-  if (!known || state.attempt == 0) return std::nullopt;
-  state.phase = *known;
-  return state;
+  Handler handler;
+  if (!json::sax_parse(text, &handler)) return std::nullopt;
+  return handler.take();
 }
 
 std::optional<RunState> read_run_state(Directory& run_directory) {

@@ -13,9 +13,9 @@ struct ArenaPool::Core {
   int limit = 1;
   int held = 0;
   std::shared_ptr<const FilePlan> plan;
-  std::vector<std::shared_ptr<Arena>> free;
+  std::vector<std::shared_ptr<Arena>> free;  // with room for `limit`: giving back allocates nothing
 
-  void give_back(std::shared_ptr<Arena> arena, const FilePlan* made_for) {
+  void give_back(std::shared_ptr<Arena> arena, const FilePlan* made_for) noexcept {
     {
       const std::lock_guard lock(mutex);
       --held;
@@ -27,10 +27,14 @@ struct ArenaPool::Core {
   }
 };
 
-ArenaPool::ArenaPool(int limit) : core_(std::make_shared<Core>()) { core_->limit = limit; }
+ArenaPool::ArenaPool(int limit) : core_(std::make_shared<Core>()) {
+  core_->limit = limit;
+  core_->free.reserve(static_cast<std::size_t>(limit));
+}
 
 void ArenaPool::use_plan(std::shared_ptr<const FilePlan> plan) {
   std::vector<std::shared_ptr<Arena>> old;
+  old.reserve(static_cast<std::size_t>(core_->limit));
   const std::lock_guard lock(core_->mutex);
   old.swap(core_->free);
   core_->plan = std::move(plan);

@@ -16,8 +16,8 @@
 #include "holdfast/checkpoint/file_verifier.h"
 #include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/checkpoint/loss_ring.h"
-#include "holdfast/checkpoint/receipt.h"
 #include "holdfast/checkpoint/measurements.h"
+#include "holdfast/checkpoint/receipt.h"
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/interruption/monitor.h"
 
@@ -51,21 +51,21 @@ struct Checkpointer::State {
   Resumed become(const Start& start, Resumed resumed, SteadyTime began);
   void expect_losses(const Start& start, bool bit_exact);
   void begin_run(const Start& start);
-  bool note_end(RunPhase how, const std::string& reason, int exit_code);  // false: superseded
+  bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
 
   // The loop (checkpointer_step.cc).
   Decision after_step(const StepReport& report);
   void act(Decision& decision);
   SaveHandle save();
-  SaveHandle staging_failed(const std::string& error);
+  SaveHandle staging_failed(const std::exception& error) noexcept;
   bool covered() const;  // this step boundary is durable or on its way
   bool safe() const;     // it is durable
   void metric(const std::string& name, double value);
   internal::Staged stage(Part part);
   void submit(internal::Staged staged);
   bool wait_for_image();  // false when the deadline passed first
-  bool should_stop() const;
-  std::string reason_to_stop() const;
+  bool should_stop() const noexcept;
+  std::string reason_to_stop() const noexcept;
 
   // Evaluation and the end (checkpointer_finish.cc).
   bool tick();
@@ -104,7 +104,7 @@ struct Checkpointer::State {
 
   bool evaluating = false;
   Measurements measurements;
-  bool best_wanted = false;  // the step boundary is to be saved once its evaluation is over
+  bool best_wanted = false;     // the step boundary is to be saved once its evaluation is over
   bool stopped_inside = false;  // a tick inside the scope said stop
   internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
   bool boundary_whole = false;  // its late part is there too
@@ -114,7 +114,7 @@ struct Checkpointer::State {
   Durable started_from;    // the checkpoint this attempt began with
   std::string end_reason;  // latched by finish()
   int end_code = 0;
-  bool gave_up = false;    // finish() left before the writer was done
+  bool gave_up = false;  // finish() left before the writer was done
 
   std::unique_ptr<AsyncWriter> writer;  // last: its thread uses store, losses and clock
 };

@@ -8,16 +8,20 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "holdfast/checkpoint/save_handle.h"
 
 namespace holdfast::inline v1 {
 
 struct SaveHandle::Shared {
-  explicit Shared(std::int64_t at_step) : step(at_step) {}
+  static constexpr std::size_t kLongestName = 63;
 
-  // `text` is the checkpoint's name, the error, or empty. The first outcome stays.
-  void settle(SaveStatus outcome, std::string text);
+  explicit Shared(std::int64_t at_step) : step(at_step) { text.reserve(kLongestName); }
+
+  // `text` is the checkpoint's name, the error, or empty. The first outcome stays. Never fails: there is room
+  // for a name, and an error that finds no memory becomes a shorter one.
+  void settle(SaveStatus outcome, std::string_view outcome_text) noexcept;
 
   const std::int64_t step;
   std::mutex mutex;

@@ -1,30 +1,36 @@
 #include "holdfast/format/internal/hdf5_handle.h"
 
+#include <new>
+
 #include "holdfast/base/error.h"
 
 namespace holdfast::inline v1::internal {
 namespace {
 
 herr_t take_description(unsigned /*depth*/, const H5E_error2_t* error, void* text) {
-  if (error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
+  try {
+    if (error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
+  } catch (const std::bad_alloc&) {  // nothing is thrown through libhdf5
+  }
   return 0;
 }
 
-[[noreturn]] void fail(const std::string& doing) {
+[[noreturn]] void fail(std::string_view doing) {
   std::string innermost;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, take_description, &innermost);
-  throw RefusedError("cannot lay out the checkpoint file: " + doing + ": HDF5 says '" + innermost + "'");
+  throw RefusedError("cannot lay out the checkpoint file: " + std::string(doing) + ": HDF5 says '" +
+                     innermost + "'");
 }
 
 }  // namespace
 
-Hdf5Handle::Hdf5Handle(hid_t id, Close close, const std::string& doing) : id_(id), close_(close) {
+Hdf5Handle::Hdf5Handle(hid_t id, Close close, std::string_view doing) : id_(id), close_(close) {
   if (id < 0) fail(doing);
 }
 
-void Hdf5Handle::close(const std::string& doing) { check_hdf5(close_(std::exchange(id_, -1)), doing); }
+void Hdf5Handle::close(std::string_view doing) { check_hdf5(close_(std::exchange(id_, -1)), doing); }
 
-void check_hdf5(herr_t status, const std::string& doing) {
+void check_hdf5(herr_t status, std::string_view doing) {
   if (status < 0) fail(doing);
 }
 

@@ -7,7 +7,7 @@
 
 #include <hdf5.h>
 
-#include <string>
+#include <string_view>
 #include <utility>
 
 namespace holdfast::inline v1::internal {
@@ -17,7 +17,7 @@ class Hdf5Handle {
   using Close = herr_t (*)(hid_t);
 
   // Throws when `id` is negative, which is how libhdf5 reports a failure.
-  Hdf5Handle(hid_t id, Close close, const std::string& doing);
+  Hdf5Handle(hid_t id, Close close, std::string_view doing);
   ~Hdf5Handle() {
     if (id_ >= 0) close_(id_);
   }
@@ -26,7 +26,7 @@ class Hdf5Handle {
 
   hid_t get() const { return id_; }
   // Closes now and reports what only closing can see.
-  void close(const std::string& doing);
+  void close(std::string_view doing);
 
  private:
   hid_t id_;
@@ -34,7 +34,7 @@ class Hdf5Handle {
 };
 
 // Throws when a status is negative.
-void check_hdf5(herr_t status, const std::string& doing);
+void check_hdf5(herr_t status, std::string_view doing);
 
 // Switches libhdf5's own printing of errors off while it lives.
 class QuietHdf5 {

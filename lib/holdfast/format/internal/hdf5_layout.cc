@@ -83,8 +83,8 @@ class Layouter {
     check_hdf5(H5Pset_alignment(access.get(), kAlignedFrom, kAlignment), kSettings);
     check_hdf5(H5Pset_meta_block_size(access.get(), metadata_block), kSettings);
     check_hdf5(H5Pset_small_data_block_size(access.get(), small_data), kSettings);
-    return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose,
-            "creating " + path};
+    const std::string doing = "creating " + path;
+    return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose, doing};
   }
 
   void note_dtype(const Hdf5Handle& dataset, std::string_view dtype, const std::string& doing) {

@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -28,7 +27,7 @@ void run_beside(int background, const std::function<void(const Stopped&)>& backg
   for (int i = 0; i < background; ++i) {
     try {
       threads.emplace_back(guarded, std::cref(background_work));
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no thread, or no memory for one
       break;
     }
   }

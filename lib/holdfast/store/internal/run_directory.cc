@@ -44,6 +44,10 @@ void RunDirectory::sync() {
     broken_ = true;
     broken_code_ = error.code();
     throw;
+  } catch (...) {  // it failed, and there was no memory to say how
+    broken_ = true;
+    broken_code_ = EIO;
+    throw;
   }
 }
 
