@@ -12,13 +12,14 @@ namespace holdfast::test {
 namespace {
 
 struct Fault {
-  std::optional<Op> kind;  // nullopt: any mutating one
+  std::optional<Op> kind = {};  // nullopt: any
+  bool looks_too = false;       // without a kind: not only mutating ones
   int left = 1;
   int code = 0;
-  FaultOptions options;
+  FaultOptions options = {};
 
   bool fires_at(const Operation& operation) {
-    if (kind ? operation.kind != *kind : !operation.mutating) return false;
+    if (kind ? operation.kind != *kind : !operation.mutating && !looks_too) return false;
     if (left > 0) --left;
     return left == 0;
   }
@@ -248,12 +249,17 @@ bool FaultFileSystem::on_root_file_system(const std::filesystem::path& path) con
 
 void FaultFileSystem::fail_mutation(int nth, int code, FaultOptions options) {
   const std::lock_guard lock(state_->mutex);
-  state_->faults.push_back({.kind = std::nullopt, .left = nth, .code = code, .options = options});
+  state_->faults.push_back({.left = nth, .code = code, .options = options});
 }
 
 void FaultFileSystem::fail(Op kind, int nth, int code, FaultOptions options) {
   const std::lock_guard lock(state_->mutex);
   state_->faults.push_back({.kind = kind, .left = nth, .code = code, .options = options});
+}
+
+void FaultFileSystem::fail_any(int nth, int code, FaultOptions options) {
+  const std::lock_guard lock(state_->mutex);
+  state_->faults.push_back({.looks_too = true, .left = nth, .code = code, .options = options});
 }
 
 void FaultFileSystem::clear_faults() {

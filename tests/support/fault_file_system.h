@@ -47,8 +47,8 @@ std::string_view name_of(Op op);
 
 struct Operation {
   Op kind = Op::status;
-  std::string path;          // in full
-  std::string to;            // target name of a rename
+  std::string path = {};     // in full
+  std::string to = {};       // target name of a rename
   std::uint64_t offset = 0;  // read, write; length of reserve and truncate
   std::uint64_t length = 0;  // read, write
   bool mutating = false;     // could change what a crash leaves
@@ -75,6 +75,7 @@ class FaultFileSystem final : public FileSystem {
   // The `nth` (from 1) operation from now on fails. Several faults may be planned at once.
   void fail_mutation(int nth, int code, FaultOptions options = {});
   void fail(Op kind, int nth, int code, FaultOptions options = {});
+  void fail_any(int nth, int code, FaultOptions options = {});  // mutating or not
   void clear_faults();
   int faults_fired() const;
 

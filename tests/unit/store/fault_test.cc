@@ -1,5 +1,6 @@
-// Every operation of a run fails once, or from then on for ever, with every errno; the disk may have done
-// what it denies. Nothing acknowledged is lost, nothing is claimed falsely, and training goes on.
+// Every operation of a run fails once, or from then on for ever; the disk may have done what it denies.
+// Nothing acknowledged is lost, nothing is claimed falsely, and training goes on. The quick half of the lane
+// of faults, which tests/crash/faults_test.cc goes through with every errno.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -70,7 +71,7 @@ TEST_P(Faults, AtEveryMutation) {
   const MemoryFileSystem past = disk_with_a_past();
   int planned = 0;
   int fired = 0;
-  // The store asks for no errno but ENOENT, so the rarer ways to fail are tried with one.
+  // The store asks for no errno but ENOENT, so the rarer ways to fail are tried with one here.
   const bool thorough = GetParam() == EIO;
   for (const bool for_ever : thorough ? std::vector{false, true} : std::vector{false}) {
     for (const bool after : thorough ? std::vector{false, true} : std::vector{false}) {
@@ -144,8 +145,7 @@ TEST_P(Faults, AtEveryLook) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Errno, Faults,
-                         testing::Values(ENOSPC, EIO, EROFS, EDQUOT, EINTR, EMFILE, ESTALE, ENOMEM),
+INSTANTIATE_TEST_SUITE_P(Errno, Faults, testing::Values(EIO, ENOSPC),
                          [](const auto& info) { return std::string(strerrorname_np(info.param)); });
 
 }  // namespace
