@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <ctime>
-#include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
@@ -33,9 +32,8 @@ bool is_dead(int fd) {
 
 }  // namespace
 
-ProbeFolder::ProbeFolder(Directory& parent, std::filesystem::path parent_path)
-    : path_(std::move(parent_path) / name_of_this()),
-      directory_(parent.open_directory(name_of_this(), true)) {
+ProbeFolder::ProbeFolder(Directory& parent, const std::filesystem::path& parent_path)
+    : path_(parent_path / name_of_this()), directory_(parent.open_directory(name_of_this(), true)) {
   lock_ =
       Descriptor(retry([&] { return open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
   if (!lock_) fail("open", path_.native());

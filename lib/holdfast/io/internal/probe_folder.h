@@ -19,7 +19,7 @@ inline constexpr std::string_view kProbePrefix = ".holdfast-probe-";
 
 class ProbeFolder {
  public:
-  ProbeFolder(Directory& parent, std::filesystem::path parent_path);
+  ProbeFolder(Directory& parent, const std::filesystem::path& parent_path);
   ~ProbeFolder();  // with all that is in it
   ProbeFolder(const ProbeFolder&) = delete;
   ProbeFolder& operator=(const ProbeFolder&) = delete;
