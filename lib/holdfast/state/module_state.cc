@@ -16,6 +16,10 @@
 namespace holdfast::inline v1 {
 namespace {
 
+// Leaves room for what comes before it in the names of optimizer slots; all together have at most 1,024
+// bytes.
+constexpr std::size_t kMostName = 768;
+
 bool same_view(const at::Tensor& a, const at::Tensor& b) {
   if (a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl()) return true;
   return a.numel() > 0 && a.const_data_ptr() == b.const_data_ptr() && a.device() == b.device() &&
@@ -41,6 +45,14 @@ class Taker {
     if (dotted.find('/') != std::string::npos || dotted.find('\0') != std::string::npos) {
       throw UsageError("the name '" + printable(dotted) + "' in module '" + module +
                        "' holds '/' or NUL and cannot be stored: register it under another");
+    }
+    if (dotted.size() > kMostName || !is_utf8(dotted)) {
+      throw UsageError("the name '" + printable(dotted) + "' in module '" + module +
+                       (dotted.size() > kMostName
+                            ? "' has " + std::to_string(dotted.size()) + " bytes, and at most " +
+                                  std::to_string(kMostName) + " can be stored"
+                            : "' is not UTF-8 and cannot be stored") +
+                       ": register it under another");
     }
     std::string name = module + "/" + dotted;
     static_cast<void>(spec_of(name, tensor));
