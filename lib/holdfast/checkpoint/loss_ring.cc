@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "holdfast/base/bits.h"
@@ -31,6 +32,9 @@ std::optional<std::pair<std::int64_t, std::string_view>> parse_line(std::string_
   if (!take(line, kBits) || !line.ends_with(kTail)) return std::nullopt;
   line.remove_suffix(kTail.size());
   if (line.size() % kDigits != 0) return std::nullopt;
+  // The step after the last of these losses is a number, too.
+  const auto count = static_cast<std::int64_t>(line.size() / kDigits);
+  if (from < 0 || from > std::numeric_limits<std::int64_t>::max() - count) return std::nullopt;
   return std::pair(from, line);
 }
 

@@ -61,6 +61,16 @@ TEST(LossRing, ForeignAndTornLinesArePassedOver) {
             1u);
 }
 
+TEST(LossRing, StepsThatAreNoNumbersArePassedOver) {
+  const auto line = [](const std::string& from) {
+    return R"({"event":"losses","from":)" + from + R"(,"bits":"3ff00000000000004000000000000000"})";
+  };
+  EXPECT_TRUE(losses_in({line("9223372036854775807"), line("9223372036854775806"),
+                         line("9223372036854775808"), line("-1")})
+                  .empty());
+  EXPECT_EQ(losses_in({line("9223372036854775805")}).size(), 2u);
+}
+
 TEST(LossRing, TheFirstRecordOfAStepCounts) {
   const auto losses = losses_in({R"({"event":"losses","from":5,"bits":"3ff0000000000000"})",
                                  R"({"event":"losses","from":5,"bits":"4000000000000000"})"});
