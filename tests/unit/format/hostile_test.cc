@@ -191,6 +191,7 @@ TEST(HostileIndex, MembersMustBeKnownAndComplete) {
   EXPECT_THAT(judge_index("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(judge_index(index_with("", kWhole) + "x"), HasSubstr("not JSON"));
   EXPECT_THAT(judge_index(index_with("", kWhole) + "{}"), HasSubstr("not JSON"));
+  EXPECT_THAT(judge_index(index_with("", kWhole) + '\0' + R"({"more":1})"), HasSubstr("a NUL"));
   EXPECT_THAT(judge_index(index_with("{}", kWhole)), HasSubstr("missing"));
   EXPECT_THAT(judge_index(index_with("5", kWhole)), HasSubstr("grammar"));
   EXPECT_THAT(judge_index(index_with("", "{}")), HasSubstr("missing"));

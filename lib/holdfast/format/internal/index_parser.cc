@@ -358,6 +358,8 @@ std::variant<CheckpointIndex, Rejection> parse_index(std::string_view json, bool
   };
   // nlohmann skips a byte order mark.
   if (!json.starts_with('{')) return damaged("not a JSON object");
+  // And it takes a NUL for the end of the text.
+  if (json.find('\0') != std::string_view::npos) return damaged("it holds a NUL");
   CheckpointIndex index;
   IndexHandler handler(index, newer_minor);
   try {
