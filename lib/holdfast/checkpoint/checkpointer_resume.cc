@@ -25,6 +25,7 @@ std::string joined(const std::vector<std::string>& texts) {
 
 Resumed Checkpointer::State::resume() {
   require(Phase::constructed, "resume");
+  stager.check_source();
   wait_for_volume();
   const SteadyTime began = clock.now();
   const StartingPoint point = starting_point();

@@ -19,29 +19,6 @@ namespace {
 using internal::Hdf5Layout;
 using internal::ScratchFile;
 
-void check_can_be_stored(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity) {
-  if (attribute_capacity < kMinAttributeCapacity || attribute_capacity > kMaxAttributeCapacity) {
-    throw RefusedError("an attribute capacity of " + std::to_string(attribute_capacity) +
-                       " bytes: it must be from " + std::to_string(kMinAttributeCapacity) + " to " +
-                       std::to_string(kMaxAttributeCapacity));
-  }
-  check_tensor_specs(tensors);
-  std::uint64_t total = 0;
-  for (const TensorSpec& tensor : tensors) {
-    if (tensor.shape.size() > kMaxRank) {
-      throw RefusedError("tensor '" + printable(tensor.name) + "' has more than " + std::to_string(kMaxRank) +
-                         " dimensions, which HDF5 cannot store");
-    }
-    if (tensor.name.starts_with(std::string(kMetaGroup) + "/")) {
-      throw RefusedError("tensor '" + printable(tensor.name) +
-                         "': the group 'meta' is the file format's own");
-    }
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
-    total += tensor.bytes();
-    if (total > kMost) throw RefusedError("the tensors together have more than 2^62 bytes");
-  }
-}
-
 // The longest index that these tensors can get, without attributes: every number as long as can be, and a
 // stretch before, between and after the tensors.
 std::uint64_t index_bound(std::span<const TensorSpec> tensors) {
@@ -111,9 +88,32 @@ std::uint64_t attribute_capacity_for(const Attributes& attributes) {
   return capacity;
 }
 
+void check_file_plan(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity) {
+  if (attribute_capacity < kMinAttributeCapacity || attribute_capacity > kMaxAttributeCapacity) {
+    throw RefusedError("an attribute capacity of " + std::to_string(attribute_capacity) +
+                       " bytes: it must be from " + std::to_string(kMinAttributeCapacity) + " to " +
+                       std::to_string(kMaxAttributeCapacity));
+  }
+  check_tensor_specs(tensors);
+  std::uint64_t total = 0;
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.shape.size() > kMaxRank) {
+      throw RefusedError("tensor '" + printable(tensor.name) + "' has more than " + std::to_string(kMaxRank) +
+                         " dimensions, which HDF5 cannot store");
+    }
+    if (tensor.name.starts_with(std::string(kMetaGroup) + "/")) {
+      throw RefusedError("tensor '" + printable(tensor.name) +
+                         "': the group 'meta' is the file format's own");
+    }
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+    total += tensor.bytes();
+    if (total > kMost) throw RefusedError("the tensors together have more than 2^62 bytes");
+  }
+}
+
 std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
                                                std::uint64_t attribute_capacity) {
-  check_can_be_stored(tensors, attribute_capacity);
+  check_file_plan(tensors, attribute_capacity);
   auto plan = std::make_shared<FilePlan>();
   plan->attribute_capacity = attribute_capacity;
   plan->user_block = user_block_for(tensors, attribute_capacity);

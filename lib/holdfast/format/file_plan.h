@@ -39,6 +39,9 @@ struct FilePlan {
 // Smallest capacity (doubling from 256 KiB) that holds these attributes. RefusedError over 16 MiB.
 std::uint64_t attribute_capacity_for(const Attributes& attributes);
 
+// The checks that make_file_plan begins with, alone: names, sizes, the capacity.
+void check_file_plan(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity);
+
 std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
                                                std::uint64_t attribute_capacity = kDefaultAttributeCapacity);
 

@@ -1,7 +1,10 @@
 #include "holdfast/checkpoint/internal/image_stager.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "holdfast/base/error.h"
 
 namespace holdfast::inline v1::internal {
 
@@ -11,6 +14,14 @@ void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_c
   if (plan_) attribute_capacity = std::max(attribute_capacity, plan_->attribute_capacity);
   plan_ = make_file_plan(std::move(tensors), attribute_capacity);
   pool_.use_plan(plan_);
+}
+
+void ImageStager::check_source() {
+  try {
+    check_file_plan(source_.describe(), attribute_capacity_for(source_.attributes()));
+  } catch (const RefusedError& error) {  // nothing refuses it: the program names its tensors so
+    throw UsageError(std::string("this training state cannot be stored: ") + error.what());
+  }
 }
 
 void ImageStager::plan_ahead() {

@@ -25,6 +25,9 @@ class ImageStager {
  public:
   ImageStager(SnapshotSource& source, int arenas) : source_(source), pool_(arenas) {}
 
+  // UsageError when the state has names or sizes that cannot be stored: to be asked before a directory is
+  // claimed.
+  void check_source();
   // Lays the file out for the tensors as they are now; nothing when the plan still fits.
   void plan_ahead();
   bool ready() const { return pool_.ready(); }
