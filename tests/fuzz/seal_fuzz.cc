@@ -31,7 +31,7 @@ void edit(std::vector<std::byte>& file, std::span<const std::byte> edits) {
         header.file_length = value;
         break;
       case 3:
-        header.user_block = value;
+        header.user_block = value < 64 ? std::uint64_t{1} << value : value;
         break;
       case 4:
         header.index_length = value;
