@@ -280,17 +280,17 @@ class Parser {
         ->group(kGroup)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app_.add_option("--notice-file", checkpointer.notice_file,
+                    "Commit and leave (75) when FILE appears; it may be empty, or JSON such as "
+                    R"({"action": "stop", "in_seconds": 90})")
+        ->type_name("FILE")
+        ->group(kGroup);
     app_.add_option("--exit-code-interrupted", checkpointer.exit_code_interrupted,
                     "Instead of 75, for launchers that need another")
         ->check(between(0, 255))
         ->type_name("N")
         ->group(kGroup);
   }
-    app_.add_option("--notice-file", checkpointer.notice_file,
-                    "Commit and leave (75) when FILE appears; it may be empty, or JSON such as "
-                    R"({"action": "stop", "in_seconds": 90})")
-        ->type_name("FILE")
-        ->group(kGroup);
 
   void add_machine(bool cuda_available) {
     constexpr auto kGroup = "Machine (free to change)";

@@ -108,6 +108,8 @@ Decision Checkpointer::after_step(const StepReport& report) { return state_->aft
 
 bool Checkpointer::tick() { return state_->tick(); }
 
+void Checkpointer::metric(const std::string& name, double value) { state_->metric(name, value); }
+
 SaveHandle Checkpointer::save() { return state_->save(); }
 
 void Checkpointer::request_save() {
@@ -121,8 +123,6 @@ void Checkpointer::request_stop(const std::string& reason) {
 Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner) : owner_(&owner) {
   owner_->state_->enter_evaluation();
 }
-
-void Checkpointer::metric(const std::string& name, double value) { state_->metric(name, value); }
 
 Checkpointer::EvaluationScope::~EvaluationScope() { owner_->state_->leave_evaluation(); }
 

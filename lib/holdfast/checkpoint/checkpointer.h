@@ -119,17 +119,17 @@ class Checkpointer {
   // Between steps (data preparation, evaluation): true when the loop should stop soon. Local and cheap.
   bool tick();
 
-  // A save now, whatever the policy says.
-  SaveHandle save();
-  void request_save();                           // any thread; served by the next after_step
-  void request_stop(const std::string& reason);  // any thread
-
   // Something measured on the state as it is now, at the last step boundary: "test_accuracy". It is recorded
   // in every checkpoint from here on, with its step (measurements.h), and KeepBest goes by it. Where `keep`
   // has a KeepBest for it and the value is among the best, this step boundary is saved now, unless it was
   // already; that costs what save() costs. UsageError for a name that cannot be one, and for "loss"
   // (StepReport::loss).
   void metric(const std::string& name, double value);
+
+  // A save now, whatever the policy says.
+  SaveHandle save();
+  void request_save();                           // any thread; served by the next after_step
+  void request_stop(const std::string& reason);  // any thread
 
   // While it lives the state stands still at the last step boundary (train/eval flags and RNG as on entry):
   // an interruption inside commits that boundary, and records that this evaluation is still due.

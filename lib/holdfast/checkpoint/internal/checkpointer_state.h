@@ -58,9 +58,9 @@ struct Checkpointer::State {
   void act(Decision& decision);
   SaveHandle save();
   SaveHandle staging_failed(const std::exception& error) noexcept;
+  void metric(const std::string& name, double value);
   bool covered() const;  // this step boundary is durable or on its way
   bool safe() const;     // it is durable
-  void metric(const std::string& name, double value);
   internal::Staged stage(Part part);
   void submit(internal::Staged staged);
   bool wait_for_image();  // false when the deadline passed first
@@ -101,10 +101,10 @@ struct Checkpointer::State {
   bool loss_was_told = false;
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
   bool evaluation_due = false;                             // as the last step's report said
+  Measurements measurements;
+  bool best_wanted = false;  // the step boundary is to be saved once its evaluation is over
 
   bool evaluating = false;
-  Measurements measurements;
-  bool best_wanted = false;     // the step boundary is to be saved once its evaluation is over
   bool stopped_inside = false;  // a tick inside the scope said stop
   internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
   bool boundary_whole = false;  // its late part is there too
