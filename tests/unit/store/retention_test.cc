@@ -149,6 +149,26 @@ TEST_F(Rule4Retention, AFiniteFileThatRottedDoesNotCount) {
   EXPECT_THAT(checkpoints(disk), Contains(name_of_step(10, 1)));
 }
 
+// The last good one rots behind the attempt that wrote it, or began with it: what is beneath it stays.
+TEST_F(Rule4Retention, AFiniteFileThatRotsMeanwhileDoesNotCount) {
+  {
+    Life life(disk, {.keep = KeepLast{100}});
+    life.start();
+    for (const std::int64_t step : {10, 20}) life.round(step);
+  }
+  Life life(disk, {.keep = KeepLast{2}});
+  life.start();
+  rot(disk, name_of_step(20, 1));
+  for (const std::int64_t step : {30, 40, 50}) life.round(step, false);
+  EXPECT_THAT(checkpoints(disk), Contains(name_of_step(10, 1)));
+
+  for (const std::int64_t step : {60, 70}) life.round(step);
+  rot(disk, name_of_step(70, 2));
+  for (const std::int64_t step : {80, 90, 100}) life.round(step, false);
+  EXPECT_THAT(checkpoints(disk), Contains(name_of_step(60, 2)));
+  EXPECT_THAT(checkpoints(disk), testing::Not(Contains(name_of_step(30, 2))));
+}
+
 TEST_F(Rule4Retention, OtherLineagesAreLeftAlone) {
   {
     Life life(disk, {.keep = KeepLast{100}});

@@ -45,17 +45,12 @@ void RetentionPlanner::verified(const CheckpointInfo& checkpoint) {
 RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lineage,
                                               FileId newest_acknowledged) {
   forget_deleted(run, lineage);
-  RetentionView view{.present = files_of(run, lineage),
-                     .trusted = trusted_,
-                     .newest_acknowledged = newest_acknowledged,
-                     .newest_finite = {}};
+  RetentionView view = view_of(run, lineage, newest_acknowledged);
+  // What goes may be the last good past but one: is the last one still what it was when it was verified?
+  while (is_needed(view) && !holds(run, *view.newest_finite))
+    view = view_of(run, lineage, newest_acknowledged);
   Plan plan;
   plan.left = not_good_;
-  // What is asked below costs reads, and only adds to what stays.
-  if (!superfluous(view, keep_).empty()) {
-    if (keep_.reads_content()) view.facts = facts(run, view.present);
-    view.newest_finite = newest_finite(run, view.present);
-  }
   plan.stay = staying(view, keep_);
   for (const FileId id : superfluous(view, keep_)) {
     const std::string reason = trusts(id) ? std::string() : why_left(run, id);
@@ -66,6 +61,30 @@ RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lin
     }
   }
   return plan;
+}
+
+RetentionView RetentionPlanner::view_of(Directory& run, const Lineage& lineage, FileId newest_acknowledged) {
+  RetentionView view{.present = files_of(run, lineage),
+                     .trusted = trusted_,
+                     .newest_acknowledged = newest_acknowledged,
+                     .newest_finite = {}};
+  // What is asked below costs reads, and only adds to what stays.
+  if (superfluous(view, keep_).empty()) return view;
+  if (keep_.reads_content()) view.facts = facts(run, view.present);
+  view.newest_finite = newest_finite(run, view.present);
+  return view;
+}
+
+// Not in a run whose losses are finite: there it is the one that was written and read back just now.
+bool RetentionPlanner::is_needed(const RetentionView& view) const {
+  if (!view.newest_finite || *view.newest_finite == view.newest_acknowledged) return false;
+  const std::vector<FileId> go = superfluous(view, keep_);
+  return std::any_of(go.begin(), go.end(), [&](FileId id) { return id < *view.newest_finite; });
+}
+
+bool RetentionPlanner::holds(Directory& run, FileId id) {
+  verify(run, id);
+  return !not_good_.contains(id);
 }
 
 // Or a life of many saves would grow with each.
@@ -175,6 +194,7 @@ void RetentionPlanner::verify(Directory& run, FileId id) {
   if (is(id, *verdict)) {
     trusted_[id] = verdict->finite;
   } else {
+    trusted_.erase(id);
     not_good_[id] =
         verdict->kind == Verdict::Kind::damaged ? "damaged: " + verdict->reason : why_left(run, id);
   }

@@ -44,6 +44,11 @@ class RetentionPlanner {
   void verify_newest(Directory& run, const Lineage& lineage);
 
  private:
+  RetentionView view_of(Directory& run, const Lineage& lineage, FileId newest_acknowledged);
+  // The newest finite file is the only reason for which something older may go.
+  bool is_needed(const RetentionView& view) const;
+  // Every byte of it, now.
+  bool holds(Directory& run, FileId id);
   void forget_deleted(Directory& run, const Lineage& lineage);
   std::vector<FileId> files_of(const Directory& run, const Lineage& lineage) const;
   void verify(Directory& run, FileId id);
@@ -63,7 +68,7 @@ class RetentionPlanner {
   std::map<FileId, bool> trusted_;        // whether finite
   std::map<FileId, bool> others_finite_;  // of what others wrote, as far as it was asked
   std::map<FileId, Verdict> heads_;
-  std::map<FileId, std::string> not_good_;  // found so by verify_newest(); why
+  std::map<FileId, std::string> not_good_;  // found so by a look at all of it; why
   std::map<FileId, SteadyTime> written_;    // by this process
   Metrics known_;                           // also from files that are gone by now
   std::set<std::string> said_unknown_;      // metrics
