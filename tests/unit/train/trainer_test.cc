@@ -9,11 +9,17 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <variant>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/format/reader.h"
+#include "holdfast/store/names.h"
 #include "support/subprocess.h"
 
 namespace holdfast {
@@ -108,6 +114,40 @@ class TrainerTest : public ::testing::Test {
   std::filesystem::path directory(const char* name = "run") { return folder_.path() / name; }
   test::TemporaryFolder folder_;
 };
+
+// Saved at step 8 by what was measured there, and recorded in it; 10 is the end.
+TEST_F(TrainerTest, WhatAnEvaluationGivesIsRecordedAndKept) {
+  Life life(directory());
+  life.checkpointer = std::make_unique<Checkpointer>(
+      life.state, CheckpointerOptions{.directory = directory(),
+                                      .every = {},
+                                      .keep = KeepLast{2} | KeepBest{"test_accuracy", 1, Better::higher},
+                                      .hear_signals = false});
+  std::int64_t scored = 0;
+  life.on_score = [&] { ++scored; };
+  TrainerParts parts = life.parts();
+  parts.score = [&](const Batch& batch) {
+    life.on_score();
+    // Three batches an evaluation; the second evaluation, at step 8, is the best.
+    return Score{.correct = scored > 3 && scored <= 6 ? static_cast<double>(batch.inputs.size(0)) : 0,
+                 .loss_sum = 1};
+  };
+  Trainer trainer(std::move(parts), {.steps = 14});
+  ASSERT_EQ(trainer.run(), 0);
+  std::map<std::int64_t, Metrics> recorded;
+  for (const auto& entry : std::filesystem::directory_iterator(directory())) {
+    const auto id = parse_checkpoint_name(entry.path().filename().native());
+    if (!id) continue;
+    const auto file = FileSystem::real().open_file(entry.path(), OpenMode::read);
+    recorded[id->step] = run_record_of(std::get<CheckpointIndex>(read_index(*file)).attributes).metrics;
+  }
+  ASSERT_TRUE(recorded.contains(8));
+  EXPECT_EQ(recorded.at(8).at("test_accuracy").at(8), 1.0);
+  // The accuracy was reason enough to save; what was told after it is in the next file.
+  ASSERT_TRUE(recorded.contains(14));
+  EXPECT_EQ(recorded.at(14).at("test_accuracy").at(8), 1.0);
+  EXPECT_EQ(recorded.at(14).at("test_loss").at(8), 0.3);
+}
 
 TEST_F(TrainerTest, TrainsToTheFinalStepAndEvaluatesAfterEachEpoch) {
   Life life(directory());
