@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "holdfast/base/error.h"
+#include "holdfast/snapshot/copy_list.h"
 
 namespace holdfast::test {
 namespace {
@@ -21,6 +22,36 @@ std::span<std::byte> bytes_of(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
+// Of plain vectors that stay where they are.
+class LateVectors final : public LateCopy {
+ public:
+  void add(const std::string& name, std::span<const std::byte> from, std::span<std::byte> to) {
+    copies_.add(from, to);
+    all_.push_back({name, from, to});
+  }
+  void run() noexcept override {
+    if (before) before();
+    copies_.work();
+  }
+  std::vector<std::string> changed() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, from, to] : all_) {
+      if (!std::equal(from.begin(), from.end(), to.begin())) names.push_back(name);
+    }
+    return names;
+  }
+  std::function<void()> before;
+
+ private:
+  struct One {
+    std::string name;
+    std::span<const std::byte> from;
+    std::span<std::byte> to;
+  };
+  CopyList copies_;
+  std::vector<One> all_;
+};
+
 }  // namespace
 
 MemorySource::MemorySource(Options options)
@@ -37,6 +68,7 @@ std::vector<MemorySource::Piece> MemorySource::pieces() {
   if (!momentum_.empty()) {
     pieces.push_back({"optimizer/momentum/weight", DType::float32, bytes_of(momentum_), true});
   }
+  for (Piece& piece : pieces) piece.late = piece.late && !early_.contains(piece.name);
   return pieces;
 }
 
@@ -84,6 +116,22 @@ void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> 
     const auto slot = layout.slot(i, image);
     std::copy(all[i].bytes.begin(), all[i].bytes.end(), slot.begin());
   }
+}
+
+std::unique_ptr<LateCopy> MemorySource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
+  ++late_copies;
+  if (on_copy) on_copy();
+  auto late = std::make_unique<LateVectors>();
+  late->before = on_late_copy;
+  const auto all = pieces();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].late) late->add(all[i].name, all[i].bytes, layout.slot(i, image));
+  }
+  return late;
+}
+
+void MemorySource::copy_early(std::span<const std::string> names) {
+  early_.insert(names.begin(), names.end());
 }
 
 Attributes MemorySource::attributes() {

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,14 +41,19 @@ class MemorySource final : public SnapshotSource {
   std::int64_t loads = 0;         // calls of load()
   std::int64_t weight_loads = 0;  // and of load_weights()
   std::int64_t copies = 0;        // calls of copy_tensors()
+  std::int64_t late_copies = 0;   // and of prepare_late()
 
   // Grows the attributes (a user's own state that becomes large).
   std::map<std::string, std::string> extra;
-  // Called inside copy_tensors; may throw.
+  // Called inside copy_tensors and prepare_late; may throw.
   std::function<void()> on_copy;
+  // Called by a late copy before it begins, on its thread.
+  std::function<void()> on_late_copy;
 
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
+  void copy_early(std::span<const std::string> names) override;
   Attributes attributes() override;
   void advance(const StepReport& report) override;
   std::int64_t step() const override { return step_; }
@@ -65,6 +72,7 @@ class MemorySource final : public SnapshotSource {
   std::vector<Piece> pieces();
 
   Options options_;
+  std::set<std::string> early_;  // named by copy_early
   std::int64_t step_ = 0;
   Cursor cursor_;
   bool training_ = true;

@@ -67,6 +67,7 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       verifier(options.writer_threads),
       stager(source, options.second_image ? 2 : 1),
       policy(options.every, clock.now(), 0) {
+  check_staging = env_flag(kEnvCheckStaging).value_or(false);
   // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
   if (options.hear_signals) monitor.add(std::make_unique<SignalSource>(clock, options.term_grace));
   for (const std::filesystem::path& file : notice_files(options)) {
@@ -101,8 +102,7 @@ Resumed Checkpointer::resume() {
   return or_out_of_memory([&] { return state_->resume(); });
 }
 
-// Staging is synchronous, inside after_step: nothing is outstanding here.
-void Checkpointer::before_update() {}
+void Checkpointer::before_update() { state_->before_update(); }
 
 Decision Checkpointer::after_step(const StepReport& report) { return state_->after_step(report); }
 

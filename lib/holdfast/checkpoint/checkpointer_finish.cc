@@ -30,6 +30,7 @@ bool Checkpointer::State::tick() {
 void Checkpointer::State::enter_evaluation() {
   require(Phase::running, "EvaluationScope");
   if (evaluating) throw UsageError("an EvaluationScope inside another one");
+  late_stager.complete();  // an evaluation may swap averaged weights in
   evaluating = true;
   stopped_inside = false;
   boundary_whole = false;
@@ -59,6 +60,7 @@ void Checkpointer::State::complete_boundary() {
 int Checkpointer::State::finish() {
   if (phase == Phase::finished) return end_code;
   require(Phase::running, "finish");
+  drop_late();
   end_reason = reason_to_stop();
   const bool interrupted = should_stop();
   if (interrupted) writer->leave_soon();

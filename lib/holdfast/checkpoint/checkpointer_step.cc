@@ -17,6 +17,9 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   if (phase != Phase::running) [[unlikely]] {
     require(Phase::running, "after_step");
   }
+  if (late_stager.open()) [[unlikely]] {
+    give_up_late_staging();
+  }
   source.advance(report);
   const std::int64_t step = source.step();
   loss = report.loss;
@@ -34,6 +37,7 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   if (asked || save_wanted || !planned_with_slots || policy.due(clock.now(), step)) [[unlikely]] {
     act(decision);
   }
+  update_announced = false;
   if (writer->failing()) [[unlikely]] {
     decision.failure = writer->failure();
   }
@@ -56,9 +60,13 @@ void Checkpointer::State::act(Decision& decision) {
     } else if (!(save_wanted || policy.due(now, step)) || !stager.ready()) {
       return;  // still due at the next step, when the write in flight may be done
     }
-    internal::Staged staged = stage(Part::all);
-    if (decision.stop) last = staged;
-    submit(std::move(staged));
+    if (late_staging && update_announced && !decision.stop) {
+      open_late();
+    } else {
+      internal::Staged staged = stage(Part::all);
+      if (decision.stop) last = staged;
+      submit(std::move(staged));
+    }
     save_wanted = false;
     policy.saved(now, step);
     decision.saved = true;
@@ -71,6 +79,7 @@ void Checkpointer::State::act(Decision& decision) {
 
 SaveHandle Checkpointer::State::save() {
   require(Phase::running, "save");
+  drop_late();
   if (covered()) return newest;
   const SteadyTime now = clock.now();
   try {
@@ -82,6 +91,7 @@ SaveHandle Checkpointer::State::save() {
       wait_for_image();
       submit(stage(Part::all));
     }
+    save_wanted = false;
     policy.saved(now, source.step());
   } catch (const std::exception& error) {
     return staging_failed(error);

@@ -1,5 +1,6 @@
 #include "holdfast/checkpoint/run_record.h"
 
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -87,7 +88,9 @@ RunRecord run_record_of(const Attributes& attributes) {
   record.attempt = static_cast<AttemptNumber>(attempt);
   record.ancestry = unflatten(attributes.get_ints(kRunAncestry));
   record.loss = attributes.get_double(kRunLoss);
-  record.loss_told = attributes.get_bool(kRunLossTold);
+  // Files of before there was this attribute: a loss that was never told is NaN.
+  record.loss_told =
+      attributes.has(kRunLossTold) ? attributes.get_bool(kRunLossTold) : !std::isnan(record.loss);
   record.finite = attributes.get_bool(kRunFinite);
   record.evaluation_due = attributes.get_bool(kRunEvaluationDue);
   record.overrides = attributes.get_strings(kRunOverrides);

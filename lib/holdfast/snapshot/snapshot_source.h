@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,20 @@ struct StepReport {
 // slots); `early` ones can (buffers, RNG, every user Stateful).
 enum class Part { early, late, all };
 
+// The late tensors of one step boundary, to be copied into an image while the training computes forward and
+// backward. Keeps the memory that the tensors had then: a module that is moved or cast meanwhile leaves it.
+//
+// Threads: run() by any number of threads at once; everything else on the training thread, while nobody runs
+// it.
+class LateCopy {
+ public:
+  virtual ~LateCopy() = default;
+  // Copies what no other run() has taken yet.
+  virtual void run() noexcept = 0;
+  // Names of tensors whose memory is no longer, bit for bit, what the image holds. Reads all of them.
+  virtual std::vector<std::string> changed() const = 0;
+};
+
 // Names of recorded options whose difference the user accepts (`--override NAME`), full or after the last
 // dot.
 using Overrides = std::vector<std::string>;
@@ -41,6 +56,11 @@ class SnapshotSource {
   virtual std::vector<TensorSpec> describe() = 0;
   // Copies each tensor of `layout` into its slot. Requires layout.tensors() == describe().
   virtual void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) = 0;
+  // Part::late, not copied yet. What cannot be copied by another thread (device memory, unusual strides) is
+  // copied at once. Requires, as copy_tensors does; the image outlives the copy.
+  virtual std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) = 0;
+  // These change before the update after all: Part::early from now on.
+  virtual void copy_early(std::span<const std::string> names) = 0;
   // Everything that is not a tensor, the step among it ("step").
   virtual Attributes attributes() = 0;
 

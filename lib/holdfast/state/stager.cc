@@ -5,7 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "holdfast/base/error.h"
@@ -15,10 +15,6 @@ namespace {
 
 // Below this a second thread costs more than it copies.
 constexpr std::int64_t kGrain = 256 << 10;
-
-bool plain_memory(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-}
 
 bool aligned(const void* address, std::size_t unit) {
   return reinterpret_cast<std::uintptr_t>(address) % unit == 0;
@@ -30,17 +26,15 @@ at::Tensor view_of(std::byte* bytes, const at::Tensor& like) {
 
 }  // namespace
 
-void Stager::add(const std::byte* from, std::byte* to, std::size_t bytes) {
-  if (bytes == 0) return;
-  jobs_.push_back({total_, static_cast<std::int64_t>(bytes), to, from});
-  total_ += static_cast<std::int64_t>(bytes);
+bool plain_memory(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
 void Stager::add(const at::Tensor& from, std::span<std::byte> to) {
   if (to.size() != from.nbytes()) throw Error("a tensor and its place in the image differ in size");
   if (to.empty()) return;
   if (plain_memory(from)) {
-    return add(static_cast<const std::byte*>(from.const_data_ptr()), to.data(), to.size());
+    return copies_.add({static_cast<const std::byte*>(from.const_data_ptr()), to.size()}, to);
   }
   const at::NoGradGuard no_grad;
   if (aligned(to.data(), from.element_size())) {
@@ -54,7 +48,8 @@ void Stager::add(const at::Tensor& from, std::span<std::byte> to) {
 void Stager::add(std::span<const std::byte> from, const at::Tensor& to) {
   if (from.size() != to.nbytes()) throw Error("a tensor and its place in the image differ in size");
   if (from.empty()) return;
-  if (plain_memory(to)) return add(from.data(), static_cast<std::byte*>(to.mutable_data_ptr()), from.size());
+  if (plain_memory(to))
+    return copies_.add(from, {static_cast<std::byte*>(to.mutable_data_ptr()), from.size()});
   const at::NoGradGuard no_grad;
   const at::Tensor packed = at::empty(to.sizes(), at::TensorOptions(to.scalar_type()));
   std::memcpy(packed.mutable_data_ptr(), from.data(), from.size());
@@ -62,18 +57,10 @@ void Stager::add(std::span<const std::byte> from, const at::Tensor& to) {
 }
 
 void Stager::run() {
-  at::parallel_for(0, total_, kGrain, [this](std::int64_t begin, std::int64_t end) {
-    auto job = std::upper_bound(jobs_.begin(), jobs_.end(), begin,
-                                [](std::int64_t at, const Job& other) { return at < other.start; });
-    for (--job; begin < end; ++job) {
-      const std::int64_t skip = begin - job->start;
-      const std::int64_t bytes = std::min(end - begin, job->bytes - skip);
-      std::memcpy(job->to + skip, job->from + skip, static_cast<std::size_t>(bytes));
-      begin += bytes;
-    }
-  });
-  jobs_.clear();
-  total_ = 0;
+  at::parallel_for(0, static_cast<std::int64_t>(copies_.bytes()), kGrain,
+                   [this](std::int64_t begin, std::int64_t end) {
+                     copies_.copy(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));
+                   });
 }
 
 }  // namespace holdfast::inline v1

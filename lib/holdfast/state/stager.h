@@ -11,29 +11,23 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <vector>
+
+#include "holdfast/snapshot/copy_list.h"
 
 namespace holdfast::inline v1 {
+
+// Whether the tensor's bytes lie in host memory in logical order, so that they can be copied as they are.
+bool plain_memory(const at::Tensor& tensor);
 
 class Stager {
  public:
   void add(const at::Tensor& from, std::span<std::byte> to);
   void add(std::span<const std::byte> from, const at::Tensor& to);
-  void run();
+  void run();  // once
 
  private:
-  struct Job {
-    std::int64_t start;  // bytes of the jobs before
-    std::int64_t bytes;
-    std::byte* to;
-    const std::byte* from;
-  };
-  void add(const std::byte* from, std::byte* to, std::size_t bytes);
-
-  std::vector<Job> jobs_;
-  std::int64_t total_ = 0;
+  CopyList copies_;
 };
 
 }  // namespace holdfast::inline v1

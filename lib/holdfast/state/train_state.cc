@@ -9,6 +9,7 @@
 #include "holdfast/snapshot/utf8.h"
 #include "holdfast/state/internal/component_io.h"
 #include "holdfast/state/internal/environment.h"
+#include "holdfast/state/internal/late_tensors.h"
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
@@ -39,6 +40,15 @@ std::set<const void*> trained(const std::vector<OptimizerState>& optimizers) {
   return trained;
 }
 
+std::span<std::byte> place_of(const std::string& name, const at::Tensor& tensor, const ImageLayout& layout,
+                              std::span<std::byte> image) {
+  const auto index = layout.find(name);
+  if (!index || layout.tensors()[*index] != spec_of(name, tensor)) {
+    throw Error("tensor '" + name + "' has changed since the image was laid out");
+  }
+  return layout.slot(*index, image);
+}
+
 }  // namespace
 
 void TrainState::State::check_new_name(const std::string& name) const {
@@ -62,6 +72,23 @@ ModuleInventory TrainState::State::look() {
   ModuleInventory inventory = take_inventory(modules);
   for (OptimizerState& part : optimizers) part.look(inventory);
   return inventory;
+}
+
+void TrainState::State::visit_tensors(
+    const std::function<void(const std::string&, const at::Tensor&, holdfast::Part)>& visit) {
+  const auto when = [&](const std::string& name, bool late) {
+    return late && !early.contains(name) ? holdfast::Part::late : holdfast::Part::early;
+  };
+  const ModuleInventory inventory = look();
+  const auto still = trained(optimizers);
+  for (const ModuleTensor& item : inventory.tensors) {
+    const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
+    visit(item.name, item.tensor, when(item.name, late));
+  }
+  for (const OptimizerState& optimizer : optimizers) {
+    for (const SlotTensor& slot : optimizer.slots(inventory))
+      visit(slot.name, slot.tensor, when(slot.name, true));
+  }
 }
 
 std::vector<NamedGenerator> TrainState::State::streams() const {
@@ -175,23 +202,11 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
   const auto copy = [&](const std::string& name, const at::Tensor& tensor, Part when) {
     ++seen;
     if (part != Part::all && part != when) return;
-    const auto index = layout.find(name);
-    if (!index || layout.tensors()[*index] != spec_of(name, tensor)) {
-      throw Error("tensor '" + name + "' has changed since the image was laid out");
-    }
-    stager.add(tensor, layout.slot(*index, image));
+    stager.add(tensor, place_of(name, tensor, layout, image));
     held.push_back(tensor);
   };
 
-  const ModuleInventory inventory = state_->look();
-  const auto still = trained(state_->optimizers);
-  for (const ModuleTensor& item : inventory.tensors) {
-    const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
-    copy(item.name, item.tensor, late ? Part::late : Part::early);
-  }
-  for (const OptimizerState& optimizer : state_->optimizers) {
-    for (const SlotTensor& slot : optimizer.slots(inventory)) copy(slot.name, slot.tensor, Part::late);
-  }
+  state_->visit_tensors(copy);
   if (part != Part::late) {
     for (const NamedGenerator& stream : state_->streams()) {
       copy("rng/" + stream.name, rng_state(stream), Part::early);
@@ -207,6 +222,18 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
     }
   }
   stager.run();
+}
+
+std::unique_ptr<LateCopy> TrainState::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
+  auto late = std::make_unique<internal::LateTensors>();
+  state_->visit_tensors([&](const std::string& name, const at::Tensor& tensor, Part when) {
+    if (when == Part::late) late->add(name, tensor, place_of(name, tensor, layout, image));
+  });
+  return late;
+}
+
+void TrainState::copy_early(std::span<const std::string> names) {
+  state_->early.insert(names.begin(), names.end());
 }
 
 Attributes TrainState::attributes() { return state_->look_at_attributes(state_->look()).attributes; }

@@ -74,6 +74,8 @@ class TrainState final : public SnapshotSource {
 
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
+  void copy_early(std::span<const std::string> names) override;
   Attributes attributes() override;
   void advance(const StepReport& report) override;
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,

@@ -18,6 +18,11 @@ class NamesSource : public SnapshotSource {
     return specs;
   }
   void copy_tensors(const ImageLayout&, std::span<std::byte>, Part) override { ++copies; }
+  std::unique_ptr<LateCopy> prepare_late(const ImageLayout&, std::span<std::byte>) override {
+    ++copies;
+    return nullptr;
+  }
+  void copy_early(std::span<const std::string>) override {}
   Attributes attributes() override { return plain_.attributes(); }
   void advance(const StepReport& report) override { plain_.advance(report); }
   std::int64_t step() const override { return plain_.step(); }

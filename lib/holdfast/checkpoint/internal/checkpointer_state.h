@@ -1,6 +1,7 @@
-// The inside of a Checkpointer. Five sources, by idea: checkpointer.cc (construction and the public face),
+// The inside of a Checkpointer. Six sources, by idea: checkpointer.cc (construction and the public face),
 // checkpointer_start.cc (finding where to start), checkpointer_resume.cc (claiming it and going on there),
-// checkpointer_step.cc (the training loop), checkpointer_finish.cc (evaluation, the end).
+// checkpointer_step.cc (the training loop), checkpointer_late.cc (staging beside the next step),
+// checkpointer_finish.cc (evaluation, the end).
 //
 // Threads: the training thread, except `monitor` and what the writer keeps.
 #pragma once
@@ -15,6 +16,7 @@
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/checkpoint/file_verifier.h"
 #include "holdfast/checkpoint/internal/image_stager.h"
+#include "holdfast/checkpoint/internal/late_stager.h"
 #include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/checkpoint/receipt.h"
@@ -67,6 +69,13 @@ struct Checkpointer::State {
   bool should_stop() const noexcept;
   std::string reason_to_stop() const noexcept;
 
+  // Staging beside the next step (checkpointer_late.cc).
+  void before_update();
+  void open_late();
+  void close_late();
+  void drop_late();
+  void give_up_late_staging();
+
   // Evaluation and the end (checkpointer_finish.cc).
   bool tick();
   void enter_evaluation();
@@ -103,6 +112,13 @@ struct Checkpointer::State {
   bool evaluation_due = false;                             // as the last step's report said
   Measurements measurements;
   bool best_wanted = false;  // the step boundary is to be saved once its evaluation is over
+
+  internal::Staged late;  // while late_stager is open: its image
+  internal::LateStager late_stager;
+  bool update_announced = false;  // before_update() was called since the last after_step
+  bool late_staging = true;       // false once an update came unannounced over an open late snapshot
+  bool check_staging = false;     // HOLDFAST_CHECK_STAGING
+  int late_checked = 0;           // late snapshots compared with live memory
 
   bool evaluating = false;
   bool stopped_inside = false;  // a tick inside the scope said stop

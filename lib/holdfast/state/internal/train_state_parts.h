@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +37,9 @@ struct TrainState::State {
   bool has_module(std::string_view name) const;
   ModuleInventory look();
   Look look_at_attributes(const ModuleInventory& inventory);
+  // Parameters, buffers and slots, with the time to copy them.
+  void visit_tensors(
+      const std::function<void(const std::string& name, const at::Tensor&, holdfast::Part)>& visit);
   std::vector<NamedGenerator> streams() const;
   std::vector<std::string> parts() const;  // "module model"
 
@@ -43,6 +48,7 @@ struct TrainState::State {
   std::vector<Part> components;
   std::vector<NamedGenerator> generators;  // private ones
   std::vector<std::pair<std::string, AttributeValue>> options;
+  std::set<std::string> early;  // tensors that changed when they should have stood still
   std::int64_t step = 0;
   Cursor cursor;
 };

@@ -1,0 +1,88 @@
+// Staging beside the next step. Parameters and optimizer slots stand still from one update to the next, so in
+// a loop that announces its updates (before_update) they are copied while forward and backward compute, and
+// the training waits only for what changes earlier.
+//
+// Such a *late snapshot* is open until the before_update() that closes it, and is submitted only then. One
+// that anything else finds open is dropped, because nobody knows what happened to the state meanwhile; the
+// step is then staged again, whole, or the next one is.
+#include <exception>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/log.h"
+#include "holdfast/checkpoint/internal/checkpointer_state.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+// So many late snapshots of a run are compared with live memory, unless HOLDFAST_CHECK_STAGING wants all.
+constexpr int kLateChecks = 2;
+constexpr std::size_t kNamed = 3;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) {
+    if (i > 0) text += ", ";
+    text += "'" + names[i] + "'";
+  }
+  if (names.size() > kNamed) text += " and " + std::to_string(names.size() - kNamed) + " more";
+  return text;
+}
+
+}  // namespace
+
+void Checkpointer::State::before_update() {
+  update_announced = true;
+  if (late_stager.open()) [[unlikely]] {
+    close_late();
+  }
+}
+
+void Checkpointer::State::open_late() {
+  internal::Staged staged = stage(Part::early);
+  auto copy = source.prepare_late(*staged.plan->layout, staged.snapshot->arena->bytes());
+  late = std::move(staged);
+  late_stager.begin(std::move(copy));
+}
+
+void Checkpointer::State::close_late() {
+  const std::unique_ptr<LateCopy> copy = late_stager.take();
+  internal::Staged staged = std::exchange(late, {});
+  try {
+    if (check_staging || late_checked < kLateChecks) {
+      ++late_checked;
+      if (const std::vector<std::string> changed = copy->changed(); !changed.empty()) {
+        log_warning(
+            "{} changed between after_step and before_update (an optimizer that steps inside backward?): "
+            "copied inside after_step from now on, and this save is made again",
+            listed(changed));
+        source.copy_early(changed);
+        save_wanted = true;
+        return;
+      }
+    }
+    submit(std::move(staged));
+  } catch (const std::exception& error) {
+    staging_failed(error);
+  }
+}
+
+void Checkpointer::State::drop_late() {
+  if (!late_stager.open()) return;
+  late_stager.take();
+  late = {};
+  save_wanted = true;
+}
+
+// The loop changed its habits: an update went by unannounced.
+void Checkpointer::State::give_up_late_staging() {
+  drop_late();
+  if (std::exchange(late_staging, false)) {
+    log_warning(
+        "before_update() was not called before the update of step {}: the save in progress is dropped and "
+        "made again, and from now on after_step copies the whole state",
+        source.step() + 1);
+  }
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,40 @@
+#include "holdfast/snapshot/copy_list.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace holdfast::inline v1 {
+namespace {
+
+// Large enough that taking one costs nothing, small enough that helpers end together.
+constexpr std::uint64_t kPiece = 1u << 20;
+
+}  // namespace
+
+void CopyList::add(std::span<const std::byte> from, std::span<std::byte> to) {
+  if (from.empty()) return;
+  jobs_.push_back({bytes_, from.size(), to.data(), from.data()});
+  bytes_ += from.size();
+}
+
+void CopyList::copy(std::uint64_t begin, std::uint64_t end) const noexcept {
+  if (begin >= end) return;
+  auto job = std::upper_bound(jobs_.begin(), jobs_.end(), begin,
+                              [](std::uint64_t at, const Job& other) { return at < other.start; });
+  for (--job; begin < end; ++job) {
+    const std::uint64_t skip = begin - job->start;
+    const std::uint64_t bytes = std::min(end - begin, job->bytes - skip);
+    std::memcpy(job->to + skip, job->from + skip, bytes);
+    begin += bytes;
+  }
+}
+
+void CopyList::work() noexcept {
+  while (true) {
+    const std::uint64_t begin = taken_.fetch_add(kPiece, std::memory_order_relaxed);
+    if (begin >= bytes_) return;
+    copy(begin, std::min(bytes_, begin + kPiece));
+  }
+}
+
+}  // namespace holdfast::inline v1
