@@ -22,6 +22,8 @@ struct Announcing : Attempt {
   void await_durable(std::int64_t step) {
     while (checkpointer.last_durable().step < step) std::this_thread::yield();
   }
+  // What changes from now on is not in it.
+  void complete_copy() { const Checkpointer::EvaluationScope scope(checkpointer); }
   // The update is about to come: what was staged for this step is written, and its image is free again.
   void close_and_wait() {
     checkpointer.before_update();
@@ -187,6 +189,7 @@ TEST(LateStaging, WhatChangesTooEarlyIsNamedAndCopiedEarly) {
     Announcing run(volume.options({SaveEvery::steps(2)}));
     run.announced_step();
     EXPECT_TRUE(run.announced_step().saved);
+    run.complete_copy();
     run.source.weight(3) += 1;
     run.checkpointer.before_update();
     EXPECT_TRUE(run.announced_step().saved);  // made again
@@ -219,8 +222,7 @@ TEST(LateStaging, EverySaveIsComparedWhenAskedTo) {
         run.close_and_wait();
       }
       run.announced_step();
-      // Completes the copy, so that the change is certain not to be in it.
-      { const Checkpointer::EvaluationScope scope(run.checkpointer); }
+      run.complete_copy();
       run.source.weight(3) += 1;
       run.checkpointer.before_update();
     }
