@@ -72,7 +72,9 @@ void say_calls(const VolumeReport& report, std::vector<VolumeRemark>& remarks) {
         "no rename without replacing: Holdfast links the new name and unlinks the old one, which is as safe",
         "neither rename without replacing nor hard links: nothing can be committed here", Weight::warning);
   }
-  say(report.syncs_directories, "fsync of directories works: a committed name survives a power cut",
+  say(report.syncs_directories,
+      report.kind.in_memory ? "fsync of directories works, for what that is worth in memory"
+                            : "fsync of directories works: a committed name survives a power cut",
       "directories cannot be synced: nothing can be committed here", Weight::warning);
 }
 
