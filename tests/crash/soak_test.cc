@@ -40,7 +40,9 @@ std::chrono::seconds duration_of_soak() {
 struct Range {
   double least = 1e300;
   double greatest = 0;
+  int samples = 0;
   void add(double value) {
+    ++samples;
     least = std::min(least, value);
     greatest = std::max(greatest, value);
   }
@@ -232,6 +234,14 @@ TEST_F(Soak, StaysFlatAndNeedsNoHand) {
       why_plain_.empty() ? "" : (", without power cuts and full disks: " + why_plain_).c_str());
   EXPECT_GT(lives_, 5);
   EXPECT_GT(saves_, lives_);
+  // A bound on what nobody looked at holds nothing.
+  EXPECT_GT(open_files_.samples, 5);
+  EXPECT_GT(growth_.samples, 0) << "no long life";
+  EXPECT_GT(disk_.samples, 5);
+  if (volume_) {
+    EXPECT_GT(cuts_, 0);
+    EXPECT_GT(full_disks_, 0);
+  }
   EXPECT_LE(open_files_.greatest, open_files_.least + 8);
   EXPECT_LT(growth_.greatest, 6);
   // Two checkpoints, one being written, one that is about to go, two that were damaged, of 0.9 MiB each; the
