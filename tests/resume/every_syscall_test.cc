@@ -64,6 +64,7 @@ struct Totals {
   std::atomic<int> calls{0};
   std::atomic<int> before{0};
   std::atomic<int> after{0};
+  std::atomic<int> moved{0};  // of them: to an earlier call, the last that there was
   std::atomic<int> resumed{0};
   std::atomic<int> at_stake{0};  // of them: after a step was acknowledged
   std::atomic<int> lost{0};
@@ -85,10 +86,12 @@ class ExampleSyscalls : public ::testing::Test {
   static void TearDownTestSuite() {
     if (totals.calls == 0) return;
     std::printf(
-        "example syscalls: killed before %d and after %d of %d calls, %d lives resumed, %d with something to "
+        "example syscalls: killed before %d and after %d of %d calls (%d moved to an earlier one), %d lives "
+        "resumed, %d with something to "
         "lose, %d lost, %d stuck, %d different\n",
-        totals.before.load(), totals.after.load(), totals.calls.load(), totals.resumed.load(),
-        totals.at_stake.load(), totals.lost.load(), totals.stuck.load(), totals.different.load());
+        totals.before.load(), totals.after.load(), totals.calls.load(), totals.moved.load(),
+        totals.resumed.load(), totals.at_stake.load(), totals.lost.load(), totals.stuck.load(),
+        totals.different.load());
   }
 
   struct Cut {
@@ -130,6 +133,7 @@ void ExampleSyscalls::tell(std::size_t past) {
   std::mt19937 random(20260301);
   const std::vector<Point> points = choose(calls.size(), random);
   const int fired = totals.before + totals.after;
+  const int moved = totals.moved;
   const int at_stake = totals.at_stake;
   in_parallel(points.size(), [&](std::size_t i) {
     if (HasFailure()) return;
@@ -148,6 +152,7 @@ void ExampleSyscalls::tell(std::size_t past) {
         continue;
       }
       EXPECT_EQ(now.ended.signal, SIGKILL);
+      if (point.number != points[i].number) ++totals.moved;
       ++(point.moment == Moment::before ? totals.before : totals.after);
       resume(run, std::max(acknowledged_in(earlier.ended), acknowledged_in(now.ended)));
       return;
@@ -155,6 +160,7 @@ void ExampleSyscalls::tell(std::size_t past) {
     ADD_FAILURE() << "that point was never reached";
   });
   EXPECT_EQ(totals.before + totals.after - fired, points.size()) << "points were planned";
+  EXPECT_LE(totals.moved - moved, points.size() / 4) << "were moved";
   EXPECT_GT(totals.at_stake - at_stake, points.size() / 2) << "hardly any had acknowledged a step";
 }
 
