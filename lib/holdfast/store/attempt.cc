@@ -56,7 +56,8 @@ AttemptNumber highest_attempt(const Directory& run, const Directory* attempts) {
   return highest;
 }
 
-Attempt::Attempt(internal::RunDirectory& directory, const std::string& by) : directory_(directory) {
+Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, AttemptNumber only)
+    : directory_(directory) {
   Directory& attempts = *directory_.attempts();
   std::unique_ptr<File> claim;
   // Every turn but the last lost a race for one number.
@@ -67,6 +68,9 @@ Attempt::Attempt(internal::RunDirectory& directory, const std::string& by) : dir
                          ", the last number there is; move that file away and start again");
     }
     number_ = highest + 1;
+    if (only != 0 && number_ != only) {
+      throw RefusedError(directory_.path() + ": an attempt has just begun; nothing was claimed or deleted");
+    }
     claim = attempts.open(claim_name(number_), OpenMode::create);
   }
   sign(*claim, by);

@@ -3,7 +3,7 @@
 // claim's existence is all that counts. What is in it (host, boot id) is for people, and may be empty or
 // torn.
 //
-// Errors: IoError; RefusedError when the numbers are used up; SupersededError from look().
+// Errors: IoError; RefusedError when the numbers are used up or `only` is taken; SupersededError from look().
 // Threads: one at a time. Durability: when the constructor returns, the claim survives power loss.
 #pragma once
 
@@ -27,8 +27,8 @@ AttemptNumber highest_attempt(const Directory& run, const Directory* attempts);
 class Attempt {
  public:
   // Claims 1 + the highest attempt. `directory` outlives this object. `by` is written into the claim: which
-  // program, where it is none that trains.
-  explicit Attempt(internal::RunDirectory& directory, const std::string& by = {});
+  // program, where it is none that trains. `only`: that number or none; RefusedError when it is taken.
+  explicit Attempt(internal::RunDirectory& directory, const std::string& by = {}, AttemptNumber only = 0);
 
   AttemptNumber number() const { return number_; }
   // Looks for newer claims. Throws SupersededError when there is one, when the own claim is gone (somebody

@@ -91,11 +91,11 @@ Selection CheckpointStore::preflight() {
   return *state_->selection;
 }
 
-AttemptNumber CheckpointStore::claim(const std::string& by) {
+AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only) {
   State& s = *state_;
   if (s.attempt) throw Error("claim() twice");
   s.directory = RunDirectory::make(s.file_system, s.options.directory);
-  s.attempt.emplace(*s.directory, by);
+  s.attempt.emplace(*s.directory, by, only);
   s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.options.read_back);
   s.housekeeper.emplace(*s.directory, *s.attempt);
   return s.attempt->number();

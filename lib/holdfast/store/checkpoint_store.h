@@ -103,8 +103,8 @@ class CheckpointStore {
   // Damage is named in `skipped`, and is believed only after a second, uncached look.
   Selection preflight();
   // Creates the directory when missing, claims the next attempt number, fences off older attempts.
-  // `by`: a program that does not train.
-  AttemptNumber claim(const std::string& by = {});
+  // `by`: a program that does not train. `only`: that number, or RefusedError.
+  AttemptNumber claim(const std::string& by = {}, AttemptNumber only = 0);
   // After claim(): removes temporary files of older attempts, lists and verifies again.
   Selection recover();
 

@@ -62,6 +62,13 @@ RunState repeated(const LastWord& word, const Selection& selection, const Clock&
   return state;
 }
 
+AttemptNumber next_attempt_in(FileSystem& file_system, const std::filesystem::path& directory) {
+  const auto run = file_system.open_directory(directory, false);
+  if (!run) throw IoError("open", directory.native(), ENOENT, "is the volume mounted?");
+  const auto attempts = run->open_directory(kAttemptsDirectory, false);
+  return highest_attempt(*run, attempts.get()) + 1;
+}
+
 bool goes(const RetentionReport::File& file) { return file.fate == RetentionReport::Fate::goes; }
 
 bool no_room(const IoError& error) { return error.code() == ENOSPC || error.code() == EDQUOT; }
@@ -77,12 +84,13 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   const auto& files = result.report.files;
   if (options.dry_run || std::none_of(files.begin(), files.end(), goes)) return result;
 
-  // Reading took its time.
+  // Reading took its time. Who claims after this look takes the number, and is not fenced off.
+  const AttemptNumber next = next_attempt_in(file_system, options.directory);
   if (last_word_in(file_system, options).attempt != word.attempt) {
     throw RefusedError("an attempt has just begun in " + options.directory.native() +
                        "; nothing was claimed or deleted");
   }
-  result.attempt = store.claim(kClaimedByPrune);
+  result.attempt = store.claim(kClaimedByPrune, next);
   const RunState state = repeated(word, store.recover(), clock);
   bool written = false;
   try {

@@ -249,6 +249,34 @@ TEST_F(Prune, AnAttemptThatBeginsMeanwhileWins) {
   EXPECT_EQ(checkpoints(disk).size(), 5u);
 }
 
+TEST_F(Prune, AnAttemptThatBeginsJustBeforeTheClaimIsNotFencedOff) {
+  for (const Op moment : {Op::list, Op::create}) {
+    disk = MemoryFileSystem();
+    train();
+    FaultFileSystem files(disk);
+    std::optional<Life> rival;
+    bool planned = false;
+    int lists = 0;
+    files.set_hook([&](const Operation& operation) {
+      if (!planned || rival || operation.kind != moment) return;
+      // The first look at the run directory after the plan finds the number, the second is the claim's.
+      if (moment == Op::list && (operation.path != kRun || ++lists < 2)) return;
+      rival.emplace(disk);
+      rival->start();
+    });
+    try {
+      prune(files, {.planned = [&](const RetentionReport&) { planned = true; }});
+      ADD_FAILURE() << "not refused";
+    } catch (const RefusedError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("has just begun"));
+    }
+    ASSERT_TRUE(rival);
+    rival->store.check_claim();
+    EXPECT_EQ(rival->store.attempt(), 2u);
+    EXPECT_EQ(checkpoints(disk).size(), 5u);
+  }
+}
+
 // Prune is what one does when the volume is full.
 TEST_F(Prune, WorksOnAFullVolume) {
   train();
