@@ -137,8 +137,9 @@ class Checkpointer {
   void request_save();                           // any thread; served by the next after_step
   void request_stop(const std::string& reason);  // any thread
 
-  // While it lives the state stands still at the last step boundary (train/eval flags and RNG as on entry):
-  // an interruption inside commits that boundary, and records that this evaluation is still due.
+  // For an evaluation between two steps. Copies the whole state when it begins (one memory copy), so an
+  // interruption inside commits the step boundary, whatever the evaluation does to flags, random numbers or
+  // weights (averaged ones swapped in), and records that this evaluation is still due.
   class EvaluationScope {
    public:
     explicit EvaluationScope(Checkpointer& owner);

@@ -25,17 +25,16 @@ bool Checkpointer::State::tick() {
   return stop;
 }
 
-// What an evaluation may disturb (buffers, RNG, flags) is copied now; parameters and optimizer slots stand
-// still and are copied only if this boundary has to be committed.
+// All of it is copied now: whatever an evaluation does to the state (statistics, random numbers, averaged
+// weights swapped in), a stop inside commits this boundary.
 void Checkpointer::State::enter_evaluation() {
   require(Phase::running, "EvaluationScope");
   if (evaluating) throw UsageError("an EvaluationScope inside another one");
-  late_stager.complete();  // an evaluation may swap averaged weights in
+  late_stager.complete();
   evaluating = true;
   stopped_inside = false;
-  boundary_whole = false;
   try {
-    boundary = stage(Part::early);
+    boundary = stage(Part::all);
   } catch (const std::exception& error) {
     boundary = {};
     staging_failed(error);
@@ -46,15 +45,21 @@ void Checkpointer::State::leave_evaluation() {
   evaluating = false;
   const bool save_it = std::exchange(best_wanted, false);
   // Cut short: the boundary on entry is what the next attempt begins with, and it evaluates again.
-  if (stopped_inside) return;
+  if (stopped_inside) {
+    disturbed = !boundary;
+    return;
+  }
   boundary = {};
   evaluation_due = false;
   if (save_it && phase == Phase::running && !should_stop()) save();
 }
 
-void Checkpointer::State::complete_boundary() {
-  if (!boundary || std::exchange(boundary_whole, true)) return;
-  stager.add_late(boundary);
+// What memory holds now is no step boundary.
+void Checkpointer::State::check_undisturbed() const {
+  if ((evaluating || disturbed) && !boundary) {
+    throw Error(
+        "an evaluation began although the state could not be copied, and it was not brought to its end");
+  }
 }
 
 int Checkpointer::State::finish() {
@@ -100,10 +105,9 @@ bool Checkpointer::State::commit_last_step() {
   try {
     last = {};
     if (!boundary) {
+      check_undisturbed();
       if (!wait_for_image()) return false;
       last = stage(Part::all);
-    } else {
-      complete_boundary();
     }
     submit(boundary ? boundary : last);
   } catch (const std::exception& error) {
@@ -127,10 +131,7 @@ bool Checkpointer::State::wait_for_writer() {
 }
 
 Digest Checkpointer::State::digest_now() {
-  if (boundary) {
-    complete_boundary();
-    return holdfast::state_digest(*boundary.snapshot);
-  }
+  if (boundary) return holdfast::state_digest(*boundary.snapshot);
   if (last && last.snapshot->step == source.step()) return holdfast::state_digest(*last.snapshot);
   return holdfast::state_digest(*stager.stage(record).snapshot);
 }

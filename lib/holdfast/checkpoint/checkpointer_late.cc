@@ -50,16 +50,16 @@ void Checkpointer::State::close_late() {
   internal::Staged staged = std::exchange(late, {});
   try {
     if (check_staging || late_checked < kLateChecks) {
-      ++late_checked;
       if (const std::vector<std::string> changed = copy->changed(); !changed.empty()) {
+        source.copy_early(changed);
+        save_wanted = true;
         log_warning(
             "{} changed between after_step and before_update (an optimizer that steps inside backward?): "
             "copied inside after_step from now on, and this save is made again",
             listed(changed));
-        source.copy_early(changed);
-        save_wanted = true;
         return;
       }
+      ++late_checked;
     }
     submit(std::move(staged));
   } catch (const std::exception& error) {

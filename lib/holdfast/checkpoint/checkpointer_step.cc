@@ -31,6 +31,7 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   if (boundary) [[unlikely]] {
     boundary = {};
   }
+  disturbed = false;
 
   Decision decision;
   const bool asked = monitor.pending() || writer->superseded();
@@ -85,9 +86,9 @@ SaveHandle Checkpointer::State::save() {
   try {
     last = {};
     if (boundary) {
-      complete_boundary();
       submit(boundary);
     } else {
+      check_undisturbed();
       wait_for_image();
       submit(stage(Part::all));
     }
@@ -153,8 +154,9 @@ internal::Staged Checkpointer::State::stage(Part part) {
 }
 
 void Checkpointer::State::submit(internal::Staged staged) {
-  measurements.saved(staged.snapshot->step);
+  const std::int64_t step = staged.snapshot->step;
   newest = writer->submit({std::move(staged.snapshot), std::move(staged.plan), record.ancestry});
+  measurements.saved(step);
 }
 
 // In slices, so that a notice that comes meanwhile is heard, and on the run's own clock.

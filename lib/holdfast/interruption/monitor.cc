@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <limits>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -107,13 +108,22 @@ std::vector<Notice> Monitor::notices() const {
   return notices_;
 }
 
+// What it asks for counts, also where there is no memory for its words.
 void Monitor::post(Notice notice) {
-  std::string line = "notice (" + notice.source + "): " + notice.text;
-  if (notice.deadline) line += ", " + format_duration(*notice.deadline - clock_.now()) + " left";
-  log_info(line);
+  try {
+    std::string line = "notice (" + notice.source + "): " + notice.text;
+    if (notice.deadline) line += ", " + format_duration(*notice.deadline - clock_.now()) + " left";
+    log_info(line);
+  } catch (const std::bad_alloc&) {
+    log_info("a notice, and no memory for its words");
+  }
   {
     const std::lock_guard lock(mutex_);
-    if (notice.kind != NoticeKind::checkpoint_now) notices_.push_back(notice);
+    try {
+      if (notice.kind != NoticeKind::checkpoint_now) notices_.push_back(notice);
+    } catch (const std::bad_alloc&) {
+      log_debug("a notice is not kept: no memory");
+    }
     // The deadline first: whoever sees the flag finds it.
     if (notice.deadline) deadline_.store(std::min(deadline_.load(), nanoseconds(*notice.deadline)));
     switch (notice.kind) {
@@ -145,6 +155,8 @@ bool Monitor::poll(Source& source) noexcept {
   try {
     for (Notice& notice : source.poll()) post(std::move(notice));
     return true;
+  } catch (const std::bad_alloc&) {
+    return true;  // perhaps there is memory at the next poll
   } catch (const std::exception& error) {
     log_error("the interruption source \"{}\" failed and is off: {}", source.name(), error.what());
   } catch (...) {

@@ -44,11 +44,14 @@ std::vector<Notice> SignalSource::poll() {
   eventfd_t ignored = 0;
   eventfd_read(internal::signal_event(), &ignored);
   std::vector<Notice> notices;
-  for (std::size_t i = 0; i < seen_.size(); ++i) {
+  // Kept only when all is told: without memory for the words, the next poll tells it.
+  auto seen = seen_;
+  auto told = told_;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
     const HeardSignal heard = internal::heard_signal(i);
-    if (heard.count == seen_[i]) continue;
-    seen_[i] = heard.count;
-    const bool repeated = std::exchange(told_[i], true);
+    if (heard.count == seen[i]) continue;
+    seen[i] = heard.count;
+    const bool repeated = std::exchange(told[i], true);
     Notice notice{.source = "signal",
                   .kind = NoticeKind::checkpoint_now,
                   .deadline = std::nullopt,
@@ -63,6 +66,8 @@ std::vector<Notice> SignalSource::poll() {
     }
     notices.push_back(std::move(notice));
   }
+  seen_ = seen;
+  told_ = told;
   return notices;
 }
 

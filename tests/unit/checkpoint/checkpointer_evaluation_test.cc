@@ -165,6 +165,54 @@ TEST(EvaluationScope, AWriteInFlightThatFailsIsMadeGoodFromTheBoundary) {
   EXPECT_EQ(digest(next), boundary);
 }
 
+// Averaged weights are in the model's place while it is evaluated.
+TEST(EvaluationScope, AStopInsideCommitsTheWeightsOfTheBoundary) {
+  for (const bool announced : {false, true}) {
+    Volume volume;
+    {
+      Attempt run(volume.options({SaveEvery::steps(2)}));
+      for (int i = 0; i < 2; ++i) {
+        if (announced) run.checkpointer.before_update();
+        run.step();
+      }
+      const Checkpointer::EvaluationScope scope(run.checkpointer);
+      for (std::size_t i = 0; i < 1000; ++i) run.source.weight(i) = 7;
+      run.checkpointer.request_stop("test");
+      EXPECT_TRUE(run.checkpointer.tick());
+      EXPECT_EQ(run.checkpointer.finish(), 75);
+    }
+    Attempt next(volume.options());
+    EXPECT_EQ(next.resumed.step, 2);
+    EXPECT_EQ(next.state(), state_after(2));
+  }
+}
+
+TEST(EvaluationScope, WithoutAnImageAStopInsideCommitsNothing) {
+  Volume volume;
+  CapturedLog log;
+  {
+    Attempt run(volume.options());
+    run.train_to(2);
+    EXPECT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
+    run.step();
+    bool fails = true;
+    run.source.on_copy = [&fails] {
+      if (std::exchange(fails, false)) throw Error("planted");
+    };
+    {
+      const Checkpointer::EvaluationScope scope(run.checkpointer);
+      run.source.evaluate();
+      EXPECT_EQ(run.checkpointer.save().wait(), SaveStatus::failed);
+      run.checkpointer.request_stop("test");
+      EXPECT_TRUE(run.checkpointer.tick());
+    }
+    EXPECT_EQ(run.checkpointer.finish(), 74);
+  }
+  Attempt next(volume.options());
+  EXPECT_EQ(next.resumed.step, 2);
+  EXPECT_EQ(next.state(), state_after(2));
+}
+
 TEST(EvaluationScope, GoingOnAfterwardsDropsTheBoundary) {
   const std::string straight = state_after(9);
   Volume volume;

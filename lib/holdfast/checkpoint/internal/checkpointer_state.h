@@ -80,7 +80,7 @@ struct Checkpointer::State {
   bool tick();
   void enter_evaluation();
   void leave_evaluation();
-  void complete_boundary();
+  void check_undisturbed() const;
   int finish();
   bool commit_last_step();  // false: no time was left
   bool wait_for_writer();   // false when the deadline passed first
@@ -122,8 +122,8 @@ struct Checkpointer::State {
 
   bool evaluating = false;
   bool stopped_inside = false;  // a tick inside the scope said stop
+  bool disturbed = false;       // such an evaluation began without an image of the boundary
   internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
-  bool boundary_whole = false;  // its late part is there too
   internal::Staged last;        // the state at a stop, kept for state_digest()
 
   SaveHandle newest;       // of the newest snapshot submitted

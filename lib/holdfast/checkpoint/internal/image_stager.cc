@@ -42,8 +42,4 @@ Staged ImageStager::stage(const RunRecord& record, Part part) {
   return {std::move(snapshot), plan_};
 }
 
-void ImageStager::add_late(const Staged& staged) {
-  source_.copy_tensors(*staged.plan->layout, staged.snapshot->arena->bytes(), Part::late);
-}
-
 }  // namespace holdfast::inline v1::internal

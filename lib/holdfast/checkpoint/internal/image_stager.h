@@ -33,10 +33,9 @@ class ImageStager {
   bool ready() const { return pool_.ready(); }
   bool wait_ready(std::chrono::nanoseconds wait) const { return pool_.wait_ready(wait); }
 
-  // The whole state, or its early part only: then the late part follows with add_late before the state's next
-  // update. Takes an image beyond the pool's limit when none is ready.
+  // The whole state, or its early part only: the rest is then the caller's to copy
+  // (SnapshotSource::prepare_late). Takes an image beyond the pool's limit when none is ready.
   Staged stage(const RunRecord& record, Part part = Part::all);
-  void add_late(const Staged& staged);
 
  private:
   void fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity);
