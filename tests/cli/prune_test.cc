@@ -150,11 +150,17 @@ TEST_F(PruneCommand, ARunThatIsAliveIsFencedOffOnlyWhenToldTo) {
   EXPECT_THAT(ls().out, HasSubstr("interrupted"));
 }
 
-TEST_F(PruneCommand, AMetricThatNobodyMeasuredIsSaid) {
+TEST_F(PruneCommand, AMetricThatNobodyMeasuredIsRefused) {
   train(run(), 8);
-  const Ended ended = prune({"--keep", "last=2,best=acuracy:max", "--dry-run"});
-  EXPECT_EQ(ended.exit_code, 0);
-  EXPECT_THAT(ended.err, HasSubstr("no checkpoint has metric acuracy"));
+  const auto before = everything();
+  for (const bool dry : {true, false}) {
+    std::vector<std::string> arguments{"--keep", "last=2,best=acuracy:max"};
+    if (dry) arguments.emplace_back("--dry-run");
+    const Ended ended = prune(arguments);
+    EXPECT_EQ(ended.exit_code, 64) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("no checkpoint has metric acuracy; there are: accuracy"));
+    EXPECT_EQ(everything(), before);
+  }
 }
 
 TEST_F(PruneCommand, WhatIsDamagedIsShownAndStays) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/file_verifier.h"
 #include "holdfast/checkpoint/run_record.h"
@@ -45,6 +46,8 @@ class PatientVerifier final : public Verifier {
 
   Verdict inspect(const File& file, Depth depth, bool uncached) override {
     Verdict verdict = heads_.inspect(file, Depth::head, uncached);
+    for (const auto& [metric, values] : verdict.metrics)
+      metrics_[metric].insert(values.begin(), values.end());
     if (depth == Depth::head || verdict.kind != Verdict::Kind::good) return verdict;
     const ReadMode mode = uncached ? ReadMode::uncached : ReadMode::cached;
     const auto read = read_index(file, mode);
@@ -61,6 +64,9 @@ class PatientVerifier final : public Verifier {
     return verdict;
   }
 
+  // Of all that was looked at.
+  const Metrics& metrics() const { return metrics_; }
+
  private:
   static Verdict rejected(const Rejection& rejection) {
     const bool newer = rejection.kind == Rejection::Kind::newer_format;
@@ -69,11 +75,36 @@ class PatientVerifier final : public Verifier {
 
   FileVerifier heads_{1};
   std::set<std::string> whole_;
+  Metrics metrics_;
 };
 
 std::string word_of(Fate fate) {
   if (fate == Fate::stays) return "stays";
   return fate == Fate::goes ? "goes" : "left alone";
+}
+
+// A name that nobody measured is a slip of the pen, and the best file would go for it. A run may name what it
+// has yet to measure; here all there will ever be is there.
+void check_metrics(const Retention& keep, const RetentionReport& plan, const Metrics& known) {
+  const auto goes = [](const RetentionReport::File& file) { return file.id && file.fate == Fate::goes; };
+  // Where nothing would go, nothing was read either.
+  if (std::none_of(plan.files.begin(), plan.files.end(), goes)) return;
+  std::set<std::string> there;
+  for (const RetentionReport::File& file : plan.files) {
+    if (!file.id || file.fate == Fate::left_alone) continue;
+    for (const auto& [metric, values] : known) {
+      if (values.contains(file.id->step)) there.insert(metric);
+    }
+  }
+  for (const KeepPolicy& policy : keep.policies()) {
+    const auto* const best = std::get_if<KeepBest>(&policy);
+    if (best == nullptr || there.contains(best->metric)) continue;
+    std::string names;
+    for (const std::string& name : there) names += (names.empty() ? "" : ", ") + name;
+    throw UsageError("no checkpoint has metric " + best->metric + "; " +
+                     (names.empty() ? "there is none at all" : "there are: " + names) +
+                     "; nothing was changed");
+  }
 }
 
 void print_plan(const Options& options, const RetentionReport& plan) {
@@ -102,13 +133,16 @@ std::string summary_of(const RetentionReport& report) {
 
 int run(const Options& options) {
   PatientVerifier verifier;
-  const PruneResult result =
-      prune(FileSystem::real(), Clock::real(), verifier,
-            {.directory = options.directory,
-             .keep = parse_retention(options.keep),
-             .dry_run = options.dry_run,
-             .even_if_running = options.even_if_running,
-             .planned = [&](const RetentionReport& plan) { print_plan(options, plan); }});
+  const Retention keep = parse_retention(options.keep);
+  const PruneResult result = prune(FileSystem::real(), Clock::real(), verifier,
+                                   {.directory = options.directory,
+                                    .keep = keep,
+                                    .dry_run = options.dry_run,
+                                    .even_if_running = options.even_if_running,
+                                    .planned = [&](const RetentionReport& plan) {
+                                      check_metrics(keep, plan, verifier.metrics());
+                                      print_plan(options, plan);
+                                    }});
   const auto& files = result.report.files;
   const bool nothing =
       std::none_of(files.begin(), files.end(), [](const auto& file) { return file.fate == Fate::goes; });
