@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <set>
 #include <string>
 #include <vector>
@@ -83,6 +84,8 @@ void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumbe
     remove(*directory.attempts(), attempt, old_claims_and_states(*directory.attempts(), last));
   } catch (const IoError& error) {
     log_debug("what old attempts left stays for now: {}", error.what());
+  } catch (const std::bad_alloc&) {
+    log_debug("what old attempts left stays for now");
   }
 }
 
