@@ -257,6 +257,26 @@ TEST_F(Rule4Retention, LooksForNewerClaimsBeforeEveryUnlink) {
   EXPECT_EQ(unlinks, 1);
 }
 
+TEST_F(Rule4Retention, TheLastGoodPastIsReadAgainFromTheDevice) {
+  {
+    Life life(disk, {.keep = KeepLast{100}});
+    life.start();
+    for (const std::int64_t step : {10, 20}) life.round(step);
+  }
+  Life life(disk, {.keep = KeepLast{2}});
+  life.start();
+  life.save(30, false);
+  life.verifier.asked.clear();
+  life.store.apply_retention();
+  int looks = 0;
+  for (const ToyVerifier::Question& question : life.verifier.asked) {
+    if (question.step != 20 || question.depth != Verifier::Depth::full) continue;
+    ++looks;
+    EXPECT_TRUE(question.uncached);
+  }
+  EXPECT_EQ(looks, 1);
+}
+
 // A bad page of the page cache says nothing about the only good past there is.
 TEST_F(Rule4Retention, ABadReadCostsNoGoodPast) {
   {

@@ -83,8 +83,8 @@ bool RetentionPlanner::is_needed(const RetentionView& view) const {
 }
 
 bool RetentionPlanner::holds(Directory& run, FileId id) {
-  verify(run, id);
-  return !not_good_.contains(id);
+  verify(run, id, true);
+  return trusts(id) && !not_good_.contains(id);
 }
 
 // Or a life of many saves would grow with each.
@@ -134,6 +134,12 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
       const auto value = values.find(id.step);
       if (value != values.end()) file.metrics[metric] = value->second;
     }
+  }
+  // Or a life of many saves would grow with each.
+  for (auto& [metric, values] : known_) {
+    std::erase_if(values, [&](const auto& value) {
+      return std::none_of(present.begin(), present.end(), [&](FileId id) { return id.step == value.first; });
+    });
   }
   say_unknown_metrics(facts);
   return facts;
@@ -187,9 +193,14 @@ void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
   }
 }
 
-void RetentionPlanner::verify(Directory& run, FileId id) {
-  const auto verdict = inspect_all(run, id);
-  if (!verdict) return;
+void RetentionPlanner::verify(Directory& run, FileId id, bool uncached) {
+  const auto verdict = inspect_all(run, id, uncached);
+  if (!verdict) {
+    trusted_.erase(id);
+    others_finite_[id] = false;
+    heads_.erase(id);
+    return;
+  }
   heads_[id] = *verdict;
   if (is(id, *verdict)) {
     trusted_[id] = verdict->finite;
@@ -204,7 +215,7 @@ const Verdict* RetentionPlanner::head(Directory& run, FileId id) {
   if (const auto known = heads_.find(id); known != heads_.end()) return &known->second;
   auto verdict = inspect(run, id, Verifier::Depth::head);
   // A bad page in memory must not cost the best file.
-  if (verdict && verdict->kind == Verdict::Kind::damaged) {
+  for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
     verdict = inspect(run, id, Verifier::Depth::head, true);
   }
   if (!verdict) return nullptr;
@@ -212,8 +223,8 @@ const Verdict* RetentionPlanner::head(Directory& run, FileId id) {
 }
 
 // Damage is believed as recovery believes it: seen twice more, from the device.
-std::optional<Verdict> RetentionPlanner::inspect_all(Directory& run, FileId id) {
-  auto verdict = inspect(run, id, Verifier::Depth::full);
+std::optional<Verdict> RetentionPlanner::inspect_all(Directory& run, FileId id, bool uncached) {
+  auto verdict = inspect(run, id, Verifier::Depth::full, uncached);
   for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
     verdict = inspect(run, id, Verifier::Depth::full, true);
   }

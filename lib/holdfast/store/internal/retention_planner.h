@@ -47,18 +47,18 @@ class RetentionPlanner {
   RetentionView view_of(Directory& run, const Lineage& lineage, FileId newest_acknowledged);
   // The newest finite file is the only reason for which something older may go.
   bool is_needed(const RetentionView& view) const;
-  // Every byte of it, now.
+  // Every byte of it, now, from the device.
   bool holds(Directory& run, FileId id);
   void forget_deleted(Directory& run, const Lineage& lineage);
   std::vector<FileId> files_of(const Directory& run, const Lineage& lineage) const;
-  void verify(Directory& run, FileId id);
+  void verify(Directory& run, FileId id, bool uncached = false);
   std::optional<FileId> newest_finite(Directory& run, const std::vector<FileId>& present);
   bool finite(Directory& run, FileId id);
   std::map<FileId, KeepFacts> facts(Directory& run, const std::vector<FileId>& present);
   void say_unknown_metrics(const std::map<FileId, KeepFacts>& facts);
   // nullopt: the file is gone.
   const Verdict* head(Directory& run, FileId id);
-  std::optional<Verdict> inspect_all(Directory& run, FileId id);
+  std::optional<Verdict> inspect_all(Directory& run, FileId id, bool uncached = false);
   std::optional<Verdict> inspect(Directory& run, FileId id, Verifier::Depth depth, bool uncached = false);
   std::string why_left(Directory& run, FileId id);
 
