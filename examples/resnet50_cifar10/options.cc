@@ -280,9 +280,11 @@ class Parser {
         ->group(kGroup)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    app_.add_option("--notice-file", checkpointer.notice_file,
-                    "Commit and leave (75) when FILE appears; it may be empty, or JSON such as "
-                    R"({"action": "stop", "in_seconds": 90})")
+    app_.add_option(
+            "--notice-file", checkpointer.notice_file,
+            "Commit and leave (75) when FILE appears, also when it is there at the start: remove it before "
+            "the next one. It may be empty, or JSON such as "
+            R"({"action": "stop", "in_seconds": 90})")
         ->type_name("FILE")
         ->group(kGroup);
     app_.add_option("--exit-code-interrupted", checkpointer.exit_code_interrupted,

@@ -154,7 +154,7 @@ void add_probe(CLI::App& app, Command& chosen) {
   command
       ->add_option("--size", options->size,
                    "how much to write for the speed, at most; never more than a quarter of what is free, nor "
-                   "longer than 10 s")
+                   "for longer than 10 s, and then one fsync")
       ->type_name("BYTES")
       ->capture_default_str();
   command
