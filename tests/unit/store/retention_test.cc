@@ -222,7 +222,7 @@ TEST_F(Rule4Retention, NewerFormatsAndUnknownNamesAreLeftAlone) {
   EXPECT_THAT(names, testing::Not(Contains(name_of_step(10, 1))));
 }
 
-TEST_F(Rule4Retention, AnUnreadableFileStopsTheDeletionNotTheRun) {
+TEST_F(Rule4Retention, AnUnreadableFileStopsNeitherTheRunNorTheDeletionOfOthers) {
   {
     Life life(disk, {.keep = KeepLast{100}});
     life.start();
@@ -233,10 +233,32 @@ TEST_F(Rule4Retention, AnUnreadableFileStopsTheDeletionNotTheRun) {
   life.start();
   life.save(40);
   files.fail(Op::read, 1, EIO);
-  EXPECT_THROW(life.store.apply_retention(), IoError);
-  EXPECT_EQ(checkpoints(disk).size(), 4u);
+  life.store.apply_retention();
+  EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(10, 1), name_of_step(30, 1), name_of_step(40, 2)));
   life.round(50);
-  EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(40, 2), name_of_step(50, 2)));
+  EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(10, 1), name_of_step(40, 2), name_of_step(50, 2)));
+}
+
+TEST_F(Rule4Retention, AFileThatStaysUnreadableDoesNotEndRetention) {
+  for (const Retention& keep : {Retention(KeepLast{2}), KeepLast{2} | Retention(KeepBest{})}) {
+    disk = MemoryFileSystem();
+    {
+      Life life(disk, {.keep = KeepLast{100}});
+      life.start();
+      for (const std::int64_t step : {10, 20, 30}) life.round(step);
+    }
+    FaultFileSystem files(disk);
+    files.set_hook([](const Operation& operation) {
+      if (operation.kind != Op::read || !operation.path.ends_with(name_of_step(20, 1))) return;
+      throw IoError("read", operation.path, EIO, "a bad sector");
+    });
+    Life life(files, {.keep = keep});
+    life.start();
+    for (const std::int64_t step : {40, 50, 60}) life.round(step, false);
+    // The newest finite one, 30, stays as well.
+    EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(20, 1), name_of_step(30, 1), name_of_step(50, 2),
+                                               name_of_step(60, 2)));
+  }
 }
 
 TEST_F(Rule4Retention, LooksForNewerClaimsBeforeEveryUnlink) {

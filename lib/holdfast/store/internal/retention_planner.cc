@@ -53,7 +53,13 @@ RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lin
   plan.left = not_good_;
   plan.stay = staying(view, keep_);
   for (const FileId id : superfluous(view, keep_)) {
-    const std::string reason = trusts(id) ? std::string() : why_left(run, id);
+    std::string reason;
+    try {
+      if (!trusts(id)) reason = why_left(run, id);
+    } catch (const IoError& error) {
+      set_aside(id, error);
+      reason = not_good_.at(id);
+    }
     if (reason.empty()) {
       plan.go.push_back(id);
     } else {
@@ -70,9 +76,11 @@ RetentionView RetentionPlanner::view_of(Directory& run, const Lineage& lineage, 
                      .newest_finite = {}};
   // What is asked below costs reads, and only adds to what stays.
   if (superfluous(view, keep_).empty()) return view;
+  const std::size_t not_good = not_good_.size();
   if (keep_.reads_content()) view.facts = facts(run, view.present);
   view.newest_finite = newest_finite(run, view.present);
-  return view;
+  // A file that was set aside on the way is not among those present.
+  return not_good_.size() == not_good ? view : view_of(run, lineage, newest_acknowledged);
 }
 
 // Not in a run whose losses are finite: there it is the one that was written and read back just now.
@@ -83,7 +91,11 @@ bool RetentionPlanner::is_needed(const RetentionView& view) const {
 }
 
 bool RetentionPlanner::holds(Directory& run, FileId id) {
-  verify(run, id, true);
+  try {
+    verify(run, id, true);
+  } catch (const IoError& error) {
+    set_aside(id, error);
+  }
   return trusts(id) && !not_good_.contains(id);
 }
 
@@ -97,6 +109,12 @@ void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
   std::erase_if(trusted_, gone);
   std::erase_if(heads_, gone);
   std::erase_if(written_, gone);
+}
+
+void RetentionPlanner::set_aside(FileId id, const IoError& error) {
+  trusted_.erase(id);
+  heads_.erase(id);
+  not_good_[id] = std::string("cannot be read: ") + error.what();
 }
 
 // Of files that nobody has verified here only the head is known; their names might lie.
@@ -116,7 +134,12 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
   const auto now = std::chrono::floor<std::chrono::seconds>(clock_.wall_now()).time_since_epoch();
   // Oldest first: what a newer file tells of the same step came later.
   for (auto id = present.rbegin(); id != present.rend(); ++id) {
-    const Verdict* const verdict = head(run, *id);
+    const Verdict* verdict = nullptr;
+    try {
+      verdict = head(run, *id);
+    } catch (const IoError& error) {
+      set_aside(*id, error);
+    }
     if (verdict == nullptr || !is(*id, *verdict)) continue;
     for (const auto& [metric, values] : verdict->metrics) {
       for (const auto& [step, value] : values) known_[metric][step] = value;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/error.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/lineage.h"
 #include "holdfast/store/retention.h"
@@ -60,6 +61,8 @@ class RetentionPlanner {
   const Verdict* head(Directory& run, FileId id);
   std::optional<Verdict> inspect_all(Directory& run, FileId id, bool uncached = false);
   std::optional<Verdict> inspect(Directory& run, FileId id, Verifier::Depth depth, bool uncached = false);
+  // Of what the volume refuses to read: it is never deleted, and protects nothing.
+  void set_aside(FileId id, const IoError& error);
   std::string why_left(Directory& run, FileId id);
 
   Verifier& verifier_;
@@ -68,7 +71,7 @@ class RetentionPlanner {
   std::map<FileId, bool> trusted_;        // whether finite
   std::map<FileId, bool> others_finite_;  // of what others wrote, as far as it was asked
   std::map<FileId, Verdict> heads_;
-  std::map<FileId, std::string> not_good_;  // found so by a look at all of it; why
+  std::map<FileId, std::string> not_good_;  // found so by a look at it; why
   std::map<FileId, SteadyTime> written_;    // by this process
   Metrics known_;                           // also from files that are gone by now
   std::set<std::string> said_unknown_;      // metrics
