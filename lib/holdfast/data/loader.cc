@@ -122,8 +122,8 @@ class Loader::Impl {
   // Late, so that a resume that moves the cursor first makes nothing in vain.
   void start() {
     const int depth = options_.prefetch > 0 ? options_.prefetch : 2 * options_.workers;
-    pipeline_.emplace([this] { return plan_.next(); }, [this](const Slice& slice) { return make(slice); },
-                      options_.workers, depth);
+    pipeline_.emplace([plan = plan_]() mutable { return plan.next(); },
+                      [this](const Slice& slice) { return make(slice); }, options_.workers, depth);
   }
 
   std::vector<at::Tensor> make(const Slice& slice) {
@@ -151,7 +151,7 @@ class Loader::Impl {
   LoaderOptions options_;
   TensorPool pool_;
   std::int64_t size_;
-  BatchPlan plan_;  // what the workers take next
+  BatchPlan plan_;  // from where the next pipeline begins
   BatchPlan whole_plan_;
   std::string fingerprint_;
   Cursor applied_;

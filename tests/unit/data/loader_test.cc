@@ -153,6 +153,20 @@ TEST(Loader, LoadsInTheMiddleOfItsOwnWork) {
   EXPECT_EQ(text_of(*loader.next()), first[1]);
 }
 
+// While workers still take slices of the old order: none may take one of the new order and lose it.
+TEST(Loader, LoadsAndRestartsUnderBusyWorkers) {
+  Loader loader(Numbers(40), {.batch_size = 2, .workers = 3, .prefetch = 64});
+  MemoryState state;
+  loader.save(state);
+  const auto first = text_of(*loader.next());
+  for (int i = 0; i < 1000; ++i) {
+    loader.load(state);
+    ASSERT_EQ(text_of(*loader.next()), first) << "after load " << i;
+    loader.restart();
+    ASSERT_EQ(text_of(*loader.next()), first) << "after restart " << i;
+  }
+}
+
 TEST(Loader, RestartRepeatsAnEvaluation) {
   Loader loader(Numbers(10),
                 {.batch_size = 4, .epochs = 1, .shuffle = false, .drop_last = false, .workers = 2});
