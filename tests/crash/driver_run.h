@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "support/nightly.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test {
@@ -53,7 +53,5 @@ inline std::string straight_state(std::int64_t steps, const std::vector<std::str
   const Ended ended = drive(folder.path() / "run", steps, more);
   return ended.exit_code == 0 ? state_in(ended.last_line()) : "no state: " + ended.err;
 }
-
-inline bool nightly() { return std::getenv("HOLDFAST_NIGHTLY") != nullptr; }
 
 }  // namespace holdfast::test

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 
 #include "faults/broken_file_system.h"
 #include "faults/checkpointer_level.h"
 #include "faults/store_level.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "support/nightly.h"
 
 namespace holdfast::test {
 namespace {
@@ -27,11 +27,6 @@ using namespace faults;
 void keep_memory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
-}
-
-bool nightly() {
-  const char* text = std::getenv("HOLDFAST_NIGHTLY");
-  return text != nullptr && std::string_view(text) == "1";
 }
 
 // Under a sanitizer, which is there for other things, a fraction.

@@ -6,12 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <ostream>
 #include <string>
-#include <string_view>
 
 #include "fencing_model/search.h"
+#include "support/nightly.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HOLDFAST_SLOW_MODEL
@@ -35,11 +34,6 @@ constexpr bool kSlow = true;
 #else
 constexpr bool kSlow = false;
 #endif
-
-bool nightly() {
-  const char* text = std::getenv("HOLDFAST_NIGHTLY");
-  return text != nullptr && std::string_view(text) == "1";
-}
 
 // One line for all, when the last test is done.
 class Tally : public testing::Environment {

@@ -1,7 +1,7 @@
 // The power fails after every single operation of a run, in every way a disk may take it: what was
 // acknowledged is there, recovery goes on, and no wrong byte is taken for good.
 //
-//   HOLDFAST_NIGHTLY=1                    100 million states instead of one
+//   HOLDFAST_NIGHTLY=1                    100 million states instead of one: 3 GiB, an hour or two
 //   HOLDFAST_POWER_LOSS_STATES=N          N of them
 //   HOLDFAST_POWER_LOSS_REPLAY=POINT      the one cut that a failure names
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 
 #include "holdfast/base/log.h"
 #include "power_loss/explorer.h"
+#include "support/nightly.h"
 
 namespace holdfast::test {
 namespace {
@@ -20,12 +20,6 @@ namespace {
 using power_loss::explore;
 using power_loss::Request;
 using power_loss::Result;
-
-// 3 GiB of memory and an hour or two.
-bool nightly() {
-  const char* text = std::getenv("HOLDFAST_NIGHTLY");
-  return text != nullptr && std::string_view(text) == "1";
-}
 
 const char* variable(const char* name) {
   const char* text = std::getenv(name);

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/nightly.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test {
@@ -26,8 +26,6 @@ namespace holdfast::test {
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 
 inline std::string program(const std::string& name) { return std::string(HOLDFAST_BIN_DIR) + "/" + name; }
-
-inline bool nightly() { return std::getenv("HOLDFAST_NIGHTLY") != nullptr; }
 
 // The text between `key` and the next `"`, `,`, `}` or blank: enough for our own JSON lines and last lines.
 inline std::string value_of(const std::string& line, const std::string& key) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
 #include "holdfast/checkpoint/file_verifier.h"
 
 namespace holdfast::test::corruption {
@@ -12,11 +13,7 @@ constexpr std::uint64_t kLiveEvery = 32;
 constexpr std::uint64_t kMostShown = 20;
 constexpr int kDamagedKept = 2;
 
-std::string grouped(std::uint64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
-  return text;
-}
+std::string grouped(std::uint64_t number) { return format_count(static_cast<std::int64_t>(number)); }
 
 const Known* known_at(std::int64_t step) {
   for (const Known& file : history().files()) {

@@ -3,37 +3,29 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "support/forwarding.h"
 
 namespace holdfast::test::faults {
 namespace {
 
-class BrokenFile final : public File {
+class BrokenFile final : public ForwardingFile {
  public:
-  BrokenFile(std::unique_ptr<File> inner, Bug bug) : inner_(std::move(inner)), bug_(bug) {}
+  BrokenFile(std::unique_ptr<File> inner, Bug bug) : ForwardingFile(std::move(inner)), bug_(bug) {}
 
-  std::uint64_t size() const override { return inner_->size(); }
-  std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
-    return inner_->read_at(buffer, offset);
-  }
-  std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
-    return inner_->read_uncached_at(buffer, offset);
-  }
   void write_at(std::span<const std::byte> data, std::uint64_t offset) override {
-    swallowing([&] { inner_->write_at(data, offset); });
+    swallowing([&] { ForwardingFile::write_at(data, offset); });
   }
-  void reserve(std::uint64_t length) override { inner_->reserve(length); }
-  void truncate(std::uint64_t length) override { inner_->truncate(length); }
   void sync() override {
     if (bug_ == Bug::never_syncs) return;
     try {
-      inner_->sync();
+      ForwardingFile::sync();
     } catch (const IoError&) {
       if (bug_ != Bug::syncs_again) throw;
-      inner_->sync();
+      ForwardingFile::sync();
     }
   }
   void close() override {
-    swallowing([&] { inner_->close(); });
+    swallowing([&] { ForwardingFile::close(); });
   }
 
  private:
@@ -46,39 +38,30 @@ class BrokenFile final : public File {
     }
   }
 
-  std::unique_ptr<File> inner_;
   Bug bug_;
 };
 
-class BrokenDirectory final : public Directory {
+class BrokenDirectory final : public ForwardingDirectory {
  public:
-  BrokenDirectory(std::unique_ptr<Directory> inner, Bug bug) : inner_(std::move(inner)), bug_(bug) {}
+  BrokenDirectory(std::unique_ptr<Directory> inner, Bug bug)
+      : ForwardingDirectory(std::move(inner)), bug_(bug) {}
 
   static std::unique_ptr<Directory> around(std::unique_ptr<Directory> inner, Bug bug) {
     return inner ? std::make_unique<BrokenDirectory>(std::move(inner), bug) : nullptr;
   }
 
-  const std::string& path() const override { return inner_->path(); }
   std::unique_ptr<File> open(std::string_view name, OpenMode mode) override {
-    auto file = inner_->open(name, mode);
+    auto file = ForwardingDirectory::open(name, mode);
     return file ? std::make_unique<BrokenFile>(std::move(file), bug_) : nullptr;
   }
   std::unique_ptr<Directory> open_directory(std::string_view name, bool create) override {
-    return around(inner_->open_directory(name, create), bug_);
+    return around(ForwardingDirectory::open_directory(name, create), bug_);
   }
-  std::optional<FileStatus> status(std::string_view name) const override { return inner_->status(name); }
-  std::vector<DirectoryEntry> list() const override { return inner_->list(); }
-  bool rename_new(std::string_view from, std::string_view to) override {
-    return inner_->rename_new(from, to);
-  }
-  void rename_over(std::string_view from, std::string_view to) override { inner_->rename_over(from, to); }
-  bool unlink(std::string_view name) override { return inner_->unlink(name); }
   void sync() override {
-    if (bug_ != Bug::forgets_directories) inner_->sync();
+    if (bug_ != Bug::forgets_directories) ForwardingDirectory::sync();
   }
 
  private:
-  std::unique_ptr<Directory> inner_;
   Bug bug_;
 };
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <set>
@@ -12,6 +11,7 @@
 #include "holdfast/store/retention_text.h"
 #include "life.h"
 #include "support/fault_file_system.h"
+#include "support/nightly.h"
 
 namespace holdfast::test {
 namespace {
@@ -141,8 +141,7 @@ class History {
 };
 
 TEST(RetentionHistories, NoPolicyEverBreaksRule4) {
-  const bool nightly = std::getenv("HOLDFAST_NIGHTLY") != nullptr;
-  const int histories = (nightly ? 20'000 : 400) / kStride;
+  const int histories = (nightly() ? 20'000 : 400) / kStride;
   std::int64_t deleted = 0;
   for (int seed = 1; seed <= histories; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,0 +1,16 @@
+// HOLDFAST_NIGHTLY=1: lanes go much further (tests/run --nightly). Any other value means no.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+namespace holdfast::test {
+
+inline bool nightly() {
+  const char* const text = std::getenv("HOLDFAST_NIGHTLY");
+  return text != nullptr && std::string_view(text) == "1";
+}
+
+}  // namespace holdfast::test
