@@ -48,6 +48,9 @@ Arena::Arena(std::uint64_t size) : size_(size) {
   madvise(data_, mapped_, MADV_HUGEPAGE);
 }
 
-Arena::~Arena() { munmap(data_, mapped_); }
+Arena::~Arena() {
+  companion_.reset();
+  munmap(data_, mapped_);
+}
 
 }  // namespace holdfast::inline v1

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace holdfast::inline v1 {
 
@@ -28,11 +29,15 @@ class Arena {
   std::uint64_t size() const { return size_; }
   std::uint64_t capacity() const { return capacity_; }
 
+  // Goes with this memory, just before it does: a device's hold on it. Replaces an earlier one.
+  void attach(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
+
  private:
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
   std::uint64_t capacity_ = 0;  // size_ rounded up to 4096
   std::uint64_t mapped_ = 0;    // what munmap gets
+  std::shared_ptr<void> companion_;
 };
 
 }  // namespace holdfast::inline v1

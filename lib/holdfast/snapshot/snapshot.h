@@ -3,7 +3,8 @@
 //
 // The arena *is* the byte image of the checkpoint file (format/file_plan.h decides where each tensor lies),
 // so committing it needs no further copy. Once staged, tensors and attributes never change; only the writer
-// fills the file's own head ([0, head) of the image) when it seals the file.
+// fills the file's own head ([0, head) of the image) when it seals the file. With an `arrival` parts of the
+// image are still on their way from a device: bytes() and find() require that its wait() has returned.
 //
 // Threads: after staging, const methods may be called from any thread. Lifetime: shared_ptr, because the
 // writer, a waiting `save()` and an evaluation may hold the same one.
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "holdfast/snapshot/arena.h"
+#include "holdfast/snapshot/arrival.h"
 #include "holdfast/snapshot/attributes.h"
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/snapshot/tensor_spec.h"
@@ -51,7 +53,12 @@ struct Snapshot {
   std::shared_ptr<Arena> arena;
   Attributes attributes;
   std::int64_t step = 0;
+  std::shared_ptr<const Arrival> arrival = {};  // none: the image is whole
 
+  // Returns when the image is whole. Throws Error when that failed.
+  void wait_for_arrival() const {
+    if (arrival) arrival->wait();
+  }
   std::span<const std::byte> bytes(std::size_t index) const;
   std::optional<std::span<const std::byte>> find(std::string_view name) const;
 };

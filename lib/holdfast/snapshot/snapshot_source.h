@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -26,22 +27,40 @@ struct StepReport {
 };
 
 // Which tensors to copy. `late` ones cannot change before the next optimizer update (parameters, optimizer
-// slots); `early` ones can (buffers, RNG, every user Stateful).
+// slots); `early` ones can (buffers, RNG, every user Stateful). What lies in device memory counts as late
+// whatever it is: the device sets aside what changes early, in order with its work.
 enum class Part { early, late, all };
 
 // The late tensors of one step boundary, to be copied into an image while the training computes forward and
 // backward. Keeps the memory that the tensors had then: a module that is moved or cast meanwhile leaves it.
 //
-// Threads: run() by any number of threads at once; everything else on the training thread, while nobody runs
-// it.
+// A device copies by itself (device_copy.h): then parts of the image are still on their way when run() has
+// returned. The image is whole after run() by everybody and arrive() by somebody.
+//
+// Threads: run() by any number of threads at once; arrive() on any thread, by one; everything else on the
+// training thread, while nobody runs it.
 class LateCopy {
  public:
+  // Nothing is written to the image afterwards: waits for what is on its way.
   virtual ~LateCopy() = default;
   // Copies what no other run() has taken yet.
   virtual void run() noexcept = 0;
   // Names of tensors whose memory is no longer, bit for bit, what the image holds. Reads all of them.
+  // Requires a whole image.
   virtual std::vector<std::string> changed() const = 0;
+
+  virtual bool on_its_way() const noexcept { return false; }
+  // Whatever the training does from here on reaches the image no more, also without run() and hold_update().
+  virtual bool independent() const noexcept { return false; }
+  // What the training gives its device from here on waits there for the copies; this thread does not.
+  virtual void hold_update() noexcept {}
+  // Waits. Throws Error when a copy failed.
+  virtual void arrive() {}
 };
+
+// What an image's memory needs so that a device can copy into it quickly (page-locking). Called once for each
+// image; what it returns goes with the memory. Never throws; nullptr where nothing could be done.
+using PrepareImage = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
 // Names of recorded options whose difference the user accepts (`--override NAME`), full or after the last
 // dot.
@@ -59,6 +78,18 @@ class SnapshotSource {
   // Part::late, not copied yet. What cannot be copied by another thread (device memory, unusual strides) is
   // copied at once. Requires, as copy_tensors does; the image outlives the copy.
   virtual std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) = 0;
+
+  // Whether some of the state lies in device memory.
+  virtual bool on_device() const { return false; }
+  // Requires on_device(). Part::late as prepare_late does, but independent(): for a loop that does not
+  // announce its updates. May wait, where a device has no spare memory.
+  virtual std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
+                                                        std::span<std::byte> image) {
+    return prepare_late(layout, image);
+  }
+  // Empty: nothing. The function may be called after the source is gone.
+  virtual PrepareImage image_preparation() const { return {}; }
+
   // These change before the update after all: Part::early from now on.
   virtual void copy_early(std::span<const std::string> names) = 0;
   // Everything that is not a tensor, the step among it ("step").

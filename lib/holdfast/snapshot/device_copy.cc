@@ -1,0 +1,204 @@
+#include "holdfast/snapshot/device_copy.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+// Where a device's vector loads like their addresses.
+constexpr std::uint64_t kSpareUnit = 512;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Polled: a thread that spins in the driver takes a core from the training, and its lock.
+void wait_for(CopyDevice& device, std::size_t mark) {
+  auto pause = std::chrono::microseconds(50);
+  while (!device.reached(mark)) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceCopy> DeviceCopy::begin(std::vector<DeviceShare> shares, std::span<std::byte> image,
+                                              bool locked, NextUpdate update) {
+  std::unique_ptr<DeviceCopy> copy(new DeviceCopy());
+  copy->image_ = image;
+  copy->locked_ = locked;
+  copy->lanes_.reserve(shares.size());
+  for (DeviceShare& share : shares) {
+    copy->lanes_.emplace_back().share = std::move(share);
+    copy->start(copy->lanes_.back(), update);  // when it throws, what was begun is drained
+  }
+  copy->arrived_ = std::all_of(copy->lanes_.begin(), copy->lanes_.end(),
+                               [](const Lane& lane) { return lane.way == Way::at_once; });
+  return copy;
+}
+
+DeviceCopy::~DeviceCopy() {
+  if (arrived_) return;
+  for (const Lane& lane : lanes_) lane.share.device->drain();
+}
+
+// Tensors that are neighbours in the image become neighbours in spare memory, so that one transfer fetches
+// them all: hundreds of small ones would take longer than their bytes do.
+void DeviceCopy::lay_out(Lane& lane, bool early_only) {
+  lane.runs.clear();
+  lane.places.clear();
+  lane.spare = 0;
+  const auto& tensors = lane.share.tensors;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].to.empty() && (tensors[i].early || !early_only)) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return tensors[a].to.data() < tensors[b].to.data(); });
+  for (const std::size_t i : order) {
+    const DeviceTensor& tensor = tensors[i];
+    const bool joins = !lane.runs.empty() &&
+                       lane.runs.back().to.data() + lane.runs.back().to.size() == tensor.to.data() &&
+                       lane.runs.back().to.size() % tensor.element == 0;
+    if (!joins) {
+      if (!lane.runs.empty()) lane.spare = lane.runs.back().offset + lane.runs.back().to.size();
+      lane.runs.push_back({round_up(lane.spare, kSpareUnit), {tensor.to.data(), 0}});
+    }
+    Run& run = lane.runs.back();
+    lane.places.push_back({i, run.offset + run.to.size()});
+    run.to = {run.to.data(), run.to.size() + tensor.to.size()};
+  }
+  if (!lane.runs.empty()) lane.spare = lane.runs.back().offset + lane.runs.back().to.size();
+}
+
+void DeviceCopy::start(Lane& lane, NextUpdate update) {
+  CopyDevice& device = *lane.share.device;
+  lay_out(lane, false);
+  if (!lane.share.at_once && device.reserve(lane.spare, false)) {
+    lane.way = Way::aside;
+    device.set_aside(lane.places);
+    device.follow_training();
+    return;  // arrive() fetches: hundreds of calls that the training need not wait for
+  }
+  lay_out(lane, true);
+  if (!lane.share.at_once && update == NextUpdate::announced && locked_ && device.reserve(lane.spare, true)) {
+    lane.way = Way::gated;
+    device.set_aside(lane.places);
+    device.follow_training();
+    for (const Run& run : lane.runs) {
+      in_pieces(run.to, [&](std::uint64_t at, auto to) { device.fetch_spare(run.offset + at, to); });
+    }
+    for (std::size_t i = 0; i < lane.share.tensors.size(); ++i) {
+      const DeviceTensor& tensor = lane.share.tensors[i];
+      if (tensor.early) continue;
+      in_pieces(tensor.to, [&](std::uint64_t at, auto to) { device.fetch_live(i, at, to); });
+    }
+    device.mark(0);
+    return;
+  }
+  lane.way = Way::at_once;
+  device.copy_now(lane.share.tensors);
+}
+
+template <class Fetch>
+void DeviceCopy::in_pieces(std::span<std::byte> to, const Fetch& fetch) const {
+  std::uint64_t done = 0;
+  while (done < to.size()) {
+    const auto at = static_cast<std::uint64_t>(to.data() + done - image_.data());
+    const std::uint64_t bytes = std::min<std::uint64_t>(to.size() - done, kPiece - at % kPiece);
+    fetch(done, to.subspan(done, bytes));
+    done += bytes;
+  }
+}
+
+bool DeviceCopy::independent() const noexcept {
+  return std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.way == Way::gated; });
+}
+
+void DeviceCopy::hold_update() noexcept {
+  if (arrived_) return;
+  for (Lane& lane : lanes_) {
+    if (lane.way != Way::gated) continue;
+    try {
+      lane.share.device->hold_training(0);
+    } catch (const std::exception& error) {
+      // The device cannot wait, so this thread does.
+      log_debug("the next update could not be made to wait: {}", what_of(error));
+      lane.share.device->drain();
+    }
+  }
+}
+
+void DeviceCopy::arrive() {
+  if (arrived_) return;
+  for (Lane& lane : lanes_) {
+    if (lane.way != Way::aside) continue;
+    CopyDevice& device = *lane.share.device;
+    if (!locked_) {
+      if (const auto bounce = device.bounce(); !bounce.empty()) {
+        through_bounce(lane, bounce);
+        continue;
+      }
+    }
+    for (const Run& run : lane.runs) {
+      in_pieces(run.to, [&](std::uint64_t at, auto to) { device.fetch_spare(run.offset + at, to); });
+    }
+    device.mark(0);
+  }
+  // All devices copy side by side.
+  for (Lane& lane : lanes_) {
+    if (lane.way != Way::at_once) wait_for(*lane.share.device, 0);
+  }
+  arrived_ = true;
+}
+
+// Two halves in turn: while the device fills one, this thread empties the other into the image.
+void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce) const {
+  static_assert(CopyDevice::kMarks == 2);
+  CopyDevice& device = *lane.share.device;
+  const std::size_t half = bounce.size() / 2;
+  std::array<std::span<std::byte>, 2> waiting;  // what of the image each half is for
+  const auto empty = [&](std::size_t which) {
+    if (waiting[which].empty()) return;
+    wait_for(device, which);
+    std::memcpy(waiting[which].data(), bounce.data() + which * half, waiting[which].size());
+    waiting[which] = {};
+  };
+  std::size_t which = 0;
+  for (const Run& run : lane.runs) {
+    for (std::uint64_t done = 0; done < run.to.size();) {
+      const std::size_t bytes = std::min<std::uint64_t>(half, run.to.size() - done);
+      empty(which);
+      device.fetch_spare(run.offset + done, bounce.subspan(which * half, bytes));
+      device.mark(which);
+      waiting[which] = run.to.subspan(done, bytes);
+      which = 1 - which;
+      done += bytes;
+    }
+  }
+  empty(which);
+  empty(1 - which);
+  device.mark(0);
+}
+
+std::vector<std::string> DeviceCopy::changed() const {
+  std::vector<std::string> names;
+  for (const Lane& lane : lanes_) {
+    if (lane.way != Way::gated) continue;
+    for (std::size_t i = 0; i < lane.share.tensors.size(); ++i) {
+      const DeviceTensor& tensor = lane.share.tensors[i];
+      if (!tensor.early && !lane.share.device->equals(i, tensor.to)) names.push_back(tensor.name);
+    }
+  }
+  return names;
+}
+
+}  // namespace holdfast::inline v1
