@@ -190,6 +190,7 @@ TEST(StallWatch, SaysWhatItWaitsFor) {
   testing::internal::CaptureStderr();
   {
     internal::StallWatch watch(1ms);
+    std::this_thread::sleep_for(20ms);  // it has spoken of the operation before
     watch.doing("the fsync of /mnt/ckpt");
     std::this_thread::sleep_for(200ms);
   }

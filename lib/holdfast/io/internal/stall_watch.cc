@@ -27,17 +27,23 @@ StallWatch::~StallWatch() {
 }
 
 void StallWatch::doing(std::string what) {
-  const std::lock_guard lock(mutex_);
-  what_ = std::move(what);
-  since_ = Clock::real().now();
-  say_at_ = since_ + patience_;
+  {
+    const std::lock_guard lock(mutex_);
+    what_ = std::move(what);
+    since_ = Clock::real().now();
+    say_at_ = since_ + patience_;
+  }
+  wake_.notify_one();  // it may sleep until long after this operation's time
 }
 
 void StallWatch::watch() {
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_until(lock, say_at_, [this] { return ended_; })) {
+  while (!ended_) {
     const SteadyTime now = Clock::real().now();
-    if (now < say_at_) continue;
+    if (now < say_at_) {
+      wake_.wait_until(lock, SteadyTime(say_at_));
+      continue;
+    }
     log_warning("waiting for {} ({} so far)", what_, format_duration(now - since_));
     say_at_ = now + kAgain;
   }
