@@ -28,7 +28,37 @@ void wait_for(CopyDevice& device, std::size_t mark) {
   }
 }
 
+class JoinedCopies final : public LateCopy {
+ public:
+  JoinedCopies(std::unique_ptr<LateCopy> host, std::unique_ptr<LateCopy> devices, bool host_is_copied)
+      : host_(std::move(host)), devices_(std::move(devices)), host_is_copied_(host_is_copied) {}
+  void run() noexcept override { host_->run(); }
+  std::vector<std::string> changed() const override {
+    std::vector<std::string> names = devices_->changed();
+    // Copied at once, the host's part may change as it likes.
+    if (!host_is_copied_) {
+      for (std::string& name : host_->changed()) names.push_back(std::move(name));
+    }
+    return names;
+  }
+  bool on_its_way() const noexcept override { return devices_->on_its_way(); }
+  bool independent() const noexcept override { return host_is_copied_ && devices_->independent(); }
+  void hold_update() noexcept override { devices_->hold_update(); }
+  void arrive() override { devices_->arrive(); }
+
+ private:
+  std::unique_ptr<LateCopy> host_;
+  std::unique_ptr<LateCopy> devices_;
+  bool host_is_copied_;
+};
+
 }  // namespace
+
+std::unique_ptr<LateCopy> join_copies(std::unique_ptr<LateCopy> host, std::unique_ptr<LateCopy> devices,
+                                      bool copy_host_now) {
+  if (copy_host_now) host->run();
+  return std::make_unique<JoinedCopies>(std::move(host), std::move(devices), copy_host_now);
+}
 
 std::unique_ptr<DeviceCopy> DeviceCopy::begin(std::vector<DeviceShare> shares, std::span<std::byte> image,
                                               bool locked, NextUpdate update) {

@@ -132,4 +132,9 @@ class DeviceCopy final : public LateCopy {
   bool arrived_ = false;
 };
 
+// One late copy of two: of what lies in host memory, and of what lies on devices. `copy_host_now`: it is
+// copied here, and the whole is independent where the devices' part is.
+std::unique_ptr<LateCopy> join_copies(std::unique_ptr<LateCopy> host, std::unique_ptr<LateCopy> devices,
+                                      bool copy_host_now);
+
 }  // namespace holdfast::inline v1

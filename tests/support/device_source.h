@@ -1,0 +1,90 @@
+// A training state on played devices (fake_device.h). What a step leaves is a function of its number, so
+// anybody can say whether an image is that of one step boundary. Like a real loop, the host only queues work
+// and runs ahead of the devices.
+//
+// Threads: as SnapshotSource says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "holdfast/snapshot/snapshot_source.h"
+#include "support/fake_device.h"
+
+namespace holdfast::test {
+
+class DeviceSource final : public SnapshotSource {
+ public:
+  struct Options {
+    std::size_t elements = 1000;  // of the weight, and of its momentum
+    bool two_devices = false;     // the momentum lies on the second
+    bool host_momentum = false;   // or in host memory
+    bool lock_images = true;
+  };
+  // Page-locked images; outlives the source.
+  struct Locked {
+    std::mutex mutex;
+    std::set<const std::byte*> images;
+    int ever = 0;
+    std::size_t length = 0;  // of each
+    bool holds(const std::byte* address);
+  };
+
+  explicit DeviceSource(Options options);
+  ~DeviceSource() override;  // requires that nothing is on its way
+
+  FakeDevice& device(std::size_t i = 0) { return *devices_[i]; }
+  Locked& locked() { return *locked_; }
+  void forward();  // queued: moves the statistics
+  void update();   // queued: moves weight and momentum
+  // Queued, and wrong: a weight changes before its update.
+  void disturb(std::size_t i);
+  // Is all of it, once the devices have come to rest, what so many steps leave?
+  bool holds_step(std::int64_t step);
+
+  std::int64_t late_copies = 0;
+  std::int64_t independent_copies = 0;
+  std::function<void()> on_copy;  // inside copy_tensors and the prepare_ calls; may throw
+
+  std::vector<TensorSpec> describe() override;
+  void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
+  std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
+                                                std::span<std::byte> image) override;
+  bool on_device() const override { return true; }
+  PrepareImage image_preparation() const override;
+  void copy_early(std::span<const std::string> names) override { early_.insert(names.begin(), names.end()); }
+  Attributes attributes() override;
+  void advance(const StepReport&) override { ++step_; }
+  std::int64_t step() const override { return step_; }
+  void check(std::span<const TensorSpec>, const Attributes&, const Overrides&) override {}
+  void load(const Snapshot& snapshot, const Overrides&) override;
+  void load_weights(const Snapshot&) override {}
+
+ private:
+  static constexpr std::size_t kHost = ~std::size_t{0};
+  struct Piece {
+    std::string name;
+    std::vector<float>* values;
+    std::size_t device;  // kHost: none
+    bool late;
+  };
+  std::vector<Piece> pieces();
+  std::unique_ptr<LateCopy> begin(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
+  void drain();
+
+  Options options_;
+  std::set<std::string> early_;
+  std::int64_t step_ = 0;
+  std::int64_t forwards_ = 0;  // as host and devices were told
+  std::int64_t updates_ = 0;
+  std::vector<float> weight_, momentum_, statistics_, stream_;
+  std::shared_ptr<Locked> locked_ = std::make_shared<Locked>();
+  std::vector<std::unique_ptr<FakeDevice>> devices_;  // last: their queues use the rest
+};
+
+}  // namespace holdfast::test
