@@ -1,19 +1,18 @@
 #include "holdfast/snapshot/digest.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "holdfast/snapshot/internal/digest_kernel.h"
+
 namespace holdfast::inline v1 {
 
 Digest digest_of(std::span<const std::byte> bytes) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  unsigned char canonical[sizeof(Digest)];
+  internal::digest_kernel()(bytes.data(), bytes.size(), {}, canonical);
   Digest digest;
-  static_assert(sizeof canonical.digest == sizeof digest.bytes);
-  std::memcpy(digest.bytes.data(), canonical.digest, sizeof canonical.digest);
+  std::memcpy(digest.bytes.data(), canonical, sizeof canonical);
   return digest;
 }
 

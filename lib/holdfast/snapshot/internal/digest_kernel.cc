@@ -1,0 +1,30 @@
+#define HOLDFAST_VECTOR_BYTES 16
+#include "holdfast/snapshot/internal/digest_kernel.h"
+
+#include "holdfast/snapshot/internal/digest_kernel_body.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+bool has_avx2() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+bool digest_kernel_plain(const std::byte* data, std::size_t size, FloatBits floats, unsigned char* digest) {
+  return run_kernel(data, size, floats, digest);
+}
+
+DigestKernel digest_kernel() {
+  static const DigestKernel best =
+      has_avx2() && digest_kernel_avx2() != nullptr ? digest_kernel_avx2() : &digest_kernel_plain;
+  return best;
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,18 @@
+#ifdef __AVX2__
+#define HOLDFAST_VECTOR_BYTES 32
+#include "holdfast/snapshot/internal/digest_kernel_body.h"
+#else
+#include "holdfast/snapshot/internal/digest_kernel.h"
+#endif
+
+namespace holdfast::inline v1::internal {
+
+DigestKernel digest_kernel_avx2() {
+#ifdef __AVX2__
+  return &run_kernel;
+#else
+  return nullptr;
+#endif
+}
+
+}  // namespace holdfast::inline v1::internal

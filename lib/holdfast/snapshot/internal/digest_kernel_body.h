@@ -1,0 +1,94 @@
+// The body of internal/digest_kernel.h, for two sources compiled with different flags: all of it is local to
+// the one that includes it, which says how wide its vectors are (HOLDFAST_VECTOR_BYTES).
+//
+// Threads: pure.
+#pragma once
+
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "holdfast/snapshot/internal/digest_kernel.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+// What is looked at, then hashed. Both find it in the nearest cache, and the loads of the look fetch it from
+// memory as fast as those of a hash alone would.
+constexpr std::size_t kBite = 4096;
+
+// Compared as integers in vectors, because the compiler does not turn the plain loop into vectors at -O2.
+template <class Word>
+bool none_above(const std::byte* data, std::size_t size, Word magnitude, Word largest) {
+  constexpr std::size_t kVector = HOLDFAST_VECTOR_BYTES;
+  using Vector [[gnu::vector_size(kVector)]] = Word;
+  constexpr std::size_t kBlock = 4 * kVector;
+  const Vector mask = Vector{} + magnitude;
+  const Vector limit = Vector{} + largest;
+  Vector above[4] = {};
+  const auto look = [&](const std::byte* block) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      Vector words;
+      std::memcpy(&words, block + i * kVector, kVector);
+      above[i] |= (words & mask) > limit;
+    }
+  };
+  std::size_t at = 0;
+  for (; at + kBlock <= size; at += kBlock) look(data + at);
+  if (at < size) {
+    std::byte rest[kBlock] = {};
+    std::memcpy(rest, data + at, size - at);
+    look(rest);
+  }
+  const Vector any = above[0] | above[1] | above[2] | above[3];
+  std::uint64_t words[kVector / sizeof(std::uint64_t)];
+  std::memcpy(words, &any, kVector);
+  std::uint64_t found = 0;
+  for (const std::uint64_t word : words) found |= word;
+  return found == 0;
+}
+
+bool all_finite(const std::byte* data, std::size_t size, FloatBits floats) {
+  switch (floats.bytes) {
+    case 1:
+      return none_above(data, size, static_cast<std::int8_t>(floats.magnitude),
+                        static_cast<std::int8_t>(floats.largest));
+    case 2:
+      return none_above(data, size, static_cast<std::int16_t>(floats.magnitude),
+                        static_cast<std::int16_t>(floats.largest));
+    case 4:
+      return none_above(data, size, static_cast<std::int32_t>(floats.magnitude),
+                        static_cast<std::int32_t>(floats.largest));
+    case 8:
+      return none_above(data, size, floats.magnitude, floats.largest);
+    default:
+      return true;
+  }
+}
+
+bool run_kernel(const std::byte* data, std::size_t size, FloatBits floats, unsigned char* digest) {
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  std::size_t at = 0;
+  bool finite = true;
+  while (finite && floats.bytes != 0 && at < size) {
+    const std::size_t bite = size - at < kBite ? size - at : kBite;
+    finite = all_finite(data + at, bite, floats);
+    XXH3_128bits_update(&state, data + at, bite);
+    at += bite;
+  }
+  XXH128_hash_t hash;
+  if (at == 0) {
+    hash = XXH3_128bits(data, size);
+  } else {
+    XXH3_128bits_update(&state, data + at, size - at);
+    hash = XXH3_128bits_digest(&state);
+  }
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  std::memcpy(digest, canonical.digest, sizeof canonical.digest);
+  return finite;
+}
+
+}  // namespace
+}  // namespace holdfast::inline v1::internal
