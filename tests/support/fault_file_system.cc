@@ -96,8 +96,12 @@ std::string child(const std::string& directory, std::string_view name) {
 
 Op op_of(OpenMode mode) {
   if (mode == OpenMode::read) return Op::open_read;
+  if (mode == OpenMode::overwrite_direct) return Op::open_overwrite;
   return mode == OpenMode::append ? Op::open_append : Op::create;
 }
+
+// Opening what must exist changes nothing.
+bool makes(OpenMode mode) { return mode != OpenMode::read && mode != OpenMode::overwrite_direct; }
 
 class FaultFile final : public File {
  public:
@@ -164,7 +168,7 @@ class FaultDirectory final : public Directory {
 
   std::unique_ptr<File> open(std::string_view name, OpenMode mode) override {
     const std::string full = child(path(), name);
-    auto file = state_->run({.kind = op_of(mode), .path = full, .mutating = mode != OpenMode::read},
+    auto file = state_->run({.kind = op_of(mode), .path = full, .mutating = makes(mode)},
                             [&] { return inner_->open(name, mode); });
     if (file == nullptr) return nullptr;
     return std::make_unique<FaultFile>(state_, std::move(file), full);
@@ -196,6 +200,10 @@ class FaultDirectory final : public Directory {
     return state_->run({.kind = Op::unlink, .path = child(path(), name), .mutating = true},
                        [&] { return inner_->unlink(name); });
   }
+  bool unlink_lazily(std::string_view name, std::unique_ptr<HeldBlocks>& blocks) override {
+    return state_->run({.kind = Op::unlink, .path = child(path(), name), .mutating = true},
+                       [&] { return inner_->unlink_lazily(name, blocks); });
+  }
   void sync() override {
     state_->run({.kind = Op::sync_directory, .path = path(), .mutating = true}, [&] { inner_->sync(); });
   }
@@ -208,10 +216,10 @@ class FaultDirectory final : public Directory {
 }  // namespace
 
 std::string_view name_of(Op op) {
-  static constexpr std::array<std::string_view, 16> kNames{
-      "open_directory", "open_read",   "create",  "open_append",    "status", "list",
-      "read",           "write",       "reserve", "truncate",       "fsync",  "close",
-      "rename_new",     "rename_over", "unlink",  "fsync_directory"};
+  static constexpr std::array<std::string_view, 17> kNames{
+      "open_directory", "open_read",  "open_overwrite", "create",  "open_append",    "status",
+      "list",           "read",       "write",          "reserve", "truncate",       "fsync",
+      "close",          "rename_new", "rename_over",    "unlink",  "fsync_directory"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
@@ -234,7 +242,7 @@ std::unique_ptr<Directory> FaultFileSystem::open_directory(const std::filesystem
 }
 
 std::unique_ptr<File> FaultFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
-  auto file = state_->run({.kind = op_of(mode), .path = path.native(), .mutating = mode != OpenMode::read},
+  auto file = state_->run({.kind = op_of(mode), .path = path.native(), .mutating = makes(mode)},
                           [&] { return state_->inner->open_file(path, mode); });
   return std::make_unique<FaultFile>(state_, std::move(file), path.native());
 }

@@ -28,6 +28,7 @@ namespace holdfast::test {
 enum class Op {
   open_directory,  // with `create`: mutating
   open_read,
+  open_overwrite,
   create,
   open_append,
   status,

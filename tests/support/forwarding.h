@@ -52,6 +52,9 @@ class ForwardingDirectory : public Directory {
   }
   void rename_over(std::string_view from, std::string_view to) override { inner_->rename_over(from, to); }
   bool unlink(std::string_view name) override { return inner_->unlink(name); }
+  bool unlink_lazily(std::string_view name, std::unique_ptr<HeldBlocks>& blocks) override {
+    return inner_->unlink_lazily(name, blocks);
+  }
   void sync() override { inner_->sync(); }
 
  private:

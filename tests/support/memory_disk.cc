@@ -43,7 +43,7 @@ std::uint64_t MemoryFileSystem::Disk::used() const {
     for (const auto& [name, child] : inode.names) bytes += sum(*child);
     return bytes;
   };
-  return sum(*root);
+  return held + sum(*root);
 }
 
 bool MemoryFileSystem::Disk::resize(Inode& inode, std::uint64_t size) {

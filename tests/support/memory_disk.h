@@ -46,6 +46,9 @@ struct MemoryFileSystem::Disk {
   std::set<std::string> mounts;
   std::map<std::string, InodePtr> unmounted;  // what lies on volumes that are away
   int open_handles = 0;
+  bool holds_deleted = false;
+  std::uint64_t held = 0;  // bytes that were deleted and not freed
+  std::function<void()> before_freeing;
 
   Disk();
   InodePtr make(FileKind kind);

@@ -60,7 +60,7 @@ class MemoryFile final : public File, public LosesUnsynced {
   void write_at(std::span<const std::byte> data, std::uint64_t offset) override {
     const Lock lock(disk_->mutex);
     check_writable("write");
-    if (mode_ == OpenMode::create_direct &&
+    if ((mode_ == OpenMode::create_direct || mode_ == OpenMode::overwrite_direct) &&
         (reinterpret_cast<std::uintptr_t>(data.data()) | offset | data.size()) % 4096 != 0) {
       fail("write", path_, EINVAL);
     }
@@ -120,6 +120,28 @@ class MemoryFile final : public File, public LosesUnsynced {
   bool closed_ = false;
 };
 
+class MemoryBlocks final : public HeldBlocks {
+ public:
+  MemoryBlocks(DiskPtr disk, std::uint64_t bytes) : disk_(std::move(disk)), bytes_(bytes) {
+    const Lock lock(disk_->mutex);
+    disk_->held += bytes_;
+  }
+  ~MemoryBlocks() override {
+    std::function<void()> wait;
+    {
+      const Lock lock(disk_->mutex);
+      wait = disk_->before_freeing;
+    }
+    if (wait) wait();
+    const Lock lock(disk_->mutex);
+    disk_->held -= bytes_;
+  }
+
+ private:
+  DiskPtr disk_;
+  std::uint64_t bytes_;
+};
+
 class MemoryDirectory final : public Directory {
  public:
   MemoryDirectory(DiskPtr disk, InodePtr inode, std::string path)
@@ -139,7 +161,8 @@ class MemoryDirectory final : public Directory {
     const bool create = mode == OpenMode::create || mode == OpenMode::create_direct;
     InodePtr inode = find(name);
     if (create && inode != nullptr) return nullptr;
-    if (mode == OpenMode::read && inode == nullptr) return nullptr;
+    const bool must_exist = mode == OpenMode::read || mode == OpenMode::overwrite_direct;
+    if (must_exist && inode == nullptr) return nullptr;
     if (inode == nullptr) {
       inode = disk_->make(FileKind::regular);
       inode_->names.emplace(name, inode);
@@ -205,6 +228,19 @@ class MemoryDirectory final : public Directory {
     if (inode == nullptr) return false;
     if (inode->kind == FileKind::directory) fail("unlink", full(name), EISDIR);
     inode_->names.erase(inode_->names.find(name));
+    return true;
+  }
+
+  bool unlink_lazily(std::string_view name, std::unique_ptr<HeldBlocks>& blocks) override {
+    std::uint64_t bytes = 0;
+    {
+      const Lock lock(disk_->mutex);
+      const InodePtr inode = find(name);
+      bytes = inode != nullptr ? inode->data->size() : 0;
+    }
+    if (!unlink(name)) return false;
+    blocks.reset();
+    if (disk_->holds_deleted) blocks = std::make_unique<MemoryBlocks>(disk_, bytes);
     return true;
   }
 
@@ -274,6 +310,17 @@ bool MemoryFileSystem::on_root_file_system(const std::filesystem::path& path) co
     if (disk_->mounts.contains(at.native())) return false;
   }
   return true;
+}
+
+void MemoryFileSystem::hold_deleted(std::function<void()> before_freeing) {
+  const Lock lock(disk_->mutex);
+  disk_->holds_deleted = true;
+  disk_->before_freeing = std::move(before_freeing);
+}
+
+std::uint64_t MemoryFileSystem::held() const {
+  const Lock lock(disk_->mutex);
+  return disk_->held;
 }
 
 MemoryFileSystem MemoryFileSystem::crash() const {

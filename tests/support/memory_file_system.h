@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -57,6 +58,10 @@ class MemoryFileSystem final : public FileSystem {
 
   // Bytes that all files together may hold; ENOSPC beyond. Unlimited at first.
   void set_capacity(std::uint64_t bytes);
+  // From now on unlink_lazily holds what it deletes, which counts against the capacity. Called before it is
+  // freed, by the thread that frees it.
+  void hold_deleted(std::function<void()> before_freeing = {});
+  std::uint64_t held() const;  // bytes deleted and not freed
   // Makes the directory, and a mount point of it.
   void mount(const std::filesystem::path& path);
   void unmount(const std::filesystem::path& path);

@@ -38,7 +38,7 @@ class SimFile final : public File {
   }
   void write_at(std::span<const std::byte> data, std::uint64_t offset) override {
     check_writable("write");
-    if (mode_ == OpenMode::create_direct &&
+    if ((mode_ == OpenMode::create_direct || mode_ == OpenMode::overwrite_direct) &&
         (reinterpret_cast<std::uintptr_t>(data.data()) | offset | data.size()) % kSimBlock != 0) {
       fail("write", path_, EINVAL);
     }
@@ -93,7 +93,7 @@ class SimDirectory final : public Directory {
     auto node = disk().find(node_, name);
     if (node && (mode == OpenMode::create || mode == OpenMode::create_direct)) return nullptr;
     if (!node) {
-      if (mode == OpenMode::read) return nullptr;
+      if (mode == OpenMode::read || mode == OpenMode::overwrite_direct) return nullptr;
       node = disk().make(node_, name, FileKind::regular);
       files_.changed("create", path_, name);
     }

@@ -30,7 +30,8 @@ struct FileStatus {
   FileKind kind = FileKind::other;
   std::uint64_t size = 0;
   std::uint64_t inode = 0;
-  std::uint32_t mode = 0;  // permission bits
+  std::uint32_t mode = 0;   // permission bits
+  std::uint64_t links = 1;  // names of the file
 };
 
 struct DirectoryEntry {
@@ -48,7 +49,7 @@ class File {
   // Reads all of `buffer` from the device, not from the page cache, as far as the system allows (O_DIRECT,
   // or dropping the cached pages first). Same result as read_at.
   virtual std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const = 0;
-  // Writes all of `data`. With OpenMode::create_direct, pointer, size and offset are multiples of 4096.
+  // Writes all of `data`. In the modes `…_direct`, pointer, size and offset are multiples of 4096.
   virtual void write_at(std::span<const std::byte> data, std::uint64_t offset) = 0;
   // Makes room for `length` bytes now, so that ENOSPC appears here. Where the file system cannot
   // (EOPNOTSUPP), does nothing.
@@ -60,10 +61,19 @@ class File {
 };
 
 enum class OpenMode {
-  read,           // must exist
-  create,         // read and write; must not exist (O_EXCL), mode 0600
-  create_direct,  // as create, with O_DIRECT where the file system takes it; otherwise buffered
-  append,         // created when missing, mode 0600; write_at's offset is ignored, bytes go to the end
+  read,              // must exist
+  create,            // read and write; must not exist (O_EXCL), mode 0600
+  create_direct,     // as create, with O_DIRECT where the file system takes it; otherwise buffered, the
+                     // page cache kept clean behind it
+  overwrite_direct,  // as create_direct, but must exist, and keeps its length and bytes
+  append,            // created when missing, mode 0600; write_at's offset is ignored, bytes go to the end
+};
+
+// What a deleted file took up on its device. Destroying it gives the blocks back, which takes seconds for a
+// large file on a volume mounted with `discard`.
+class HeldBlocks {
+ public:
+  virtual ~HeldBlocks() = default;
 };
 
 class Directory {
@@ -71,7 +81,7 @@ class Directory {
   virtual ~Directory() = default;
 
   virtual const std::string& path() const = 0;  // for messages
-  // nullptr when a file to read does not exist (ENOENT) or a file to create does (EEXIST).
+  // nullptr when a file to read or overwrite does not exist (ENOENT) or a file to create does (EEXIST).
   virtual std::unique_ptr<File> open(std::string_view name, OpenMode mode) = 0;
   // nullptr when it does not exist and `create` is false. Creates with mode 0700.
   virtual std::unique_ptr<Directory> open_directory(std::string_view name, bool create) = 0;
@@ -82,6 +92,12 @@ class Directory {
   virtual bool rename_new(std::string_view from, std::string_view to) = 0;
   virtual void rename_over(std::string_view from, std::string_view to) = 0;
   virtual bool unlink(std::string_view name) = 0;  // false when it did not exist
+  // As unlink: the name is gone when it returns. Where the file system can, the file's blocks are freed when
+  // `blocks` is destroyed, by whichever thread; elsewhere at once, and `blocks` is left empty.
+  virtual bool unlink_lazily(std::string_view name, std::unique_ptr<HeldBlocks>& blocks) {
+    blocks.reset();
+    return unlink(name);
+  }
   virtual void sync() = 0;
 };
 

@@ -86,6 +86,7 @@ std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem
 std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
   int flags = O_RDONLY | O_NONBLOCK;  // a FIFO must not hang us
   if (mode == OpenMode::create || mode == OpenMode::create_direct) flags = O_RDWR | O_CREAT | O_EXCL;
+  if (mode == OpenMode::overwrite_direct) flags = O_RDWR | O_NONBLOCK;
   if (mode == OpenMode::append) flags = O_RDWR | O_CREAT | O_APPEND;
   const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0600); }); };
   Descriptor opened(try_open());
@@ -93,14 +94,16 @@ std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& pa
     flags = O_WRONLY | O_CREAT | O_APPEND;  // a pipe's writing end, or a file we may only add to
     opened = Descriptor(try_open());
   }
-  if (!opened) fail(mode == OpenMode::read ? "open" : "create", path.native());
+  if (!opened) {
+    fail(mode == OpenMode::read || mode == OpenMode::overwrite_direct ? "open" : "create", path.native());
+  }
   struct stat status {};
   if (fstat(opened.get(), &status) != 0) fail("fstat", path.native());
   if (S_ISDIR(status.st_mode)) fail("open", path.native(), EISDIR);
-  return internal::make_posix_file(std::move(opened), path.native(),
-                                   {.mode = mode,
-                                    .direct = mode == OpenMode::create_direct && options_.direct,
-                                    .uncached_direct = options_.direct});
+  const bool direct = mode == OpenMode::create_direct || mode == OpenMode::overwrite_direct;
+  return internal::make_posix_file(
+      std::move(opened), path.native(),
+      {.mode = mode, .direct = direct && options_.direct, .uncached_direct = options_.direct});
 }
 
 bool PosixFileSystem::is_mount_point(const std::filesystem::path& path) const {

@@ -3,7 +3,8 @@
 //
 // Names are opened beneath their directory with openat2(RESOLVE_BENEATH | NO_SYMLINKS); where the kernel or a
 // container's filter has no openat2, single components with O_NOFOLLOW mean the same. Everything is
-// O_CLOEXEC. What a file system lacks is done the next best way: no O_DIRECT: buffered; no fallocate:
+// O_CLOEXEC. What a file system lacks is done the next best way: no O_DIRECT, or one that wants more than
+// pages of 4096: buffered, with write-back started at once and the written pages dropped; no fallocate:
 // nothing; no renameat2(NOREPLACE) (NFS): link and unlink. posix_fallocate is never used (some libraries
 // emulate it byte by byte). Sync is sticky: after a failed fsync every later sync of that File or Directory
 // fails without a system call.

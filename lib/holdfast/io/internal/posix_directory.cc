@@ -2,8 +2,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/forced_exit.h"
@@ -24,6 +30,33 @@ FileKind kind_of_entry(unsigned char type) {
   }
 }
 
+// Network file systems and FUSE rename a file that is unlinked while open, and forget it there when the
+// client dies first: only those that are known to keep such files without a name.
+bool frees_on_last_close(int fd) {
+  struct statfs found {};
+  if (fstatfs(fd, &found) != 0) return false;
+  constexpr std::uint32_t kKnown[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
+                                      TMPFS_MAGIC};
+  return std::find(std::begin(kKnown), std::end(kKnown), static_cast<std::uint32_t>(found.f_type)) !=
+         std::end(kKnown);
+}
+
+// A regular file whose blocks take their time, and that has no other name.
+bool is_large(int fd) {
+  constexpr std::int64_t kBytes = 8 << 20;
+  struct stat found {};
+  return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_nlink == 1 &&
+         found.st_blocks >= kBytes / 512;
+}
+
+class HeldDescriptor final : public HeldBlocks {
+ public:
+  explicit HeldDescriptor(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+
+ private:
+  Descriptor descriptor_;
+};
+
 class PosixDirectory final : public Directory {
  public:
   PosixDirectory(Descriptor descriptor, std::string path, PosixOptions options)
@@ -35,14 +68,16 @@ class PosixDirectory final : public Directory {
     const std::string file = checked(name);
     const std::string full = join(path_, file);
     const bool create = mode == OpenMode::create || mode == OpenMode::create_direct;
+    const bool overwrite = mode == OpenMode::overwrite_direct;
     // O_NONBLOCK: a FIFO that somebody left here must not hang us; regular files do not care.
     int flags = O_NONBLOCK;
     if (mode == OpenMode::read) flags |= O_RDONLY;
+    if (overwrite) flags |= O_RDWR;
     if (create) flags |= O_RDWR | O_CREAT | O_EXCL;
     if (mode == OpenMode::append) flags |= O_RDWR | O_CREAT | O_APPEND;
     Descriptor opened(open_beneath(fd(), file.c_str(), flags, 0600, options_.openat2));
     if (!opened) {
-      if (mode == OpenMode::read && errno == ENOENT) return nullptr;
+      if ((mode == OpenMode::read || overwrite) && errno == ENOENT) return nullptr;
       if (create && errno == EEXIST) return nullptr;
       fail(create ? "create" : "open", full);
     }
@@ -52,7 +87,7 @@ class PosixDirectory final : public Directory {
     if (!S_ISREG(status.st_mode)) throw IoError("open", full, EINVAL, "it is not a regular file: remove it");
     return make_posix_file(std::move(opened), full,
                            {.mode = mode,
-                            .direct = mode == OpenMode::create_direct && options_.direct,
+                            .direct = (mode == OpenMode::create_direct || overwrite) && options_.direct,
                             .uncached_direct = options_.direct});
   }
 
@@ -80,7 +115,8 @@ class PosixDirectory final : public Directory {
     return FileStatus{.kind = kind_of(found.st_mode),
                       .size = static_cast<std::uint64_t>(found.st_size),
                       .inode = found.st_ino,
-                      .mode = found.st_mode & 07777u};
+                      .mode = found.st_mode & 07777u,
+                      .links = found.st_nlink};
   }
 
   std::vector<DirectoryEntry> list() const override {
@@ -131,6 +167,19 @@ class PosixDirectory final : public Directory {
     if (retry([&] { return unlinkat(fd(), file.c_str(), 0); }) == 0) return true;
     if (errno == ENOENT) return false;
     fail("unlink", join(path_, file));
+  }
+
+  bool unlink_lazily(std::string_view name, std::unique_ptr<HeldBlocks>& blocks) override {
+    const std::string file = checked(name);
+    blocks.reset();
+    if (!frees_on_last_close(fd())) return unlink(name);
+    // O_PATH: asks for no permission on the file, and does not open what is no file.
+    Descriptor opened(open_beneath(fd(), file.c_str(), O_PATH | O_NOFOLLOW, 0, options_.openat2));
+    const bool worth_it = opened && is_large(opened.get());
+    auto held = worth_it ? std::make_unique<HeldDescriptor>(std::move(opened)) : nullptr;
+    if (!unlink(name)) return false;
+    blocks = std::move(held);
+    return true;
   }
 
   void sync() override {

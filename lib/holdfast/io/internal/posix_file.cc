@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/io/internal/direct_alignment.h"
 #include "holdfast/io/internal/posix_calls.h"
+#include "holdfast/io/internal/write_behind.h"
 
 namespace holdfast::inline v1::internal {
 namespace {
@@ -38,7 +40,7 @@ class PosixFile final : public File {
   PosixFile(Descriptor descriptor, std::string path, FileSettings settings)
       : descriptor_(std::move(descriptor)), path_(std::move(path)), settings_(settings) {
     // After the creation, because open(O_CREAT | O_DIRECT) can fail and leave the file behind.
-    if (settings_.direct) direct_ = set_direct(true);
+    if (settings_.direct) direct_ = takes_pages(direct_alignment(fd())) && set_direct(true);
   }
 
   std::uint64_t size() const override {
@@ -63,9 +65,17 @@ class PosixFile final : public File {
         uncached_works_ = false;
       }
     }
-    // Only clean pages can be dropped, so whoever wants the device's own bytes has synced first.
-    posix_fadvise(fd(), static_cast<off_t>(offset), static_cast<off_t>(buffer.size()), POSIX_FADV_DONTNEED);
-    return read_at(buffer, offset);
+    // Only clean pages can be dropped, so whoever wants the device's own bytes has synced first. Dropped
+    // again behind the read: what is read so is not wanted in the cache, where it would push out others'
+    // pages.
+    const auto advise = [&](int advice) {
+      posix_fadvise(fd(), static_cast<off_t>(offset), static_cast<off_t>(buffer.size()), advice);
+    };
+    advise(POSIX_FADV_DONTNEED);
+    advise(POSIX_FADV_WILLNEED);
+    const std::size_t count = read_at(buffer, offset);
+    advise(POSIX_FADV_DONTNEED);
+    return count;
   }
 
   void write_at(std::span<const std::byte> data, std::uint64_t offset) override {
@@ -83,6 +93,7 @@ class PosixFile final : public File {
         continue;
       }
       if (written == 0) fail("write", path_, EIO);
+      if (is_large() && !direct_) write_back(offset, static_cast<std::uint64_t>(written));
       data = data.subspan(static_cast<std::size_t>(written));
       offset += static_cast<std::uint64_t>(written);
     }
@@ -105,6 +116,7 @@ class PosixFile final : public File {
       sync_error_ = errno;
       fail("fsync", path_, sync_error_);
     }
+    if (is_large() && !direct_) posix_fadvise(fd(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
   void close() override {
@@ -120,6 +132,19 @@ class PosixFile final : public File {
   bool set_direct(bool on) {
     const int flags = fcntl(fd(), F_GETFL);
     return flags >= 0 && fcntl(fd(), F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+  }
+
+  // Checkpoints, not the small files beside them.
+  bool is_large() const {
+    return settings_.mode == OpenMode::create_direct || settings_.mode == OpenMode::overwrite_direct;
+  }
+
+  void write_back(std::uint64_t offset, std::uint64_t length) {
+    const int error = write_behind_.wrote(fd(), offset, length);
+    if (error == 0) return;
+    // The kernel has told it once, and may tell fsync that all is well.
+    sync_error_ = error;
+    fail("write", path_, error);
   }
 
   void leave_direct() {
@@ -178,7 +203,8 @@ class PosixFile final : public File {
   FileSettings settings_;
   std::atomic<bool> direct_{false};
   std::mutex direct_mutex_;
-  int sync_error_ = 0;
+  std::atomic<int> sync_error_{0};
+  WriteBehind write_behind_;
 
   mutable std::once_flag uncached_once_;
   mutable Descriptor uncached_;

@@ -1,0 +1,44 @@
+#include "holdfast/io/internal/direct_alignment.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+// From the kernel's interface, which older headers do not have: the mask, and where `struct statx` (256
+// bytes in every version) says which fields were filled in, and holds these two.
+constexpr unsigned kStatxDirectAlignment = 0x2000;
+constexpr std::size_t kStatxSize = 256;
+constexpr std::size_t kMaskAt = 0;
+constexpr std::size_t kMemoryAt = 0x98;
+constexpr std::size_t kOffsetAt = 0x9c;
+constexpr std::uint32_t kPage = 4096;
+
+}  // namespace
+
+DirectAlignment direct_alignment(int fd) {
+  alignas(std::uint64_t) std::array<std::byte, kStatxSize> found{};
+  if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, kStatxDirectAlignment, found.data()) != 0) return {};
+  const auto field = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, found.data() + at, sizeof value);
+    return value;
+  };
+  if ((field(kMaskAt) & kStatxDirectAlignment) == 0) return {};
+  return {.known = true, .memory = field(kMemoryAt), .offset = field(kOffsetAt)};
+}
+
+bool takes_pages(const DirectAlignment& alignment) {
+  if (!alignment.known) return true;
+  if (alignment.memory == 0 || alignment.offset == 0) return false;
+  return kPage % alignment.memory == 0 && kPage % alignment.offset == 0;
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,57 @@
+#include "holdfast/io/internal/write_behind.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "holdfast/io/internal/posix_calls.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+// What may be on its way to the device: enough to keep it busy while the next block is copied.
+constexpr std::uint64_t kUnderWay = 32u << 20;
+
+}  // namespace
+
+int WriteBehind::sync_range(int fd, off64_t offset, off64_t length, unsigned flags) {
+  return ::sync_file_range(fd, offset, length, flags);
+}
+
+int WriteBehind::sync(int fd, Range range, unsigned flags) {
+  const int result = retry([&] {
+    return call_(fd, static_cast<off64_t>(range.offset), static_cast<off64_t>(range.length), flags);
+  });
+  if (result == 0) return 0;
+  if (errno != ENOSYS && errno != EINVAL && errno != ESPIPE && errno != EPERM) return errno;
+  works_ = false;
+  return 0;
+}
+
+int WriteBehind::wrote(int fd, std::uint64_t offset, std::uint64_t length) {
+  if (!works_) return 0;
+  if (const int error = sync(fd, {offset, length}, SYNC_FILE_RANGE_WRITE)) return error;
+  std::vector<Range> behind;
+  {
+    const std::lock_guard lock(mutex_);
+    under_way_.push_back({offset, length});
+    bytes_ += length;
+    while (bytes_ > kUnderWay && under_way_.size() > 1) {
+      bytes_ -= under_way_.front().length;
+      behind.push_back(under_way_.front());
+      under_way_.pop_front();
+    }
+  }
+  for (const Range range : behind) {
+    constexpr unsigned kThrough =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    if (const int error = sync(fd, range, kThrough)) return error;
+    if (!works_) return 0;
+    posix_fadvise(fd, static_cast<off_t>(range.offset), static_cast<off_t>(range.length),
+                  POSIX_FADV_DONTNEED);
+  }
+  return 0;
+}
+
+}  // namespace holdfast::inline v1::internal
