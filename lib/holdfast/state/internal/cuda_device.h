@@ -1,0 +1,98 @@
+// CUDA behind snapshot/device_copy.h. Only in builds with HOLDFAST_CUDA.
+//
+// Lifetime: spare memory is made on the stream that trains and let go only after the host has seen the last
+// copy out of it end, so the caching allocator may hand it on at once, without record_stream. Tensors that
+// are fetched live are held as long. Capture: a thread that only polls must not break a graph capture
+// elsewhere; calls that a capture in global mode forbids are made in relaxed mode.
+#pragma once
+
+#ifdef HOLDFAST_WITH_CUDA
+
+#include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "holdfast/snapshot/device_copy.h"
+
+namespace holdfast::inline v1::internal {
+
+// Throws Error: "cuda:0: <what>: <CUDA's words>".
+void check_cuda(cudaError_t result, c10::DeviceIndex device, const char* what);
+
+class CudaStaging {
+ public:
+  CudaStaging() = default;
+  ~CudaStaging();
+  CudaStaging(const CudaStaging&) = delete;
+  CudaStaging& operator=(const CudaStaging&) = delete;
+
+  // The device's stream for copies: the same at each save, not of the default stream's ordering.
+  c10::cuda::CUDAStream copying(c10::DeviceIndex device);
+  // Is there room for so much beside the training, with a margin? Says once where there is not.
+  bool room(c10::DeviceIndex device, std::uint64_t bytes);
+  void had_room(c10::DeviceIndex device, std::uint64_t bytes);
+  // Does the loop save from the stream it saved from before? From the first time it does not, never again.
+  bool one_stream(const c10::cuda::CUDAStream& training);
+  std::span<std::byte> bounce() noexcept;
+
+ private:
+  struct PerDevice {
+    std::optional<c10::cuda::CUDAStream> copying;
+    std::optional<c10::cuda::CUDAStream> training;
+    std::uint64_t had = 0;  // the largest spare memory it gave
+    bool several_streams = false;
+  };
+  std::mutex mutex_;
+  std::map<c10::DeviceIndex, PerDevice> devices_;
+  bool said_no_room_ = false;
+  bool bounce_was_tried_ = false;
+  std::span<std::byte> bounce_;
+};
+
+class CudaDevice final : public CopyDevice {
+ public:
+  CudaDevice(std::shared_ptr<CudaStaging> staging, c10::DeviceIndex index, std::vector<at::Tensor> tensors);
+  ~CudaDevice() override;
+
+  bool reserve(std::uint64_t bytes, bool live) override;
+  void set_aside(std::span<const SparePlace> places) override;
+  void follow_training() override;
+  void fetch_spare(std::uint64_t from, std::span<std::byte> to) override;
+  void fetch_live(std::size_t index, std::uint64_t from, std::span<std::byte> to) override;
+  void mark(std::size_t which) override;
+  bool reached(std::size_t which) override;
+  void hold_training(std::size_t which) override;
+  void copy_now(std::span<const DeviceTensor> tensors) override;
+  bool equals(std::size_t index, std::span<const std::byte> bytes) override;
+  std::span<std::byte> bounce() override { return staging_->bounce(); }
+  void drain() noexcept override;
+
+ private:
+  at::Tensor spare_view(std::byte* at, const at::Tensor& like) const;
+  void fetch(const std::byte* from, std::span<std::byte> to);
+
+  std::shared_ptr<CudaStaging> staging_;
+  c10::DeviceIndex index_;
+  std::vector<at::Tensor> tensors_;
+  c10::cuda::CUDAStream training_;  // as the save found it
+  c10::cuda::CUDAStream copying_;
+  at::Tensor spare_;
+  at::Tensor scratch_;                 // the copying stream's: one packed tensor at a time
+  std::optional<std::size_t> packed_;  // which one
+  cudaEvent_t ready_ = nullptr;
+  std::array<cudaEvent_t, kMarks> marks_{};
+};
+
+}  // namespace holdfast::inline v1::internal
+
+#endif

@@ -1,0 +1,103 @@
+// Streams, room and page-locked memory.
+#ifdef HOLDFAST_WITH_CUDA
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/state/internal/cuda_device.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+// Left to the training: workspaces that are chosen later, a larger batch for an evaluation.
+constexpr std::uint64_t kMargin = 512u << 20;
+// Two halves; each is quick to fill, and long enough that the calls do not count.
+constexpr std::size_t kBounce = 16u << 20;
+
+}  // namespace
+
+CudaStaging::~CudaStaging() {
+  if (!bounce_.empty()) static_cast<void>(cudaFreeHost(bounce_.data()));
+}
+
+c10::cuda::CUDAStream CudaStaging::copying(c10::DeviceIndex device) {
+  const std::lock_guard lock(mutex_);
+  auto& stream = devices_[device].copying;
+  if (!stream) stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device);
+  return *stream;
+}
+
+// An attempt that fails in the allocator costs the training its cached blocks and a wait for the device, so
+// it is made only where it should succeed: from the device's free memory, or from a block that an earlier
+// save gave back to the cache.
+bool CudaStaging::room(c10::DeviceIndex device, std::uint64_t bytes) {
+  if (bytes == 0) return true;
+  const c10::cuda::CUDAGuard here(device);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  if (free >= bytes + kMargin) return true;
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
+  const auto cached = static_cast<std::uint64_t>(
+      std::max<std::int64_t>(0, stats.reserved_bytes[0].current - stats.allocated_bytes[0].current));
+  if (devices_[device].had >= bytes && cached >= bytes) return true;
+  if (!std::exchange(said_no_room_, true)) {
+    log_info(
+        "cuda:{} has {} free: no room for a copy of the state ({}) beside the training. Saves wait on the "
+        "device before the next update, or in after_step where before_update() is not called",
+        device, format_bytes(free), format_bytes(bytes));
+  }
+  return false;
+}
+
+void CudaStaging::had_room(c10::DeviceIndex device, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  auto& had = devices_[device].had;
+  had = std::max(had, bytes);
+}
+
+bool CudaStaging::one_stream(const c10::cuda::CUDAStream& training) {
+  const std::lock_guard lock(mutex_);
+  PerDevice& device = devices_[training.device_index()];
+  if (!device.training) device.training = training;
+  if (*device.training != training && !std::exchange(device.several_streams, true)) {
+    log_warning(
+        "cuda:{}: after_step was called with another current stream than before: nobody knows on which one "
+        "the state changes, so saves wait for the whole device from now on",
+        training.device_index());
+  }
+  return !device.several_streams;
+}
+
+std::span<std::byte> CudaStaging::bounce() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(bounce_was_tried_, true)) return bounce_;
+  try {
+    const c10::cuda::CUDAStreamCaptureModeGuard mode(cudaStreamCaptureModeRelaxed);
+    void* memory = nullptr;
+    if (cudaHostAlloc(&memory, kBounce, cudaHostAllocPortable) == cudaSuccess) {
+      bounce_ = {static_cast<std::byte*>(memory), kBounce};
+    } else {
+      static_cast<void>(cudaGetLastError());
+    }
+  } catch (const std::exception& error) {
+    log_debug("no page-locked memory to copy through: {}", error.what());
+  }
+  return bounce_;
+}
+
+std::shared_ptr<CudaStaging> make_cuda_staging() { return std::make_shared<CudaStaging>(); }
+
+}  // namespace holdfast::inline v1::internal
+
+#endif
