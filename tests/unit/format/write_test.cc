@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
+#include <limits>
 
 #include "holdfast/base/error.h"
 #include "holdfast/format/seal.h"
@@ -60,6 +62,49 @@ TEST(WriteImage, AFailureAnywhereLeavesNoValidFile) {
     }
   }
   EXPECT_GE(writes, 6);  // 42 MB in blocks of 8 MiB, and the head
+}
+
+Made of_ones() {
+  Made made = large();
+  for (std::size_t i = 0; i < made.plan->layout->tensors().size(); ++i) {
+    const auto bytes = made.plan->layout->slot(i, made.snapshot->arena->bytes());
+    std::fill(bytes.begin(), bytes.end(), std::byte{1});
+  }
+  return made;
+}
+
+TEST(WriteImage, TellsBeforeTheSealWhetherAllNumbersAreFinite) {
+  for (const bool finite : {true, false}) {
+    const Made made = of_ones();
+    // The last number of the second tensor's last piece.
+    const float infinity = std::numeric_limits<float>::infinity();
+    const auto bytes = made.plan->layout->slot(1, made.snapshot->arena->bytes());
+    if (!finite) std::memcpy(bytes.data() + bytes.size() - sizeof infinity, &infinity, sizeof infinity);
+    MemoryFileSystem disk;
+    const auto file = disk.open_file("/a", OpenMode::create_direct);
+    int told = 0;
+    const auto digests = write_image(*file, *made.snapshot, *made.plan,
+                                     {.threads = 2, .before_seal = [&](Snapshot& snapshot, bool found) {
+                                        ++told;
+                                        EXPECT_EQ(found, finite);
+                                        snapshot.attributes.set("found", found, Role::record);
+                                      }});
+    EXPECT_EQ(told, 1);
+    EXPECT_EQ(digests, digest_tensors(*made.snapshot));
+    EXPECT_EQ(judge(disk.get("/a")), "good");
+    const auto read = read_index(*disk.open_file("/a", OpenMode::read), ReadMode::cached);
+    EXPECT_EQ(std::get<CheckpointIndex>(read).attributes.get_bool("found"), finite);
+  }
+}
+
+TEST(WriteImage, WhatIsThrownBeforeTheSealLeavesNoValidFile) {
+  const Made made = large();
+  MemoryFileSystem disk;
+  const auto file = disk.open_file("/a", OpenMode::create_direct);
+  EXPECT_THROW(write_image(*file, *made.snapshot, *made.plan,
+                           {.before_seal = [](Snapshot&, bool) { throw RefusedError("no"); }}),
+               RefusedError);
+  EXPECT_NE(judge(disk.get("/a")), "good");
 }
 
 TEST(Seal, TakesOnlyItsOwnPlansSnapshots) {

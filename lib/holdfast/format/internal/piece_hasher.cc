@@ -2,16 +2,18 @@
 
 #include <algorithm>
 
+#include "holdfast/snapshot/finite.h"
+
 namespace holdfast::inline v1::internal {
 
-PieceHasher::PieceHasher(const Snapshot& snapshot) {
+PieceHasher::PieceHasher(const Snapshot& snapshot, bool look) : looking_(look) {
   const std::size_t tensors = snapshot.layout->tensors().size();
   first_piece_.reserve(tensors + 1);
   for (std::size_t i = 0; i < tensors; ++i) {
     first_piece_.push_back(pieces_.size());
     for (auto bytes = snapshot.bytes(i); !bytes.empty();) {
       const std::size_t size = std::min<std::size_t>(bytes.size(), kDigestPiece);
-      pieces_.push_back(bytes.first(size));
+      pieces_.push_back({bytes.first(size), snapshot.layout->tensors()[i].dtype});
       bytes = bytes.subspan(size);
     }
   }
@@ -20,8 +22,17 @@ PieceHasher::PieceHasher(const Snapshot& snapshot) {
 }
 
 void PieceHasher::work(const Stopped& stopped) {
-  for (std::size_t i = next_++; i < pieces_.size() && !stopped; i = next_++)
-    digests_[i] = digest_of(pieces_[i]);
+  for (std::size_t i = next_++; i < pieces_.size() && !stopped; i = next_++) {
+    if (!looking_.load(std::memory_order_relaxed)) {
+      digests_[i] = digest_of(pieces_[i].bytes);
+      continue;
+    }
+    const Inspected inspected = inspect_bytes(pieces_[i].bytes, pieces_[i].dtype);
+    digests_[i] = inspected.digest;
+    if (inspected.finite) continue;
+    finite_ = false;
+    looking_ = false;
+  }
 }
 
 std::vector<Digest> PieceHasher::finish() const {

@@ -1,4 +1,5 @@
-// Hashes the tensors of a snapshot piece by piece; any number of threads may help.
+// Hashes the tensors of a snapshot piece by piece, and finds out in the same pass whether all their numbers
+// are finite; any number of threads may help.
 //
 // Use: construct, let threads run work(), then finish() on one of them when all have returned.
 // Threads: work() from several at once.
@@ -14,17 +15,25 @@ namespace holdfast::inline v1::internal {
 
 class PieceHasher {
  public:
-  explicit PieceHasher(const Snapshot& snapshot);
+  // `look`: for numbers that are not finite, until the first is found.
+  explicit PieceHasher(const Snapshot& snapshot, bool look = false);
   // Takes pieces until none is left.
   void work(const Stopped& stopped);
   // The tensors' digests in layout order.
   std::vector<Digest> finish() const;
+  bool finite() const { return finite_; }
 
  private:
-  std::vector<std::span<const std::byte>> pieces_;
+  struct Piece {
+    std::span<const std::byte> bytes;
+    DType dtype;
+  };
+  std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  // of each tensor, and the end
   std::vector<Digest> digests_;
   std::atomic<std::size_t> next_{0};
+  std::atomic<bool> looking_;
+  std::atomic<bool> finite_{true};
 };
 
 }  // namespace holdfast::inline v1::internal

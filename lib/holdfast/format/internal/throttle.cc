@@ -1,0 +1,40 @@
+#include "holdfast/format/internal/throttle.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr Duration kSlice = std::chrono::milliseconds(50);
+constexpr std::uint64_t kLeastBlock = 256u << 10;
+constexpr std::uint64_t kUnit = 4096;
+
+}  // namespace
+
+bool Throttle::lifted() const {
+  return !(limit_ > 0) || (hurry_ != nullptr && hurry_->load(std::memory_order_relaxed));
+}
+
+std::uint64_t Throttle::block(std::uint64_t most) const {
+  if (lifted()) return most;
+  const double wanted = limit_ * 1e6 * std::chrono::duration<double>(kSlice).count();
+  if (wanted >= static_cast<double>(most)) return most;
+  return std::max(kLeastBlock, static_cast<std::uint64_t>(wanted) / kUnit * kUnit);
+}
+
+void Throttle::take(std::uint64_t bytes, const Stopped& stopped) {
+  if (lifted()) return;
+  SteadyTime turn;
+  {
+    const std::lock_guard lock(mutex_);
+    turn = std::max(free_, clock_.now());
+    const std::chrono::duration<double> takes(static_cast<double>(bytes) / (limit_ * 1e6));
+    free_ = turn + std::chrono::duration_cast<Duration>(takes);
+  }
+  for (SteadyTime now = clock_.now(); now < turn && !stopped && !lifted(); now = clock_.now()) {
+    clock_.sleep_for(std::min<Duration>(turn - now, kSlice));
+  }
+}
+
+}  // namespace holdfast::inline v1::internal
