@@ -29,6 +29,7 @@ constexpr Lane kLanes[] = {
     {"retention", "store", "Rule4*"},
     {"zombies", "store", "Rule6*"},
     {"states", "store", "Rule10*"},
+    {"recycling", "store", "Rule12*"},
     {"format", "format", "*-ForeignTools*"},
     {"checkpointer", "checkpoint", "Writer*:CheckpointerFailure.ShowsUntil*"},
 };

@@ -1,6 +1,7 @@
 #include "holdfast/store/checkpoint_store.h"
 
 #include <cerrno>
+#include <span>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -31,6 +32,7 @@ struct CheckpointStore::State {
   RetentionPlanner planner;
   std::unique_ptr<RunDirectory> directory;  // nullptr: not there yet
   // From claim() on.
+  internal::BlockReaper reaper;
   std::optional<Attempt> attempt;
   std::optional<Committer> committer;
   std::optional<Housekeeper> housekeeper;
@@ -77,7 +79,9 @@ CheckpointStore::CheckpointStore(FileSystem& file_system, Clock& clock, StoreOpt
   state_ = std::make_unique<State>(file_system, clock, std::move(options), verifier);
 }
 
-CheckpointStore::~CheckpointStore() = default;
+CheckpointStore::~CheckpointStore() {
+  if (state_->committer) state_->committer->drop_spare();
+}
 
 Selection CheckpointStore::preflight() {
   // Each time anew: a directory that is waited for may come, or another volume be mounted over it.
@@ -96,14 +100,14 @@ AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only) 
   if (s.attempt) throw Error("claim() twice");
   s.directory = RunDirectory::make(s.file_system, s.options.directory);
   s.attempt.emplace(*s.directory, by, only);
-  s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.options.read_back);
-  s.housekeeper.emplace(*s.directory, *s.attempt);
+  s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.reaper, s.options.read_back);
+  s.housekeeper.emplace(*s.directory, *s.attempt, s.reaper);
   return s.attempt->number();
 }
 
 Selection CheckpointStore::recover() {
   State& s = *state_;
-  internal::sweep_temporaries(*s.directory, s.claimed("recover()"));
+  internal::sweep_temporaries(*s.directory, s.claimed("recover()"), s.reaper);
   Selection selection = s.recovery.select(s.directory->run(), s.directory->attempts());
   s.attempt->look();
   s.damaged = s.recovery.damaged();
@@ -145,9 +149,12 @@ void CheckpointStore::apply_retention() {
     s.damaged.clear();
   }
   const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
-  s.housekeeper->carry_out(s.planner.plan(s.directory->run(),
-                                          {.own = s.attempt->number(), .ancestry = newest.ancestry},
-                                          {.attempt = newest.attempt, .step = newest.step}));
+  const RetentionPlanner::Plan plan =
+      s.planner.plan(s.directory->run(), {.own = s.attempt->number(), .ancestry = newest.ancestry},
+                     {.attempt = newest.attempt, .step = newest.step});
+  std::span<const FileId> go = plan.go;
+  if (s.options.recycle && !go.empty() && s.committer->recycle(go.front())) go = go.subspan(1);
+  s.housekeeper->carry_out(go);
 }
 
 RetentionReport CheckpointStore::plan_retention() {
@@ -163,7 +170,7 @@ RetentionReport CheckpointStore::prune() {
   if (!s.recovered) throw Error("prune() before recover()");
   const RetentionPlanner::Plan plan = s.plan();
   RetentionReport report = internal::report_of(s.directory->run(), attempt(), plan, *s.selection);
-  s.housekeeper->carry_out(plan);
+  s.housekeeper->carry_out(plan.go);
   return report;
 }
 

@@ -66,6 +66,13 @@ struct StoreOptions {
   StartingPoint start = {};
   Retention keep = KeepLast{3};  // policies that combine: retention.h
   ReadBack read_back = ReadBack::head;
+  // The oldest file that `keep` lets go is not deleted but becomes the next save's temporary file,
+  // overwritten in place: no blocks are allocated and none are freed, which is what a commit waits for on a
+  // slow thin volume, or one mounted with `discard`. Costs an fsync of the directory after each save, off its
+  // path, and the space of one more file between saves, given back when the store ends. A reader that has the
+  // old file open sees it change, and calls it damaged. A file with another name (a hard link) is deleted as
+  // ever.
+  bool recycle = false;
   // Claims, states and ledgers of older attempts are removed at a start. At least 1, the own.
   AttemptNumber attempts_kept = kAttemptsKept;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
@@ -15,6 +16,8 @@ namespace {
 // Steps only grow within an attempt. An older one that came again would find its name taken, and be read
 // back.
 constexpr std::size_t kRemembered = 16;
+
+bool no_room(const IoError& error) { return error.code() == ENOSPC || error.code() == EDQUOT; }
 
 }  // namespace
 
@@ -43,20 +46,81 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
 }
 
 std::string Committer::write_temporary(const CommitRequest& request) {
-  std::string name;
-  std::unique_ptr<File> file;
-  while (!file) {
-    name = temporary_name(attempt_.number(),
-                          "step-" + std::to_string(request.step) + "-" + std::to_string(++serial_));
-    // Known before it exists: a create that reports failure may have happened.
-    temporaries_.push_back(name);
-    file = directory_.run().open(name, OpenMode::create_direct);
-  }
-  file->reserve(request.bytes);
+  const auto file = open_temporary(request);
+  const std::string name = temporaries_.back();
   request.write(*file);
   file->sync();
   file->close();
   return name;
+}
+
+std::unique_ptr<File> Committer::open_temporary(const CommitRequest& request) {
+  auto file = open_spare(request.bytes);
+  while (!file) {
+    // Known before it exists: a create that reports failure may have happened.
+    temporaries_.push_back(temporary_name(
+        attempt_.number(), "step-" + std::to_string(request.step) + "-" + std::to_string(++serial_)));
+    file = directory_.run().open(temporaries_.back(), OpenMode::create_direct);
+  }
+  const bool freeing = reaper_.busy();
+  try {
+    file->reserve(request.bytes);
+  } catch (const IoError& error) {
+    if (!freeing || !no_room(error)) throw;
+    reaper_.drain();  // what was deleted just now may be the room that is wanting
+    file->reserve(request.bytes);
+  }
+  return file;
+}
+
+// nullptr: there is none, or it cannot be used; it is removed with the other temporary files.
+std::unique_ptr<File> Committer::open_spare(std::uint64_t bytes) {
+  if (!spare_) return nullptr;
+  temporaries_.push_back(*std::exchange(spare_, std::nullopt));
+  // A successor that claimed before this look may have the file open, and be about to start from it; one that
+  // claims later finds no checkpoint of that name.
+  attempt_.look();
+  try {
+    auto file = directory_.run().open(temporaries_.back(), OpenMode::overwrite_direct);
+    if (file && file->size() > bytes) file->truncate(bytes);
+    return file;
+  } catch (const IoError& error) {
+    if (error.code() != EACCES && error.code() != EPERM && error.code() != ETXTBSY) throw;
+    log_debug("a new file instead of the recycled one: {}", error.what());
+    return nullptr;
+  }
+}
+
+bool Committer::recycle(FileId id) {
+  if (spare_) return false;
+  const std::string name = temporary_name(attempt_.number(), "spare-" + std::to_string(++serial_));
+  const std::string old_name = checkpoint_name(id);
+  const auto status = directory_.run().status(old_name);
+  if (!status || status->links != 1) return false;
+  attempt_.look();
+  // As in open_temporary().
+  temporaries_.push_back(name);
+  try {
+    if (!directory_.run().rename_new(old_name, name)) return false;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return false;
+  }
+  directory_.sync();
+  spare_ = name;
+  std::erase(temporaries_, name);
+  log_debug("{} is overwritten by the next save", old_name);
+  return true;
+}
+
+void Committer::drop_spare() noexcept {
+  if (!spare_) return;
+  try {
+    reaper_.unlink(directory_.run(), *spare_);
+  } catch (const std::exception& error) {
+    log_debug("a temporary file stays for the next attempt to remove: {}", what_of(error));
+  }
+  spare_.reset();
 }
 
 CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest& request) {
@@ -81,7 +145,7 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
           .name = checkpoint_name({.attempt = attempt_.number(), .step = request.step}),
           .bytes = file->size(),
           .ancestry = request.ancestry,
-          .finite = request.finite && verdict.finite,
+          .finite = verdict.finite,
           .metrics = verdict.metrics,
           .unix_seconds = verdict.unix_seconds};
 }
@@ -108,7 +172,7 @@ void Committer::publish(const std::string& temporary, const CommitRequest& reque
 void Committer::remove_abandoned() noexcept {
   std::erase_if(temporaries_, [&](const std::string& name) {
     try {
-      directory_.run().unlink(name);
+      reaper_.unlink(directory_.run(), name);
       return true;
     } catch (const std::exception& error) {
       log_debug("a temporary file stays for now: {}", error.what());

@@ -38,32 +38,52 @@
 // 11. What an fsync covered is there after a crash: the one thing that is taken on trust. Torn and rotten
 // bytes
 //     are found by the verifier. [Rule11Commit.*]
+// 12. A file is overwritten in place only under a temporary name of this attempt, only when retention may
+// delete
+//     it and it has no other name, only after the fsync that made its old name go, and after a look for newer
+//     claims that found the temporary name still there. [Rule12Recycle.*]
 //
 // Errors: IoError, SupersededError; whatever the request's write throws. Threads: one at a time.
 // Durability: when commit() returns, the checkpoint survives power loss.
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/checkpoint_store.h"
+#include "holdfast/store/internal/block_reaper.h"
+#include "holdfast/store/names.h"
 
 namespace holdfast::inline v1 {
 
 class Committer {
  public:
   // All of them outlive this object.
-  Committer(internal::RunDirectory& directory, Attempt& attempt, Verifier& verifier, ReadBack read_back)
-      : directory_(directory), attempt_(attempt), verifier_(verifier), read_back_(read_back) {}
+  Committer(internal::RunDirectory& directory, Attempt& attempt, Verifier& verifier,
+            internal::BlockReaper& reaper, ReadBack read_back)
+      : directory_(directory),
+        attempt_(attempt),
+        verifier_(verifier),
+        reaper_(reaper),
+        read_back_(read_back) {}
 
   CheckpointInfo commit(const CommitRequest& request);
   // What this attempt has acknowledged, by step; the highest 16 of them.
   const std::map<std::int64_t, CheckpointInfo>& acknowledged() const { return acknowledged_; }
 
+  // Takes a checkpoint that retention may delete as the file that the next commit overwrites; durable when
+  // this returns. False: delete it. Errors: as commit().
+  bool recycle(FileId id);
+  void drop_spare() noexcept;
+
  private:
   std::string write_temporary(const CommitRequest& request);
+  std::unique_ptr<File> open_temporary(const CommitRequest& request);
+  std::unique_ptr<File> open_spare(std::uint64_t bytes);
   CheckpointInfo read_back(const std::string& name, const CommitRequest& request);
   void publish(const std::string& temporary, const CommitRequest& request, CheckpointInfo& checkpoint);
   void remove_abandoned() noexcept;
@@ -71,10 +91,12 @@ class Committer {
   internal::RunDirectory& directory_;
   Attempt& attempt_;
   Verifier& verifier_;
+  internal::BlockReaper& reaper_;
   const ReadBack read_back_;
   std::map<std::int64_t, CheckpointInfo> acknowledged_;
   std::uint64_t serial_ = 0;              // makes the name of each temporary file new
   std::vector<std::string> temporaries_;  // that this process made and did not rename
+  std::optional<std::string> spare_;      // what the next commit overwrites; its old name is durably gone
 };
 
 }  // namespace holdfast::inline v1

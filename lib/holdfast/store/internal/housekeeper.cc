@@ -14,11 +14,11 @@ constexpr std::size_t kDamagedKept = 2;
 
 }  // namespace
 
-void Housekeeper::carry_out(const RetentionPlanner::Plan& plan) {
-  for (const FileId id : plan.go) {
+void Housekeeper::carry_out(std::span<const FileId> go) {
+  for (const FileId id : go) {
     const std::string name = checkpoint_name(id);
     attempt_.look();
-    directory_.run().unlink(name);
+    reaper_.unlink(directory_.run(), name);
     log_debug("deleted {}", name);
   }
 }
@@ -40,7 +40,7 @@ void Housekeeper::move_damaged(const std::vector<FileId>& damaged) {
   std::sort(aside.begin(), aside.end(), std::greater<>());
   for (std::size_t i = kDamagedKept; i < aside.size(); ++i) {
     attempt_.look();
-    directory_.run().unlink(damaged_name(aside[i]));
+    reaper_.unlink(directory_.run(), damaged_name(aside[i]));
     log_debug("deleted {}", damaged_name(aside[i]));
   }
 }

@@ -30,12 +30,12 @@ void replace_file(Directory& directory, Attempt& attempt, const std::string& nam
   }
 }
 
-void sweep(Directory& directory, Attempt& attempt) {
+void sweep(Directory& directory, Attempt& attempt, BlockReaper& reaper) {
   for (const DirectoryEntry& entry : directory.list()) {
     const auto owner = parse_temporary_name(entry.name);
     if (!owner || *owner >= attempt.number() || entry.kind == FileKind::directory) continue;
     attempt.look();
-    directory.unlink(entry.name);
+    reaper.unlink(directory, entry.name);
   }
 }
 
@@ -49,10 +49,10 @@ void write_state(RunDirectory& directory, Attempt& attempt, const RunState& stat
   replace_file(directory.run(), attempt, kRunStateName, text);
 }
 
-void sweep_temporaries(RunDirectory& directory, Attempt& attempt) {
+void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& reaper) {
   attempt.look();
-  sweep(*directory.attempts(), attempt);
-  sweep(directory.run(), attempt);
+  sweep(*directory.attempts(), attempt, reaper);
+  sweep(directory.run(), attempt, reaper);
   directory.sync();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "holdfast/store/attempt.h"
+#include "holdfast/store/internal/block_reaper.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
 
@@ -22,6 +23,6 @@ void write_state(RunDirectory& directory, Attempt& attempt, const RunState& stat
 
 // Unlinks every temporary file of older attempts; durable when this returns. Whoever was about to rename one
 // of them has been fenced off from then on.
-void sweep_temporaries(RunDirectory& directory, Attempt& attempt);
+void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& reaper);
 
 }  // namespace holdfast::inline v1::internal
