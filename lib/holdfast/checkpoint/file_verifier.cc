@@ -57,10 +57,20 @@ bool same_content(const CheckpointIndex& a, const CheckpointIndex& b) {
                     same_attribute);
 }
 
+// A bad page of the page cache, or one bad transfer, is not the file's fault.
+template <class Look>
+auto twice(const Look& look) {
+  auto seen = look(ReadMode::once);
+  if (std::holds_alternative<Rejection>(seen)) seen = look(ReadMode::uncached);
+  return seen;
+}
+
 }  // namespace
 
 Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
-  const ReadMode mode = uncached ? ReadMode::uncached : ReadMode::cached;
+  // Of a head there is little to read, and whoever lists a directory reads it again and again.
+  ReadMode mode = depth == Depth::head ? ReadMode::cached : ReadMode::once;
+  if (uncached) mode = ReadMode::uncached;
   auto read = read_index(file, mode);
   if (const auto* rejection = std::get_if<Rejection>(&read)) return rejected(*rejection);
   auto& index = std::get<CheckpointIndex>(read);
@@ -78,7 +88,8 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
     return rejection ? rejected(*rejection) : verdict;
   }
   if (kept_of(index)) return verdict;
-  auto state = read_snapshot(file, index, threads_);
+  forget();
+  auto state = read_snapshot(file, index, threads_, mode);
   if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
   const std::lock_guard lock(mutex_);
   if (keeping_) kept_ = Loaded{std::move(index), std::get<std::shared_ptr<Snapshot>>(std::move(state))};
@@ -86,10 +97,20 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
 }
 
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file) {
-  auto loaded = load(file, ReadMode::cached);
-  // A bad page of the page cache is not the file's fault.
-  if (std::holds_alternative<Rejection>(loaded)) loaded = load(file, ReadMode::uncached);
-  return loaded;
+  return twice([&](ReadMode mode) { return load(file, mode); });
+}
+
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_some(const File& file,
+                                                                      const TensorFilter& wanted) const {
+  return twice([&](ReadMode mode) -> std::variant<Loaded, Rejection> {
+    auto read = read_index(file, mode);
+    if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
+    Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
+    auto state = read_tensors(file, loaded.index, wanted, threads_, mode);
+    if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
+    loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
+    return loaded;
+  });
 }
 
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file, ReadMode mode) {
@@ -98,6 +119,7 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& fil
   Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
   loaded.snapshot = kept_of(loaded.index);
   if (!loaded.snapshot) {
+    forget();
     auto state = read_snapshot(file, loaded.index, threads_, mode);
     if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
     loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
@@ -108,6 +130,11 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& fil
 void FileVerifier::stop_keeping() {
   const std::lock_guard lock(mutex_);
   keeping_ = false;
+  kept_.reset();
+}
+
+void FileVerifier::forget() {
+  const std::lock_guard lock(mutex_);
   kept_.reset();
 }
 

@@ -1,8 +1,13 @@
 // Answers the store's questions about files with the format's reader: header and index, or every byte.
 //
-// A full inspection reads the candidate into a Snapshot and keeps the newest good one, so a resume reads its
+// A full inspection reads the candidate into a Snapshot and keeps the last good one, so a resume reads its
 // file once: when recovery asks again about a file with the same index (which names the digest of every
-// byte), or the state is taken for loading, nothing is read twice. Cost while it keeps: memory for one state.
+// byte), or the state is taken for loading, nothing is read twice. Cost while it keeps: memory for one state,
+// also while it goes on to another file.
+//
+// A large file's first look goes to the device already (ReadMode::once): the page cache is neither used nor
+// filled. Looks that are asked for as uncached follow it all the same: damage is believed when the device has
+// shown it again.
 //
 // Errors: damage is a verdict; what the operating system refuses is an IoError.
 // Threads: any.
@@ -20,7 +25,7 @@ namespace holdfast::inline v1 {
 
 class FileVerifier final : public Verifier {
  public:
-  explicit FileVerifier(int threads) : threads_(threads) {}
+  explicit FileVerifier(int threads = kReadThreads) : threads_(threads) {}
 
   Verdict inspect(const File& file, Depth depth, bool uncached) override;
 
@@ -31,12 +36,15 @@ class FileVerifier final : public Verifier {
   // The whole state of `file`: the kept one when it is the same, read and verified otherwise. Damage is
   // believed only when the device shows it, too.
   std::variant<Loaded, Rejection> load(const File& file);
+  // Some tensors alone, without a look at the others; nothing is kept. The index is that of the whole file.
+  std::variant<Loaded, Rejection> load_some(const File& file, const TensorFilter& wanted) const;
   // Forgets the kept state; full inspections hash without keeping from now on.
   void stop_keeping();
 
  private:
   std::variant<Loaded, Rejection> load(const File& file, ReadMode mode);
   std::shared_ptr<Snapshot> kept_of(const CheckpointIndex& index);
+  void forget();  // before another state is read: never two at a time
 
   const int threads_;
   std::mutex mutex_;

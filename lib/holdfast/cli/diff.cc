@@ -28,7 +28,7 @@ struct Differing {
 // One tensor's bytes, verified.
 std::shared_ptr<Snapshot> read_tensor(const Opened& from, const std::filesystem::path& path,
                                       const std::string& name) {
-  auto read = read_part(*from.file, from.index, name);
+  auto read = read_tensors(*from.file, from.index, [&](const TensorSpec& spec) { return spec.name == name; });
   if (const auto* const rejection = std::get_if<Rejection>(&read)) {
     throw Error(printable(path.string(), 4096) + ": damaged: " + rejection->reason, ExitCode::unreadable);
   }

@@ -116,7 +116,7 @@ int run(const Options& options) {
                                                     {"holdfast_state", to_hex(state_digest_of(index))},
                                                     {"holdfast_step", std::to_string(index.step)}};
   std::optional<Rejection> rejection;
-  for (const ReadMode mode : {ReadMode::cached, ReadMode::uncached}) {
+  for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
     NewFile made(*directory, options.to.filename().string());
     rejection = export_safetensors(*checkpoint, index, tensors, metadata, made.file(), mode);
     if (rejection) continue;  // believed only when the device shows it, too

@@ -49,7 +49,7 @@ class PatientVerifier final : public Verifier {
     for (const auto& [metric, values] : verdict.metrics)
       metrics_[metric].insert(values.begin(), values.end());
     if (depth == Depth::head || verdict.kind != Verdict::Kind::good) return verdict;
-    const ReadMode mode = uncached ? ReadMode::uncached : ReadMode::cached;
+    const ReadMode mode = uncached ? ReadMode::uncached : ReadMode::once;
     const auto read = read_index(file, mode);
     const auto* const index = std::get_if<CheckpointIndex>(&read);
     if (index == nullptr) return rejected(std::get<Rejection>(read));

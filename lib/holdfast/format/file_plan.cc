@@ -133,10 +133,15 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
 
 std::shared_ptr<Arena> make_image(const FilePlan& plan) {
   auto arena = std::make_shared<Arena>(plan.layout->length());
-  for (const MetadataStretch& stretch : plan.stretches) {
-    std::memcpy(arena->bytes().data() + stretch.offset, stretch.bytes.data(), stretch.bytes.size());
-  }
+  put_stretches(plan, *arena);
   return arena;
+}
+
+void put_stretches(const FilePlan& plan, Arena& arena) {
+  if (arena.size() != plan.layout->length()) throw Error("an image of another length than its plan says");
+  for (const MetadataStretch& stretch : plan.stretches) {
+    std::memcpy(arena.bytes().data() + stretch.offset, stretch.bytes.data(), stretch.bytes.size());
+  }
 }
 
 }  // namespace holdfast::inline v1

@@ -47,5 +47,8 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
 
 // A zeroed arena with the plan's metadata bytes in place, ready to be staged into.
 std::shared_ptr<Arena> make_image(const FilePlan& plan);
+// Makes one of memory that held another image of the same length, a checkpoint that was read: its pages are
+// there already.
+void put_stretches(const FilePlan& plan, Arena& arena);
 
 }  // namespace holdfast::inline v1

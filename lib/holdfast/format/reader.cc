@@ -11,11 +11,8 @@
 namespace holdfast::inline v1 {
 namespace {
 
-Rejection damaged(std::string reason) { return {Rejection::Kind::damaged, std::move(reason)}; }
-
-std::size_t read(const File& file, ReadMode mode, std::span<std::byte> to, std::uint64_t offset) {
-  return mode == ReadMode::cached ? file.read_at(to, offset) : file.read_uncached_at(to, offset);
-}
+using internal::damaged;
+using internal::read_bytes;
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -25,10 +22,11 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 
 std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode) {
   const std::uint64_t size = file.size();
+  mode = internal::resolved(mode, size);
   if (size < kHeaderSize)
     return damaged("the file has " + std::to_string(size) + " bytes, fewer than a header");
   alignas(kBlockSize) std::array<std::byte, kHeaderSize> header_bytes;
-  if (read(file, mode, header_bytes, 0) < kHeaderSize)
+  if (read_bytes(file, mode, header_bytes, 0) < kHeaderSize)
     return damaged("the file became shorter while it was read");
   const auto checked = internal::read_header(header_bytes, size);
   if (const auto* const rejection = std::get_if<Rejection>(&checked)) return *rejection;
@@ -36,7 +34,7 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
 
   // An arena, because the index of a large model is tens of MB and its failure to allocate has a message.
   Arena block(header.user_block - kIndexOffset);
-  if (read(file, mode, block.bytes(), kIndexOffset) < block.size()) {
+  if (read_bytes(file, mode, block.bytes(), kIndexOffset) < block.size()) {
     return damaged("the file became shorter while it was read");
   }
   const std::span<const std::byte> bytes = block.bytes();

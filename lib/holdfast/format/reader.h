@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,23 +51,39 @@ struct CheckpointIndex {
   std::vector<Stretch> stretches;
 };
 
-// `uncached` reads from the device (second opinion about damage, read-back after a write).
-enum class ReadMode { cached, uncached };
+enum class ReadMode {
+  cached,    // through the page cache
+  uncached,  // from the device: a second opinion about damage, a read-back after a write
+  // For what is read once: a file of kReadOnceUncached bytes or more from the device, straight into memory,
+  // so that the page cache is neither used nor filled; a smaller one through the cache.
+  once,
+};
+inline constexpr std::uint64_t kReadOnceUncached = 16u << 20;
+
+// Threads that read and hash in turns: enough that the device always has a next block to fetch.
+inline constexpr int kReadThreads = 4;
 
 // Header and index alone: cheap, whatever the file's size. Covers length, header, index.
 // Rejects a file that is not a checkpoint at all as damaged.
 std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode = ReadMode::cached);
 // Every byte of the file. `progress`, when given, grows by the bytes that were checked. 8 MiB a thread.
 std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& index,
-                                      ReadMode mode = ReadMode::cached, int threads = 1,
+                                      ReadMode mode = ReadMode::once, int threads = kReadThreads,
                                       std::atomic<std::uint64_t>* progress = nullptr);
-// The whole state, every byte of it verified while it is read. The image's user block stays zero.
+// The whole state, every byte of it read once and verified while the next ones are on their way. The image's
+// user block stays zero.
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& file,
                                                                  const CheckpointIndex& index,
-                                                                 int threads = 2,
-                                                                 ReadMode mode = ReadMode::cached);
-// Only tensors whose name starts with `prefix` ("model/"); touches the index and those bytes alone. They lie
-// in an image of their own, in the file's order.
+                                                                 int threads = kReadThreads,
+                                                                 ReadMode mode = ReadMode::once);
+// Some tensors, in an image of their own; touches the blocks of 4096 bytes that hold them and no others.
+using TensorFilter = std::function<bool(const TensorSpec&)>;
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file,
+                                                                const CheckpointIndex& index,
+                                                                const TensorFilter& wanted,
+                                                                int threads = kReadThreads,
+                                                                ReadMode mode = ReadMode::once);
+// Those whose name starts with `prefix` ("model/").
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_part(const File& file, const CheckpointIndex& index,
                                                              std::string_view prefix);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "holdfast/format/internal/segments.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors_writer.h"
 #include "holdfast/snapshot/utf8.h"
@@ -9,7 +10,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-Rejection damaged(std::string reason) { return {Rejection::Kind::damaged, std::move(reason)}; }
+using internal::damaged;
 
 // Pieces are those of the digest list, so each is hashed where it lies before it is written.
 static_assert(kDigestPiece == kTransferBlock);
@@ -21,9 +22,8 @@ std::optional<Rejection> copy(const File& from, const IndexedTensor& tensor, Saf
   for (std::uint64_t done = 0; done < length; done += kDigestPiece) {
     const std::span<std::byte> piece = to.next(std::min(length - done, kDigestPiece));
     const std::uint64_t at = tensor.offset + done;
-    const std::size_t got =
-        mode == ReadMode::cached ? from.read_at(piece, at) : from.read_uncached_at(piece, at);
-    if (got < piece.size()) return damaged("the file became shorter while it was read");
+    if (internal::read_bytes(from, mode, piece, at) < piece.size())
+      return damaged("the file became shorter while it was read");
     digests.push_back(digest_of(piece));
   }
   if (combine_digests(digests) == tensor.digest) return std::nullopt;
@@ -42,6 +42,7 @@ std::optional<Rejection> export_safetensors(const File& from, const CheckpointIn
     specs.push_back(index.tensors.at(tensor.tensor).spec);
     specs.back().name = tensor.key;
   }
+  mode = internal::resolved(mode, from.size());
   SafetensorsWriter writer(to, specs, metadata);
   for (const std::size_t i : writer.order()) {
     if (auto rejection = copy(from, index.tensors[tensors[i].tensor], writer, mode)) return rejection;

@@ -1,7 +1,9 @@
 // Reading and checking what the index names.
-#include "holdfast/base/error.h"
+#include <algorithm>
+#include <utility>
+
+#include "holdfast/format/internal/placed_read.h"
 #include "holdfast/format/internal/segments.h"
-#include "holdfast/format/layout.h"
 #include "holdfast/format/reader.h"
 
 namespace holdfast::inline v1 {
@@ -14,6 +16,7 @@ std::optional<Rejection> check_size(const File& file, const CheckpointIndex& ind
   return Rejection{Rejection::Kind::damaged, "the file changed its size while it was read"};
 }
 
+// Names and places are the index's, the image is `length` bytes long.
 std::shared_ptr<Snapshot> snapshot_of(const CheckpointIndex& index, std::vector<TensorSpec> specs,
                                       std::vector<std::uint64_t> offsets, std::uint64_t length) {
   auto snapshot = std::make_shared<Snapshot>();
@@ -23,6 +26,9 @@ std::shared_ptr<Snapshot> snapshot_of(const CheckpointIndex& index, std::vector<
   snapshot->step = index.step;
   return snapshot;
 }
+
+// Whole blocks, for which an arena has room behind its end.
+std::span<std::byte> padded(Arena& arena) { return {arena.bytes().data(), arena.capacity()}; }
 
 }  // namespace
 
@@ -39,9 +45,8 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
                                                                  const CheckpointIndex& index, int threads,
                                                                  ReadMode mode) {
   if (auto rejection = check_size(file, index)) return *rejection;
-  auto tiled = internal::tile(index);
+  const auto tiled = internal::tile(index);
   if (const auto* const rejection = std::get_if<Rejection>(&tiled)) return *rejection;
-  auto& segments = std::get<std::vector<Segment>>(tiled);
 
   std::vector<TensorSpec> specs;
   std::vector<std::uint64_t> offsets;
@@ -50,46 +55,55 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
     offsets.push_back(tensor.offset);
   }
   auto snapshot = snapshot_of(index, std::move(specs), std::move(offsets), index.file_length);
-  for (Segment& segment : segments) segment.destination = snapshot->arena->bytes().data() + segment.offset;
-  if (auto rejection = internal::check_segments(file, index, segments, mode, threads)) return *rejection;
+  const std::span<std::byte> image = padded(*snapshot->arena);
+  const std::vector<internal::Extent> extents{{index.user_block, image.size(), index.user_block}};
+  if (auto rejection = internal::read_segments(file, index, std::get<std::vector<Segment>>(tiled), extents,
+                                               image, mode, threads)) {
+    return *rejection;
+  }
+  // A device fills its last block with whatever lies there.
+  const auto beyond = image.subspan(index.file_length);
+  std::fill(beyond.begin(), beyond.end(), std::byte{0});
+  return snapshot;
+}
+
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file,
+                                                                const CheckpointIndex& index,
+                                                                const TensorFilter& wanted, int threads,
+                                                                ReadMode mode) {
+  if (auto rejection = check_size(file, index)) return *rejection;
+  auto tiled = internal::tile(index);
+  if (const auto* const rejection = std::get_if<Rejection>(&tiled)) return *rejection;
+  std::vector<char> kept;
+  kept.reserve(index.tensors.size());
+  for (const IndexedTensor& tensor : index.tensors) kept.push_back(wanted(tensor.spec));
+  auto& segments = std::get<std::vector<Segment>>(tiled);
+  std::erase_if(segments, [&](const Segment& segment) {
+    return segment.tensor < 0 || kept[static_cast<std::size_t>(segment.tensor)] == 0;
+  });
+
+  const std::vector<internal::Extent> extents = internal::extents_of(segments);
+  const std::uint64_t length =
+      extents.empty() ? 0 : extents.back().image + (extents.back().end - extents.back().begin);
+  std::vector<TensorSpec> specs;
+  std::vector<std::uint64_t> offsets;
+  for (std::size_t i = 0; i < index.tensors.size(); ++i) {
+    if (kept[i] == 0) continue;
+    const IndexedTensor& tensor = index.tensors[i];
+    specs.push_back(tensor.spec);
+    offsets.push_back(tensor.spec.bytes() == 0 ? 0 : internal::place_of(extents, tensor.offset));
+  }
+  auto snapshot = snapshot_of(index, std::move(specs), std::move(offsets), length);
+  if (auto rejection =
+          internal::read_segments(file, index, segments, extents, padded(*snapshot->arena), mode, threads)) {
+    return *rejection;
+  }
   return snapshot;
 }
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_part(const File& file, const CheckpointIndex& index,
                                                              std::string_view prefix) {
-  if (auto rejection = check_size(file, index)) return *rejection;
-  auto tiled = internal::tile(index);
-  if (const auto* const rejection = std::get_if<Rejection>(&tiled)) return *rejection;
-  auto& segments = std::get<std::vector<Segment>>(tiled);
-  std::erase_if(segments, [&](const Segment& segment) {
-    return segment.tensor < 0 ||
-           !index.tensors[static_cast<std::size_t>(segment.tensor)].spec.name.starts_with(prefix);
-  });
-
-  // Every tensor keeps its place within a block of 4096, so that whole blocks can come straight from the
-  // device.
-  std::vector<std::uint64_t> offsets(index.tensors.size(), 0);
-  std::uint64_t length = 0;
-  for (const Segment& segment : segments) {
-    const std::uint64_t shift = (segment.offset + kBlockSize - length % kBlockSize) % kBlockSize;
-    offsets[static_cast<std::size_t>(segment.tensor)] = length + shift;
-    length += shift + segment.length;
-  }
-  std::vector<TensorSpec> specs;
-  std::vector<std::uint64_t> kept;
-  for (std::size_t i = 0; i < index.tensors.size(); ++i) {
-    if (!index.tensors[i].spec.name.starts_with(prefix)) continue;
-    specs.push_back(index.tensors[i].spec);
-    kept.push_back(offsets[i]);
-  }
-  auto snapshot = snapshot_of(index, std::move(specs), std::move(kept), length);
-  for (Segment& segment : segments) {
-    segment.destination = snapshot->arena->bytes().data() + offsets[static_cast<std::size_t>(segment.tensor)];
-  }
-  constexpr int kThreads = 2;
-  if (auto rejection = internal::check_segments(file, index, segments, ReadMode::cached, kThreads))
-    return *rejection;
-  return snapshot;
+  return read_tensors(file, index, [&](const TensorSpec& spec) { return spec.name.starts_with(prefix); });
 }
 
 }  // namespace holdfast::inline v1

@@ -6,6 +6,7 @@
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/image_writer.h"
 #include "rig.h"
+#include "support/forwarding.h"
 
 namespace holdfast::test {
 namespace {
@@ -71,6 +72,36 @@ TEST_F(FileVerifierTest, NeverTakesOneFileForAnother) {
   verifier.inspect(*newer, Verifier::Depth::full, false);
   EXPECT_EQ(std::get<FileVerifier::Loaded>(verifier.load(*file)).snapshot->step, 5);
   EXPECT_EQ(std::get<FileVerifier::Loaded>(verifier.load(*newer)).snapshot->step, 6);
+}
+
+// Looks whether a state is still held while another file is read.
+class Watching final : public ForwardingFile {
+ public:
+  Watching(std::unique_ptr<File> file, std::weak_ptr<Snapshot> other, bool& held)
+      : ForwardingFile(std::move(file)), other_(std::move(other)), held_(held) {}
+  std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    if (buffer.size() > 100'000 && offset > 100'000 && !other_.expired()) held_ = true;
+    return ForwardingFile::read_at(buffer, offset);
+  }
+
+ private:
+  std::weak_ptr<Snapshot> other_;
+  bool& held_;
+};
+
+TEST_F(FileVerifierTest, NeverHoldsTwoStates) {
+  Attempt second(volume.options(), {.elements = 100'000});
+  second.train_to(6);
+  EXPECT_EQ(second.checkpointer.finish(), 0);
+  verifier.inspect(*file, Verifier::Depth::full, false);
+  const std::weak_ptr<Snapshot> older = std::get<FileVerifier::Loaded>(verifier.load(*file)).snapshot;
+  EXPECT_FALSE(older.expired());
+  bool held = false;
+  const Watching newer(volume.disk.open_file(volume.path("step-000000000006-a0002.h5"), OpenMode::read),
+                       older, held);
+  EXPECT_EQ(verifier.inspect(newer, Verifier::Depth::full, false).kind, Verdict::Kind::good);
+  EXPECT_FALSE(held);
+  EXPECT_TRUE(older.expired());
 }
 
 TEST_F(FileVerifierTest, AnUncachedLookIsAnotherLook) {

@@ -1,5 +1,6 @@
 #include "holdfast/format/internal/workers.h"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -40,6 +41,11 @@ void run_beside(int background, const std::function<void(const Stopped&)>& backg
 
 void run_workers(int threads, const std::function<void(const Stopped&)>& work) {
   run_beside(threads - 1, work, work);
+}
+
+int threads_for(int wanted, std::size_t shares) {
+  constexpr std::size_t kMost = 1024;
+  return std::max(1, std::min(wanted, static_cast<int>(std::min(shares, kMost))));
 }
 
 }  // namespace holdfast::inline v1::internal

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 
 namespace holdfast::inline v1::internal {
@@ -19,5 +20,8 @@ void run_beside(int background, const std::function<void(const Stopped&)>& backg
 
 // `threads` in all, every one running `work`.
 void run_workers(int threads, const std::function<void(const Stopped&)>& work);
+
+// No more of them than there are shares of the work, and at least one.
+int threads_for(int wanted, std::size_t shares);
 
 }  // namespace holdfast::inline v1::internal
