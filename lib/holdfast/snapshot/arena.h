@@ -29,8 +29,13 @@ class Arena {
   std::uint64_t size() const { return size_; }
   std::uint64_t capacity() const { return capacity_; }
 
-  // Goes with this memory, just before it does: a device's hold on it. Replaces an earlier one.
-  void attach(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
+  // Goes with this memory, just before it does: a device's hold on it. Replaces an earlier one; nullptr says
+  // that nothing could be done.
+  void attach(std::shared_ptr<void> companion) {
+    companion_ = std::move(companion);
+    attached_ = true;
+  }
+  bool attached() const { return attached_; }
 
  private:
   std::byte* data_ = nullptr;
@@ -38,6 +43,7 @@ class Arena {
   std::uint64_t capacity_ = 0;  // size_ rounded up to 4096
   std::uint64_t mapped_ = 0;    // what munmap gets
   std::shared_ptr<void> companion_;
+  bool attached_ = false;
 };
 
 }  // namespace holdfast::inline v1
