@@ -64,6 +64,7 @@ std::shared_ptr<Arena> ArenaPool::take() {
   }
   try {
     if (!arena) arena = make_image(*plan);
+    if (prepare_ && !arena->attached()) arena->attach(prepare_(arena->bytes()));
   } catch (...) {
     const std::lock_guard lock(core_->mutex);
     --core_->held;

@@ -7,8 +7,10 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "holdfast/format/file_plan.h"
+#include "holdfast/snapshot/snapshot_source.h"
 
 namespace holdfast::inline v1::internal {
 
@@ -18,6 +20,8 @@ class ArenaPool {
 
   // Images of this plan from now on; those of an earlier one are freed as they return.
   void use_plan(std::shared_ptr<const FilePlan> plan);
+  // What each image is given before it is first taken.
+  void prepare_with(PrepareImage prepare) { prepare_ = std::move(prepare); }
   // Fewer than `limit` images are held by somebody.
   bool ready() const;
   // The same after at most `wait`.
@@ -28,6 +32,7 @@ class ArenaPool {
  private:
   struct Core;
   std::shared_ptr<Core> core_;
+  PrepareImage prepare_;
 };
 
 }  // namespace holdfast::inline v1::internal

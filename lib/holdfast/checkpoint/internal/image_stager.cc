@@ -14,6 +14,7 @@ void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_c
   if (plan_) attribute_capacity = std::max(attribute_capacity, plan_->attribute_capacity);
   plan_ = make_file_plan(std::move(tensors), attribute_capacity);
   pool_.use_plan(plan_);
+  pool_.prepare_with(source_.image_preparation());
 }
 
 void ImageStager::check_source() {

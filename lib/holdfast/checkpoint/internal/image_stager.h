@@ -30,6 +30,11 @@ class ImageStager {
   void check_source();
   // Lays the file out for the tensors as they are now; nothing when the plan still fits.
   void plan_ahead();
+  // Makes an image now where devices copy into it: page-locking takes as long as many copies, and a graph
+  // capture may come between here and the first save.
+  void make_image_ahead() {
+    if (source_.on_device() && pool_.ready()) pool_.take();
+  }
   bool ready() const { return pool_.ready(); }
   bool wait_ready(std::chrono::nanoseconds wait) const { return pool_.wait_ready(wait); }
 
