@@ -1,7 +1,8 @@
 #include "holdfast/snapshot/copy_list.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "holdfast/snapshot/internal/stream_copy.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -24,7 +25,7 @@ void CopyList::copy(std::uint64_t begin, std::uint64_t end) const noexcept {
   for (--job; begin < end; ++job) {
     const std::uint64_t skip = begin - job->start;
     const std::uint64_t bytes = std::min(end - begin, job->bytes - skip);
-    std::memcpy(job->to + skip, job->from + skip, bytes);
+    internal::stream_copy(job->to + skip, job->from + skip, bytes);
     begin += bytes;
   }
 }

@@ -1,0 +1,61 @@
+#include "holdfast/snapshot/internal/stream_copy.h"
+
+#include <cstdint>
+#include <cstring>
+
+// The thread sanitizer does not see streaming stores, and is to see these copies.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define HOLDFAST_STREAMING_STORES
+#include <immintrin.h>
+#endif
+
+namespace holdfast::inline v1::internal {
+
+#ifdef HOLDFAST_STREAMING_STORES
+namespace {
+
+// Below this the caches do better, and what comes next may well read it.
+constexpr std::size_t kShort = 32u << 10;
+constexpr std::size_t kLine = 64;
+
+// Requires a destination on a cache line and whole lines.
+__attribute__((target("avx"))) void stream_lines(std::byte* to, const std::byte* from,
+                                                 std::size_t bytes) noexcept {
+  for (const std::byte* const end = from + bytes; from != end; from += kLine, to += kLine) {
+    const auto* const source = reinterpret_cast<const __m256i*>(from);
+    auto* const target = reinterpret_cast<__m256i*>(to);
+    const __m256i first = _mm256_loadu_si256(source);
+    const __m256i second = _mm256_loadu_si256(source + 1);
+    _mm256_stream_si256(target, first);
+    _mm256_stream_si256(target + 1, second);
+  }
+  _mm_sfence();  // streaming stores wait for nobody: no lock orders them
+}
+
+bool can_stream() noexcept {
+  static const bool kCan = __builtin_cpu_supports("avx") != 0;
+  return kCan;
+}
+
+}  // namespace
+
+void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes >= kShort && can_stream()) {
+    const std::size_t before = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
+    std::memcpy(to, from, before);
+    const std::size_t lines = (bytes - before) / kLine * kLine;
+    stream_lines(to + before, from + before, lines);
+    const std::size_t done = before + lines;
+    to += done;
+    from += done;
+    bytes -= done;
+  }
+  std::memcpy(to, from, bytes);
+}
+#else
+void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  std::memcpy(to, from, bytes);
+}
+#endif
+
+}  // namespace holdfast::inline v1::internal
