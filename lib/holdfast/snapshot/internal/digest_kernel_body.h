@@ -25,22 +25,29 @@ bool none_above(const std::byte* data, std::size_t size, Word magnitude, Word la
   constexpr std::size_t kBlock = 4 * kVector;
   const Vector mask = Vector{} + magnitude;
   const Vector limit = Vector{} + largest;
-  Vector above[4] = {};
-  const auto look = [&](const std::byte* block) {
-    for (std::size_t i = 0; i < 4; ++i) {
-      Vector words;
-      std::memcpy(&words, block + i * kVector, kVector);
-      above[i] |= (words & mask) > limit;
-    }
+  // Four by name: an array would live in memory, and cost more than the look.
+  Vector first{};
+  Vector second{};
+  Vector third{};
+  Vector fourth{};
+  const auto above = [&](const std::byte* from) {
+    Vector words;
+    std::memcpy(&words, from, kVector);
+    return (words & mask) > limit;
   };
   std::size_t at = 0;
-  for (; at + kBlock <= size; at += kBlock) look(data + at);
+  for (; at + kBlock <= size; at += kBlock) {
+    first |= above(data + at);
+    second |= above(data + at + kVector);
+    third |= above(data + at + 2 * kVector);
+    fourth |= above(data + at + 3 * kVector);
+  }
   if (at < size) {
     std::byte rest[kBlock] = {};
     std::memcpy(rest, data + at, size - at);
-    look(rest);
+    for (std::size_t i = 0; i < kBlock; i += kVector) first |= above(rest + i);
   }
-  const Vector any = above[0] | above[1] | above[2] | above[3];
+  const Vector any = first | second | third | fourth;
   std::uint64_t words[kVector / sizeof(std::uint64_t)];
   std::memcpy(words, &any, kVector);
   std::uint64_t found = 0;
