@@ -50,6 +50,8 @@ TEST(Faults, OfTheStore) {
   explore(fresh, "an empty volume", {kSlower, kSlower}, tally);
   StoreLevel later(true);
   explore(later, "a directory with a past", {kSlower, kSlower}, tally);
+  StoreLevel recycling(true, {}, true);
+  explore(recycling, "files recycled", {kSlower, kSlower}, tally);
   expect_kept(tally, "the store with opaque files, 8 errnos and short writes at every operation");
   EXPECT_GT(tally.planned, 4000 / kSlower);
 }

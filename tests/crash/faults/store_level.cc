@@ -39,8 +39,8 @@ void write_in_pieces(File& file, const Toy& toy) {
 }
 
 struct Life {
-  Life(FileSystem& files, Verifier& asked)
-      : store(files, clock, {.directory = kRun, .keep = KeepLast{2}}, asked) {}
+  Life(FileSystem& files, Verifier& asked, bool recycle = false)
+      : store(files, clock, {.directory = kRun, .keep = KeepLast{2}, .recycle = recycle}, asked) {}
 
   std::optional<CheckpointInfo> start() {
     store.preflight();
@@ -83,7 +83,9 @@ bool may_be_silent(const Operation& operation) {
                      path.find("/attempts/") != std::string::npos &&
                      (operation.kind == Op::write || operation.kind == Op::close);
   const bool abandoned = operation.kind == Op::unlink && path.find("/tmp-") != std::string::npos;
-  return claim || abandoned || path.find("/ledger-") != std::string::npos;
+  // A new file takes the place of one that may not be written to.
+  const bool replaced = operation.kind == Op::open_overwrite;
+  return claim || abandoned || replaced || path.find("/ledger-") != std::string::npos;
 }
 
 // Calls into the store, and sees that a call in which something failed says so.
@@ -124,7 +126,8 @@ std::optional<RunState> state_on(MemoryFileSystem& disk) {
 
 }  // namespace
 
-StoreLevel::StoreLevel(bool with_a_past, Between between) : between_(std::move(between)) {
+StoreLevel::StoreLevel(bool with_a_past, Between between, bool recycle)
+    : recycle_(recycle), between_(std::move(between)) {
   past_.mount("/volume");
   if (!with_a_past) return;
   ToyVerifier verifier;
@@ -153,7 +156,7 @@ Outcome StoreLevel::run(const std::optional<Fault>& fault, int /*number*/) {
   ToyVerifier verifier;
   std::int64_t acknowledged = safe_;
   {
-    Life life(between ? *between : files, verifier);
+    Life life(between ? *between : files, verifier, recycle_);
     Listener listener(files, outcome);
     const bool started = listener.call("the start", [&] { life.start(); });
     for (std::int64_t step = 20; started && step < 20 + kSaves; ++step) {
