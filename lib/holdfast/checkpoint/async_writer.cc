@@ -9,7 +9,6 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/internal/finite.h"
 #include "holdfast/checkpoint/internal/save_handle_shared.h"
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/image_writer.h"
@@ -37,7 +36,10 @@ AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses,
 AsyncWriter::~AsyncWriter() { stop(); }
 
 SaveHandle AsyncWriter::submit(WriteRequest request) {
-  auto handle = std::make_shared<SaveHandle::Shared>(request.snapshot->step);
+  auto handle = std::exchange(request.save, nullptr);
+  if (!handle) {
+    handle = std::make_shared<SaveHandle::Shared>(request.snapshot->step, SaveStatus::staged, clock_.now());
+  }
   std::optional<Job> overtaken;
   std::string refused;
   {
@@ -48,6 +50,7 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
       refused = "the writer has been stopped";
     } else {
       overtaken = std::exchange(waiting_, Job{std::move(request), handle});
+      note_activity();
     }
   }
   if (!refused.empty()) {
@@ -55,8 +58,32 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
   } else {
     wake_.notify_one();
   }
-  if (overtaken) overtaken->handle->settle(SaveStatus::overtaken, {});
+  if (overtaken) {
+    overtaken->request = {};
+    overtaken->handle->settle(SaveStatus::overtaken, {});
+  }
   return SaveHandle(handle);
+}
+
+bool AsyncWriter::recall(bool any) noexcept {
+  std::optional<Job> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!waiting_ || (waiting_->handle->asked_for && !any)) return false;
+    waiting = std::exchange(waiting_, std::nullopt);
+    note_activity();
+  }
+  waiting->request = {};
+  waiting->handle->settle(SaveStatus::overtaken, {});
+  idle_.notify_all();
+  return true;
+}
+
+// Requires the mutex.
+void AsyncWriter::note_activity() noexcept {
+  const std::uint64_t now = activity_.load(std::memory_order_relaxed);
+  const bool active = writing_ || waiting_;
+  if ((now % 2 != 0) != active) activity_.store(now + 1, std::memory_order_relaxed);
 }
 
 bool AsyncWriter::wait_idle(std::chrono::nanoseconds limit) const {
@@ -65,14 +92,20 @@ bool AsyncWriter::wait_idle(std::chrono::nanoseconds limit) const {
 }
 
 void AsyncWriter::stop() {
+  hurry();
   std::optional<Job> dropped;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     dropped = std::exchange(waiting_, std::nullopt);
+    note_activity();
   }
   wake_.notify_one();
-  if (dropped) dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
+  if (dropped) {
+    dropped->request = {};
+    dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
+    idle_.notify_all();
+  }
   if (thread_.joinable()) thread_.join();
 }
 
@@ -103,6 +136,7 @@ void AsyncWriter::run() noexcept {
       write(std::move(job));
       lock.lock();
       writing_ = false;
+      note_activity();
       idle_.notify_all();
     } else if (stopping_) {
       break;
@@ -120,15 +154,13 @@ void AsyncWriter::run() noexcept {
 // That holds for a lack of memory while the failure is told, too.
 void AsyncWriter::write(Job job) noexcept {
   if (superseded()) {
+    job.request = {};
     job.handle->settle(SaveStatus::failed, superseded_reason());
     return;
   }
-  const SteadyTime start = clock_.now();
   std::optional<CheckpointInfo> checkpoint;
-  Duration took{};
   try {
-    checkpoint = commit(job.request);
-    took = clock_.now() - start;
+    checkpoint = commit(job);
   } catch (const SupersededError& error) {
     supersede(error.what());
     job.request = {};
@@ -140,42 +172,62 @@ void AsyncWriter::write(Job job) noexcept {
     failed(job, "an exception of unknown type");
   }
   if (checkpoint) {
-    acknowledged(job, *checkpoint, took);
-    keep_house(*checkpoint, took);
+    acknowledged(job, *checkpoint);
+    keep_house(*checkpoint, *job.handle);
   }
   flush_ledger();
 }
 
-CheckpointInfo AsyncWriter::commit(const WriteRequest& request) {
+CheckpointInfo AsyncWriter::commit(const Job& job) {
+  const WriteRequest& request = job.request;
+  request.snapshot->wait_for_arrival();
+  const SteadyTime began = clock_.now();
   Snapshot sealed = *request.snapshot;  // shares the image; its own attributes
-  const bool finite = sealed.attributes.get_bool(kRunFinite) && internal::all_finite(sealed);
-  sealed.attributes.set(kRunFinite, finite, Role::record);
-  return store_.commit(
-      {.step = sealed.step,
-       .bytes = request.plan->layout->length(),
-       .ancestry = request.ancestry,
-       .finite = finite,
-       .write = [&](File& file) { write_image(file, sealed, *request.plan, options_.threads); }});
+  ImageWriterOptions how{
+      .threads = options_.threads, .write_limit = options_.write_limit, .clock = &clock_, .hurry = &hurry_};
+  // A loss that is not finite has said it already.
+  if (sealed.attributes.get_bool(kRunFinite)) {
+    how.before_seal = [](Snapshot& snapshot, bool finite) {
+      snapshot.attributes.set(kRunFinite, finite, Role::record);
+    };
+  }
+  Duration wrote{};
+  CheckpointInfo checkpoint = store_.commit({.step = sealed.step,
+                                             .bytes = request.plan->layout->length(),
+                                             .ancestry = request.ancestry,
+                                             .write = [&](File& file) {
+                                               const SteadyTime start = clock_.now();
+                                               write_image(file, sealed, *request.plan, how);
+                                               wrote += clock_.now() - start;
+                                             }});
+  const Duration took = clock_.now() - began;
+  job.handle->update([&](SaveFigures& figures) {
+    figures.bytes = checkpoint.bytes;
+    figures.queued = began - job.handle->staged_at;
+    figures.write = wrote;
+    figures.commit = took - wrote;
+  });
+  return checkpoint;
 }
 
-void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took) noexcept {
+void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {
   bool recovered = false;
   {
     const std::lock_guard lock(mutex_);
     recovered = failure_.has_value();
     failure_.reset();
+    failing_.store(false, std::memory_order_relaxed);
     last_.step = checkpoint.step;
     last_.checkpoint.assign(checkpoint.name);  // there is room for it
     last_.when = clock_.now();
   }
-  failing_.store(false, std::memory_order_relaxed);
   job.request = {};  // whoever waits for the handle finds the image free
   job.handle->settle(SaveStatus::durable, checkpoint.name);
   if (recovered) {
     log_info("saving works again: step {} is durable ({})", checkpoint.step, checkpoint.name);
-  } else {
-    log_debug("step {} is durable ({}, {} bytes, {:.3f} s)", checkpoint.step, checkpoint.name,
-              checkpoint.bytes, std::chrono::duration<double>(took).count());
+  } else if (log_enabled(LogLevel::debug)) {
+    log_debug("step {} is durable ({}): {}", checkpoint.step, checkpoint.name,
+              text_or_out_of_memory([&] { return to_text(job.handle->known()); }));
   }
 }
 
@@ -194,9 +246,9 @@ void AsyncWriter::note_failure(const std::string& text) noexcept {
     const std::lock_guard lock(mutex_);
     first = !failure_.has_value();
     failure_ = text_or_out_of_memory([&] { return text; });
+    failing_.store(true, std::memory_order_relaxed);
     durable = last_.step;
   }
-  failing_.store(true, std::memory_order_relaxed);
   // Said once until a save works again: a full disk would otherwise speak at every interval.
   if (!first) {
     log_debug(text);
@@ -216,14 +268,18 @@ void AsyncWriter::supersede(const char* reason) noexcept {
     }
     superseded_.store(true, std::memory_order_release);
     waiting = std::exchange(waiting_, std::nullopt);
+    note_activity();
+  }
+  if (waiting) {
+    waiting->request = {};
+    waiting->handle->settle(SaveStatus::failed, reason);
   }
   idle_.notify_all();
-  if (waiting) waiting->handle->settle(SaveStatus::failed, reason);
   log_warning("{}; this attempt stops and leaves the directory alone", reason);
 }
 
 // The checkpoint is acknowledged: trouble from here on costs tidiness, not work.
-void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) noexcept {
+void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept {
   const auto guarded = [&](const auto& work) {
     if (superseded()) return;
     try {
@@ -242,13 +298,15 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, Duration took) no
     state.durable_step = checkpoint.step;
     state.checkpoint = checkpoint.name;
     state.time = format_utc(clock_.wall_now());
+    if (save.keeper) put_figures(state, save.keeper->figures());
     store_.write_run_state(state);
   });
   guarded([&] {
-    store_.append_ledger(R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"bytes":)" +
-                         std::to_string(checkpoint.bytes) + R"(,"ms":)" +
+    const SaveFigures figures = save.known();
+    const Duration took = figures.write + figures.commit;
+    store_.append_ledger(R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"ms":)" +
                          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
-                         "}");
+                         ',' + to_json_members(figures) + "}");
   });
   // Whatever failed above: it makes the room that the next save needs.
   guarded([&] {

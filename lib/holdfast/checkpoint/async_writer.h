@@ -35,10 +35,13 @@ struct WriteRequest {
   std::shared_ptr<const Snapshot> snapshot;
   std::shared_ptr<const FilePlan> plan;
   Ancestry ancestry;
+  // Made by whoever began the save; null: submit() makes one.
+  std::shared_ptr<SaveHandle::Shared> save = nullptr;
 };
 
 struct AsyncWriterOptions {
   int threads = 2;                                     // hashing and writing side by side
+  double write_limit = 0;                              // MB/s; 0: none
   Duration ledger_interval = std::chrono::seconds(1);  // while idle; a write in flight delays it
   Duration claim_interval = std::chrono::seconds(5);   // how soon a newer attempt is noticed while idle
 };
@@ -55,14 +58,21 @@ class AsyncWriter {
 
   // Never waits for the disk.
   SaveHandle submit(WriteRequest request);
+  // Gives up the request that waits, for the sake of a newer one to come: it is `overtaken`, and its image
+  // free. One that somebody asked for stays, unless `any`. False when nothing was given up.
+  bool recall(bool any) noexcept;
   // Nothing in flight and nothing waiting, after at most `limit`.
   bool wait_idle(std::chrono::nanoseconds limit) const;
   // The process is about to end: deletions are left to the next attempt.
   void leave_soon() noexcept { leaving_.store(true, std::memory_order_relaxed); }
+  // Somebody waits for the write in flight, or for those to come, against time: no limit from here on.
+  void hurry() noexcept { hurry_.store(true, std::memory_order_relaxed); }
   // Waits for the write in flight, drops the waiting one (its handle fails), flushes the ledger, ends the
   // thread. Idempotent. Afterwards the store belongs to the caller again.
   void stop();
 
+  // Odd while there is something to write or to tidy up after a write; another number every time.
+  std::uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
   bool failing() const { return failing_.load(std::memory_order_relaxed); }
   bool superseded() const { return superseded_.load(std::memory_order_acquire); }
   std::optional<std::string> failure() const noexcept;  // of the last write, until one is acknowledged
@@ -85,11 +95,12 @@ class AsyncWriter {
 
   void run() noexcept;
   void write(Job job) noexcept;
-  CheckpointInfo commit(const WriteRequest& request);
-  void acknowledged(Job& job, const CheckpointInfo& checkpoint, Duration took) noexcept;
+  CheckpointInfo commit(const Job& job);
+  void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept;
   void failed(Job& job, const char* error) noexcept;
   void supersede(const char* reason) noexcept;
-  void keep_house(const CheckpointInfo& checkpoint, Duration took) noexcept;
+  void keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept;
+  void note_activity() noexcept;
   void look_around() noexcept;
   void flush_ledger() noexcept;
 
@@ -102,6 +113,8 @@ class AsyncWriter {
   std::atomic<bool> failing_{false};
   std::atomic<bool> superseded_{false};
   std::atomic<bool> leaving_{false};
+  std::atomic<bool> hurry_{false};
+  std::atomic<std::uint64_t> activity_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

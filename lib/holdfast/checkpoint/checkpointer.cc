@@ -1,5 +1,6 @@
 #include "holdfast/checkpoint/checkpointer.h"
 
+#include <cmath>
 #include <exception>
 #include <new>
 #include <set>
@@ -9,6 +10,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
 #include "holdfast/interruption/file_source.h"
 #include "holdfast/interruption/signal_source.h"
@@ -26,6 +28,10 @@ CheckpointerOptions checked(CheckpointerOptions options) {
   }
   if (options.writer_threads < 1 || options.writer_threads > 64) {
     throw UsageError("writer_threads is " + std::to_string(options.writer_threads) + "; 2 to 4 fill a disk");
+  }
+  if (!(options.write_limit >= 0) || std::isinf(options.write_limit)) {
+    throw UsageError("write_limit is " + format_number(options.write_limit) +
+                     "; give MB/s such as 200, or 0 for no limit");
   }
   if (options.mount_wait < std::chrono::seconds(0)) throw UsageError("mount_wait is negative");
   if (options.term_grace <= Duration::zero())
@@ -66,7 +72,8 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       monitor(clock),
       verifier(options.writer_threads),
       stager(source, options.second_image ? 2 : 1),
-      policy(options.every, clock.now(), 0) {
+      policy(options.every, clock.now(), 0),
+      book(std::make_shared<internal::SaveBook>(clock, options.on_save)) {
   check_staging = env_flag(kEnvCheckStaging).value_or(false);
   // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
   if (options.hear_signals) monitor.add(std::make_unique<SignalSource>(clock, options.term_grace));
@@ -74,6 +81,10 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
     monitor.add(std::make_unique<FileSource>(file, clock));
   }
   monitor.start();
+}
+
+Checkpointer::State::~State() {
+  if (late_save) late_save->settle(SaveStatus::failed, "dropped: the run ended before it was staged");
 }
 
 void Checkpointer::State::require(Phase needed, const char* call) const {
@@ -90,6 +101,7 @@ Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
 // with the process.
 Checkpointer::~Checkpointer() {
   if (!state_->gave_up) return;
+  state_->book->close();
   log_warning("leaving a write behind that hangs in the disk; it counts for nothing");
   state_->monitor.stop();
   try {
@@ -139,6 +151,8 @@ Durable Checkpointer::last_durable() const {
     return state_->started_from;
   });
 }
+
+RunFigures Checkpointer::figures() const { return state_->book->figures(); }
 
 Digest Checkpointer::state_digest() {
   return or_out_of_memory([&] { return state_->digest_now(); });

@@ -14,9 +14,14 @@
 // (76); both, and state_digest(), OutOfMemoryError (74). after_step() never throws for a failed save and
 // never ends the training for one: it shows in Decision::failure until the next acknowledged commit. It stops
 // the loop when a newer attempt took over. Threads: all methods on the training thread, except request_save()
-// and request_stop(), which may be called from any thread. after_step waits for one memory copy of the state,
-// never for the disk; only when told to stop, for a write in flight. Durability: a step counts as saved when
-// SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names it.
+// and request_stop(), which, like figures(), may be called from any thread. after_step waits for one memory
+// copy of the state, never for the disk; only when told to stop, for a write in flight. Durability: a step
+// counts as saved when SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names
+// it.
+//
+// Pressure: one write is in flight. While it holds the only image, a save that falls due waits until the next
+// step boundary that finds the image free, and takes the state of then: however slow the disk, it is given
+// the newest state as soon as it can take one, nothing queues up, and the training does not wait.
 #pragma once
 
 #include <chrono>
@@ -59,10 +64,19 @@ struct CheckpointerOptions {
   // the model's state dict (the module is the one added as "model"). Another type, shape or key is refused.
   std::filesystem::path init_from = {};
   Overrides overrides = {};  // options that may differ from the recorded ones
-  // A second image of the state in host memory: a save may be staged while another is still being written.
-  // Off: such a save is skipped until the write is done (a stop waits for it).
+  // A second image of the state: one more time its size in host memory. A save is then staged while another
+  // is being written and waits for its turn (a newer one takes its place), and neither save() nor a stop
+  // waits for the disk before it can copy the state. Off: a save that falls due meanwhile is taken when the
+  // write is done, of the state of then; save() and a stop wait for it.
   bool second_image = false;
-  int writer_threads = 2;                          // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
+  int writer_threads = 2;  // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
+  // MB/s (10⁶ bytes) that a write takes at most, for a volume that others use, or whose credits run out. A
+  // save lasts size/limit at least and that much longer its step is at risk. A stop or a notice lifts it. 0:
+  // none.
+  double write_limit = 0;
+  // Writes into the oldest file that retention gives up instead of a new one: saves the file system the
+  // allocation, and the volume the unlink. Costs one more checkpoint's room on the volume.
+  bool recycle = false;
   Duration term_grace = std::chrono::seconds(25);  // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
   int exit_code_interrupted = 75;                  // for launchers that need another
   bool hear_signals = true;                        // SIGTERM, SIGINT stop; SIGUSR1 saves and goes on
@@ -70,6 +84,12 @@ struct CheckpointerOptions {
   // next after_step commits and stops with 75, before the time. "checkpoint" and "rebalance": saves and goes
   // on. A withdrawal is logged; a stop that was asked for stays. Empty: none. HOLDFAST_NOTICE_FILE adds one.
   std::filesystem::path notice_file = {};
+  // Told of every save: staged, durable, overtaken, failed. On the thread where it comes to that, the
+  // training's or the writer's, but one call at a time, and those about one save in that order; none begins
+  // once finish() has returned. It must not block: the training, or the next write, waits for it. It may call
+  // request_save(), request_stop() and figures(), and nothing else here. What it throws is caught and said
+  // once; no save is lost by it.
+  OnSave on_save = {};
 
   // Seams. nullptr: the machine's own.
   FileSystem* file_system = nullptr;
@@ -87,7 +107,8 @@ struct Resumed {
 };
 
 struct Decision {
-  bool saved = false;                  // a snapshot of this step was staged
+  bool saved = false;                  // a save of this step has begun
+  SaveHandle save;                     // that one; it may be staging until before_update()
   bool stop = false;                   // leave the loop and call finish()
   std::string reason;                  // why to stop
   std::optional<std::string> failure;  // the last save failed and none was acknowledged since
@@ -160,6 +181,9 @@ class Checkpointer {
   // The newest checkpoint that is safe. After resume(): the one that this attempt began with; of a file
   // outside the run directory, nothing until the first commit here.
   Durable last_durable() const;
+  // What the saves of this attempt have cost and what is at risk now (save_figures.h). Any thread. All zero
+  // before resume().
+  RunFigures figures() const;
   // `state=` of the current step boundary; computed on demand (hashes the state once).
   Digest state_digest();
   // Non-empty when the run was asked to stop: "SIGTERM", "superseded by attempt 7", …

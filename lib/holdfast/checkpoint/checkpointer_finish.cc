@@ -30,6 +30,8 @@ bool Checkpointer::State::tick() {
 void Checkpointer::State::enter_evaluation() {
   require(Phase::running, "EvaluationScope");
   if (evaluating) throw UsageError("an EvaluationScope inside another one");
+  const Waiting waiting(*this);
+  step_times.leave_out();
   late_stager.complete();
   evaluating = true;
   stopped_inside = false;
@@ -37,7 +39,7 @@ void Checkpointer::State::enter_evaluation() {
     boundary = stage(Part::all);
   } catch (const std::exception& error) {
     boundary = {};
-    staging_failed(error);
+    staging_failed(error, nullptr);
   }
 }
 
@@ -65,9 +67,11 @@ void Checkpointer::State::check_undisturbed() const {
 int Checkpointer::State::finish() {
   if (phase == Phase::finished) return end_code;
   require(Phase::running, "finish");
+  const SteadyTime began = clock.now();
   drop_late();
   end_reason = reason_to_stop();
   const bool interrupted = should_stop();
+  if (interrupted) writer->hurry();
   if (interrupted) writer->leave_soon();
 
   bool in_time = commit_last_step();
@@ -78,6 +82,9 @@ int Checkpointer::State::finish() {
   gave_up = !in_time;
   if (in_time) writer->stop();
   phase = Phase::finished;
+  book->finished(clock.now() - began);
+  book->close();
+  say_figures();
 
   RunPhase how = interrupted ? RunPhase::interrupted : RunPhase::complete;
   end_code = interrupted ? options.exit_code_interrupted : static_cast<int>(ExitCode::complete);
@@ -100,18 +107,28 @@ int Checkpointer::State::finish() {
   return end_code;
 }
 
+void Checkpointer::State::say_figures() const noexcept {
+  const RunFigures figures = book->figures();
+  if (figures.durable == 0) return;
+  const std::string text = text_or_out_of_memory([&] { return to_text(figures); });
+  log_info(text);
+}
+
 bool Checkpointer::State::commit_last_step() {
   if (covered() || writer->superseded()) return wait_for_writer();
+  const SteadyTime began = clock.now();
+  BegunSave save;
   try {
     last = {};
     if (!boundary) {
       check_undisturbed();
       if (!wait_for_image()) return false;
-      last = stage(Part::all);
     }
-    submit(boundary ? boundary : last);
+    save = begin_save(true);
+    if (!boundary) last = stage(Part::all);
+    submit(boundary ? boundary : last, save, clock.now() - began);
   } catch (const std::exception& error) {
-    staging_failed(error);
+    staging_failed(error, std::move(save));
   }
   return wait_for_writer();
 }
@@ -120,6 +137,7 @@ bool Checkpointer::State::wait_for_writer() {
   const SteadyTime began = clock.now();
   SteadyTime said = began;
   while (!writer->wait_idle(kSlice)) {
+    if (monitor.stop_requested() || monitor.time_left()) writer->hurry();
     if (const auto left = monitor.time_left(); left && *left == Duration::zero()) return false;
     if (clock.now() - said >= kSayEvery) {
       said = clock.now();

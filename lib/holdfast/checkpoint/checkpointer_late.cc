@@ -6,6 +6,7 @@
 // that anything else finds open is dropped, because nobody knows what happened to the state meanwhile; the
 // step is then staged again, whole, or the next one is.
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "holdfast/base/env.h"
@@ -38,21 +39,28 @@ void Checkpointer::State::before_update() {
   }
 }
 
-void Checkpointer::State::open_late() {
+void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waiting) {
   internal::Staged staged = stage(Part::early);
   auto copy = source.prepare_late(*staged.plan->layout, staged.snapshot->arena->bytes());
   late = std::move(staged);
+  late_save = save;
+  late_save->ended_by = std::this_thread::get_id();
+  late_save->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
   late_stager.begin(std::move(copy));
 }
 
 void Checkpointer::State::close_late() {
-  const std::unique_ptr<LateCopy> copy = late_stager.take();
+  const Waiting waiting(*this);
   internal::Staged staged = std::exchange(late, {});
+  const std::unique_ptr<LateCopy> copy = late_stager.take();
+  BegunSave save = std::exchange(late_save, nullptr);
   try {
     if (check_staging || late_checked < kLateChecks) {
       if (const std::vector<std::string> changed = copy->changed(); !changed.empty()) {
         source.copy_early(changed);
         save_wanted = true;
+        staged = {};
+        save->settle(SaveStatus::overtaken, {});
         log_warning(
             "{} changed between after_step and before_update (an optimizer that steps inside backward?): "
             "copied inside after_step from now on, and this save is made again",
@@ -61,9 +69,9 @@ void Checkpointer::State::close_late() {
       }
       ++late_checked;
     }
-    submit(std::move(staged));
+    submit(std::move(staged), save, waiting.so_far());
   } catch (const std::exception& error) {
-    staging_failed(error);
+    staging_failed(error, std::move(save));
   }
 }
 
@@ -72,6 +80,7 @@ void Checkpointer::State::drop_late() {
   late_stager.take();
   late = {};
   save_wanted = true;
+  std::exchange(late_save, nullptr)->settle(SaveStatus::overtaken, {});
 }
 
 // The loop changed its habits: an update went by unannounced.

@@ -35,7 +35,8 @@ Resumed Checkpointer::State::resume() {
                              .allow_fresh = options.allow_fresh || !outside.empty(),
                              .start = point,
                              .keep = options.keep,
-                             .read_back = options.read_back},
+                             .read_back = options.read_back,
+                             .recycle = options.recycle},
                 verifier);
 
   // Another model or other options are refused here, before the claim: the attempt that runs goes on.
@@ -172,8 +173,11 @@ void Checkpointer::State::begin_run(const Start& start) {
   store->append_ledger(R"({"event":"start","attempt":)" + std::to_string(record.attempt) + R"(,"step":)" +
                        std::to_string(start_step) + R"(,"from_attempt":)" +
                        std::to_string(start.record.attempt) + "}");
-  writer = std::make_unique<AsyncWriter>(*store, clock, losses, run,
-                                         AsyncWriterOptions{.threads = options.writer_threads});
+  writer = std::make_unique<AsyncWriter>(
+      *store, clock, losses, run,
+      AsyncWriterOptions{.threads = options.writer_threads, .write_limit = options.write_limit});
+  boundary_time = clock.now();
+  book->open(start_step, boundary_time);
   phase = Phase::running;
 }
 
@@ -190,6 +194,7 @@ bool Checkpointer::State::note_end(RunPhase how, const char* reason, int exit_co
     run.reason = reason;
     run.exit_code = exit_code;
     run.time = format_utc(clock.wall_now());
+    put_figures(run, book->figures());
     store->write_run_state(run);
   } catch (const SupersededError& error) {
     log_warning("{}; this attempt stops and leaves the directory alone", error.what());

@@ -32,10 +32,13 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
     boundary = {};
   }
   disturbed = false;
+  const SteadyTime now = clock.now();
+  measure_step(now);
+  book->boundary(step);
 
   Decision decision;
   const bool asked = monitor.pending() || writer->superseded();
-  if (asked || save_wanted || !planned_with_slots || policy.due(clock.now(), step)) [[unlikely]] {
+  if (asked || save_wanted || !planned_with_slots || policy.due(now, step)) [[unlikely]] {
     act(decision);
   }
   update_announced = false;
@@ -45,13 +48,35 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   return decision;
 }
 
+// The one read of the clock that a step has to have serves both: the interval of the policy and this.
+void Checkpointer::State::measure_step(SteadyTime now) {
+  const std::uint64_t activity = writer->activity();
+  const bool beside = activity != last_activity || activity % 2 != 0;
+  const Duration took = now - boundary_time - std::exchange(waited_since, Duration::zero());
+  if (const auto longer = step_times.step(took, beside)) [[unlikely]] {
+    book->window(*longer);
+  }
+  last_activity = activity;
+  boundary_time = now;
+}
+
+Checkpointer::State::Waiting::~Waiting() {
+  if (--state_.waiting_calls > 0) return;
+  const Duration waited = so_far();
+  state_.waited_since += waited;
+  state_.book->blocked(waited);
+}
+
 // Never throws for a save: a state that cannot be staged now is a failed save like any other.
 void Checkpointer::State::act(Decision& decision) {
   decision.stop = should_stop();
   if (decision.stop) decision.reason = reason_to_stop();
   if (writer->superseded()) return;
+  if (decision.stop || monitor.time_left()) writer->hurry();
   const std::int64_t step = source.step();
-  const SteadyTime now = clock.now();
+  const SteadyTime now = boundary_time;
+  const Waiting waiting(*this);
+  BegunSave save;
   try {
     if (!std::exchange(planned_with_slots, true)) stager.plan_ahead();
     if (monitor.take_checkpoint_request()) save_wanted = true;
@@ -61,18 +86,20 @@ void Checkpointer::State::act(Decision& decision) {
     } else if (!(save_wanted || policy.due(now, step)) || !stager.ready()) {
       return;  // still due at the next step, when the write in flight may be done
     }
+    save = begin_save(save_wanted || decision.stop);
     if (late_staging && update_announced && !decision.stop) {
-      open_late();
+      open_late(save, waiting);
     } else {
       internal::Staged staged = stage(Part::all);
       if (decision.stop) last = staged;
-      submit(std::move(staged));
+      submit(std::move(staged), save, waiting.so_far());
     }
+    decision.save = SaveHandle(save);
     save_wanted = false;
     policy.saved(now, step);
     decision.saved = true;
   } catch (const std::exception& error) {
-    staging_failed(error);
+    decision.save = staging_failed(error, std::move(save));
     policy.saved(now, step);  // not again at every step
     save_wanted = false;
   }
@@ -80,22 +107,29 @@ void Checkpointer::State::act(Decision& decision) {
 
 SaveHandle Checkpointer::State::save() {
   require(Phase::running, "save");
+  const Waiting waiting(*this);
   drop_late();
-  if (covered()) return newest;
-  const SteadyTime now = clock.now();
+  if (covered()) {
+    if (newest_begun) newest_begun->asked_for = true;
+    return newest;
+  }
+  BegunSave save;
   try {
     last = {};
     if (boundary) {
-      submit(boundary);
+      save = begin_save(true);
+      submit(boundary, save, waiting.so_far());
     } else {
       check_undisturbed();
       wait_for_image();
-      submit(stage(Part::all));
+      save = begin_save(true);
+      internal::Staged staged = stage(Part::all);
+      submit(std::move(staged), save, waiting.so_far());
     }
     save_wanted = false;
-    policy.saved(now, source.step());
+    policy.saved(waiting.began(), source.step());
   } catch (const std::exception& error) {
-    return staging_failed(error);
+    return staging_failed(error, std::move(save));
   }
   return newest;
 }
@@ -117,14 +151,14 @@ void Checkpointer::State::metric(const std::string& name, double value) {
   }
 }
 
-SaveHandle Checkpointer::State::staging_failed(const std::exception& error) noexcept {
+SaveHandle Checkpointer::State::staging_failed(const std::exception& error, BegunSave save) noexcept {
   const std::string text = text_or_out_of_memory(
       [&] { return "staging step " + std::to_string(source.step()) + " failed: " + what_of(error); });
   writer->note_failure(text);
   try {
-    auto shared = std::make_shared<SaveHandle::Shared>(source.step());
-    shared->settle(SaveStatus::failed, text);
-    return SaveHandle(std::move(shared));
+    if (!save) save = begin_save(true);
+    save->settle(SaveStatus::failed, text);
+    return SaveHandle(std::move(save));
   } catch (const std::bad_alloc&) {
     return {};  // on nothing: that has failed, too
   }
@@ -133,13 +167,13 @@ SaveHandle Checkpointer::State::staging_failed(const std::exception& error) noex
 bool Checkpointer::State::covered() const {
   if (newest.step() == source.step()) {
     const SaveStatus status = newest.status();
-    if (status == SaveStatus::staged || status == SaveStatus::durable) return true;
+    if (is_open(status) || status == SaveStatus::durable) return true;
   }
   return source.step() == start_step && start_is_safe;
 }
 
 bool Checkpointer::State::safe() const {
-  return covered() && (newest.step() != source.step() || newest.status() != SaveStatus::staged);
+  return covered() && (newest.step() != source.step() || !is_open(newest.status()));
 }
 
 internal::Staged Checkpointer::State::stage(Part part) {
@@ -153,15 +187,30 @@ internal::Staged Checkpointer::State::stage(Part part) {
   return stager.stage(record, part);
 }
 
-void Checkpointer::State::submit(internal::Staged staged) {
+Checkpointer::State::BegunSave Checkpointer::State::begin_save(bool asked_for) const {
+  return std::make_shared<SaveHandle::Shared>(source.step(), SaveStatus::staging, boundary_time, asked_for,
+                                              book);
+}
+
+void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save, Duration waited) {
   const std::int64_t step = staged.snapshot->step;
-  newest = writer->submit({std::move(staged.snapshot), std::move(staged.plan), record.ancestry});
+  WriteRequest request{.snapshot = std::move(staged.snapshot),
+                       .plan = std::move(staged.plan),
+                       .ancestry = record.ancestry,
+                       .save = save};
+  save->update([&](SaveFigures& figures) { figures.blocked += waited; });
+  save->staged(clock.now());
+  newest = writer->submit(std::move(request));
+  newest_begun = save;
   measurements.saved(step);
 }
 
-// In slices, so that a notice that comes meanwhile is heard, and on the run's own clock.
+// In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits
+// for its turn makes room first, unless somebody asked for that one and there is time for both.
 bool Checkpointer::State::wait_for_image() {
+  if (!stager.ready()) writer->recall(monitor.time_left().has_value());
   while (!stager.wait_ready(std::chrono::milliseconds(20))) {
+    if (monitor.stop_requested() || monitor.time_left()) writer->hurry();
     const auto left = monitor.time_left();
     if (left && *left == Duration::zero()) return false;
   }

@@ -83,6 +83,11 @@ class Handler {
     if (key_ == "durable_step") return put(state_.durable_step, value);
     if (key_ == "exit_code") return put(state_.exit_code, value);
     if (key_ == "copy_of") return put(state_.copy_of, value);
+    if (key_ == "saves") return put(state_.saves, value);
+    if (key_ == "saved_bytes") return put(state_.saved_bytes, value);
+    if (key_ == "elapsed_ms") return put(state_.elapsed_ms, value);
+    if (key_ == "waited_ms") return put(state_.waited_ms, value);
+    if (key_ == "most_risk_ms") return put(state_.most_risk_ms, value);
     return passed_over();
   }
   template <class Member, class Number>
@@ -93,7 +98,8 @@ class Handler {
   // A value of a type that its member does not have.
   bool passed_over() {
     if (depth_ == 0) return false;
-    for (const char* const number : {"attempt", "step", "durable_step", "exit_code", "copy_of"}) {
+    for (const char* const number : {"attempt", "step", "durable_step", "exit_code", "copy_of", "saves",
+                                     "saved_bytes", "elapsed_ms", "waited_ms", "most_risk_ms"}) {
       if (key_ == number) return false;
     }
     return text() == nullptr;
@@ -133,6 +139,13 @@ std::string to_json(const RunState& state) {
   put("boot_id", quoted(state.boot_id));
   put("time", quoted(state.time));
   if (state.copy_of != 0) put("copy_of", std::to_string(state.copy_of));
+  if (state.saves != 0) {
+    put("saves", std::to_string(state.saves));
+    put("saved_bytes", std::to_string(state.saved_bytes));
+    put("elapsed_ms", std::to_string(state.elapsed_ms));
+    put("waited_ms", std::to_string(state.waited_ms));
+    put("most_risk_ms", std::to_string(state.most_risk_ms));
+  }
   return text + "\n}\n";
 }
 

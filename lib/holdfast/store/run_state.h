@@ -29,6 +29,12 @@ struct RunState {
   std::string time = {};  // UTC, ISO 8601, for people
   // Not 0: this attempt did not train; it repeats what that one said (`holdfast prune`).
   AttemptNumber copy_of = 0;
+  // Of the attempt's saves so far, for people.
+  std::int64_t saves = 0;  // acknowledged
+  std::uint64_t saved_bytes = 0;
+  std::int64_t elapsed_ms = 0;    // since it began to train
+  std::int64_t waited_ms = 0;     // of that, the training waited for saves
+  std::int64_t most_risk_ms = 0;  // the longest time of work that a crash would have taken
 };
 
 std::string to_json(const RunState& state);

@@ -17,6 +17,8 @@
 #include "holdfast/checkpoint/file_verifier.h"
 #include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/checkpoint/internal/late_stager.h"
+#include "holdfast/checkpoint/internal/save_book.h"
+#include "holdfast/checkpoint/internal/step_times.h"
 #include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/checkpoint/receipt.h"
@@ -26,9 +28,13 @@
 namespace holdfast::inline v1 {
 
 struct Checkpointer::State {
+  using BegunSave = std::shared_ptr<SaveHandle::Shared>;
   enum class Phase { constructed, running, finished };
 
   State(SnapshotSource& source, CheckpointerOptions options);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   // Finding the start; changes nothing (checkpointer_start.cc).
   struct Start {
@@ -55,23 +61,42 @@ struct Checkpointer::State {
   void begin_run(const Start& start);
   bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
 
+  // Measures what the training thread waits for saves inside one call; calls nest.
+  class Waiting {
+   public:
+    explicit Waiting(State& state) : state_(state), began_(state.clock.now()) { ++state_.waiting_calls; }
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    SteadyTime began() const { return began_; }
+    Duration so_far() const { return state_.clock.now() - began_; }
+
+   private:
+    State& state_;
+    const SteadyTime began_;
+  };
+
   // The loop (checkpointer_step.cc).
   Decision after_step(const StepReport& report);
+  void measure_step(SteadyTime now);
   void act(Decision& decision);
   SaveHandle save();
-  SaveHandle staging_failed(const std::exception& error) noexcept;
+  // Of the save that has begun; null: it had not come so far.
+  SaveHandle staging_failed(const std::exception& error, BegunSave save) noexcept;
   void metric(const std::string& name, double value);
   bool covered() const;  // this step boundary is durable or on its way
   bool safe() const;     // it is durable
   internal::Staged stage(Part part);
-  void submit(internal::Staged staged);
+  // `waited`: how long the training thread has waited for this save.
+  void submit(internal::Staged staged, const BegunSave& save, Duration waited);
+  BegunSave begin_save(bool asked_for) const;
   bool wait_for_image();  // false when the deadline passed first
   bool should_stop() const noexcept;
   std::string reason_to_stop() const noexcept;
 
   // Staging beside the next step (checkpointer_late.cc).
   void before_update();
-  void open_late();
+  void open_late(const BegunSave& save, const Waiting& waiting);
   void close_late();
   void drop_late();
   void give_up_late_staging();
@@ -82,6 +107,7 @@ struct Checkpointer::State {
   void leave_evaluation();
   void check_undisturbed() const;
   int finish();
+  void say_figures() const noexcept;
   bool commit_last_step();  // false: no time was left
   bool wait_for_writer();   // false when the deadline passed first
   Digest digest_now();
@@ -97,6 +123,8 @@ struct Checkpointer::State {
   std::optional<CheckpointStore> store;  // from resume() on
   internal::ImageStager stager;
   SavePolicy policy;
+  std::shared_ptr<internal::SaveBook> book;  // shared with every save that has begun
+  internal::StepTimes step_times;
   Receipt receipt;
   LossRing losses;
 
@@ -111,9 +139,14 @@ struct Checkpointer::State {
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
   bool evaluation_due = false;                             // as the last step's report said
   Measurements measurements;
-  bool best_wanted = false;  // the step boundary is to be saved once its evaluation is over
+  SteadyTime boundary_time{};       // when the training stood at the last step boundary
+  Duration waited_since{};          // of that, the training thread waited for saves
+  int waiting_calls = 0;            // calls inside which a Waiting measures
+  std::uint64_t last_activity = 0;  // of the writer, at that boundary
+  bool best_wanted = false;         // the step boundary is to be saved once its evaluation is over
 
   internal::Staged late;  // while late_stager is open: its image
+  BegunSave late_save;    // its save
   internal::LateStager late_stager;
   bool update_announced = false;  // before_update() was called since the last after_step
   bool late_staging = true;       // false once an update came unannounced over an open late snapshot
@@ -126,6 +159,7 @@ struct Checkpointer::State {
   internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
   internal::Staged last;        // the state at a stop, kept for state_digest()
 
+  BegunSave newest_begun;  // the same, as far as it was begun here
   SaveHandle newest;       // of the newest snapshot submitted
   Durable started_from;    // the checkpoint this attempt began with
   std::string end_reason;  // latched by finish()
