@@ -93,6 +93,10 @@ void DeviceSource::disturb(std::size_t i) {
   device().training.add([this, i] { weight_[i] += 1; });
 }
 
+void DeviceSource::disturb_back(std::size_t i) {
+  device().training.add([this, i] { weight_[i] -= 1; });
+}
+
 bool DeviceSource::holds_step(std::int64_t step) {
   drain();
   const auto same = [step](const std::vector<float>& values, Kind kind) {

@@ -38,11 +38,12 @@ class DeviceSource final : public SnapshotSource {
   ~DeviceSource() override;  // requires that nothing is on its way
 
   FakeDevice& device(std::size_t i = 0) { return *devices_[i]; }
-  Locked& locked() { return *locked_; }
+  std::shared_ptr<Locked> locked() { return locked_; }
   void forward();  // queued: moves the statistics
   void update();   // queued: moves weight and momentum
-  // Queued, and wrong: a weight changes before its update.
+  // Queued: a weight changes between two updates; and is what it was again.
   void disturb(std::size_t i);
+  void disturb_back(std::size_t i);
   // Is all of it, once the devices have come to rest, what so many steps leave?
   bool holds_step(std::int64_t step);
 

@@ -5,6 +5,9 @@
 // Such a *late snapshot* is open until the before_update() that closes it, and is submitted only then. One
 // that anything else finds open is dropped, because nobody knows what happened to the state meanwhile; the
 // step is then staged again, whole, or the next one is.
+//
+// A device copies by itself (snapshot/device_copy.h). What it has set aside is independent of any update, so
+// it is submitted at once, whether updates are announced or not, and arrives while the training goes on.
 #include <exception>
 #include <thread>
 #include <utility>
@@ -42,6 +45,10 @@ void Checkpointer::State::before_update() {
 void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waiting) {
   internal::Staged staged = stage(Part::early);
   auto copy = source.prepare_late(*staged.plan->layout, staged.snapshot->arena->bytes());
+  if (copy->independent()) {
+    keeper.keep(copy, *staged.snapshot);
+    return submit(std::move(staged), save, waiting.so_far());
+  }
   late = std::move(staged);
   late_save = save;
   late_save->ended_by = std::this_thread::get_id();
@@ -49,13 +56,21 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
   late_stager.begin(std::move(copy));
 }
 
+void Checkpointer::State::submit_independent(const BegunSave& save, const Waiting& waiting) {
+  internal::Staged staged = stage(Part::early);
+  auto copy = source.prepare_independent(*staged.plan->layout, staged.snapshot->arena->bytes());
+  keeper.keep(copy, *staged.snapshot);
+  submit(std::move(staged), save, waiting.so_far());
+}
+
 void Checkpointer::State::close_late() {
   const Waiting waiting(*this);
   internal::Staged staged = std::exchange(late, {});
-  const std::unique_ptr<LateCopy> copy = late_stager.take();
+  std::unique_ptr<LateCopy> copy = late_stager.take();  // goes before its image does
   BegunSave save = std::exchange(late_save, nullptr);
   try {
     if (check_staging || late_checked < kLateChecks) {
+      copy->arrive();
       if (const std::vector<std::string> changed = copy->changed(); !changed.empty()) {
         source.copy_early(changed);
         save_wanted = true;
@@ -69,6 +84,7 @@ void Checkpointer::State::close_late() {
       }
       ++late_checked;
     }
+    keeper.keep(copy, *staged.snapshot);
     submit(std::move(staged), save, waiting.so_far());
   } catch (const std::exception& error) {
     staging_failed(error, std::move(save));

@@ -78,7 +78,10 @@ void Checkpointer::State::act(Decision& decision) {
   const Waiting waiting(*this);
   BegunSave save;
   try {
-    if (!std::exchange(planned_with_slots, true)) stager.plan_ahead();
+    if (!std::exchange(planned_with_slots, true)) {
+      stager.plan_ahead();
+      stager.make_image_ahead();
+    }
     if (monitor.take_checkpoint_request()) save_wanted = true;
     last = {};
     if (decision.stop) {
@@ -89,6 +92,8 @@ void Checkpointer::State::act(Decision& decision) {
     save = begin_save(save_wanted || decision.stop);
     if (late_staging && update_announced && !decision.stop) {
       open_late(save, waiting);
+    } else if (!decision.stop && source.on_device()) {
+      submit_independent(save, waiting);
     } else {
       internal::Staged staged = stage(Part::all);
       if (decision.stop) last = staged;

@@ -15,6 +15,7 @@
 #include "holdfast/checkpoint/async_writer.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/checkpoint/internal/arrival_keeper.h"
 #include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/checkpoint/internal/late_stager.h"
 #include "holdfast/checkpoint/internal/save_book.h"
@@ -97,6 +98,7 @@ struct Checkpointer::State {
   // Staging beside the next step (checkpointer_late.cc).
   void before_update();
   void open_late(const BegunSave& save, const Waiting& waiting);
+  void submit_independent(const BegunSave& save, const Waiting& waiting);
   void close_late();
   void drop_late();
   void give_up_late_staging();
@@ -148,6 +150,7 @@ struct Checkpointer::State {
   internal::Staged late;  // while late_stager is open: its image
   BegunSave late_save;    // its save
   internal::LateStager late_stager;
+  internal::ArrivalKeeper keeper;
   bool update_announced = false;  // before_update() was called since the last after_step
   bool late_staging = true;       // false once an update came unannounced over an open late snapshot
   bool check_staging = false;     // HOLDFAST_CHECK_STAGING

@@ -40,6 +40,7 @@ void LateStager::complete() noexcept {
   std::unique_lock lock(mutex_);
   wanted_ = nullptr;
   rest_.wait(lock, [this] { return !copying_; });
+  copy_->hold_update();
 }
 
 std::unique_ptr<LateCopy> LateStager::take() noexcept {

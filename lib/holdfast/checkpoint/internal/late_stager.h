@@ -23,9 +23,10 @@ class LateStager {
   // Requires that nothing is open.
   void begin(std::unique_ptr<LateCopy> copy);
   bool open() const { return copy_ != nullptr; }
-  // Returns when all is copied; stays open.
+  // Returns when all is copied, or a device that still copies keeps the training's next work from it; stays
+  // open.
   void complete() noexcept;
-  // Completes and gives the copy back. Requires open().
+  // Completes and gives the copy back; it may be on its way still. Requires open().
   std::unique_ptr<LateCopy> take() noexcept;
 
  private:
