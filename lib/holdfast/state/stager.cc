@@ -33,6 +33,7 @@ bool plain_memory(const at::Tensor& tensor) {
 void Stager::add(const at::Tensor& from, std::span<std::byte> to) {
   if (to.size() != from.nbytes()) throw Error("a tensor and its place in the image differ in size");
   if (to.empty()) return;
+  if (internal::in_cuda(from)) return cuda_.fetch(from, to);
   if (plain_memory(from)) {
     return copies_.add({static_cast<const std::byte*>(from.const_data_ptr()), to.size()}, to);
   }
@@ -48,6 +49,7 @@ void Stager::add(const at::Tensor& from, std::span<std::byte> to) {
 void Stager::add(std::span<const std::byte> from, const at::Tensor& to) {
   if (from.size() != to.nbytes()) throw Error("a tensor and its place in the image differ in size");
   if (from.empty()) return;
+  if (internal::in_cuda(to)) return cuda_.send(from, to);
   if (plain_memory(to))
     return copies_.add(from, {static_cast<std::byte*>(to.mutable_data_ptr()), from.size()});
   const at::NoGradGuard no_grad;
@@ -61,6 +63,7 @@ void Stager::run() {
                    [this](std::int64_t begin, std::int64_t end) {
                      copies_.copy(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));
                    });
+  cuda_.wait();
 }
 
 }  // namespace holdfast::inline v1

@@ -191,6 +191,8 @@ std::vector<TensorSpec> TrainState::describe() {
   for (const NamedGenerator& stream : state_->streams()) {
     specs.push_back(spec_of("rng/" + stream.name, rng_state(stream)));
   }
+  state_->in_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
+                                [](const ModuleTensor& item) { return internal::in_cuda(item.tensor); });
   check_tensor_specs(specs);
   return specs;
 }
@@ -201,20 +203,30 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
   std::size_t seen = 0;
   const auto copy = [&](const std::string& name, const at::Tensor& tensor, Part when) {
     ++seen;
+    if (internal::in_cuda(tensor)) when = Part::late;
     if (part != Part::all && part != when) return;
     stager.add(tensor, place_of(name, tensor, layout, image));
     held.push_back(tensor);
   };
 
   state_->visit_tensors(copy);
-  if (part != Part::late) {
+  if (part == Part::late) {
+    if (state_->components_in_cuda) {
+      for (const State::Part& component : state_->components) {
+        internal::ImageWriter writer(component.name, layout, image, part);
+        component.component->save(writer);
+      }
+    }
+  } else {
+    state_->components_in_cuda = false;
     for (const NamedGenerator& stream : state_->streams()) {
       copy("rng/" + stream.name, rng_state(stream), Part::early);
     }
     for (const State::Part& component : state_->components) {
-      internal::ImageWriter writer(component.name, layout, image);
+      internal::ImageWriter writer(component.name, layout, image, part);
       component.component->save(writer);
-      seen += writer.written();
+      seen += writer.seen();
+      state_->components_in_cuda = state_->components_in_cuda || writer.seen_in_cuda();
     }
     if (seen != layout.tensors().size()) {
       throw Error("the state has " + std::to_string(seen) + " tensors, the image was laid out for " +
@@ -224,12 +236,43 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
   stager.run();
 }
 
-std::unique_ptr<LateCopy> TrainState::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
+std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, std::span<std::byte> image,
+                                                     NextUpdate update) {
   auto late = std::make_unique<internal::LateTensors>();
-  state_->visit_tensors([&](const std::string& name, const at::Tensor& tensor, Part when) {
-    if (when == Part::late) late->add(name, tensor, place_of(name, tensor, layout, image));
+  internal::CudaTensors devices;
+  visit_tensors([&](const std::string& name, const at::Tensor& tensor, holdfast::Part when) {
+    if (internal::in_cuda(tensor)) {
+      devices.add(name, tensor, place_of(name, tensor, layout, image), when == holdfast::Part::early);
+    } else if (when == holdfast::Part::late) {
+      late->add(name, tensor, place_of(name, tensor, layout, image));
+    }
   });
-  return late;
+  if (components_in_cuda) {
+    for (const Part& component : components) {
+      internal::ImageWriter writer(component.name, layout, image, devices);
+      component.component->save(writer);
+    }
+  }
+  if (devices.empty()) return late;
+  if (!cuda) cuda = internal::make_cuda_staging();
+  auto theirs = devices.begin(cuda, image, update);
+  const bool now = update == NextUpdate::unannounced || late->empty();
+  return join_copies(std::move(late), std::move(theirs), now);
+}
+
+std::unique_ptr<LateCopy> TrainState::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
+  return state_->prepare(layout, image, NextUpdate::announced);
+}
+
+bool TrainState::on_device() const { return state_->in_cuda; }
+
+std::unique_ptr<LateCopy> TrainState::prepare_independent(const ImageLayout& layout,
+                                                          std::span<std::byte> image) {
+  return state_->prepare(layout, image, NextUpdate::unannounced);
+}
+
+PrepareImage TrainState::image_preparation() const {
+  return state_->in_cuda ? internal::cuda_image_preparation() : PrepareImage();
 }
 
 void TrainState::copy_early(std::span<const std::string> names) {

@@ -27,7 +27,7 @@
 // belong to no added module, an unknown optimizer, tensors that share memory); check() and load() throw
 // RefusedError naming every difference. load() is all or nothing: when a component's own load() throws, those
 // loaded before it get their earlier state back.
-// Threads: the training thread only.
+// Threads: the training thread only. With CUDA, the current streams are taken to be those that train.
 #pragma once
 
 #include <concepts>
@@ -75,6 +75,10 @@ class TrainState final : public SnapshotSource {
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
+  bool on_device() const override;
+  std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
+                                                std::span<std::byte> image) override;
+  PrepareImage image_preparation() const override;
   void copy_early(std::span<const std::string> names) override;
   Attributes attributes() override;
   void advance(const StepReport& report) override;

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/state/internal/component_io.h"
+#include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
@@ -68,6 +70,12 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   }
   load_components(snapshot);
 
+  const bool in_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
+                                   [](const ModuleTensor& item) { return internal::in_cuda(item.tensor); });
+  // Page-locked, devices fetch from it by themselves; and it may become the next save's image.
+  if (in_cuda && !snapshot.arena->attached()) {
+    snapshot.arena->attach(internal::cuda_image_preparation()(snapshot.arena->bytes()));
+  }
   for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
   copy_module_tensors(inventory, snapshot);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);

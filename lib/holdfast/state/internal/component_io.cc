@@ -20,10 +20,14 @@ void ImageWriter::take_tensor(std::string name, const at::Tensor& tensor) {
     throw UsageError("tensor '" + spec.name + "' was " + (index ? "of another shape" : "not there") +
                      " a moment ago: save() must write the same each time it is called at one step");
   }
+  ++seen_;
+  const bool in_cuda = internal::in_cuda(tensor);
+  seen_in_cuda_ = seen_in_cuda_ || in_cuda;
+  if (part_ != Part::all && (part_ == Part::late) != in_cuda) return;
+  if (devices_ != nullptr) return devices_->add(spec.name, tensor, layout_.slot(*index, image_), true);
   Stager copy;
   copy.add(tensor, layout_.slot(*index, image_));
   copy.run();
-  ++written_;
 }
 
 void AttributeWriter::take_attribute(std::string name, AttributeValue value, Role role) {

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "holdfast/snapshot/snapshot.h"
+#include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/stateful.h"
 
 namespace holdfast::inline v1::internal {
@@ -50,17 +52,30 @@ class SpecWriter final : public ComponentWriter {
   std::vector<TensorSpec>& out_;
 };
 
+// Copies what is of that part: all of it is early, but for what lies in CUDA memory.
 class ImageWriter final : public ComponentWriter {
  public:
-  ImageWriter(std::string component, const ImageLayout& layout, std::span<std::byte> image)
-      : ComponentWriter(std::move(component)), layout_(layout), image_(image) {}
-  std::size_t written() const { return written_; }
+  ImageWriter(std::string component, const ImageLayout& layout, std::span<std::byte> image, Part part)
+      : ComponentWriter(std::move(component)), layout_(layout), image_(image), part_(part) {}
+  // Gathers what is late for a device to copy, instead.
+  ImageWriter(std::string component, const ImageLayout& layout, std::span<std::byte> image,
+              CudaTensors& devices)
+      : ComponentWriter(std::move(component)),
+        layout_(layout),
+        image_(image),
+        part_(Part::late),
+        devices_(&devices) {}
+  std::size_t seen() const { return seen_; }
+  bool seen_in_cuda() const { return seen_in_cuda_; }
 
  private:
   void take_tensor(std::string name, const at::Tensor& tensor) override;
   const ImageLayout& layout_;
   std::span<std::byte> image_;
-  std::size_t written_ = 0;
+  Part part_;
+  CudaTensors* devices_ = nullptr;
+  std::size_t seen_ = 0;
+  bool seen_in_cuda_ = false;
 };
 
 class AttributeWriter final : public ComponentWriter {

@@ -19,6 +19,7 @@ namespace holdfast::inline v1::internal {
 class LateTensors final : public LateCopy {
  public:
   void add(const std::string& name, const at::Tensor& tensor, std::span<std::byte> to);
+  bool empty() const { return plain_.empty(); }
   void run() noexcept override { copies_.work(); }
   std::vector<std::string> changed() const override;
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/module_state.h"
 #include "holdfast/state/optimizer_state.h"
 #include "holdfast/state/rng_state.h"
@@ -40,6 +41,7 @@ struct TrainState::State {
   // Parameters, buffers and slots, with the time to copy them.
   void visit_tensors(
       const std::function<void(const std::string& name, const at::Tensor&, holdfast::Part)>& visit);
+  std::unique_ptr<LateCopy> prepare(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
   std::vector<NamedGenerator> streams() const;
   std::vector<std::string> parts() const;  // "module model"
 
@@ -48,7 +50,10 @@ struct TrainState::State {
   std::vector<Part> components;
   std::vector<NamedGenerator> generators;  // private ones
   std::vector<std::pair<std::string, AttributeValue>> options;
-  std::set<std::string> early;  // tensors that changed when they should have stood still
+  std::set<std::string> early;                  // tensors that changed when they should have stood still
+  bool in_cuda = false;                         // some tensor was, when last described
+  bool components_in_cuda = false;              // some component's was, when last copied
+  std::shared_ptr<internal::CudaStaging> cuda;  // made with the first save from a device
   std::int64_t step = 0;
   Cursor cursor;
 };
