@@ -44,9 +44,13 @@ std::string processor() {
 
 std::string device_name(const std::string& device) {
 #ifdef HOLDFAST_WITH_CUDA
-  cudaDeviceProp properties{};
-  if (device == "cuda" && cudaGetDeviceProperties(&properties, 0) == cudaSuccess) {
-    return device + " (" + properties.name + ")";
+  if (device == "cuda") {
+    // Asked once: it takes milliseconds, and every save records it.
+    static const std::string kName = [] {
+      cudaDeviceProp properties{};
+      return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? std::string(properties.name) : "";
+    }();
+    if (!kName.empty()) return device + " (" + kName + ")";
   }
 #endif
   return device;
