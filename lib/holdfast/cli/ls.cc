@@ -43,6 +43,13 @@ void print_run_state(const RunState& state) {
   if (!state.reason.empty()) std::cout << " (" << printable(state.reason, 400) << ")";
   if (state.copy_of != 0) std::cout << ", as attempt " << state.copy_of << " left it before a prune";
   std::cout << '\n';
+  if (state.saves > 0) {
+    const auto time = [](std::int64_t ms) { return format_duration(std::chrono::milliseconds(ms)); };
+    std::cout << "  " << format_count(state.saves) << (state.saves == 1 ? " save, " : " saves, ")
+              << format_bytes(state.saved_bytes) << " in " << time(state.elapsed_ms) << "; training waited "
+              << time(state.waited_ms) << " for them; at most " << time(state.most_risk_ms)
+              << " of work was at risk\n";
+  }
 }
 
 int run(const Options& options) {

@@ -41,6 +41,13 @@ std::string evaluation_line(const EvaluationEvent& event) {
        std::string_view(format_count(event.samples)), std::string_view(format_duration(event.time))});
 }
 
+std::string saved_line(const SavedEvent& event) {
+  const Duration took = event.write + event.commit;
+  return "saved step " + format_count(event.step) + ": " + format_bytes(event.bytes) + " in " +
+         format_duration(took) + " (" + format_byte_rate(event.bytes, took) + "), training waited " +
+         format_duration(event.blocked) + ", " + format_duration(event.risk_time) + " of work was at risk";
+}
+
 ConsoleProgress::ConsoleProgress(const Clock& clock, ConsoleOptions options)
     : clock_(clock), options_(options), terminal_(options.terminal.value_or(stderr_is_terminal())) {}
 
@@ -58,10 +65,21 @@ void ConsoleProgress::show(const StepEvent& event, bool as_status) noexcept {
 void ConsoleProgress::step(const StepEvent& event) {
   const SteadyTime now = clock_.now();
   unprinted_ = event;
+  if (event.saved && (!save_shown_ || now - *save_shown_ >= options_.interval)) {
+    save_shown_ = now;
+    show_saved(*event.saved);
+  }
   if (shown_ && now - *shown_ < (terminal_ ? options_.redraw : options_.interval)) return;
   shown_ = now;
   show(event, terminal_);
   if (!terminal_) unprinted_.reset();
+}
+
+void ConsoleProgress::show_saved(const SavedEvent& event) noexcept {
+  try {
+    print_line(saved_line(event));
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void ConsoleProgress::evaluation(const EvaluationEvent& event) {

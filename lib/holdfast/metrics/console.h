@@ -4,7 +4,10 @@
 //   ago)
 //
 // On a terminal that line is redrawn in place a few times a second; elsewhere it is printed at the first step
-// and then every 10 s. An evaluation is a line of its own.
+// and then every 10 s. An evaluation is a line of its own, and so is a save, at most every 10 s:
+//
+//   saved step 1,200: 188 MB in 210 ms (895 MB/s), training waited 21 ms, 1m 01s of work was at risk
+//
 // Threads: one thread.
 #pragma once
 
@@ -19,12 +22,13 @@ namespace holdfast::inline v1 {
 struct ConsoleOptions {
   std::optional<bool> terminal = {};                 // unset: as standard error is
   Duration redraw = std::chrono::milliseconds(250);  // on a terminal
-  Duration interval = std::chrono::seconds(10);      // elsewhere
+  Duration interval = std::chrono::seconds(10);      // elsewhere, and between saves
 };
 
 // The line above.
 std::string progress_line(const StepEvent& event);
 std::string evaluation_line(const EvaluationEvent& event);
+std::string saved_line(const SavedEvent& event);
 
 class ConsoleProgress final : public MetricSink {
  public:
@@ -38,11 +42,13 @@ class ConsoleProgress final : public MetricSink {
 
  private:
   static void show(const StepEvent& event, bool as_status) noexcept;
+  static void show_saved(const SavedEvent& event) noexcept;
 
   const Clock& clock_;
   ConsoleOptions options_;
   bool terminal_;
   std::optional<SteadyTime> shown_;
+  std::optional<SteadyTime> save_shown_;
   std::optional<StepEvent> unprinted_;  // newest step that no printed line tells
 };
 

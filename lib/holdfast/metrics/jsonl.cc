@@ -40,6 +40,26 @@ class LineWriter {
   std::size_t used_ = 0;
 };
 
+void write_saved(const SavedEvent& saved, LineWriter& line) {
+  const auto integer = [&](const char* name, auto value) {
+    line.text(name);
+    line.integer(static_cast<std::int64_t>(value));
+  };
+  const auto milliseconds = [&](const char* name, Duration value) {
+    line.text(name);
+    line.number(std::round(std::chrono::duration<double, std::micro>(value).count()) / 1e3);
+  };
+  integer(",\"saved\":{\"step\":", saved.step);
+  integer(",\"bytes\":", saved.bytes);
+  milliseconds(",\"blocked_ms\":", saved.blocked);
+  milliseconds(",\"staging_ms\":", saved.staging);
+  milliseconds(",\"write_ms\":", saved.write);
+  milliseconds(",\"commit_ms\":", saved.commit);
+  integer(",\"risk_steps\":", saved.risk_steps);
+  milliseconds(",\"risk_ms\":", saved.risk_time);
+  line.text("}");
+}
+
 }  // namespace
 
 std::string_view write_step_line(const StepEvent& event, std::span<char> buffer) {
@@ -57,6 +77,7 @@ std::string_view write_step_line(const StepEvent& event, std::span<char> buffer)
   line.text(",\"images_per_s\":");
   // Half a dozen digits say all there is to say about a speed.
   line.number(std::isfinite(event.images_per_s) ? std::round(event.images_per_s * 100) / 100 : 0);
+  if (event.saved) write_saved(*event.saved, line);
   line.text("}");
   return line.done();
 }

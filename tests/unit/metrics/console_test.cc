@@ -63,6 +63,38 @@ TEST(ConsoleProgress, PrintsALineEveryTenSeconds) {
   EXPECT_EQ(steps, "1 11 21 25 ") << "the first, every tenth second, and the last";
 }
 
+TEST(SavedLine, SaysWhatPeopleAsk) {
+  EXPECT_EQ(
+      saved_line({.step = 1200,
+                  .bytes = 188'000'000,
+                  .blocked = Duration(21ms),
+                  .write = Duration(180ms),
+                  .commit = Duration(20ms),
+                  .risk_time = Duration(61s)}),
+      "saved step 1,200: 188 MB in 200 ms (940 MB/s), training waited 21 ms, 1m 01s of work was at risk");
+}
+
+TEST(ConsoleProgress, TellsOfASaveEveryTenSecondsAtMost) {
+  FakeClock clock;
+  testing::internal::CaptureStderr();
+  {
+    ConsoleProgress console(clock, {.terminal = false});
+    for (int step = 1; step <= 25; ++step) {
+      StepEvent event{.step = step, .loss = 1};
+      if (step > 3) event.saved = SavedEvent{.step = step - 1};
+      console.step(event);
+      clock.advance(1s);
+    }
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  std::string steps;
+  constexpr std::string_view kWords = "saved step ";
+  for (std::size_t at = text.find(kWords); at != std::string::npos; at = text.find(kWords, at + 1)) {
+    steps += text.substr(at + kWords.size(), text.find(':', at) - at - kWords.size()) + ' ';
+  }
+  EXPECT_EQ(steps, "3 13 23 ");
+}
+
 TEST(ConsoleProgress, RedrawsInPlaceOnATerminal) {
   FakeClock clock;
   testing::internal::CaptureStderr();

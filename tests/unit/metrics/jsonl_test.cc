@@ -37,11 +37,40 @@ TEST(StepLine, WhatJsonHasNoNumberForIsAWord) {
   EXPECT_NE(line_of({.loss = 1, .images_per_s = infinity}).find(R"("images_per_s":0})"), std::string::npos);
 }
 
+TEST(StepLine, ASaveThatBecameDurableIsToldOfInIt) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(line_of({.step = 12,
+                     .loss = 0.5,
+                     .saved = SavedEvent{.step = 10,
+                                         .bytes = 188,
+                                         .blocked = 21400us,
+                                         .staging = 93ms,
+                                         .write = 180234567ns,
+                                         .commit = 31ms,
+                                         .risk_steps = 11,
+                                         .risk_time = 15s}}),
+            R"({"step":12,"epoch":0,"loss":0.5,"loss_bits":"3fe0000000000000","lr":0,"images_per_s":0,)"
+            R"("saved":{"step":10,"bytes":188,"blocked_ms":21.4,"staging_ms":93,"write_ms":180.235,)"
+            R"("commit_ms":31,"risk_steps":11,"risk_ms":15000}})");
+}
+
 TEST(StepLine, TheLongestFits) {
   constexpr double kLong = -2.2250738585072014e-308;
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
-  const std::string line = line_of(
-      {.step = least, .epoch = least, .loss = kLong, .learning_rate = kLong, .images_per_s = kLong * 1e300});
+  const SavedEvent saved{.step = least,
+                         .bytes = 1ULL << 63,
+                         .blocked = Duration::min(),
+                         .staging = Duration::min(),
+                         .write = Duration::min(),
+                         .commit = Duration::min(),
+                         .risk_steps = least,
+                         .risk_time = Duration::min()};
+  const std::string line = line_of({.step = least,
+                                    .epoch = least,
+                                    .loss = kLong,
+                                    .learning_rate = kLong,
+                                    .images_per_s = kLong * 1e300,
+                                    .saved = saved});
   EXPECT_LT(line.size(), kStepLineSize);
   EXPECT_EQ(line.back(), '}');
 }
