@@ -1,7 +1,8 @@
 // Trains ResNet-50 on CIFAR-10 and can be stopped at any moment; see options.cc for what it takes.
 //
-// The order of the start-up is that of its costs: pictures are read beside the model's construction, weights
-// that a checkpoint overwrites are not drawn, and batches are made only once the cursor is known.
+// The order of the start-up is that of its costs: the checkpoint and the pictures are read beside the model's
+// construction, weights that a checkpoint overwrites are not drawn, and batches are made only once the cursor
+// is known.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/cuda.h>
@@ -129,6 +130,9 @@ int train(const Options& options) {
     metrics = std::make_unique<holdfast::LineFile>(holdfast::FileSystem::real(), options.metrics);
   }
 
+  holdfast::TrainState state;
+  holdfast::Checkpointer checkpointer(state, options.checkpointer);
+  checkpointer.read_ahead();
   const at::Device device(options.cuda ? at::kCUDA : at::kCPU);
   auto reading = std::async(std::launch::async, read_pictures, options);
   const bool resumable = looks_resumable(options.checkpointer);
@@ -141,14 +145,12 @@ int train(const Options& options) {
   Data data = make_loaders(options, reading.get());
   const std::int64_t steps = final_step(options, data.train.updates_per_epoch());
 
-  holdfast::TrainState state;
   state.add("model", *net);
   state.add("optimizer", *optimizer);
   holdfast::Schedule schedule(*optimizer, make_plan(options, data.train.updates_per_epoch()));
   state.add("schedule", schedule);
   state.add("data", data.train);
   state.option("clip_grad_norm", options.clip_grad_norm);  // all others are recorded by their components
-  holdfast::Checkpointer checkpointer(state, options.checkpointer);
   holdfast::Step step(*optimizer, [&](const holdfast::Batch& batch) { return forward.loss(batch); },
                       {.clip_grad_norm = options.clip_grad_norm, .accumulation = options.accumulate});
 

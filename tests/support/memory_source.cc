@@ -109,6 +109,7 @@ std::vector<TensorSpec> MemorySource::describe() {
 
 void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
   ++copies;
+  copied_into = image.data();
   if (on_copy) on_copy();
   const auto all = pieces();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -167,6 +168,7 @@ void MemorySource::check(std::span<const TensorSpec> tensors, const Attributes& 
 
 void MemorySource::load(const Snapshot& snapshot, const Overrides& overrides) {
   ++loads;
+  loaded_from = snapshot.arena->bytes().data();
   check(snapshot.layout->tensors(), snapshot.attributes, overrides);
   if (snapshot.find("optimizer/momentum/weight")) momentum_.resize(weight_.size());
   for (const Piece& piece : pieces()) {

@@ -1,5 +1,6 @@
 #include "holdfast/checkpoint/checkpointer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <new>
@@ -70,7 +71,7 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       file_system(options.file_system ? *options.file_system : FileSystem::real()),
       clock(options.clock ? *options.clock : Clock::real()),
       monitor(clock),
-      verifier(options.writer_threads),
+      verifier(std::max(options.writer_threads, kReadThreads)),
       stager(source, options.second_image ? 2 : 1),
       policy(options.every, clock.now(), 0),
       book(std::make_shared<internal::SaveBook>(clock, options.on_save)) {
@@ -109,6 +110,8 @@ Checkpointer::~Checkpointer() {
   } catch (const std::exception&) {  // without a thread it was waited for here
   }
 }
+
+void Checkpointer::read_ahead() { state_->read_ahead(); }
 
 Resumed Checkpointer::resume() {
   return or_out_of_memory([&] { return state_->resume(); });

@@ -29,20 +29,20 @@ Resumed Checkpointer::State::resume() {
   wait_for_volume();
   const SteadyTime began = clock.now();
   const StartingPoint point = starting_point();
-  store.emplace(file_system, clock,
-                StoreOptions{.directory = options.directory,
-                             // Whoever names a file elsewhere has chosen a start; nothing here is lost by it.
-                             .allow_fresh = options.allow_fresh || !outside.empty(),
-                             .start = point,
-                             .keep = options.keep,
-                             .read_back = options.read_back,
-                             .recycle = options.recycle},
-                verifier);
+  if (reading_ahead.valid()) reading_ahead.get();
+  store.emplace(file_system, clock, store_options(point), verifier);
 
   // Another model or other options are refused here, before the claim: the attempt that runs goes on.
   Start start = candidate(store->preflight());
   check(start);
   if (start.fresh) start_fresh();
+  // Two states are never held: the verifier keeps this one and lets it go before it reads another, or reads
+  // what lies in the run directory without keeping it.
+  if (start.outside) {
+    verifier.stop_keeping();
+  } else {
+    start.snapshot.reset();
+  }
   record.host = host_name();
 
   // The claim makes what is missing: never beneath a mount point whose volume has gone away.
@@ -68,7 +68,7 @@ Resumed Checkpointer::State::resume() {
       log_warning("skipped {}: {}", skipped.name, skipped.reason);
     }
     resumed.skipped = chosen.skipped;
-    return become(start, std::move(resumed), began);
+    return become(std::move(start), std::move(resumed), began);
   } catch (const Error& error) {
     note_end(error.exit_code() == ExitCode::superseded ? RunPhase::superseded : RunPhase::failed,
              error.what(), static_cast<int>(error.exit_code()));
@@ -84,7 +84,7 @@ void Checkpointer::State::check(const Start& start) {
   source.check(start.snapshot->layout->tensors(), start.attributes, options.overrides);
 }
 
-Resumed Checkpointer::State::become(const Start& start, Resumed resumed, SteadyTime began) {
+Resumed Checkpointer::State::become(Start start, Resumed resumed, SteadyTime began) {
   resumed.fresh = start.fresh;
   resumed.loss = std::numeric_limits<double>::quiet_NaN();
   if (start.fresh) {
@@ -108,7 +108,7 @@ Resumed Checkpointer::State::become(const Start& start, Resumed resumed, SteadyT
     }
     expect_losses(start, resumed.bit_exact);
   }
-  begin_run(start);
+  begin_run(std::move(start));
   return resumed;
 }
 
@@ -126,7 +126,7 @@ void Checkpointer::State::expect_losses(const Start& start, bool bit_exact) {
   receipt = Receipt(recorded, start.step, bit_exact);
 }
 
-void Checkpointer::State::begin_run(const Start& start) {
+void Checkpointer::State::begin_run(Start start) {
   // The verified state is in the source now; its memory is wanted for images.
   verifier.stop_keeping();
   if (!start.fresh) {
@@ -156,6 +156,11 @@ void Checkpointer::State::begin_run(const Start& start) {
         start_step, held.front().name);
   }
   stager.plan_ahead();
+  if (start.snapshot) {
+    std::shared_ptr<Arena> arena = start.snapshot->arena;
+    start.snapshot.reset();
+    stager.offer(std::move(arena));
+  }
   policy = SavePolicy(options.every, clock.now(), start_step);
 
   RunState run;

@@ -58,6 +58,34 @@ void Checkpointer::State::wait_for_volume() {
   check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
 }
 
+StoreOptions Checkpointer::State::store_options(const StartingPoint& point) const {
+  return {.directory = options.directory,
+          // Whoever names a file elsewhere has chosen a start; nothing here is lost by it.
+          .allow_fresh = options.allow_fresh || !outside.empty(),
+          .start = point,
+          .keep = options.keep,
+          .read_back = options.read_back,
+          .recycle = options.recycle};
+}
+
+// What is found stays with the verifier; what fails will fail again, in resume(), which says it.
+void Checkpointer::State::read_ahead() noexcept {
+  if (phase != Phase::constructed || reading_ahead.valid() || !options.resume_from.empty()) return;
+  const auto look = [this] {
+    try {
+      if (!options.mount.empty() && !file_system.is_mount_point(options.mount)) return;
+      CheckpointStore(file_system, clock, store_options({}), verifier).preflight();
+    } catch (const std::exception& error) {
+      log_debug("reading ahead: {}", error.what());
+    }
+  };
+  try {
+    reading_ahead = std::async(std::launch::async, look);
+  } catch (const std::exception& error) {
+    log_debug("no thread to read ahead: {}", error.what());
+  }
+}
+
 // A number is a step. Anything else is a file: one of the run directory by its name or path, or one
 // elsewhere.
 StartingPoint Checkpointer::State::starting_point() {
@@ -166,8 +194,8 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> Checkpointer::State::weights_
                      "neither a Holdfast checkpoint nor a safetensors file; Python writes one with "
                      "safetensors.torch.save_file(model.state_dict(), FILE)"};
   }
-  FileVerifier once(options.writer_threads);
-  auto loaded = once.load(file);
+  auto loaded =
+      verifier.load_some(file, [this](const TensorSpec& spec) { return source.takes_weight(spec); });
   if (auto* const rejection = std::get_if<Rejection>(&loaded)) return std::move(*rejection);
   return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
 }

@@ -107,6 +107,8 @@ class SnapshotSource {
   virtual void load(const Snapshot& snapshot, const Overrides& overrides) = 0;
   // Takes model tensors alone (`--init-from`); everything else stays fresh.
   virtual void load_weights(const Snapshot& snapshot) = 0;
+  // Whether load_weights() looks at this tensor of a checkpoint: the others are not even read.
+  virtual bool takes_weight(const TensorSpec& /*tensor*/) const { return true; }
 };
 
 }  // namespace holdfast::inline v1

@@ -86,6 +86,7 @@ class TrainState final : public SnapshotSource {
              const Overrides& overrides) override;
   void load(const Snapshot& snapshot, const Overrides& overrides) override;
   void load_weights(const Snapshot& snapshot) override;
+  bool takes_weight(const TensorSpec& tensor) const override;
 
   // A component seen through type erasure. `applied` and `applied_all` are no-ops for parts that are not
   // data.

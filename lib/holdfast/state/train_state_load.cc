@@ -112,6 +112,10 @@ void TrainState::load_components(const Snapshot& snapshot) {
   }
 }
 
+bool TrainState::takes_weight(const TensorSpec& tensor) const {
+  return state_->has_module(std::string_view(tensor.name).substr(0, tensor.name.find('/')));
+}
+
 void TrainState::load_weights(const Snapshot& snapshot) {
   const ModuleInventory inventory = take_inventory(state_->modules);
   const auto texts = internal::module_differences(state_->modules, inventory, snapshot.layout->tensors(),

@@ -23,6 +23,22 @@ Attributes attributes_in(Volume& volume, const std::string& path) {
   return std::get<CheckpointIndex>(read_index(*file)).attributes;
 }
 
+// One state's memory beside the live one, and its pages are faulted in once.
+TEST(CheckpointerResume, WhatWasReadBecomesTheNextSavesImage) {
+  Volume volume;
+  CapturedLog log;
+  leave_a_history(volume);
+  Attempt second(volume.options({SaveEvery::steps(1)}));
+  ASSERT_FALSE(second.resumed.fresh);
+  second.train_to(second.source.step() + 2);
+  EXPECT_NE(second.source.loaded_from, nullptr);
+  EXPECT_EQ(second.source.copied_into, second.source.loaded_from);
+  EXPECT_EQ(second.checkpointer.finish(), 0);
+  Attempt third(volume.options());
+  EXPECT_EQ(third.resumed.step, second.source.step());
+  EXPECT_EQ(third.state(), second.state());
+}
+
 TEST(CheckpointerResume, FromAChosenStepIsABranch) {
   const std::string straight = state_after(12);
   Volume volume;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "holdfast/checkpoint/state_dict.h"
@@ -93,6 +94,33 @@ TEST(InitFrom, ASafetensorsFileGivesTheWeightsThatTheCheckpointGives) {
               HasSubstr("fresh start in /vol/tuned with the weights of /vol/weights.safetensors\n"));
 }
 
+TEST(InitFrom, OfACheckpointTheIndexAndTheWeightsAloneAreRead) {
+  Volume volume;
+  CapturedLog log;
+  const MemorySource::Options large{.elements = 200'000};
+  {
+    Attempt first(volume.options(), large);
+    first.train_to(3);
+    ASSERT_EQ(first.checkpointer.finish(), 0);
+  }
+  const auto from = volume.disk.open_file(kCheckpoint, OpenMode::read);
+  const auto index = std::get<CheckpointIndex>(read_index(*from));
+  std::uint64_t allowed = index.user_block + 4096;  // the header's blocks may be looked at once more
+  for (const IndexedTensor& tensor : index.tensors) {
+    if (tensor.spec.name.starts_with("model/")) allowed += tensor.spec.bytes() + 2 * 4096;
+  }
+  ASSERT_LT(allowed, index.file_length - 500'000);
+  volume.faults.clear_log();
+  const Attempt tuned(beginning_with(volume, kCheckpoint), large);
+  EXPECT_EQ(tuned.source.weight_loads, 1);
+  std::uint64_t bytes = 0;
+  for (const Operation& operation : volume.faults.log()) {
+    if (operation.kind == Op::read && operation.path == kCheckpoint) bytes += operation.length;
+  }
+  EXPECT_GT(bytes, 800'000u);
+  EXPECT_LE(bytes, allowed);
+}
+
 TEST(InitFrom, TheSameCommandLineResumes) {
   Volume volume;
   CapturedLog log;
@@ -148,9 +176,15 @@ TEST(InitFrom, AFileThatIsNeitherIsNamedWithItsFault) {
   constexpr char kNeither[] = "--init-from /vol/w: neither a Holdfast checkpoint nor a safetensors file; ";
   EXPECT_THAT(put([](auto& bytes) { bytes[8] = std::byte{'x'}; }), HasSubstr(kNeither));
   EXPECT_THAT(put([](auto& bytes) { bytes.clear(); }), HasSubstr(kNeither));
+  const auto index =
+      std::get<CheckpointIndex>(read_index(*volume.disk.open_file(kCheckpoint, OpenMode::read)));
+  const auto weight =
+      std::find_if(index.tensors.begin(), index.tensors.end(),
+                   [](const IndexedTensor& tensor) { return tensor.spec.name == "model/weight"; });
+  ASSERT_NE(weight, index.tensors.end());
   EXPECT_THAT(put([&](auto& bytes) {
                 bytes = volume.disk.get(kCheckpoint);
-                bytes.back() ^= std::byte{1};
+                bytes[weight->offset + 11] ^= std::byte{1};
               }),
               testing::AllOf(HasSubstr("--init-from /vol/w: "), HasSubstr("digest differs")));
   EXPECT_THAT(refusal(volume, "/vol/nowhere"), HasSubstr("--init-from /vol/nowhere: no such file"));

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "holdfast/format/safetensors_export.h"
 #include "support/forwarding.h"
 #include "unit/format/checkpoint_maker.h"
 
@@ -170,6 +171,24 @@ TEST_F(ReadOnce, NeighboursShareTheirBlocksAndTheirReads) {
   }
   // HDF5's own bytes lie between the tensors, in the same blocks.
   EXPECT_LT(sum(reads), 300'000u);
+}
+
+TEST_F(ReadOnce, AnExportReadsItsTensorsAlone) {
+  const Made made = mixed();
+  write(made);
+  const auto file = open();
+  const CheckpointIndex index = index_of(*file);
+  std::vector<ExportedTensor> tensors;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < index.tensors.size(); ++i) {
+    const TensorSpec& spec = index.tensors[i].spec;
+    if (!spec.name.starts_with("model/")) continue;
+    tensors.push_back({spec.name.substr(6), i});
+    bytes += spec.bytes();
+  }
+  const auto to = disk.open_file("/out", OpenMode::create);
+  EXPECT_FALSE(export_safetensors(*file, index, tensors, {}, *to, ReadMode::once));
+  EXPECT_EQ(sum(file->take()), bytes);
 }
 
 // Every piece is hashed, wherever the blocks that are read cut it.

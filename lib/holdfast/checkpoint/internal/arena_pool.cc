@@ -40,6 +40,14 @@ void ArenaPool::use_plan(std::shared_ptr<const FilePlan> plan) {
   core_->plan = std::move(plan);
 }
 
+void ArenaPool::offer(std::shared_ptr<Arena> arena) {
+  const std::lock_guard lock(core_->mutex);
+  if (!core_->plan || arena.use_count() != 1 || arena->size() != core_->plan->layout->length()) return;
+  if (core_->held != 0 || !core_->free.empty()) return;
+  put_stretches(*core_->plan, *arena);
+  core_->free.push_back(std::move(arena));
+}
+
 bool ArenaPool::ready() const {
   const std::lock_guard lock(core_->mutex);
   return core_->held < core_->limit;

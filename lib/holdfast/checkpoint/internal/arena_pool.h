@@ -22,6 +22,9 @@ class ArenaPool {
   void use_plan(std::shared_ptr<const FilePlan> plan);
   // What each image is given before it is first taken.
   void prepare_with(PrepareImage prepare) { prepare_ = std::move(prepare); }
+  // Memory that somebody else is done with: the next image is made of it where it has the plan's length and
+  // there is none yet. Otherwise, and while anybody still holds it, it is let go.
+  void offer(std::shared_ptr<Arena> arena);
   // Fewer than `limit` images are held by somebody.
   bool ready() const;
   // The same after at most `wait`.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,7 +49,9 @@ struct Checkpointer::State {
     std::shared_ptr<Snapshot> snapshot;
   };
   void wait_for_volume();
+  void read_ahead() noexcept;
   StartingPoint starting_point();
+  StoreOptions store_options(const StartingPoint& point) const;
   Start candidate(const Selection& selection);
   Start from_outside();
   void start_fresh();
@@ -57,9 +60,9 @@ struct Checkpointer::State {
   // Becoming it (checkpointer_resume.cc).
   Resumed resume();
   void check(const Start& start);
-  Resumed become(const Start& start, Resumed resumed, SteadyTime began);
+  Resumed become(Start start, Resumed resumed, SteadyTime began);
   void expect_losses(const Start& start, bool bit_exact);
-  void begin_run(const Start& start);
+  void begin_run(Start start);
   bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
 
   // Measures what the training thread waits for saves inside one call; calls nest.
@@ -169,7 +172,8 @@ struct Checkpointer::State {
   int end_code = 0;
   bool gave_up = false;  // finish() left before the writer was done
 
-  std::unique_ptr<AsyncWriter> writer;  // last: its thread uses store, losses and clock
+  std::unique_ptr<AsyncWriter> writer;  // its thread uses store, losses and clock
+  std::future<void> reading_ahead;      // its thread uses options, verifier, file_system and clock
 };
 
 }  // namespace holdfast::inline v1

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "holdfast/checkpoint/internal/arena_pool.h"
 #include "holdfast/checkpoint/run_record.h"
@@ -30,6 +31,9 @@ class ImageStager {
   void check_source();
   // Lays the file out for the tensors as they are now; nothing when the plan still fits.
   void plan_ahead();
+  // The image of the checkpoint that was loaded is the next save's memory: a resumed run needs no other, and
+  // does not wait for fresh pages.
+  void offer(std::shared_ptr<Arena> arena) { pool_.offer(std::move(arena)); }
   // Makes an image now where devices copy into it: page-locking takes as long as many copies, and a graph
   // capture may come between here and the first save.
   void make_image_ahead() {
