@@ -109,7 +109,8 @@ std::vector<TensorSpec> MemorySource::describe() {
 
 void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
   ++copies;
-  copied_into = image.data();
+  const auto first = layout.slot(0, image);
+  copied_over = std::any_of(first.begin(), first.end(), [](std::byte b) { return b != std::byte{0}; });
   if (on_copy) on_copy();
   const auto all = pieces();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -168,7 +169,6 @@ void MemorySource::check(std::span<const TensorSpec> tensors, const Attributes& 
 
 void MemorySource::load(const Snapshot& snapshot, const Overrides& overrides) {
   ++loads;
-  loaded_from = snapshot.arena->bytes().data();
   check(snapshot.layout->tensors(), snapshot.attributes, overrides);
   if (snapshot.find("optimizer/momentum/weight")) momentum_.resize(weight_.size());
   for (const Piece& piece : pieces()) {

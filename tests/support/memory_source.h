@@ -38,12 +38,11 @@ class MemorySource final : public SnapshotSource {
   float& weight(std::size_t i) { return weight_[i]; }
   double learning_rate() const { return options_.learning_rate; }
   Cursor cursor() const { return cursor_; }
-  std::int64_t loads = 0;             // calls of load()
-  std::int64_t weight_loads = 0;      // and of load_weights()
-  std::int64_t copies = 0;            // calls of copy_tensors()
-  std::int64_t late_copies = 0;       // and of prepare_late()
-  const void* loaded_from = nullptr;  // the image of the last load()
-  const void* copied_into = nullptr;  // and of the last copy_tensors()
+  std::int64_t loads = 0;         // calls of load()
+  std::int64_t weight_loads = 0;  // and of load_weights()
+  std::int64_t copies = 0;        // calls of copy_tensors()
+  std::int64_t late_copies = 0;   // and of prepare_late()
+  bool copied_over = false;       // the last copy_tensors() found bytes of an earlier state in its image
 
   // Grows the attributes (a user's own state that becomes large).
   std::map<std::string, std::string> extra;

@@ -28,11 +28,15 @@ TEST(CheckpointerResume, WhatWasReadBecomesTheNextSavesImage) {
   Volume volume;
   CapturedLog log;
   leave_a_history(volume);
+  Volume other;
+  Attempt fresh(other.options({SaveEvery::steps(1)}));
+  fresh.train_to(1);
+  EXPECT_FALSE(fresh.source.copied_over);
   Attempt second(volume.options({SaveEvery::steps(1)}));
   ASSERT_FALSE(second.resumed.fresh);
-  second.train_to(second.source.step() + 2);
-  EXPECT_NE(second.source.loaded_from, nullptr);
-  EXPECT_EQ(second.source.copied_into, second.source.loaded_from);
+  second.train_to(second.source.step() + 1);
+  EXPECT_EQ(second.source.copies, 1);
+  EXPECT_TRUE(second.source.copied_over);
   EXPECT_EQ(second.checkpointer.finish(), 0);
   Attempt third(volume.options());
   EXPECT_EQ(third.resumed.step, second.source.step());
