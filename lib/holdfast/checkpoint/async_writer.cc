@@ -198,7 +198,7 @@ CheckpointInfo AsyncWriter::commit(const Job& job) {
                                              .write = [&](File& file) {
                                                const SteadyTime start = clock_.now();
                                                write_image(file, sealed, *request.plan, how);
-                                               wrote += clock_.now() - start;
+                                               wrote = clock_.now() - start;
                                              }});
   const Duration took = clock_.now() - began;
   job.handle->update([&](SaveFigures& figures) {

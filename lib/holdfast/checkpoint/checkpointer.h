@@ -71,11 +71,11 @@ struct CheckpointerOptions {
   bool second_image = false;
   int writer_threads = 2;  // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
   // MB/s (10⁶ bytes) that a write takes at most, for a volume that others use, or whose credits run out. A
-  // save lasts size/limit at least and that much longer its step is at risk. A stop or a notice lifts it. 0:
-  // none.
+  // save lasts size/limit at least, and as long its work is at risk. A stop or a deadline lifts it. 0: none.
   double write_limit = 0;
   // Writes into the oldest file that retention gives up instead of a new one: saves the file system the
-  // allocation, and the volume the unlink. Costs one more checkpoint's room on the volume.
+  // allocation, and the volume the unlink. Costs one more checkpoint's room on the volume; whoever reads that
+  // old file meanwhile sees it change.
   bool recycle = false;
   Duration term_grace = std::chrono::seconds(25);  // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
   int exit_code_interrupted = 75;                  // for launchers that need another
@@ -108,7 +108,7 @@ struct Resumed {
 
 struct Decision {
   bool saved = false;                  // a save of this step has begun
-  SaveHandle save;                     // that one; it may be staging until before_update()
+  SaveHandle save;                     // that one, or one that failed at once
   bool stop = false;                   // leave the loop and call finish()
   std::string reason;                  // why to stop
   std::optional<std::string> failure;  // the last save failed and none was acknowledged since
