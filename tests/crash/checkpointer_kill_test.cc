@@ -24,43 +24,58 @@ constexpr int kStride = 7;
 constexpr int kStride = 1;
 #endif
 
-TEST(CheckpointerKill, BeforeEveryOperationOnTheDisk) {
-  constexpr std::int64_t kSteps = 5;
-  const std::string straight = straight_state(kSteps);
+struct Killed {
   int killed = 0;
   int resumed = 0;
   int lost = 0;
+};
+
+void kill_before_every_operation(const std::vector<std::string>& habits, Killed& count) {
+  constexpr std::int64_t kSteps = 5;
+  const std::string straight = straight_state(kSteps);
+  const int killed_before = count.killed;
   for (int at = 1;; at += kStride) {
-    SCOPED_TRACE("killed before operation " + std::to_string(at));
+    SCOPED_TRACE("killed before operation " + std::to_string(at) + ", " + habits.back());
     const TemporaryFolder folder;
     const auto directory = folder.path() / "run";
-    const Ended first = drive(directory, kSteps, {"every=2", "wait", "kill-before=" + std::to_string(at)});
+    const auto cut_short = [&](int operation) {
+      std::vector<std::string> more = habits;
+      more.push_back("kill-before=" + std::to_string(operation));
+      return drive(directory, kSteps, more);
+    };
+    const Ended first = cut_short(at);
     if (first.signal == 0) {
       EXPECT_EQ(first.exit_code, 0) << first.err;
       break;
     }
     ASSERT_EQ(first.signal, SIGKILL);
-    ++killed;
+    ++count.killed;
     // Every third time the next life is cut short as well, inside its recovery or a little later.
     std::int64_t acknowledged = last_step(first.out, "acknowledged");
     if (at % 3 == 0) {
-      const Ended second =
-          drive(directory, kSteps, {"every=2", "wait", "kill-before=" + std::to_string(1 + at % 11)});
+      const Ended second = cut_short(1 + at % 11);
       acknowledged = std::max(acknowledged, last_step(second.out, "acknowledged"));
     }
     const Ended last = drive(directory, kSteps, {});
     EXPECT_EQ(last.exit_code, 0) << last.err;
     EXPECT_GE(last_step(last.out, "started"), acknowledged);
     EXPECT_EQ(state_in(last.last_line()), straight);
-    if (last.exit_code == 0 && state_in(last.last_line()) == straight) ++resumed;
-    if (last_step(last.out, "started") < acknowledged) ++lost;
+    if (last.exit_code == 0 && state_in(last.last_line()) == straight) ++count.resumed;
+    if (last_step(last.out, "started") < acknowledged) ++count.lost;
     if (testing::Test::HasFailure()) break;
   }
-  std::printf("kill: before %d operations, %d resumed, %d lost\n", killed, resumed, lost);
-  EXPECT_EQ(resumed, killed);
-  EXPECT_GT(killed, 30 / kStride);
+  EXPECT_GT(count.killed - killed_before, 30 / kStride);
 }
 
+TEST(CheckpointerKill, BeforeEveryOperationOnTheDisk) {
+  Killed count;
+  kill_before_every_operation({"every=2", "wait"}, count);
+  kill_before_every_operation({"every=2", "wait", "announced"}, count);
+  std::printf("kill: before %d operations, %d resumed, %d lost\n", count.killed, count.resumed, count.lost);
+  EXPECT_EQ(count.resumed, count.killed);
+}
+
+// Half of the lives announce their updates: many of those end while the state is being copied beside them.
 TEST(CheckpointerKill, AtRandomMoments) {
   constexpr std::int64_t kSteps = 120;
   const std::vector<std::string> pace = {"every=3", "pace-us=1000", "elements=200000"};
@@ -73,7 +88,9 @@ TEST(CheckpointerKill, AtRandomMoments) {
   std::mt19937 random(20260101);
   int killed = 0;
   for (int life = 0; life < 200; ++life) {
-    Subprocess process(command, {{"HOLDFAST_LOG", "warning"}});
+    std::vector<std::string> habits = command;
+    if (life % 2 == 0) habits.emplace_back("announced");
+    Subprocess process(habits, {{"HOLDFAST_LOG", "warning"}});
     // Lives grow, so that the run comes to its end.
     const auto limit =
         std::chrono::milliseconds(10 + std::uniform_int_distribution<int>(0, 60 + 10 * life)(random));

@@ -164,6 +164,13 @@ TEST_F(EverySyscall, FirstSavesAndRetention) {
                  {"unlink", "step-000000000002-a0001.h5"}}});
 }
 
+// The state is copied beside the next step, and its file written beside the one after that.
+TEST_F(EverySyscall, StagedBesideTheNextStep) {
+  tell({.steps = 5,
+        .pace = {"every=1", "keep=2", "wait", "announced"},
+        .must = {{"rename", "step-000000000001-a0001.h5"}, {"unlink", "step-000000000002-a0001.h5"}}});
+}
+
 void flip_a_byte(const path& file) {
   std::string bytes = read_text(file);
   bytes[bytes.size() / 2] ^= 1;

@@ -105,7 +105,9 @@ class Soak : public testing::Test {
     const bool fills = volume_ && !ballast_ && any(0, 4) == 0;
     const bool empties = any(0, 1) == 0;
     bool was_full = ballast_.has_value();
-    Subprocess life(driver(run(), kForEver, {"every=1", "keep=2", "wait", "leashed", kElements}), quiet());
+    std::vector<std::string> habits = {"every=1", "keep=2", "wait", "leashed", kElements};
+    if (any(0, 1) == 0) habits.emplace_back("announced");
+    Subprocess life(driver(run(), kForEver, habits), quiet());
     wait_for_start(life);
     std::this_thread::sleep_for(length / 3);
     const double early = resident_mib(life.pid());

@@ -1,16 +1,17 @@
 // A training program without LibTorch, to be killed: the real Checkpointer on a real directory around a
 // pseudo-training that is deterministic to the bit.
 //
-//   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [wait | beside] [elements=N] [pace-us=N]
-//                       [clock-years=N] [kill-before=N] [buffered] [states] [leashed] [cut-…=N, see
-//                       power_cut.h]
+//   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [wait | beside] [announced] [elements=N]
+//                       [pace-us=N] [clock-years=N] [kill-before=N] [buffered] [states] [leashed]
+//                       [cut-…=N, see power_cut.h]
 //
 // Prints `started step=… checkpoint=…` after the resume and `acknowledged step=…` for each save it waited
-// for: at once (`wait`), or having trained beside it up to the step before the next one (`beside`). At the
-// end `complete step=… state=…` or `interrupted step=… state=… checkpoint=…`. clock-years: its wall clock
-// goes wrong by so many. With kill-before it sends itself SIGKILL just before the N-th operation that could
-// change the disk. buffered: without O_DIRECT. states: `started` ends with ` state=…`, and every step prints
-// `stepped step=… state=…`. leashed: dies with the test that started it.
+// for: at once (`wait`), or having trained beside it up to the step before the next one (`beside`).
+// announced: it calls before_update(), and the state is copied while it paces, which stands for forward and
+// backward. At the end `complete step=… state=…` or `interrupted step=… state=… checkpoint=…`. clock-years:
+// its wall clock goes wrong by so many. With kill-before it sends itself SIGKILL just before the N-th
+// operation that could change the disk. buffered: without O_DIRECT. states: `started` ends with ` state=…`,
+// and every step prints `stepped step=… state=…`. leashed: dies with the test that started it.
 #include <sys/prctl.h>
 
 #include <csignal>
@@ -20,6 +21,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
@@ -98,10 +100,24 @@ int train(const std::string& directory, std::int64_t steps, std::map<std::string
   std::printf("started step=%lld checkpoint=%s%s\n", static_cast<long long>(source.step()),
               resumed.checkpoint.c_str(), states ? state_of(checkpointer).c_str() : "");
   std::fflush(stdout);
+  const bool announced = given.contains("announced");
   std::optional<std::pair<SaveHandle, std::int64_t>> beside;
-  while (source.step() < steps && !checkpointer.tick()) {
-    const StepReport report = source.train();
+  const auto follow = [&](std::int64_t step) {
+    if (given.contains("wait")) say_acknowledged(checkpointer.save(), step);
+    if (given.contains("beside")) beside.emplace(checkpointer.save(), step);
+  };
+  const auto pace = [&] {
     if (given["pace-us"] > 0) std::this_thread::sleep_for(std::chrono::microseconds(given["pace-us"]));
+  };
+  bool open = false;
+  while (source.step() < steps && !checkpointer.tick()) {
+    if (announced) {
+      pace();
+      checkpointer.before_update();
+      if (std::exchange(open, false)) follow(source.step());
+    }
+    const StepReport report = source.train();
+    if (!announced) pace();
     if (beside && source.step() + 1 == beside->second + given["every"]) {
       say_acknowledged(beside->first, beside->second);
       beside.reset();
@@ -111,8 +127,8 @@ int train(const std::string& directory, std::int64_t steps, std::map<std::string
       std::printf("stepped step=%lld%s\n", static_cast<long long>(source.step()),
                   state_of(checkpointer).c_str());
     }
-    if (decision.saved && given.contains("wait")) say_acknowledged(checkpointer.save(), source.step());
-    if (decision.saved && given.contains("beside")) beside.emplace(checkpointer.save(), source.step());
+    open = decision.saved && announced && !decision.stop;  // until the next update
+    if (decision.saved && !open) follow(source.step());
     if (decision.stop) break;
   }
   const int code = checkpointer.finish();
