@@ -53,6 +53,10 @@ void Stager::add(std::span<const std::byte> from, const at::Tensor& to) {
   if (plain_memory(to))
     return copies_.add(from, {static_cast<std::byte*>(to.mutable_data_ptr()), from.size()});
   const at::NoGradGuard no_grad;
+  if (aligned(from.data(), to.element_size())) {  // a large one: no second copy of it
+    to.copy_(view_of(const_cast<std::byte*>(from.data()), to));
+    return;
+  }
   const at::Tensor packed = at::empty(to.sizes(), at::TensorOptions(to.scalar_type()));
   std::memcpy(packed.mutable_data_ptr(), from.data(), from.size());
   to.copy_(packed);

@@ -1,11 +1,13 @@
-// The late copy of live tensors. Those in plain host memory are copied by whoever calls run(); the others
-// (device memory, unusual strides) at once, when they are added.
+// The late copy of live tensors in host memory, by whoever calls run(): those in logical order as bytes, laid
+// end to end; those with other strides (channels_last) element by element. What cannot be read so (conjugated
+// and negated views) is copied at once, when it is added.
 //
 // Threads: as LateCopy says.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -13,14 +15,15 @@
 
 #include "holdfast/snapshot/copy_list.h"
 #include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/state/internal/strided_copy.h"
 
 namespace holdfast::inline v1::internal {
 
 class LateTensors final : public LateCopy {
  public:
   void add(const std::string& name, const at::Tensor& tensor, std::span<std::byte> to);
-  bool empty() const { return plain_.empty(); }
-  void run() noexcept override { copies_.work(); }
+  bool empty() const { return plain_.empty() && strided_.empty(); }
+  void run() noexcept override;
   std::vector<std::string> changed() const override;
 
  private:
@@ -30,7 +33,15 @@ class LateTensors final : public LateCopy {
     std::span<const std::byte> from;
     std::span<std::byte> to;
   };
+  struct Spread {
+    std::string name;
+    c10::Storage storage;
+    Strided from;
+    std::span<std::byte> to;
+  };
   std::vector<Plain> plain_;
+  std::vector<Spread> strided_;
+  std::atomic<std::size_t> taken_{0};  // of strided_
   CopyList copies_;
 };
 

@@ -1,0 +1,97 @@
+#include "holdfast/state/internal/strided_copy.h"
+
+#include <cstring>
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+// Element by element in logical order until `visit` says false.
+template <std::size_t kElement, class Visit>
+bool walk(const Strided& tensor, std::size_t dimension, const std::byte* from, const Visit& visit) {
+  const std::int64_t size = tensor.sizes[dimension];
+  const auto step = tensor.strides[dimension] * static_cast<std::int64_t>(kElement);
+  if (dimension + 1 == tensor.sizes.size()) {
+    for (std::int64_t i = 0; i < size; ++i, from += step) {
+      if (!visit(from)) return false;
+    }
+    return true;
+  }
+  for (std::int64_t i = 0; i < size; ++i, from += step) {
+    if (!walk<kElement>(tensor, dimension + 1, from, visit)) return false;
+  }
+  return true;
+}
+
+template <std::size_t kElement>
+void copy_elements(const Strided& tensor, std::byte* to) {
+  walk<kElement>(tensor, 0, tensor.from, [&to](const std::byte* element) {
+    std::memcpy(to, element, kElement);
+    to += kElement;
+    return true;
+  });
+}
+
+template <std::size_t kElement>
+bool same_elements(const Strided& tensor, const std::byte* image) {
+  return walk<kElement>(tensor, 0, tensor.from, [&image](const std::byte* element) {
+    const bool same = std::memcmp(image, element, kElement) == 0;
+    image += kElement;
+    return same;
+  });
+}
+
+}  // namespace
+
+Strided strided(const std::byte* from, std::size_t element, c10::ArrayRef<std::int64_t> sizes,
+                c10::ArrayRef<std::int64_t> strides) {
+  Strided tensor;
+  tensor.from = from;
+  tensor.element = element;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 1) continue;
+    if (!tensor.sizes.empty() && tensor.strides.back() == strides[i] * sizes[i]) {
+      tensor.sizes.back() *= sizes[i];
+      tensor.strides.back() = strides[i];
+    } else {
+      tensor.sizes.push_back(sizes[i]);
+      tensor.strides.push_back(strides[i]);
+    }
+  }
+  if (tensor.sizes.empty()) {  // one element
+    tensor.sizes.push_back(1);
+    tensor.strides.push_back(1);
+  }
+  return tensor;
+}
+
+void copy_strided(const Strided& tensor, std::byte* to) noexcept {
+  switch (tensor.element) {
+    case 1:
+      return copy_elements<1>(tensor, to);
+    case 2:
+      return copy_elements<2>(tensor, to);
+    case 4:
+      return copy_elements<4>(tensor, to);
+    case 8:
+      return copy_elements<8>(tensor, to);
+    default:
+      return copy_elements<16>(tensor, to);
+  }
+}
+
+bool same_as_strided(const Strided& tensor, const std::byte* image) noexcept {
+  switch (tensor.element) {
+    case 1:
+      return same_elements<1>(tensor, image);
+    case 2:
+      return same_elements<2>(tensor, image);
+    case 4:
+      return same_elements<4>(tensor, image);
+    case 8:
+      return same_elements<8>(tensor, image);
+    default:
+      return same_elements<16>(tensor, image);
+  }
+}
+
+}  // namespace holdfast::inline v1::internal
