@@ -261,6 +261,28 @@ class Parser {
             "last=3,every=1000,best=test_accuracy:max:2,newer=7d (best also by loss and test_loss)")
         ->type_name("WHAT")
         ->group(kGroup);
+    app_.add_option("--read-back", checkpointer.read_back,
+                    "Read again from the device before a save counts: head (milliseconds) or all (one more "
+                    "read of the file, for a volume that you do not trust)")
+        ->transform(one_of<holdfast::ReadBack>(
+            {{"head", holdfast::ReadBack::head}, {"all", holdfast::ReadBack::all}}))
+        ->default_str("head")
+        ->type_name("WHAT")
+        ->group(kGroup);
+    app_.add_option("--write-limit", checkpointer.write_limit,
+                    "Write at most so many MB/s, for a volume that others use: a save takes longer, and as "
+                    "long its work is at risk. An interruption lifts it. 0: no limit")
+        ->check(kNotNegative)
+        ->type_name("MB/S")
+        ->group(kGroup);
+    app_.add_flag("--recycle", checkpointer.recycle,
+                  "Overwrite the oldest checkpoint that is given up instead of deleting it: cheaper where "
+                  "deleting is slow, for the room of one more checkpoint")
+        ->group(kGroup);
+    app_.add_flag("--second-image", checkpointer.second_image,
+                  "Keep a second image of the state in memory: a save is then copied while another is being "
+                  "written, and a stop does not wait for the disk before it copies")
+        ->group(kGroup);
     app_.add_option("--mount", checkpointer.mount,
                     "Mount that DIR lies on: waited for, never replaced by the root disk")
         ->type_name("DIR")

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "holdfast/store/names.h"
+#include "holdfast/store/run_state.h"
 #include "support/subprocess.h"
 #include "unit/format/checkpoint_maker.h"
 
@@ -110,6 +111,26 @@ TEST_F(Tool, ListsNewestFirstByAttemptThenStep) {
   EXPECT_THAT(lines[3], HasSubstr("step-000000000900-a0001.h5"));
   EXPECT_THAT(lines[4], HasSubstr("1 more set aside as damaged"));
   EXPECT_THAT(holdfast({"ls", directory() + "/.."}).out, HasSubstr("no checkpoints in"));
+}
+
+TEST_F(Tool, LsTellsWhatTheSavesCost) {
+  add(900, 1);
+  std::filesystem::create_directories(path("attempts"));
+  write_text(path("attempts/" + claim_name(1)), "");
+  RunState state;
+  state.attempt = 1;
+  state.phase = RunPhase::running;
+  state.step = 950;
+  state.durable_step = 900;
+  state.saves = 12;
+  state.saved_bytes = 2'260'000'000;
+  state.elapsed_ms = 3'600'000;
+  state.waited_ms = 400;
+  state.most_risk_ms = 61'000;
+  write_text(path("attempts/" + state_name(1)), to_json(state));
+  EXPECT_THAT(holdfast({"ls", directory()}).out,
+              HasSubstr("\n  12 saves, 2.26 GB in 1h 00m; training waited 400 ms for them; at most 1m 01s of "
+                        "work was at risk\n"));
 }
 
 TEST_F(Tool, LsSaysWhatIsWrong) {

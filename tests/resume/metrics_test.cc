@@ -22,6 +22,26 @@ TEST(Metrics, OneLineAStepWithAllThatIsPromised) {
   EXPECT_EQ(value_of(lines.back(), "\"loss\":"), value_of(ended.last_line(), "loss="));
 }
 
+TEST(Metrics, TheStepAfterASaveTellsOfIt) {
+  const ExampleRun run(small({"--steps", "200", "--no-eval", "--every", "20steps"}));
+  ASSERT_EQ(run.finish().exit_code, 0);
+  const auto lines = lines_of(read_text(run.metrics()));
+  ASSERT_EQ(lines.size(), 200U);
+  int told = 0;
+  for (const std::string& line : lines) {
+    const auto at = line.find("\"saved\":");
+    if (at == std::string::npos) continue;
+    ++told;
+    const std::string saved = line.substr(at + 8);
+    EXPECT_EQ(std::stoi(value_of(saved, "\"step\":")) % 20, 0);
+    EXPECT_GT(std::stod(value_of(saved, "\"bytes\":")), 0);
+    EXPECT_GT(std::stod(value_of(saved, "\"blocked_ms\":")), 0);
+    EXPECT_GT(std::stod(value_of(saved, "\"write_ms\":")), 0);
+    EXPECT_GT(std::stoi(value_of(saved, "\"risk_steps\":")), 0);
+  }
+  EXPECT_GT(told, 0);
+}
+
 TEST(Metrics, ATornLastLineIsClosedFirst) {
   const ExampleRun run(small({"--no-eval"}));
   ASSERT_EQ(run.finish({"--steps", "5"}).exit_code, 0);

@@ -42,6 +42,9 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"EveryZero", {"--every", "0steps"}, {"--every 0steps"}},
         Wrong{"NoSteps", {"--steps", "0"}, {"--steps"}}, Wrong{"NotANumber", {"--lr", "fast"}, {"--lr"}},
         Wrong{"NegativeRate", {"--lr", "-1"}, {"--lr"}}, Wrong{"KeepOne", {"--keep", "1"}, {"keep"}},
+        Wrong{"ReadBack", {"--read-back", "tail"}, {"--read-back", "head", "all"}},
+        Wrong{"WriteLimitNegative", {"--write-limit", "-5"}, {"--write-limit"}},
+        Wrong{"WriteLimitWithUnit", {"--write-limit", "200MB"}, {"--write-limit"}},
         Wrong{"Stem", {"--stem", "large"}, {"--stem", "imagenet", "cifar"}},
         Wrong{"SyntheticCount", {"--data", "synthetic:many"}, {"synthetic:2000"}},
         Wrong{"StrayWord", {"train"}, {"train"}}),
@@ -51,7 +54,8 @@ TEST(Usage, HelpTeachesWithAnExample) {
   const Ended ended = ExampleRun({}).finish({"--help"});
   EXPECT_EQ(ended.exit_code, 0);
   for (const char* words :
-       {"--data synthetic:2000", "--every", "30s", "Exit codes", "75", "--override", "HOLDFAST_TERM_GRACE"}) {
+       {"--data synthetic:2000", "--every", "30s", "Exit codes", "75", "--override", "HOLDFAST_TERM_GRACE",
+        "--write-limit", "--read-back", "--recycle", "--second-image"}) {
     EXPECT_THAT(ended.out, HasSubstr(words));
   }
 }
@@ -99,6 +103,16 @@ TEST_F(Changed, EveryOptionOfTheNextStepIsNamed) {
     EXPECT_THAT(ended.err, HasSubstr(name));
   }
   EXPECT_EQ(attempts(), before) << "refused before it claims";
+}
+
+TEST_F(Changed, HowToWriteIsFree) {
+  const Ended ended = with({"--data", "synthetic:256", "--width", "2", "--batch-size", "16", "--lr", "0.05",
+                            "--steps", "8", "--every", "2steps", "--no-eval", "--write-limit", "500",
+                            "--recycle", "--read-back", "all", "--second-image"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("resuming from step 4"));
+  EXPECT_THAT(ended.err, HasSubstr("training waited"));
+  EXPECT_THAT(ended.err, HasSubstr("of work was at risk"));
 }
 
 TEST_F(Changed, AnotherModelIsRefusedByName) {

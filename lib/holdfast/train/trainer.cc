@@ -100,9 +100,25 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
   if (const Durable durable = parts_.checkpointer.last_durable(); durable.step >= 0) {
     event.durable_step = durable.step;
     event.durable_age = clock_.now() - durable.when;
+    if (durable.step != durable_told_) event.saved = newest_save();
+    durable_told_ = durable.step;
   }
   for (MetricSink* sink : parts_.sinks) sink->step(event);
   samples_ = 0;
+}
+
+std::optional<SavedEvent> Trainer::newest_save() const {
+  const RunFigures figures = parts_.checkpointer.figures();
+  if (figures.last_step < 0) return std::nullopt;  // an earlier attempt's
+  const SaveFigures& save = figures.last;
+  return SavedEvent{.step = figures.last_step,
+                    .bytes = save.bytes,
+                    .blocked = save.blocked,
+                    .staging = save.staging,
+                    .write = save.write,
+                    .commit = save.commit,
+                    .risk_steps = save.risk_steps,
+                    .risk_time = save.risk_time};
 }
 
 bool Trainer::evaluate() {

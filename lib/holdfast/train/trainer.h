@@ -85,6 +85,7 @@ class Trainer {
 
  private:
   void report(const Batch& batch, const StepResult& update, double learning_rate);
+  std::optional<SavedEvent> newest_save() const;
   bool evaluate();                        // false: an interruption cut it short
   std::optional<EvaluationEvent> test();  // nullopt: likewise
   int finish();
@@ -97,6 +98,7 @@ class Trainer {
   std::int64_t first_step_ = 0;  // where this life began
   std::int64_t samples_ = 0;     // of the update under way
   std::optional<std::int64_t> evaluated_;
+  std::int64_t durable_told_ = -1;  // the durable step that the sinks know of
 };
 
 }  // namespace holdfast::inline v1

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <thread>
 #include <variant>
 
 #include "holdfast/base/error.h"
@@ -172,6 +173,25 @@ TEST_F(TrainerTest, TrainsToTheFinalStepAndEvaluatesAfterEachEpoch) {
   EXPECT_TRUE(life.net->is_training());
   EXPECT_EQ(life.recorder.finished, 1);
   EXPECT_EQ(result.state.size(), 32U);
+}
+
+TEST_F(TrainerTest, TheNextStepTellsTheSinksOfASaveThatBecameDurable) {
+  Life life(directory());
+  life.recorder.on_step = [&](const StepEvent& event) {
+    if (event.step == 2) life.checkpointer->request_save();
+    if (event.step != 4) return;
+    while (life.checkpointer->last_durable().step < 2) std::this_thread::yield();
+  };
+  ASSERT_EQ(life.run(7).exit_code, 0);
+  std::vector<std::int64_t> told;
+  for (const StepEvent& event : life.recorder.steps) {
+    if (!event.saved) continue;
+    told.push_back(event.saved->step);
+    EXPECT_GT(event.saved->bytes, 0U);
+    EXPECT_GE(event.saved->risk_steps, 2);
+    EXPECT_LE(event.step, 5);
+  }
+  EXPECT_EQ(told, std::vector<std::int64_t>{2});
 }
 
 TEST_F(TrainerTest, StoppedAndResumedItEndsAsTheStraightRun) {
