@@ -81,7 +81,6 @@ struct CommitRequest {
   std::int64_t step = 0;
   std::uint64_t bytes = 0;  // reserved before the first byte is written
   Ancestry ancestry;        // as the file's content records it
-  bool finite = true;
   // Writes the whole file through the handle it is given (opened create_direct), head last. No sync, no
   // close.
   std::function<void(File&)> write = {};

@@ -46,7 +46,6 @@ class OpaqueFiles final : public FileMaker, public Verifier {
     return {.step = content.step,
             .bytes = kBlock + body,
             .ancestry = content.ancestry,
-            .finite = content.finite,
             .write = [this, content, body](File& file) { write(file, content, body); }};
   }
   Verifier& verifier() override { return *this; }

@@ -28,7 +28,6 @@ class RealFiles final : public FileMaker {
     return {.step = content.step,
             .bytes = plan_->layout->length(),
             .ancestry = content.ancestry,
-            .finite = content.finite,
             .write = [this, content](File& file) {
               stage(content);
               write_image(file, snapshot_, *plan_, 1);

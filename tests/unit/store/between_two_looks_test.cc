@@ -120,7 +120,6 @@ TEST_F(BetweenTwoLooks, AFileThatSaysItIsNotFiniteIsNotTheLastGoodOne) {
   life.round(10);
   for (const std::int64_t step : {20, 30, 40, 50}) {
     CommitRequest request = toy_request(life.toy(step, false));
-    request.finite = true;
     EXPECT_FALSE(life.store.commit(request).finite);
     life.store.apply_retention();
   }

@@ -94,7 +94,6 @@ CommitRequest toy_request(const Toy& toy) {
   return {.step = toy.step,
           .bytes = (1 + toy.body_blocks) * kToyBlock,
           .ancestry = toy.ancestry,
-          .finite = toy.finite,
           .write = [toy](File& file) { write_toy(file, toy); }};
 }
 
