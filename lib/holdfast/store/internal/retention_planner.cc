@@ -115,6 +115,7 @@ void RetentionPlanner::set_aside(FileId id, const IoError& error) {
   trusted_.erase(id);
   heads_.erase(id);
   not_good_[id] = std::string("cannot be read: ") + error.what();
+  log_warning("retention leaves {} alone: {}", checkpoint_name(id), error.what());
 }
 
 // Of files that nobody has verified here only the head is known; their names might lie.
