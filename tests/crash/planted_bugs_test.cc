@@ -66,7 +66,7 @@ void try_lanes(Variant& variant) {
   for (const Lane& lane : kLanes) {
     if (lane.module != variant.module) continue;
     Subprocess run({variant.program, std::string("--gtest_filter=") + lane.tests, "--gtest_brief=1"},
-                   {{"HOLDFAST_POWER_LOSS_STATES", "5000"}, {"HOLDFAST_NIGHTLY", ""}});
+                   {{"HOLDFAST_POWER_LOSS_STATES", "10000"}, {"HOLDFAST_NIGHTLY", ""}});
     const Ended ended = run.wait(std::chrono::seconds(120));
     const bool ran = ended.out.find("[  PASSED  ] 0 tests") == std::string::npos;
     if (ended.exit_code == 0 && ran) continue;

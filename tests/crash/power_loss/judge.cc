@@ -46,6 +46,21 @@ std::optional<Broken> judge_finite(Directory& run, const Promise& promise, Verif
   return lost("the newest finite checkpoint, " + text(*promise.finite));
 }
 
+// A checkpoint's name is made when its bytes are durable, and they never change under it: also of those that
+// recovery has no reason to look at.
+std::optional<Broken> judge_names(const SimFileSystem& files, const Directory& run, const Promise& promise) {
+  for (const Candidate& candidate : candidates_in(run)) {
+    if (promise.rotten.contains(candidate.id)) continue;
+    const auto node = files.find(kRun / candidate.name);
+    const auto written = promise.written.find(candidate.id);
+    if (!node || written == promise.written.end() ||
+        files.disk().content_hash(*node) != written->second.content) {
+      return lost("bytes of " + candidate.name + ", which has a checkpoint's name");
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Broken> judge_selection(SimFileSystem& files, const Selection& selection,
                                       const Promise& promise) {
   for (const Skipped& skipped : selection.skipped) {
@@ -91,6 +106,7 @@ std::optional<Broken> judge(SimFileSystem& files, Session& session, const Promis
     if (session.attempt() <= claimed)
       return lost("the number of attempt " + std::to_string(claimed) + ": it was given twice");
     if (auto broken = judge_selection(files, selection, promise)) return broken;
+    if (auto broken = judge_names(files, *files.open_directory(kRun, false), promise)) return broken;
     const auto name_in = [](const Selection& chosen) { return chosen.newest ? chosen.newest->name : ""; };
     if (name_in(session.preflight()) != name_in(selection)) {
       return silent("preflight chose " + name_in(session.preflight()) + ", recovery " + name_in(selection));
