@@ -2,9 +2,7 @@
 // training overwrites it at once. Without a GPU every test is skipped and says so.
 #include "unit/state/staging.h"
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/rand.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -19,17 +17,16 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 
-#include "holdfast/base/error.h"
-#include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/train_state.h"
 
 namespace holdfast::test {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 class Cuda : public testing::Test {
  protected:
