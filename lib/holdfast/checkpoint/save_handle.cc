@@ -36,7 +36,15 @@ void SaveHandle::Shared::settle(SaveStatus outcome, std::string_view outcome_tex
     settling = true;
     known = figures;
   }
-  if (keeper) keeper->ending(step, boundary, outcome, known);
+  if (keeper) {
+    keeper->ending(step, boundary, outcome, known);
+    // Before whoever waits goes on and begins the next one.
+    keeper->tell({.status = outcome,
+                  .step = step,
+                  .checkpoint = outcome == SaveStatus::durable ? outcome_text : std::string_view(),
+                  .error = outcome == SaveStatus::failed ? outcome_text : std::string_view(),
+                  .figures = known});
+  }
   {
     const std::lock_guard lock(mutex);
     status = outcome;
@@ -48,12 +56,6 @@ void SaveHandle::Shared::settle(SaveStatus outcome, std::string_view outcome_tex
     }
   }
   moved.notify_all();
-  if (!keeper) return;
-  keeper->tell({.status = outcome,
-                .step = step,
-                .checkpoint = outcome == SaveStatus::durable ? outcome_text : std::string_view(),
-                .error = outcome == SaveStatus::failed ? outcome_text : std::string_view(),
-                .figures = known});
 }
 
 std::int64_t SaveHandle::step() const { return shared_ ? shared_->step : -1; }
