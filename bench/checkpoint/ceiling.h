@@ -1,0 +1,51 @@
+// The ceiling: as many bytes as a checkpoint has, written and read as plainly as the disk takes them.
+// Write: open, fallocate, 8 MiB O_DIRECT blocks by several threads, fsync, rename, fsync of the directory.
+// Read: 8 MiB O_DIRECT blocks by several threads into memory that is already there.
+//
+// Requires: buffer() 4096-aligned and a multiple of 4096 long, which it is. Where the file system refuses
+// O_DIRECT the same is done through the page cache, and direct() is false.
+// Errors: IoError. Threads: one thread; starts its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "holdfast/snapshot/arena.h"
+
+namespace holdfast::bench {
+
+class Ceiling {
+ public:
+  Ceiling(std::filesystem::path folder, std::uint64_t bytes);
+  ~Ceiling();
+  Ceiling(const Ceiling&) = delete;
+  Ceiling& operator=(const Ceiling&) = delete;
+
+  std::span<std::byte> buffer() { return memory_->bytes(); }
+  bool direct() const { return direct_; }
+  int write_threads() const { return write_threads_; }
+  int read_threads() const { return read_threads_; }
+  // Tries 1, 2 and 4 threads so many times each, in turn, and takes the quickest median.
+  void choose_threads(int trials);
+
+  double write() { return write(write_threads_); }         // seconds; removes the file before
+  double read() { return read(read_threads_, buffer()); }  // of the last write
+  // The same into memory that is mapped for it, which is what a new process has to do.
+  double read_into_new_memory();
+
+ private:
+  double write(int threads);
+  double read(int threads, std::span<std::byte> to);
+
+  std::filesystem::path folder_;
+  std::unique_ptr<Arena> memory_;
+  bool direct_ = true;
+  int write_threads_ = 2;
+  int read_threads_ = 2;
+};
+
+}  // namespace holdfast::bench

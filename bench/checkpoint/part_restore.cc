@@ -1,0 +1,107 @@
+// A verified restore against a raw O_DIRECT read of as many bytes.
+#include <optional>
+#include <variant>
+
+#include "ceiling.h"
+#include "holdfast/base/error.h"
+#include "holdfast/checkpoint/file_verifier.h"
+#include "ours.h"
+#include "parts.h"
+#include "statistics.h"
+
+namespace holdfast::bench {
+namespace {
+
+double restore(const std::filesystem::path& checkpoint) {
+  drop_cached(checkpoint);
+  const double begin = now();
+  FileVerifier verifier;
+  const auto file = FileSystem::real().open_file(checkpoint, OpenMode::read);
+  const auto loaded = verifier.load(*file);
+  const double seconds = now() - begin;
+  if (const auto* damaged = std::get_if<Rejection>(&loaded)) throw Error(damaged->reason);
+  return seconds;
+}
+
+}  // namespace
+
+void measure_restore(Bench& bench, const StateSpec& spec) {
+  TrainingState state(spec);
+  require_room(bench.scratch.path(), 6 * state.bytes() + (16u << 20), "the restore part with " + spec.name);
+  const auto directory = bench.scratch.path() / ("restore-" + spec.name);
+  std::filesystem::path checkpoint;
+  std::uint64_t bytes = 0;
+  {
+    Ours ours(state, directory);
+    ours.save();
+    checkpoint = ours.newest();
+    bytes = ours.file_bytes();
+  }
+  Ceiling ceiling(bench.scratch.folder("raw-restore-" + spec.name), bytes);
+  ceiling.choose_threads(bench.options.quick ? 1 : 3);
+
+  std::vector<double> raw;
+  std::vector<double> raw_new;
+  std::vector<double> verified;
+  std::vector<double> resumed;
+  for (int repetition = -1; repetition < bench.options.repetitions; ++repetition) {
+    bench.progress("restore, " + spec.name, repetition, bench.options.repetitions);
+    settle(bench.scratch.path());
+    const double read = ceiling.read();
+    const double read_new = ceiling.read_into_new_memory();
+    const double load = restore(checkpoint);
+    drop_cached(checkpoint);
+    const double begin = now();
+    Checkpointer attempt(state.source(), {.directory = directory, .every = {}, .hear_signals = false});
+    attempt.resume();
+    const double resume = now() - begin;
+    if (repetition < 0) continue;
+    raw.push_back(read);
+    raw_new.push_back(read_new);
+    verified.push_back(load);
+    resumed.push_back(resume);
+  }
+  const double best = median(raw);
+  const auto size = static_cast<double>(bytes);
+  Section section{.part = "restore",
+                  .state = spec.name,
+                  .title = spec.name + ", " + state.words() + ": restore, page cache empty",
+                  .rows = {}};
+  section.rows.push_back({.key = "restore.ceiling",
+                          .what = ceiling.direct() ? "raw O_DIRECT read" : "raw read, buffered",
+                          .value = best,
+                          .text = milliseconds(best) + ", " + per_second(size, best),
+                          .of = "(the ceiling)",
+                          .ratio = 1,
+                          .samples = raw,
+                          .note = "8 MiB blocks by " + std::to_string(ceiling.read_threads()) +
+                                  " threads into memory that is already there"});
+  section.rows.push_back({.key = "restore.ceiling_new",
+                          .what = "the same into new memory",
+                          .value = median(raw_new),
+                          .text = milliseconds(median(raw_new)) + ", " + per_second(size, median(raw_new)),
+                          .of = "of the ceiling",
+                          .ratio = best / median(raw_new),
+                          .samples = raw_new,
+                          .note = "its pages are made while it is read, as in every restore"});
+  section.rows.push_back({.key = "restore.verified",
+                          .what = "Holdfast, every byte verified",
+                          .value = median(verified),
+                          .text = milliseconds(median(verified)) + ", " + per_second(size, median(verified)),
+                          .of = "of the ceiling",
+                          .ratio = best / median(verified),
+                          .goal = Goal{Goal::Kind::at_least, 0.90},
+                          .samples = verified,
+                          .note = "FileVerifier::load: open, index, all tensors into a new image"});
+  section.rows.push_back({.key = "restore.resume",
+                          .what = "Checkpointer::resume, until the tensors hold it",
+                          .value = median(resumed),
+                          .text = milliseconds(median(resumed)) + ", " + per_second(size, median(resumed)),
+                          .of = "of the ceiling",
+                          .ratio = best / median(resumed),
+                          .samples = resumed,
+                          .note = "recovery and the claim included"});
+  bench.report.add(std::move(section));
+}
+
+}  // namespace holdfast::bench

@@ -1,0 +1,41 @@
+// The Python peers (bench/peers/checkpoint.py), each asked in turn with the others.
+//
+// Errors: Error with what Python said. Threads: one thread.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "child.h"
+#include "training_state.h"
+
+namespace holdfast::bench {
+
+// Empty when they are there; otherwise the words for what is missing and how to get it.
+std::string python_peers_missing();
+
+class PythonPeers {
+ public:
+  // One process with a state of its own; waits until it is built.
+  PythonPeers(const StateSpec& spec, const std::filesystem::path& folder);
+
+  const std::vector<std::string>& methods() const { return methods_; }
+  const std::string& versions() const { return versions_; }  // "torch 2.11.0, …"
+
+  struct Save {
+    double blocked = 0;
+    double durable = 0;
+  };
+  Save save(const std::string& method);
+  // Seconds of so many training steps, with a save after the first and until it is durable.
+  double steps(int count, const std::optional<std::string>& method);
+
+ private:
+  Child child_;
+  std::vector<std::string> methods_;
+  std::string versions_;
+};
+
+}  // namespace holdfast::bench

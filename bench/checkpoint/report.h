@@ -1,0 +1,74 @@
+// What was measured: rows with their goals, printed as a table while the bench runs, written as JSON and as a
+// chart at its end.
+//
+// Errors: the writing functions throw Error naming the file. Threads: one thread.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "machine.h"
+
+namespace holdfast::bench {
+
+struct Goal {
+  enum class Kind { at_least, at_most };
+  Kind kind = Kind::at_least;
+  double bound = 0;
+  bool met(double value) const { return kind == Kind::at_least ? value >= bound : value <= bound; }
+};
+
+// One measured figure. The goal is about `ratio` where `of` says what that is a ratio of, else about `value`.
+struct Row {
+  std::string key;      // "durable.holdfast": stable, for programs
+  std::string what;     // for people
+  double value = 0;     // the median
+  std::string text;     // the median with its unit, and more
+  std::string of = {};  // "of the ceiling", "times as fast"
+  double ratio = 0;
+  std::optional<Goal> goal = {};
+  std::vector<double> samples = {};
+  std::string note = {};
+};
+
+struct Section {
+  std::string part;   // "commit"
+  std::string state;  // "resnet50"; empty where it does not matter
+  std::string title;
+  std::vector<Row> rows;
+};
+
+struct LeftOut {
+  std::string what;
+  std::string why;  // and what to do about it
+};
+
+class Report {
+ public:
+  Report(Machine machine, bool quick) : machine_(std::move(machine)), quick_(quick) {}
+
+  void add(Section section);  // prints it
+  void leave_out(std::string what, std::string why);
+  // The last words: goals met, what was left out.
+  void print_summary() const;
+  void write_json(const std::filesystem::path& file) const;
+  // Bars of durable writes as share of the ceiling. Nothing measured: an empty chart that says so.
+  void write_chart(const std::filesystem::path& file) const;
+
+ private:
+  Machine machine_;
+  bool quick_;
+  std::vector<Section> sections_;
+  std::vector<LeftOut> left_out_;
+};
+
+// "met", or "missed by 12 %".
+std::string verdict(const Row& row);
+std::string goal_text(const Row& row);  // ">= 0.90"; empty without one
+
+// Throws Error unless all of `text` came to be in `file`.
+void write_text(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace holdfast::bench

@@ -1,0 +1,74 @@
+// The state that is saved: copies of the example's ResNet-50 with momentum, so that the shapes stay the
+// example's at any size. The first copy also trains, on one fixed batch of 64 pictures of 32x32.
+//
+// Threads: one thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/optim/sgd.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "holdfast/models/resnet.h"
+#include "holdfast/state/train_state.h"
+
+namespace holdfast::bench {
+
+struct StateSpec {
+  std::string name;
+  int copies = 1;
+  int width = 64;  // of the network: 64 is ResNet-50
+  bool operator==(const StateSpec&) const = default;
+};
+
+// "resnet50", "2gb" and "tiny" (for tests). UsageError for another name.
+StateSpec state_named(const std::string& name);
+
+struct Workload {
+  int batch = 64;
+  int pixels = 32;
+  at::Device device = at::kCPU;
+};
+
+class TrainingState {
+ public:
+  explicit TrainingState(const StateSpec& spec, const Workload& workload = {});
+  TrainingState(const TrainingState&) = delete;
+  TrainingState& operator=(const TrainingState&) = delete;
+
+  TrainState& source() { return state_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::size_t tensors() const { return tensors_.size(); }
+  // "2.07 GB, 5291 tensors".
+  std::string words() const;
+  // Every tensor by its name in the file, without the random streams.
+  const std::vector<std::pair<std::string, at::Tensor>>& named_tensors() const { return tensors_; }
+  // One single-threaded memcpy of all of them; seconds.
+  double copy_once(std::byte* to) const;
+
+  // One pass of the first copy; update() is its optimizer step.
+  double forward_backward();
+  void update();
+  // Frees the gradients, which belong to no state.
+  void drop_gradients();
+
+  struct Copy {
+    ResNet net{nullptr};
+    std::unique_ptr<torch::optim::SGD> optimizer;
+  };
+  std::vector<Copy>& copies() { return copies_; }
+
+ private:
+  std::vector<Copy> copies_;
+  TrainState state_;
+  std::vector<std::pair<std::string, at::Tensor>> tensors_;
+  std::uint64_t bytes_ = 0;
+  at::Tensor images_;
+  at::Tensor labels_;
+};
+
+}  // namespace holdfast::bench
