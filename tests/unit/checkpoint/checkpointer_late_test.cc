@@ -29,6 +29,11 @@ struct Announcing : Attempt {
     checkpointer.before_update();
     EXPECT_EQ(checkpointer.save().wait(), SaveStatus::durable);
   }
+  // The same, whatever becomes of it.
+  void close_and_settle() {
+    checkpointer.before_update();
+    checkpointer.save().wait();
+  }
 };
 
 // The state that a new attempt on this volume begins with.
@@ -247,26 +252,31 @@ TEST(LateStaging, AStateThatCannotBePreparedIsAFailedSave) {
   run.await_durable(4);
 }
 
-// For the thread sanitizer: reads beside the copy, updates after it, faults in the writer.
+// For the thread sanitizer: reads beside the copy, updates right after it, faults in the writer.
 TEST(LateStaging, RacesNothing) {
   Volume volume;
+  volume.faults.fail(Op::create, 9, ENOSPC);
+  volume.faults.fail(Op::write, 12, EIO);
   volume.faults.fail(Op::sync_file, 12, EIO);
+  volume.faults.fail(Op::rename_new, 4, EIO);
   MemorySource::Options large;
   large.elements = 1 << 19;
   {
     Announcing run(volume.options({SaveEvery::steps(1)}), large);
-    for (int i = 0; i < 25; ++i) {
+    for (int i = 0; i < 40; ++i) {
       float sum = 0;
       for (std::size_t e = 0; e < large.elements; e += 1024) sum += run.source.weight(e);  // "forward"
       ASSERT_FALSE(std::isnan(sum));
       run.announced_step();
+      if (i % 5 == 4) run.close_and_settle();  // so that there are enough writes for every fault
     }
-    EXPECT_GT(run.source.late_copies, 3);
+    EXPECT_GT(run.source.late_copies, 5);
     EXPECT_EQ(run.checkpointer.finish(), 0);
   }
+  EXPECT_EQ(volume.faults.faults_fired(), 4);
   Attempt next(volume.options(), large);
-  EXPECT_EQ(next.resumed.step, 25);
-  EXPECT_EQ(next.state(), state_after(25, large));
+  EXPECT_EQ(next.resumed.step, 40);
+  EXPECT_EQ(next.state(), state_after(40, large));
 }
 
 }  // namespace

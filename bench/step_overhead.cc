@@ -1,0 +1,214 @@
+// What a training step pays for being protected when nothing is to be saved: instructions, allocations and
+// system calls of one Checkpointer::after_step, for a small model and a large one.
+//
+//   apt-get install valgrind                   for the instructions (two minutes); the rest needs nothing
+//   build/release/bin/bench_step_overhead
+//
+// Instructions are exact and the same on every run: callgrind counts those inside after_step in a run of many
+// steps and in one of few, and the difference is divided by the steps between. Ends with 1 when a goal is
+// missed.
+#include <ATen/ops/full_like.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../tests/support/quiet_call.h"
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/state/train_state.h"
+
+HOLDFAST_COUNT_ALLOCATIONS
+
+namespace {
+
+namespace fs = std::filesystem;
+using holdfast::test::KernelEntries;
+
+constexpr int kSmall = 2;    // layers
+constexpr int kLarge = 400;  // the tensors of about five ResNet-50
+constexpr int kFewSteps = 100;
+constexpr int kManySteps = 1100;
+constexpr double kMostInstructions = 1200;
+// The public function only jumps there.
+constexpr char kInside[] =
+    "--toggle-collect=holdfast::v1::Checkpointer::State::after_step(holdfast::v1::StepReport const&)";
+
+struct Folder {
+  Folder() : path((fs::temp_directory_path() / "step-overhead-XXXXXX").string()) {
+    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
+// A schedule, as loops have one.
+struct Schedule {
+  void save(holdfast::StateWriter& out) const { out.put("position", position); }
+  void load(const holdfast::StateReader& in) { position = in.get_int("position"); }
+  std::int64_t position = 0;
+};
+
+// A model after its first update, and its Checkpointer.
+class Run {
+ public:
+  Run(int layers, const std::string& folder) : optimizer_(made(layers, net_), options()) {
+    state_.add("model", *net_);
+    state_.add("optimizer", optimizer_);
+    state_.add("schedule", schedule_);
+    checkpointer_.emplace(state_,
+                          holdfast::CheckpointerOptions{.directory = folder,
+                                                        .every = {holdfast::SaveEvery(std::chrono::hours(9))},
+                                                        .hear_signals = false});
+    checkpointer_->resume();
+    for (at::Tensor& parameter : net_->parameters()) {
+      parameter.mutable_grad() = at::full_like(parameter, 1e-3);
+    }
+    optimizer_.step();
+    for (int i = 0; i < 10; ++i) step();  // the first plans the file
+  }
+  void step() { checkpointer_->after_step({.loss = 1.0}); }
+  std::size_t tensors() { return state_.describe().size(); }
+
+ private:
+  static torch::optim::SGDOptions options() { return torch::optim::SGDOptions(0.1).momentum(0.9); }
+  static std::vector<at::Tensor> made(int layers, torch::nn::Sequential& net) {
+    for (int i = 0; i < layers; ++i) net->push_back(torch::nn::Linear(16, 16));
+    return net->parameters();
+  }
+
+  torch::nn::Sequential net_;
+  torch::optim::SGD optimizer_;
+  Schedule schedule_;
+  holdfast::TrainState state_;
+  std::optional<holdfast::Checkpointer> checkpointer_;
+};
+
+struct Cost {
+  std::size_t tensors = 0;
+  std::optional<double> instructions;
+  std::int64_t allocations = 0;
+  std::optional<std::int64_t> kernel_entries;
+};
+
+Cost count_here(int layers) {
+  const Folder folder;
+  Run run(layers, folder.path);
+  Cost cost;
+  cost.tensors = run.tensors();
+  const std::int64_t allocated = holdfast::test::allocations_here;
+  for (int i = 0; i < kManySteps; ++i) run.step();
+  cost.allocations = holdfast::test::allocations_here - allocated;
+  if (!KernelEntries::prepare()) return cost;
+  const std::int64_t before = KernelEntries::count();
+  for (int i = 0; i < kManySteps; ++i) {
+    KernelEntries::watch();
+    run.step();
+    KernelEntries::leave();
+  }
+  cost.kernel_entries = KernelEntries::count() - before;
+  return cost;
+}
+
+// What callgrind collected inside after_step; nullopt: it cannot be run.
+std::optional<double> collected(int layers, int steps) {
+  const Folder folder;
+  const std::string said = folder.path + "/callgrind";
+  const std::string self = fs::read_symlink("/proc/self/exe").string();
+  std::vector<std::string> words = {"valgrind",
+                                    "--tool=callgrind",
+                                    "--callgrind-out-file=/dev/null",
+                                    kInside,
+                                    self,
+                                    "steps",
+                                    std::to_string(layers),
+                                    std::to_string(steps)};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, 2, said.c_str(), O_WRONLY | O_CREAT, 0600);
+  pid_t child = -1;
+  const int failed = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return std::nullopt;
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  std::ifstream lines(said);
+  for (std::string line; std::getline(lines, line);) {
+    const auto at = line.find("Collected :");
+    if (at == std::string::npos) continue;
+    const double count = std::stod(line.substr(at + 11));
+    if (count > 0) return count;
+  }
+  throw std::runtime_error("callgrind ended with status " + std::to_string(status) + " and counted nothing");
+}
+
+std::optional<double> instructions_of_one(int layers) {
+  const auto few = collected(layers, kFewSteps);
+  if (!few) return std::nullopt;
+  return (collected(layers, kManySteps).value() - *few) / (kManySteps - kFewSteps);
+}
+
+int compare() {
+  std::vector<Cost> costs;
+  for (const int layers : {kSmall, kLarge}) {
+    Cost cost = count_here(layers);
+    cost.instructions = instructions_of_one(layers);
+    costs.push_back(cost);
+  }
+  std::printf("after_step with nothing to do\n%12s %14s %14s %14s\n", "tensors", "instructions",
+              "allocations", "system calls");
+  bool good = true;
+  const auto per_step = [](std::int64_t count) { return static_cast<double>(count) / kManySteps; };
+  for (const Cost& cost : costs) {
+    const std::string instructions =
+        cost.instructions ? std::to_string(std::lround(*cost.instructions)) : "?";
+    const std::string entries = cost.kernel_entries ? std::to_string(per_step(*cost.kernel_entries)) : "?";
+    std::printf("%12zu %14s %14.3f %14.5s\n", cost.tensors, instructions.c_str(), per_step(cost.allocations),
+                entries.c_str());
+    good = good && cost.instructions.value_or(0) <= kMostInstructions && cost.allocations == 0 &&
+           cost.kernel_entries.value_or(0) == 0;
+  }
+  const double more = costs[1].instructions.value_or(0) - costs[0].instructions.value_or(0);
+  good = good && more <= 0.01 * kMostInstructions;
+  std::printf("%12s %14s %14s %14s  %s\n", "goal", "<= 1200", "0", "0", good ? "PASS" : "MISS");
+  if (!costs[0].instructions) std::printf("instructions: not counted; install valgrind\n");
+  if (!costs[0].kernel_entries) std::printf("system calls: not counted; they need x86-64 and Linux 5.11\n");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    ::setenv("HOLDFAST_LOG", "error", 1);
+    if (argc == 4 && std::string(argv[1]) == "steps") {
+      const Folder folder;
+      Run run(std::atoi(argv[2]), folder.path);
+      for (int i = std::atoi(argv[3]); i > 0; --i) run.step();
+      std::_Exit(0);  // what comes after is not of interest, and slow here
+    }
+    return compare();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_step_overhead: %s\n", error.what());
+    return 1;
+  }
+}
