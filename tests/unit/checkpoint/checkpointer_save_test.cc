@@ -1,4 +1,5 @@
 // What handles and callbacks say of a save, from the step boundary to the acknowledgement.
+#include <atomic>
 #include <csignal>
 #include <thread>
 
@@ -128,6 +129,11 @@ TEST(Save, TheProgramIsToldOfEveryOne) {
   Volume volume;
   CapturedLog log;
   Diary diary;
+  std::atomic<bool> broken{false};
+  volume.faults.set_hook([&](const Operation& operation) {
+    if (operation.kind != Op::sync_file || operation.path.find("step-") == std::string::npos) return;
+    if (broken.exchange(false)) throw IoError("fsync", operation.path, EIO);
+  });
   {
     Attempt run(with_listener(volume, diary.listener(), {SaveEvery::steps(2)}));
     const auto train = [&] {
@@ -135,7 +141,7 @@ TEST(Save, TheProgramIsToldOfEveryOne) {
       if (run.step().saved) run.decision.save.wait();
     };
     train();
-    volume.faults.fail(Op::sync_file, 1, EIO);
+    broken = true;
     train();
     run.source.on_copy = [] { throw std::runtime_error("device lost"); };
     train();
