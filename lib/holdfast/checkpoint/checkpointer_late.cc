@@ -91,6 +91,8 @@ void Checkpointer::State::close_late() {
   }
 }
 
+// save() and finish() come between an update and the next: nothing was broken, so they copy the whole state
+// as it is, and late staging goes on. Only an update that came unannounced ends it.
 void Checkpointer::State::drop_late() {
   if (!late_stager.open()) return;
   late_stager.take();
