@@ -41,7 +41,7 @@ Row row_of(const Trainer& trainer, int steps) {
           .what = trainer.what,
           .value = lost,
           .text = milliseconds(lost) + " ± " + milliseconds(doubt),
-          .of = "% of the training, saving every 10 steps",
+          .of = "% of it, at every 10 steps",
           .ratio = lost / (kInterval * step) * 100,
           .samples = trainer.lost,
           .note = "a step takes " + milliseconds(step) + "; windows of " + std::to_string(steps) +
@@ -96,7 +96,7 @@ void measure_training(Bench& bench, const StateSpec& spec) {
 
   Section section{.part = "training",
                   .state = spec.name,
-                  .title = spec.name + ", batch 64 at 32x32: training time lost per save",
+                  .title = spec.name + ", batch 64 at 32x32: training time lost per save, and its share",
                   .rows = {}};
   for (const Trainer& trainer : trainers) section.rows.push_back(row_of(trainer, steps));
   section.rows.front().goal = Goal{Goal::Kind::at_most, 1.0};
