@@ -187,9 +187,13 @@ int compare() {
     good = good && cost.instructions.value_or(0) <= kMostInstructions && cost.allocations == 0 &&
            cost.kernel_entries.value_or(0) == 0;
   }
+  const bool complete = costs[0].instructions && costs[0].kernel_entries;
   const double more = costs[1].instructions.value_or(0) - costs[0].instructions.value_or(0);
   good = good && more <= 0.01 * kMostInstructions;
-  std::printf("%12s %14s %14s %14s  %s\n", "goal", "<= 1200", "0", "0", good ? "PASS" : "MISS");
+  std::printf("%12s %14s %14s %14s  %s\n", "goal", "<= 1200", "0", "0",
+              !good      ? "MISS"
+              : complete ? "PASS"
+                         : "kept, as far as it was counted");
   if (!costs[0].instructions) std::printf("instructions: not counted; install valgrind\n");
   if (!costs[0].kernel_entries) std::printf("system calls: not counted; they need x86-64 and Linux 5.11\n");
   return good ? 0 : 1;
