@@ -61,7 +61,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   app.add_option("--only", options.parts, "which parts, separated by commas (all)")->delimiter(',');
   app.add_option("--repetitions", repetitions, "of everything, interleaved (9)")->check(CLI::Range(1, 1000));
   app.add_option("--windows", windows, "pairs of windows in the training part (12)")
-      ->check(CLI::Range(1, 1000));
+      ->check(CLI::Range(2, 1000));
   app.add_option("--window-steps", options.window_steps, "training steps of a window (5)")
       ->check(CLI::Range(2, 1000));
   app.add_flag("--no-peers", no_peers, "ours and the ceiling alone");
