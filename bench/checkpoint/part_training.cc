@@ -32,11 +32,15 @@ struct Trainer {
   }
 };
 
+// Of a median: 1.25 standard errors, each 1.48 middle distances.
+double doubt_of(const Trainer& trainer) {
+  return 1.85 * spread(trainer.lost) / std::sqrt(static_cast<double>(trainer.lost.size()));
+}
+
 Row row_of(const Trainer& trainer, int steps) {
   const double lost = median(trainer.lost);
   const double step = median(trainer.without) / steps;
-  // Of a median: 1.25 standard errors, each 1.48 middle distances.
-  const double doubt = 1.85 * spread(trainer.lost) / std::sqrt(static_cast<double>(trainer.lost.size()));
+  const double doubt = doubt_of(trainer);
   return {.key = "lost." + trainer.key,
           .what = trainer.what,
           .value = lost,
@@ -107,9 +111,14 @@ void measure_training(Bench& bench, const StateSpec& spec) {
             .what = "Holdfast's loss against " + trainers[i].what,
             .value = mine,
             .text = milliseconds(mine) + " against " + milliseconds(theirs),
-            .of = "of theirs",
-            .ratio = std::max(mine, 0.0) / theirs};
-    if (trainers[i].key != "dcp_async_cached") row.goal = Goal{Goal::Kind::at_most, 0.2};
+            .of = {}};
+    if (theirs <= doubt_of(trainers[i])) {
+      row.note = "theirs is lost in its noise: no ratio; take more --windows";
+    } else {
+      row.of = "of theirs";
+      row.ratio = std::max(mine, 0.0) / theirs;
+      if (trainers[i].key != "dcp_async_cached") row.goal = Goal{Goal::Kind::at_most, 0.2};
+    }
     section.rows.push_back(std::move(row));
   }
   bench.report.add(std::move(section));

@@ -108,7 +108,8 @@ void settle(const std::filesystem::path& directory) {
   const int descriptor = open_or_throw(directory, O_RDONLY | O_DIRECTORY);
   ::syncfs(descriptor);
   ::close(descriptor);
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  // Our writer tells of a save before it deletes the oldest file, which must not happen in another's turn.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   stop_if_interrupted();
 }
 

@@ -144,9 +144,10 @@ class Checkpointer {
   // copies parameters and optimizer slots beside the next forward and backward, and after_step waits only for
   // what changes earlier (buffers, random numbers, counters, every user Stateful). Requires that nothing
   // changes a trained parameter or a slot between after_step and this call, except inside an EvaluationScope:
-  // the first saves are compared with live memory (all of them with HOLDFAST_CHECK_STAGING), and what does
-  // change is named and copied early from then on. An update that comes unannounced drops the save in
-  // progress, makes it again, and ends this way of staging, said once. Never throws.
+  // the first two saves are copied whole in after_step and compared with live memory here (all of them with
+  // HOLDFAST_CHECK_STAGING), and what does change is named and copied early from then on. An update that
+  // comes unannounced drops the save in progress, makes it again, and ends this way of staging, said once.
+  // Never throws.
   void before_update();
   // After every optimizer update, never after a micro-batch.
   Decision after_step(const StepReport& report = {});

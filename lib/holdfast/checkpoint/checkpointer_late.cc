@@ -13,13 +13,15 @@
 #include <utility>
 
 #include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
 
 namespace holdfast::inline v1 {
 namespace {
 
-// So many late snapshots of a run are compared with live memory, unless HOLDFAST_CHECK_STAGING wants all.
+// So many late snapshots of a run are copied at once and compared with live memory when they are closed,
+// unless HOLDFAST_CHECK_STAGING wants all.
 constexpr int kLateChecks = 2;
 constexpr std::size_t kNamed = 3;
 
@@ -42,12 +44,20 @@ void Checkpointer::State::before_update() {
   }
 }
 
+bool Checkpointer::State::checks_late() const { return check_staging || late_checked < kLateChecks; }
+
 void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waiting) {
   internal::Staged staged = stage(Part::early);
   auto copy = source.prepare_late(*staged.plan->layout, staged.snapshot->arena->bytes());
   if (copy->independent()) {
     keeper.keep(copy, *staged.snapshot);
     return submit(std::move(staged), save, waiting.so_far());
+  }
+  if (checks_late()) {
+    // What is compared when the update is announced must be older than anything that could have changed it: a
+    // copy made beside the training would hold such a change, and agree with it.
+    copy->run();
+    copy->arrive();
   }
   late = std::move(staged);
   late_save = save;
@@ -59,6 +69,10 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
 void Checkpointer::State::submit_independent(const BegunSave& save, const Waiting& waiting) {
   internal::Staged staged = stage(Part::early);
   auto copy = source.prepare_independent(*staged.plan->layout, staged.snapshot->arena->bytes());
+  copy->run();  // also of what turned out to lie in host memory
+  if (copy->on_its_way() && !copy->independent()) {
+    throw Error("a copy that was to be independent of the next update is not");
+  }
   keeper.keep(copy, *staged.snapshot);
   submit(std::move(staged), save, waiting.so_far());
 }
@@ -69,8 +83,7 @@ void Checkpointer::State::close_late() {
   std::unique_ptr<LateCopy> copy = late_stager.take();  // goes before its image does
   BegunSave save = std::exchange(late_save, nullptr);
   try {
-    if (check_staging || late_checked < kLateChecks) {
-      copy->arrive();
+    if (checks_late()) {
       if (const std::vector<std::string> changed = copy->changed(); !changed.empty()) {
         source.copy_early(changed);
         save_wanted = true;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -193,6 +194,9 @@ void DeviceCopy::arrive() {
 // Two halves in turn: while the device fills one, this thread empties the other into the image.
 void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce) const {
   static_assert(CopyDevice::kMarks == 2);
+  // Devices share the memory, and two snapshots may arrive at once, on two threads.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   CopyDevice& device = *lane.share.device;
   const std::size_t half = bounce.size() / 2;
   std::array<std::span<std::byte>, 2> waiting;  // what of the image each half is for

@@ -253,7 +253,10 @@ std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, 
       component.component->save(writer);
     }
   }
-  if (devices.empty()) return late;
+  if (devices.empty()) {
+    if (update == NextUpdate::unannounced) late->run();  // the state has left its device
+    return late;
+  }
   if (!cuda) cuda = internal::make_cuda_staging();
   auto theirs = devices.begin(cuda, image, update);
   const bool now = update == NextUpdate::unannounced || late->empty();

@@ -56,20 +56,25 @@ std::string Committer::write_temporary(const CommitRequest& request) {
 
 std::unique_ptr<File> Committer::open_temporary(const CommitRequest& request) {
   auto file = open_spare(request.bytes);
-  while (!file) {
-    // Known before it exists: a create that reports failure may have happened.
-    temporaries_.push_back(temporary_name(
-        attempt_.number(), "step-" + std::to_string(request.step) + "-" + std::to_string(++serial_)));
-    file = directory_.run().open(temporaries_.back(), OpenMode::create_direct);
-  }
-  const bool freeing = reaper_.busy();
-  try {
-    file->reserve(request.bytes);
-  } catch (const IoError& error) {
-    if (!freeing || !no_room(error)) throw;
-    reaper_.drain();  // what was deleted just now may be the room that is wanting
-    file->reserve(request.bytes);
-  }
+  const auto with_room = [&](const auto& work) {
+    const bool freeing = reaper_.busy();
+    try {
+      work();
+    } catch (const IoError& error) {
+      if (!freeing || !no_room(error)) throw;
+      reaper_.drain();  // what was deleted just now may be the room that is wanting
+      work();
+    }
+  };
+  with_room([&] {
+    while (!file) {
+      // Known before it exists: a create that reports failure may have happened.
+      temporaries_.push_back(temporary_name(
+          attempt_.number(), "step-" + std::to_string(request.step) + "-" + std::to_string(++serial_)));
+      file = directory_.run().open(temporaries_.back(), OpenMode::create_direct);
+    }
+  });
+  with_room([&] { file->reserve(request.bytes); });
   return file;
 }
 
@@ -82,10 +87,18 @@ std::unique_ptr<File> Committer::open_spare(std::uint64_t bytes) {
   attempt_.look();
   try {
     auto file = directory_.run().open(temporaries_.back(), OpenMode::overwrite_direct);
-    if (file && file->size() > bytes) file->truncate(bytes);
+    const auto status = directory_.run().status(temporaries_.back());
+    if (!file || !status) {
+      attempt_.look();
+      attempt_.supersede("its temporary file " + temporaries_.back() + " was removed");
+    }
+    // Somebody gave it another name meanwhile, to keep it.
+    if (status->links != 1) return nullptr;
+    if (file->size() > bytes) file->truncate(bytes);
     return file;
   } catch (const IoError& error) {
-    if (error.code() != EACCES && error.code() != EPERM && error.code() != ETXTBSY) throw;
+    const int code = error.code();  // EAGAIN: a lease of a file server
+    if (code != EACCES && code != EPERM && code != ETXTBSY && code != EAGAIN) throw;
     log_debug("a new file instead of the recycled one: {}", error.what());
     return nullptr;
   }

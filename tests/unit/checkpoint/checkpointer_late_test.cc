@@ -48,16 +48,31 @@ TEST(LateStaging, TheTrainingDoesNotWaitForTheCopy) {
   Gate gate;
   {
     Announcing run(volume.options({SaveEvery::steps(2)}));
-    run.announced_step();
+    while (run.source.step() < 5) {  // the first two are copied at once, to be compared
+      run.announced_step();
+      if (run.source.step() % 2 == 0) run.close_and_wait();
+    }
     run.source.on_late_copy = [&gate] { gate.pass(); };
     EXPECT_TRUE(run.announced_step().saved);  // returns although nobody may copy
-    EXPECT_EQ(run.source.late_copies, 1);
+    EXPECT_EQ(run.source.late_copies, 3);
     gate.await_arrival();
     gate.open();
     run.announced_step();
-    run.await_durable(2);
+    run.await_durable(6);
   }
-  EXPECT_EQ(resumed_state(volume, 2), state_after(2));
+  EXPECT_EQ(resumed_state(volume, 6), state_after(6));
+}
+
+// A copy that ran beside the training, after the change, would hold it, and agree with live memory.
+TEST(LateStaging, WhatIsComparedIsOlderThanTheTrainingThatFollows) {
+  Volume volume;
+  Announcing run(volume.options({SaveEvery::steps(1)}));
+  std::atomic<int> beside{0};
+  const auto training = std::this_thread::get_id();
+  run.source.on_late_copy = [&] { beside += std::this_thread::get_id() == training ? 0 : 1; };
+  run.announced_step();
+  run.announced_step();
+  EXPECT_EQ(beside, 0);
 }
 
 TEST(LateStaging, NothingIsWrittenBeforeTheUpdateIsAnnounced) {

@@ -84,6 +84,17 @@ TEST_F(WritingBehind, WhereThereIsNoSuchCallNothingIsDone) {
   }
 }
 
+// It is told once: whatever number it has, the next call, and fsync, would say that all is well.
+TEST_F(WritingBehind, WhatAWaitReportsIsAFailedWrite) {
+  for (const int error : {EPERM, EINVAL, ENOSYS, EINTR, ESTALE}) {
+    answers = {0, 0, 0, 0, 0, error};
+    calls.clear();
+    WriteBehind fresh(&record);
+    for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(fresh.wrote(-1, i * kBlock, kBlock), 0);
+    EXPECT_EQ(fresh.wrote(-1, 4 * kBlock, kBlock), error);
+  }
+}
+
 TEST_F(WritingBehind, InterruptionsAreNoFailures) {
   answers = {EINTR, EINTR, 0};
   EXPECT_EQ(behind.wrote(-1, 0, kBlock), 0);

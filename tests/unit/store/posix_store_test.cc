@@ -70,6 +70,31 @@ TEST_P(PosixStore, OursAlone) {
   umask(022);
 }
 
+// A file that somebody keeps by another name is deleted, not overwritten: before it becomes the next save's
+// file, and after.
+TEST_P(PosixStore, WhatHasAnotherNameIsNotRecycled) {
+  StoreOptions recycling = options();
+  recycling.recycle = true;
+  Life life(files, recycling);
+  life.start();
+  const auto kept = [&](const char* name) { return folder.path() / name; };
+  const auto content = [&](const std::filesystem::path& path) {
+    const auto file = files.open_file(path, OpenMode::read);
+    std::vector<std::byte> bytes(file->size());
+    file->read_at(bytes, 0);
+    return bytes;
+  };
+  life.round(10);
+  std::filesystem::create_hard_link(run / name_of_step(10, 1), kept("ten"));
+  for (const std::int64_t step : {20, 30, 40}) life.round(step);  // 20 waits for the next save
+  for (const std::string& name : names(run)) {
+    if (name.starts_with("tmp-")) std::filesystem::create_hard_link(run / name, kept("twenty"));
+  }
+  for (const std::int64_t step : {50, 60}) life.round(step);
+  EXPECT_EQ(content(kept("ten")), toy_bytes({.step = 10, .attempt = 1}));
+  EXPECT_EQ(content(kept("twenty")), toy_bytes({.step = 20, .attempt = 1}));
+}
+
 TEST_P(PosixStore, DamageIsSteppedPastAndMovedAside) {
   {
     Life life(files, options(9));

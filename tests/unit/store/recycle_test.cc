@@ -154,6 +154,15 @@ TEST_F(Rule12Recycle, WhatASuccessorMayBeReadingIsNotOverwritten) {
   EXPECT_EQ(rival->recover().newest->step, 30);
 }
 
+TEST_F(Rule12Recycle, ASpareThatVanishedMeansSuperseded) {
+  Life life(files, options());
+  life.start();
+  for (const std::int64_t step : {10, 20, 30}) life.round(step);
+  ASSERT_EQ(temporaries().size(), 1u);
+  disk.open_directory(kRun, false)->unlink(temporaries().front());  // as a successor's sweep does
+  EXPECT_THROW(life.save(40), SupersededError);
+}
+
 TEST_F(Rule12Recycle, AFailedFsyncOfTheDirectoryOverwritesNothing) {
   Life life(files, options());
   life.start();

@@ -100,6 +100,7 @@ struct Checkpointer::State {
 
   // Staging beside the next step (checkpointer_late.cc).
   void before_update();
+  bool checks_late() const;  // the one that is opened or closed now
   void open_late(const BegunSave& save, const Waiting& waiting);
   void submit_independent(const BegunSave& save, const Waiting& waiting);
   void close_late();

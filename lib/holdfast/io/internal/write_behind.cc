@@ -20,10 +20,14 @@ int WriteBehind::sync_range(int fd, off64_t offset, off64_t length, unsigned fla
 }
 
 int WriteBehind::sync(int fd, Range range, unsigned flags) {
-  const int result = retry([&] {
+  const auto call = [&] {
     return call_(fd, static_cast<off64_t>(range.offset), static_cast<off64_t>(range.length), flags);
-  });
-  if (result == 0) return 0;
+  };
+  // Who waits is told how the writing went, whatever the number (a network file system passes on its
+  // server's), and nobody is told again: not a second call, and not fsync.
+  constexpr unsigned kWaits = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
+  if ((flags & kWaits) != 0) return call() == 0 ? 0 : errno;
+  if (retry(call) == 0) return 0;
   if (errno != ENOSYS && errno != EINVAL && errno != ESPIPE && errno != EPERM) return errno;
   works_ = false;
   return 0;
