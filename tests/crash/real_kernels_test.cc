@@ -48,12 +48,13 @@ struct Plan {
   std::chrono::microseconds delay;  // then: after the start of the process
   PowerCut how = PowerCut::at_once;
   bool buffered = false;
+  bool lazy = false;  // and nothing is written back before its fsync
   std::string mount;  // options of the mount before it
 
   std::string text() const {
     return (driven.empty() ? "after " + std::to_string(delay.count()) + " us" : driven) +
-           " how=" + std::to_string(static_cast<int>(how)) + (buffered ? " buffered" : "") + " mount=\"" +
-           mount + "\"";
+           " how=" + std::to_string(static_cast<int>(how)) + (buffered ? " buffered" : "") +
+           (lazy ? " lazy" : "") + " mount=\"" + mount + "\"";
   }
 };
 
@@ -84,6 +85,7 @@ Plan plan_of(int cut, VolumeKind kind, std::mt19937& random) {
   }
   if (any(0, 7) == 0) plan.how = any(0, 1) == 0 ? PowerCut::all_written : PowerCut::log_written;
   plan.buffered = any(0, 2) == 0;
+  plan.lazy = plan.buffered && cut % 3 != 0;
   static const std::vector<std::string> ext4 = {"", "data=writeback,noauto_da_alloc", "discard", "",
                                                 "data=journal"};
   static const std::vector<std::string> xfs = {"", "discard", "", "logbsize=256k", "wsync"};
@@ -132,7 +134,7 @@ class Story {
  private:
   void live(const Plan& plan) {
     std::vector<std::string> more = {"every=1", "keep=2", "wait", "states", kElements};
-    if (plan.buffered) more.emplace_back("buffered");
+    if (plan.buffered) more.emplace_back(plan.lazy ? "lazy" : "buffered");
     if (!plan.driven.empty()) {
       more.push_back(plan.driven);
       more.push_back("cut-how=" + std::to_string(static_cast<int>(plan.how)));

@@ -101,9 +101,11 @@ std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& pa
   if (fstat(opened.get(), &status) != 0) fail("fstat", path.native());
   if (S_ISDIR(status.st_mode)) fail("open", path.native(), EISDIR);
   const bool direct = mode == OpenMode::create_direct || mode == OpenMode::overwrite_direct;
-  return internal::make_posix_file(
-      std::move(opened), path.native(),
-      {.mode = mode, .direct = direct && options_.direct, .uncached_direct = options_.direct});
+  return internal::make_posix_file(std::move(opened), path.native(),
+                                   {.mode = mode,
+                                    .direct = direct && options_.direct,
+                                    .uncached_direct = options_.direct,
+                                    .write_behind = options_.write_behind});
 }
 
 bool PosixFileSystem::is_mount_point(const std::filesystem::path& path) const {

@@ -21,6 +21,7 @@ struct PosixOptions {
   bool openat2 = true;
   bool rename_noreplace = true;  // off: link+unlink
   bool direct = true;            // off: create_direct is buffered, read_uncached_at drops cached pages
+  bool write_behind = true;      // off: buffered checkpoints wait in the page cache for their fsync
 };
 
 class PosixFileSystem final : public FileSystem {

@@ -2,7 +2,7 @@
 // pseudo-training that is deterministic to the bit.
 //
 //   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [wait | beside] [announced] [elements=N]
-//                       [pace-us=N] [clock-years=N] [kill-before=N] [buffered] [states] [leashed]
+//                       [pace-us=N] [clock-years=N] [kill-before=N] [buffered] [lazy] [states] [leashed]
 //                       [cut-…=N, see power_cut.h]
 //
 // Prints `started step=… checkpoint=…` after the resume and `acknowledged step=…` for each save it waited
@@ -10,8 +10,9 @@
 // announced: it calls before_update(), and the state is copied while it paces, which stands for forward and
 // backward. At the end `complete step=… state=…` or `interrupted step=… state=… checkpoint=…`. clock-years:
 // its wall clock goes wrong by so many. With kill-before it sends itself SIGKILL just before the N-th
-// operation that could change the disk. buffered: without O_DIRECT. states: `started` ends with ` state=…`,
-// and every step prints `stepped step=… state=…`. leashed: dies with the test that started it.
+// operation that could change the disk. buffered: without O_DIRECT. lazy: and without write-back before the
+// fsync. states: `started` ends with ` state=…`, and every step prints `stepped step=… state=…`. leashed:
+// dies with the test that started it.
 #include <sys/prctl.h>
 
 #include <csignal>
@@ -69,8 +70,9 @@ std::string state_of(Checkpointer& checkpointer) { return " state=" + to_hex(che
 
 int train(const std::string& directory, std::int64_t steps, std::map<std::string, std::int64_t> given) {
   if (given.contains("leashed")) prctl(PR_SET_PDEATHSIG, SIGKILL);
-  PosixFileSystem buffered({.direct = false});
-  FileSystem& real = given.contains("buffered") ? buffered : FileSystem::real();
+  const bool lazy = given.contains("lazy");
+  PosixFileSystem buffered({.direct = false, .write_behind = !lazy});
+  FileSystem& real = lazy || given.contains("buffered") ? buffered : FileSystem::real();
   test::FaultFileSystem disk(real);
   test::PlannedCut cut(std::filesystem::path(directory).parent_path(), given);
   const bool cuts = test::PlannedCut::wanted(given);

@@ -65,6 +65,7 @@ struct FileSettings {
   OpenMode mode = OpenMode::read;
   bool direct = false;
   bool uncached_direct = true;
+  bool write_behind = true;
 };
 std::unique_ptr<File> make_posix_file(Descriptor descriptor, std::string path, FileSettings settings);
 

@@ -88,7 +88,8 @@ class PosixDirectory final : public Directory {
     return make_posix_file(std::move(opened), full,
                            {.mode = mode,
                             .direct = (mode == OpenMode::create_direct || overwrite) && options_.direct,
-                            .uncached_direct = options_.direct});
+                            .uncached_direct = options_.direct,
+                            .write_behind = options_.write_behind});
   }
 
   std::unique_ptr<Directory> open_directory(std::string_view name, bool create) override {

@@ -93,7 +93,8 @@ class PosixFile final : public File {
         continue;
       }
       if (written == 0) fail("write", path_, EIO);
-      if (is_large() && !direct_) write_back(offset, static_cast<std::uint64_t>(written));
+      if (is_large() && !direct_ && settings_.write_behind)
+        write_back(offset, static_cast<std::uint64_t>(written));
       data = data.subspan(static_cast<std::size_t>(written));
       offset += static_cast<std::uint64_t>(written);
     }
