@@ -47,7 +47,7 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
 
 std::string Committer::write_temporary(const CommitRequest& request) {
   const auto file = open_temporary(request);
-  const std::string name = temporaries_.back();
+  std::string name = temporaries_.back();
   request.write(*file);
   file->sync();
   file->close();
