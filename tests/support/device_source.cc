@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/copy_list.h"
+#include "support/vector_copies.h"
 
 namespace holdfast::test {
 namespace {
@@ -21,31 +21,6 @@ void fill(std::vector<float>& values, Kind kind, std::int64_t step) {
 std::span<std::byte> bytes_of(std::vector<float>& values) {
   return std::as_writable_bytes(std::span(values));
 }
-
-class HostCopies final : public LateCopy {
- public:
-  void add(std::string name, std::span<const std::byte> from, std::span<std::byte> to) {
-    copies_.add(from, to);
-    all_.push_back({std::move(name), from, to});
-  }
-  void run() noexcept override { copies_.work(); }
-  std::vector<std::string> changed() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, from, to] : all_) {
-      if (!std::equal(from.begin(), from.end(), to.begin())) names.push_back(name);
-    }
-    return names;
-  }
-
- private:
-  struct One {
-    std::string name;
-    std::span<const std::byte> from;
-    std::span<std::byte> to;
-  };
-  CopyList copies_;
-  std::vector<One> all_;
-};
 
 }  // namespace
 
@@ -142,7 +117,7 @@ std::unique_ptr<LateCopy> DeviceSource::begin(const ImageLayout& layout, std::sp
                                               NextUpdate update) {
   if (on_copy) on_copy();
   const auto all = pieces();
-  auto host = std::make_unique<HostCopies>();
+  auto host = std::make_unique<VectorCopies>();
   std::vector<DeviceShare> shares;
   const auto locked = [locked = locked_](const std::byte* address) { return locked->holds(address); };
   for (std::size_t d = 0; d < devices_.size(); ++d) {

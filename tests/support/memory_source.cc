@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/copy_list.h"
+#include "support/vector_copies.h"
 
 namespace holdfast::test {
 namespace {
@@ -21,36 +21,6 @@ template <class T>
 std::span<std::byte> bytes_of(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
-
-// Of plain vectors that stay where they are.
-class LateVectors final : public LateCopy {
- public:
-  void add(const std::string& name, std::span<const std::byte> from, std::span<std::byte> to) {
-    copies_.add(from, to);
-    all_.push_back({name, from, to});
-  }
-  void run() noexcept override {
-    if (before) before();
-    copies_.work();
-  }
-  std::vector<std::string> changed() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, from, to] : all_) {
-      if (!std::equal(from.begin(), from.end(), to.begin())) names.push_back(name);
-    }
-    return names;
-  }
-  std::function<void()> before;
-
- private:
-  struct One {
-    std::string name;
-    std::span<const std::byte> from;
-    std::span<std::byte> to;
-  };
-  CopyList copies_;
-  std::vector<One> all_;
-};
 
 }  // namespace
 
@@ -123,7 +93,7 @@ void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> 
 std::unique_ptr<LateCopy> MemorySource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
   ++late_copies;
   if (on_copy) on_copy();
-  auto late = std::make_unique<LateVectors>();
+  auto late = std::make_unique<VectorCopies>();
   late->before = on_late_copy;
   const auto all = pieces();
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -166,8 +166,8 @@ struct Checkpointer::State {
   internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
   internal::Staged last;        // the state at a stop, kept for state_digest()
 
-  BegunSave newest_begun;  // the same, as far as it was begun here
   SaveHandle newest;       // of the newest snapshot submitted
+  BegunSave newest_begun;  // the same, as far as it was begun here
   Durable started_from;    // the checkpoint this attempt began with
   std::string end_reason;  // latched by finish()
   int end_code = 0;
