@@ -19,8 +19,11 @@
 
 #include "holdfast/data/pictures.h"
 #include "holdfast/data/synthetic.h"
+#include "median.h"
 
 namespace {
+
+using holdfast::bench::median;
 
 constexpr double kGoal = 300'000;  // augmented, normalised float32 pictures/s on one core
 
@@ -35,12 +38,6 @@ double seconds_of(const std::function<std::int64_t()>& run, std::int64_t& pictur
   const auto begin = std::chrono::steady_clock::now();
   pictures = run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace

@@ -25,8 +25,11 @@
 #include "holdfast/format/image_writer.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/reader.h"
+#include "median.h"
 
 namespace {
+
+using holdfast::bench::median;
 
 using namespace holdfast;
 
@@ -92,11 +95,6 @@ struct Way {
   std::vector<double> seconds;
   std::vector<double> processor;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 int run(const std::filesystem::path& folder, std::int64_t megabytes, int repetitions) {
   const std::string path = (folder / ("restore-" + std::to_string(::getpid()) + ".h5")).string();

@@ -23,7 +23,11 @@
 #include <thread>
 #include <vector>
 
+#include "median.h"
+
 namespace {
+
+using holdfast::bench::median;
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
@@ -92,11 +96,6 @@ double time_ours(const std::vector<std::string>& command, const fs::path& metric
   const double seconds = seconds_since(begin);
   finish(child, true);
   return seconds;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 int run(int repetitions, const std::string& data, const std::string& width) {
