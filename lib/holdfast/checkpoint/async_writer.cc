@@ -211,6 +211,7 @@ CheckpointInfo AsyncWriter::commit(const Job& job) {
 }
 
 void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {
+  job.request = {};  // first: whoever sees that the step is durable finds the image free
   bool recovered = false;
   {
     const std::lock_guard lock(mutex_);
@@ -221,7 +222,6 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexc
     last_.checkpoint.assign(checkpoint.name);  // there is room for it
     last_.when = clock_.now();
   }
-  job.request = {};  // whoever waits for the handle finds the image free
   job.handle->settle(SaveStatus::durable, checkpoint.name);
   if (recovered) {
     log_info("saving works again: step {} is durable ({})", checkpoint.step, checkpoint.name);

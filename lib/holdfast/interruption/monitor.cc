@@ -128,6 +128,7 @@ void Monitor::post(Notice notice) {
     if (notice.deadline) deadline_.store(std::min(deadline_.load(), nanoseconds(*notice.deadline)));
     switch (notice.kind) {
       case NoticeKind::checkpoint_now:
+      case NoticeKind::at_risk:
         flags_.fetch_or(kCheckpoint);
         break;
       case NoticeKind::stop:

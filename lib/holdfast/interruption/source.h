@@ -7,6 +7,7 @@
 // may_block()), then by the source's own. cancel() may be called from another thread during a poll().
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,14 @@
 #include "holdfast/interruption/notice.h"
 
 namespace holdfast::inline v1 {
+
+// How well a source could see. Blind: its service did not answer, or not in a way that could be understood,
+// so that a notice would have been missed.
+struct SourceFigures {
+  std::int64_t polls = 0;
+  std::int64_t failures = 0;  // polls that could not see
+  Duration blind{};           // time between the last poll that could see and the next that could, summed up
+};
 
 class Source {
  public:
@@ -31,6 +40,8 @@ class Source {
   virtual bool may_block() const { return false; }
   // The Monitor stops: a poll() in progress returns soon.
   virtual void cancel() {}
+  // Any thread.
+  virtual SourceFigures figures() const { return {}; }
 };
 
 }  // namespace holdfast::inline v1
