@@ -46,6 +46,9 @@ class NoticeSource : public testing::Test {
         case NoticeKind::checkpoint_now:
           kinds += "checkpoint ";
           break;
+        case NoticeKind::at_risk:
+          kinds += "risk ";
+          break;
         case NoticeKind::stop:
           kinds += "stop ";
           break;
