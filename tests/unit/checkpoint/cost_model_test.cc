@@ -1,0 +1,69 @@
+#include "holdfast/checkpoint/cost_model.h"
+
+#include <gtest/gtest.h>
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(CostModel, KnowsNothingAtFirst) {
+  const CostModel model;
+  EXPECT_FALSE(model.knows_commits());
+  EXPECT_EQ(model.costs().commit, std::nullopt);
+  EXPECT_EQ(model.costs().step, Duration::zero());
+}
+
+TEST(CostModel, OfFewCommitsTheSlowestCounts) {
+  CostModel model;
+  model.committed(2s);
+  model.committed(5s);
+  model.committed(3s);
+  EXPECT_EQ(model.costs().commit, Duration(5s));
+}
+
+TEST(CostModel, OfTwentyCommitsTheSecondSlowest) {
+  CostModel model;
+  for (int i = 1; i <= 20; ++i) model.committed(std::chrono::seconds(i));
+  EXPECT_EQ(model.costs().commit, Duration(19s));
+}
+
+TEST(CostModel, OlderCommitsAreForgotten) {
+  CostModel model;
+  model.committed(100s);
+  model.committed(100s);
+  for (int i = 0; i < 20; ++i) model.committed(1s);
+  EXPECT_EQ(model.costs().commit, Duration(1s));
+}
+
+TEST(CostModel, OneStepInTwentyMayBeSlow) {
+  CostModel model;
+  for (int i = 0; i < 64; ++i) model.stepped(i % 21 == 0 ? 9s : 1s);
+  EXPECT_EQ(model.costs().step, Duration(9s)) << "4 of 64";
+  for (int i = 0; i < 64; ++i) model.stepped(i < 3 ? 9s : 1s);
+  EXPECT_EQ(model.costs().step, Duration(1s)) << "3 of 64";
+}
+
+TEST(CostModel, OneStepIsEnough) {
+  CostModel model;
+  model.stepped(3s);
+  EXPECT_EQ(model.costs().step, Duration(3s));
+}
+
+TEST(CostModel, AProbeStandsInUntilACommitWasMeasured) {
+  CostModel model;
+  model.probed(500ms, 64'000'000, 640'000'000);
+  EXPECT_TRUE(model.knows_commits());
+  EXPECT_EQ(model.costs().commit, Duration(5s));
+  model.committed(2s);
+  EXPECT_EQ(model.costs().commit, Duration(2s));
+}
+
+TEST(CostModel, AProbeOfASmallStateIsNotScaledDown) {
+  CostModel model;
+  model.probed(500ms, 64'000'000, 1000);
+  EXPECT_EQ(model.costs().commit, Duration(500ms));
+}
+
+}  // namespace
+}  // namespace holdfast::test
