@@ -306,12 +306,18 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle:
     const Duration took = figures.write + figures.commit;
     store_.append_ledger(R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"ms":)" +
                          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
-                         ',' + to_json_members(figures) + "}");
+                         commit_members(save) + ',' + to_json_members(figures) + "}");
   });
   // Whatever failed above: it makes the room that the next save needs.
   guarded([&] {
     if (!leaving_.load(std::memory_order_relaxed)) store_.apply_retention();
   });
+}
+
+std::string AsyncWriter::commit_members(const SaveHandle::Shared& save) const {
+  if (options_.ledger == nullptr) return {};
+  const Duration waited = save.keeper ? save.keeper->figures().blocked : Duration::zero();
+  return options_.ledger->commit_members(save.boundary, waited);
 }
 
 void AsyncWriter::look_around() noexcept {
@@ -328,10 +334,12 @@ void AsyncWriter::look_around() noexcept {
 }
 
 void AsyncWriter::flush_ledger() noexcept {
+  const auto append = [&](const std::string& line) {
+    if (!superseded()) store_.append_ledger(line);
+  };
   try {
-    for (const std::string& line : losses_.drain()) {
-      if (!superseded()) store_.append_ledger(line);
-    }
+    if (options_.ledger != nullptr) options_.ledger->drain(append);
+    for (const std::string& line : losses_.drain()) append(line);
   } catch (const std::exception& error) {  // they stay in the ring until there is memory
     log_debug("the ledger waits: {}", what_of(error));
   }

@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/ledger.h"
 #include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/save_handle.h"
 #include "holdfast/format/file_plan.h"
@@ -44,6 +45,7 @@ struct AsyncWriterOptions {
   double write_limit = 0;                              // MB/s; 0: none
   Duration ledger_interval = std::chrono::seconds(1);  // while idle; a write in flight delays it
   Duration claim_interval = std::chrono::seconds(5);   // how soon a newer attempt is noticed while idle
+  Ledger* ledger = nullptr;                            // drained beside the losses; outlives the writer
 };
 
 class AsyncWriter {
@@ -100,6 +102,7 @@ class AsyncWriter {
   void failed(Job& job, const char* error) noexcept;
   void supersede(const char* reason) noexcept;
   void keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept;
+  std::string commit_members(const SaveHandle::Shared& save) const;
   void note_activity() noexcept;
   void look_around() noexcept;
   void flush_ledger() noexcept;

@@ -70,12 +70,15 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       options(checked(std::move(the_options))),
       file_system(options.file_system ? *options.file_system : FileSystem::real()),
       clock(options.clock ? *options.clock : Clock::real()),
+      ledger(clock),
+      constructed(clock.now()),
       monitor(clock),
       verifier(std::max(options.writer_threads, kReadThreads)),
       stager(source, options.second_image ? 2 : 1),
       policy(options.every, clock.now(), 0),
       book(std::make_shared<internal::SaveBook>(clock, options.on_save)) {
   check_staging = env_flag(kEnvCheckStaging).value_or(false);
+  monitor.listen([this](const Notice& notice) { ledger.notice(notice); });
   // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
   if (options.hear_signals) monitor.add(std::make_unique<SignalSource>(clock, options.term_grace));
   for (const std::filesystem::path& file : notice_files(options)) {

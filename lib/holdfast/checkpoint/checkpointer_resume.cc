@@ -108,7 +108,7 @@ Resumed Checkpointer::State::become(Start start, Resumed resumed, SteadyTime beg
     }
     expect_losses(start, resumed.bit_exact);
   }
-  begin_run(std::move(start));
+  begin_run(std::move(start), began);
   return resumed;
 }
 
@@ -126,7 +126,7 @@ void Checkpointer::State::expect_losses(const Start& start, bool bit_exact) {
   receipt = Receipt(recorded, start.step, bit_exact);
 }
 
-void Checkpointer::State::begin_run(Start start) {
+void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
   // The verified state is in the source now; its memory is wanted for images.
   verifier.stop_keeping();
   if (!start.fresh) {
@@ -175,15 +175,39 @@ void Checkpointer::State::begin_run(Start start) {
   } catch (const IoError& error) {  // retention after the next save may make the room that is missing
     log_warning("the run state could not be written: {}", error.what());
   }
-  store->append_ledger(R"({"event":"start","attempt":)" + std::to_string(record.attempt) + R"(,"step":)" +
-                       std::to_string(start_step) + R"(,"from_attempt":)" +
-                       std::to_string(start.record.attempt) + "}");
+  const Duration before =
+      options.clock == nullptr ? process_age().value_or(Duration::zero()) : Duration::zero();
+  const SteadyTime now = clock.now();
+  store->append_ledger(ledger.start_line({.attempt = record.attempt,
+                                          .step = start_step,
+                                          .from_attempt = start.record.attempt,
+                                          .host = record.host,
+                                          .boot = boot_id(),
+                                          .startup = std::max(before, now - constructed),
+                                          .resume = now - resuming}));
+  ledger.observe([book = book] {
+    return Ledger::Sample{.step = book->step(), .figures = book->figures(), .sources = {}};
+  });
   writer = std::make_unique<AsyncWriter>(
       *store, clock, losses, run,
-      AsyncWriterOptions{.threads = options.writer_threads, .write_limit = options.write_limit});
+      AsyncWriterOptions{
+          .threads = options.writer_threads, .write_limit = options.write_limit, .ledger = &ledger});
   boundary_time = clock.now();
   book->open(start_step, boundary_time);
   phase = Phase::running;
+}
+
+void Checkpointer::State::tell_end(const RunState& run) noexcept {
+  try {
+    ledger.end({.phase = run.phase,
+                .exit_code = run.exit_code,
+                .step = run.step,
+                .durable_step = run.durable_step,
+                .reason = run.reason},
+               [this](const std::string& line) { store->append_ledger(line); });
+  } catch (const std::exception& error) {
+    log_debug("the ledger does not say how it ended: {}", what_of(error));
+  }
 }
 
 // For people and wrappers: what cannot be written changes no outcome, except that a newer attempt is seen.
@@ -200,6 +224,7 @@ bool Checkpointer::State::note_end(RunPhase how, const char* reason, int exit_co
     run.exit_code = exit_code;
     run.time = format_utc(clock.wall_now());
     put_figures(run, book->figures());
+    tell_end(run);
     store->write_run_state(run);
   } catch (const SupersededError& error) {
     log_warning("{}; this attempt stops and leaves the directory alone", error.what());

@@ -21,6 +21,7 @@
 #include "holdfast/checkpoint/internal/late_stager.h"
 #include "holdfast/checkpoint/internal/save_book.h"
 #include "holdfast/checkpoint/internal/step_times.h"
+#include "holdfast/checkpoint/ledger.h"
 #include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/checkpoint/receipt.h"
@@ -62,8 +63,9 @@ struct Checkpointer::State {
   void check(const Start& start);
   Resumed become(Start start, Resumed resumed, SteadyTime began);
   void expect_losses(const Start& start, bool bit_exact);
-  void begin_run(Start start);
+  void begin_run(Start start, SteadyTime resuming);
   bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
+  void tell_end(const RunState& run) noexcept;                              // in the ledger
 
   // Measures what the training thread waits for saves inside one call; calls nest.
   class Waiting {
@@ -124,6 +126,8 @@ struct Checkpointer::State {
   const CheckpointerOptions options;
   FileSystem& file_system;
   Clock& clock;
+  Ledger ledger;
+  const SteadyTime constructed;
   Monitor monitor;
   FileVerifier verifier;
   std::optional<CheckpointStore> store;  // from resume() on

@@ -21,6 +21,7 @@ class SaveBook final : public SaveKeeper {
   void open(std::int64_t step, SteadyTime now);
   // One plain store.
   void boundary(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
+  std::int64_t step() const noexcept { return step_.load(std::memory_order_relaxed); }
   void blocked(Duration time) noexcept;
   // A window of steps beside a write took so much longer than as many steps without one.
   void window(Duration longer) noexcept;
