@@ -41,6 +41,8 @@ TEST(EarlySignals, ACheckpointRequestDoesNotStopIt) {
 
 TEST(EarlySignals, ALateSignalCannotKillAFinishedProgram) {
   ChildProcess child(run_probe);
+  ASSERT_TRUE(child.wait_for_output("constructing"));
+  child.send(SIGUSR1);
   ASSERT_TRUE(child.wait_for_output("finished"));
   child.send(SIGTERM);
   const auto result = child.wait();
@@ -51,6 +53,7 @@ TEST(EarlySignals, HandlersStandBeforeTheFirstConstructor) {
   // The probe says, from its first constructor, whether SIGTERM was already taken.
   ChildProcess child(run_probe);
   ASSERT_TRUE(child.wait_for_output("constructing"));
+  child.send(SIGUSR1);
   EXPECT_NE(child.wait().output.find("constructing with handlers"), std::string::npos);
 }
 

@@ -1,4 +1,5 @@
-// A program whose constructors take long, as those of LibTorch do. Exit code 75 when it was asked to stop.
+// A program whose constructors take long, as those of LibTorch do: until a signal comes. Exit code 75 when it
+// was asked to stop.
 #include <unistd.h>
 
 #include <csignal>
@@ -15,7 +16,8 @@ struct SlowConstructor {
     struct sigaction action {};
     sigaction(SIGTERM, nullptr, &action);
     holdfast::test::say(action.sa_handler != SIG_DFL ? "constructing with handlers" : "constructing");
-    for (int i = 0; i < 30; ++i) usleep(10'000);
+    for (int i = 0; i < 1000 && usleep(10'000) == 0; ++i) {
+    }
   }
 } slow_constructor;
 
