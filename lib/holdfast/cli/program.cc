@@ -30,6 +30,17 @@ ExitCode tool_code(ExitCode code) {
   return run_code ? ExitCode::unreadable : code;
 }
 
+// Everything after `--` of a command that runs another: not ours to interpret. CLI11 would take an argument
+// such as [1,2] apart.
+std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "supervise") return {};
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (dashes == arguments.end()) return {};
+  std::vector<std::string> wrapped(dashes + 1, arguments.end());
+  arguments.erase(dashes, arguments.end());
+  return wrapped;
+}
+
 // Whoever reads the result must not take half of it for all.
 int finish(int code) {
   std::cout.flush();
@@ -42,13 +53,14 @@ int finish(int code) {
 int run_program(std::vector<std::string> arguments) {
   CLI::App app{
       "Looks at Holdfast checkpoints: lists, shows, verifies, compares and exports them, and deletes what is "
-      "asked for. Never changes one."};
+      "asked for. Never changes one. Runs trainers: starts them again when they were interrupted."};
   app.name("holdfast");
   app.set_version_flag("--version",
                        "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion));
   app.require_subcommand(1);
   app.footer("Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast COMMAND --help` has one for each command.");
   Command chosen;
+  const std::vector<std::string> wrapped = take_wrapped(arguments);
   add_ls(app, chosen);
   add_show(app, chosen);
   add_verify(app, chosen);
@@ -56,6 +68,7 @@ int run_program(std::vector<std::string> arguments) {
   add_export(app, chosen);
   add_prune(app, chosen);
   add_probe(app, chosen);
+  add_supervise(app, wrapped, chosen);
 
   // CLI11 would only say that a command is required.
   std::string unknown;

@@ -1,0 +1,188 @@
+#include "holdfast/cli/attended_child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr Duration kPoll = std::chrono::milliseconds(5);
+constexpr Duration kPatience = std::chrono::seconds(10);
+
+constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGTERM, "SIGTERM"},
+                                                              {SIGINT, "SIGINT"},
+                                                              {SIGKILL, "SIGKILL"},
+                                                              {SIGSEGV, "SIGSEGV"},
+                                                              {SIGABRT, "SIGABRT"},
+                                                              {SIGBUS, "SIGBUS"},
+                                                              {SIGFPE, "SIGFPE"},
+                                                              {SIGILL, "SIGILL"},
+                                                              {SIGHUP, "SIGHUP"},
+                                                              {SIGQUIT, "SIGQUIT"},
+                                                              {SIGPIPE, "SIGPIPE"},
+                                                              {SIGUSR1, "SIGUSR1"},
+                                                              {SIGUSR2, "SIGUSR2"},
+                                                              {SIGXCPU, "SIGXCPU"},
+                                                              {SIGSYS, "SIGSYS"}}};
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
+  std::vector<std::string> settings;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!more.contains(text.substr(0, text.find('=')))) settings.push_back(text);
+  }
+  for (const auto& [name, value] : more) settings.push_back(name + "=" + value);
+  return settings;
+}
+
+// Between fork and exec: async-signal-safe calls only.
+[[noreturn]] void become(char* const* words, char* const* settings, const sigset_t& mask, pid_t wrapper,
+                         int report) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != wrapper) _exit(128 + SIGTERM);  // it died before that was arranged
+  if (isatty(STDIN_FILENO) != 0) {
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  }
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  execvpe(words[0], words, settings);
+  const int code = errno;
+  [[maybe_unused]] const auto written = write(report, &code, sizeof code);
+  _exit(code == ENOENT ? 127 : 126);
+}
+
+}  // namespace
+
+SignalInbox::SignalInbox() {
+  sigemptyset(&heard_);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&heard_, signal);
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&heard_, SIGHUP);
+  // Ignored by whoever started us, it would make the kernel reap our children and keep their endings.
+  std::signal(SIGCHLD, SIG_DFL);
+  pthread_sigmask(SIG_BLOCK, &heard_, &before_);
+}
+
+SignalInbox::~SignalInbox() {
+  const timespec now{};
+  while (sigtimedwait(&heard_, nullptr, &now) > 0) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::optional<int> SignalInbox::wait(Duration limit) {
+  const auto left = std::max(limit, Duration::zero());
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
+  const int signal = sigtimedwait(&heard_, nullptr, &time);
+  if (signal <= 0 || signal == SIGCHLD) return std::nullopt;
+  return signal == SIGHUP ? SIGTERM : signal;
+}
+
+std::string signal_name(int signal) {
+  for (const auto& [number, name] : kNames) {
+    if (number == signal) return name;
+  }
+  return "signal " + std::to_string(signal);
+}
+
+std::string to_text(const Ending& ending) {
+  if (!ending.not_started.empty()) return ending.not_started;
+  if (ending.signal != 0) return "killed by " + signal_name(ending.signal);
+  return "exit " + std::to_string(ending.exit_code);
+}
+
+AttendedChild::AttendedChild(std::vector<std::string> command,
+                             const std::map<std::string, std::string>& environment,
+                             const SignalInbox& inbox) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
+  std::vector<std::string> settings = environment_with(environment);
+  const auto words = pointers_to(command);
+  const auto variables = pointers_to(settings);
+  std::array<int, 2> report{};
+  if (pipe2(report.data(), O_CLOEXEC) != 0) throw IoError("pipe", command.front(), errno);
+  const pid_t wrapper = getpid();
+  id_ = fork();
+  if (id_ == 0) become(words.data(), variables.data(), inbox.before(), wrapper, report[1]);
+  const int refused = errno;
+  close(report[1]);
+  if (id_ < 0) {
+    close(report[0]);
+    throw IoError("fork", command.front(), refused);
+  }
+  setpgid(id_, id_);  // whichever of the two comes first; it fails once the other has exec'd
+  int code = 0;
+  ssize_t got = 0;
+  do {
+    got = read(report[0], &code, sizeof code);
+  } while (got < 0 && errno == EINTR);
+  close(report[0]);
+  if (got == static_cast<ssize_t>(sizeof code)) {
+    ending_.not_started = "cannot execute '" + printable(command.front()) + "': " + std::strerror(code);
+  }
+}
+
+AttendedChild::~AttendedChild() {
+  if (all_ended()) return;
+  send_to_all(SIGKILL);
+  // What hangs in a disk does not even hear that.
+  for (Duration waited{}; !all_ended() && waited < kPatience; waited += kPoll) {
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+void AttendedChild::send(int signal) const {
+  if (!ended_) kill(id_, signal);
+}
+
+void AttendedChild::send_to_all(int signal) const {
+  if (!all_ended_) kill(-id_, signal);
+}
+
+void AttendedChild::reap() {
+  int status = 0;
+  for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (who != id_) continue;
+    ended_ = true;
+    if (WIFSIGNALED(status)) {
+      ending_.signal = WTERMSIG(status);
+    } else {
+      ending_.exit_code = WEXITSTATUS(status);
+    }
+  }
+}
+
+bool AttendedChild::ended() {
+  reap();
+  return ended_;
+}
+
+bool AttendedChild::all_ended() {
+  reap();
+  // Once it is empty its number may become another's.
+  if (ended_ && !all_ended_) all_ended_ = kill(-id_, 0) != 0 && errno == ESRCH;
+  return all_ended_;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,99 @@
+#include "holdfast/cli/life_story.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/store/names.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint64_t kLongest = 64 << 20;
+
+std::int64_t number_in(const Json& line, const char* name, std::int64_t otherwise) {
+  const auto found = line.find(name);
+  if (found == line.end() || !found->is_number()) return otherwise;
+  // A number that no clock and no step can have is as good as none.
+  const auto value = found->get<double>();
+  constexpr double kMost = 4e18;
+  return value > -kMost && value < kMost ? static_cast<std::int64_t>(value) : otherwise;
+}
+
+std::string text_in(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+Duration milliseconds(std::int64_t count) {
+  constexpr std::int64_t kMost = std::int64_t{100} * 366 * 24 * 3600 * 1000;  // a hundred years
+  return std::chrono::milliseconds(std::clamp(count, -kMost, kMost));
+}
+
+void add(const Json& line, LifeStory& story) {
+  const std::string event = text_in(line, "event");
+  const WallTime when{milliseconds(number_in(line, "t", 0))};
+  const std::int64_t step = number_in(line, "step", -1);
+  story.furthest_step = std::max(story.furthest_step, step);
+  if (event == "start") {
+    const std::int64_t from = number_in(line, "from_attempt", 0);
+    story.start = {.when = when,
+                   .step = step,
+                   .from_attempt = from > 0 ? static_cast<AttemptNumber>(from) : 0,
+                   .boot = text_in(line, "boot")};
+  } else if (event == "commit" && step >= 0) {
+    story.commits.push_back({.when = when, .step = step});
+  } else if (event == "notice") {
+    LifeStory::Warning warning{
+        .when = when, .source = text_in(line, "source"), .kind = text_in(line, "kind")};
+    if (line.contains("left_ms")) warning.left = milliseconds(number_in(line, "left_ms", 0));
+    story.notices.push_back(std::move(warning));
+  } else if (event == "pause" && step >= 0) {
+    story.paused_at = step;
+  } else if (event == "go on") {
+    story.paused_at.reset();
+  } else if (event == "receipt") {
+    story.receipt = text_in(line, "outcome");
+  }
+}
+
+}  // namespace
+
+std::optional<WallTime> LifeStory::machine_ends() const {
+  std::optional<WallTime> earliest;
+  std::string from;
+  for (const Warning& notice : notices) {
+    if (notice.kind == "withdrawn" && notice.source == from) earliest.reset();
+    if (notice.kind != "deadline" || !notice.left || notice.source == "deadline") continue;
+    const WallTime ends = notice.when + *notice.left;
+    if (earliest && *earliest <= ends) continue;
+    earliest = ends;
+    from = notice.source;
+  }
+  return earliest;
+}
+
+LifeStory parse_life_story(std::string_view lines) {
+  LifeStory story;
+  while (!lines.empty()) {
+    const auto end = lines.find('\n');
+    if (end == std::string_view::npos) break;  // torn
+    const Json line = Json::parse(lines.substr(0, end), nullptr, false);
+    if (line.is_object()) add(line, story);
+    lines.remove_prefix(end + 1);
+  }
+  return story;
+}
+
+LifeStory read_life_story(Directory& run_directory, AttemptNumber attempt) {
+  const auto file = run_directory.open(ledger_name(attempt), OpenMode::read);
+  if (!file) return {};
+  const std::uint64_t size = file->size();
+  const std::uint64_t from = size > kLongest ? size - kLongest : 0;
+  std::string text(size - from, '\0');
+  text.resize(file->read_at(std::as_writable_bytes(std::span(text)), from));
+  return parse_life_story(text);
+}
+
+}  // namespace holdfast::inline v1
