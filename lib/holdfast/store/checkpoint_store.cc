@@ -136,6 +136,12 @@ CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
   return checkpoint;
 }
 
+void CheckpointStore::try_out(std::uint64_t bytes, const std::function<void(File&)>& write) {
+  State& s = *state_;
+  if (!s.recovered) throw Error("try_out() before recover()");
+  s.committer->try_out(bytes, write);
+}
+
 bool CheckpointStore::holds(std::int64_t step) const {
   return state_->committer && state_->committer->acknowledged().contains(step);
 }

@@ -118,6 +118,10 @@ class CheckpointStore {
   std::unique_ptr<File> open(const CheckpointInfo& checkpoint);
 
   CheckpointInfo commit(const CommitRequest& request);
+  // Makes a temporary file with room for so many bytes as commit() does, lets `write` fill it, syncs it and
+  // removes it: for whoever wants to know how long that takes. Publishes nothing and acknowledges nothing; a
+  // failure says nothing about the next commit. Errors as commit().
+  void try_out(std::uint64_t bytes, const std::function<void(File&)>& write);
   // True when this attempt has already acknowledged that step: it is not written again.
   bool holds(std::int64_t step) const;
   // Deletes what `keep` and rule 4 allow. Called by the writer after an acknowledgement.

@@ -54,28 +54,52 @@ std::string Committer::write_temporary(const CommitRequest& request) {
   return name;
 }
 
-std::unique_ptr<File> Committer::open_temporary(const CommitRequest& request) {
-  auto file = open_spare(request.bytes);
-  const auto with_room = [&](const auto& work) {
-    const bool freeing = reaper_.busy();
-    try {
-      work();
-    } catch (const IoError& error) {
-      if (!freeing || !no_room(error)) throw;
-      reaper_.drain();  // what was deleted just now may be the room that is wanting
-      work();
-    }
-  };
+template <class Work>
+void Committer::with_room(const Work& work) {
+  const bool freeing = reaper_.busy();
+  try {
+    work();
+  } catch (const IoError& error) {
+    if (!freeing || !no_room(error)) throw;
+    reaper_.drain();  // what was deleted just now may be the room that is wanting
+    work();
+  }
+}
+
+std::unique_ptr<File> Committer::open_new(std::string_view label) {
+  std::unique_ptr<File> file;
   with_room([&] {
     while (!file) {
       // Known before it exists: a create that reports failure may have happened.
-      temporaries_.push_back(temporary_name(
-          attempt_.number(), "step-" + std::to_string(request.step) + "-" + std::to_string(++serial_)));
+      temporaries_.push_back(
+          temporary_name(attempt_.number(), std::string(label) + "-" + std::to_string(++serial_)));
       file = directory_.run().open(temporaries_.back(), OpenMode::create_direct);
     }
   });
+  return file;
+}
+
+std::unique_ptr<File> Committer::open_temporary(const CommitRequest& request) {
+  auto file = open_spare(request.bytes);
+  if (!file) file = open_new("step-" + std::to_string(request.step));
   with_room([&] { file->reserve(request.bytes); });
   return file;
+}
+
+void Committer::try_out(std::uint64_t bytes, const std::function<void(File&)>& write) {
+  directory_.require_sound();
+  if (attempt_.superseded()) throw SupersededError(attempt_.superseded_by());
+  try {
+    const auto file = open_new("trial");
+    with_room([&] { file->reserve(bytes); });
+    write(*file);
+    file->sync();
+    file->close();
+  } catch (...) {
+    remove_abandoned();
+    throw;
+  }
+  remove_abandoned();
 }
 
 // nullptr: there is none, or it cannot be used; it is removed with the other temporary files.

@@ -51,6 +51,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "holdfast/store/attempt.h"
@@ -72,6 +73,8 @@ class Committer {
         read_back_(read_back) {}
 
   CheckpointInfo commit(const CommitRequest& request);
+  // A temporary file that is written, synced and removed again. It never takes the spare one.
+  void try_out(std::uint64_t bytes, const std::function<void(File&)>& write);
   // What this attempt has acknowledged, by step; the highest 16 of them.
   const std::map<std::int64_t, CheckpointInfo>& acknowledged() const { return acknowledged_; }
 
@@ -83,6 +86,9 @@ class Committer {
  private:
   std::string write_temporary(const CommitRequest& request);
   std::unique_ptr<File> open_temporary(const CommitRequest& request);
+  std::unique_ptr<File> open_new(std::string_view label);
+  template <class Work>
+  void with_room(const Work& work);
   std::unique_ptr<File> open_spare(std::uint64_t bytes);
   CheckpointInfo read_back(const std::string& name, const CommitRequest& request);
   void publish(const std::string& temporary, const CommitRequest& request, CheckpointInfo& checkpoint);

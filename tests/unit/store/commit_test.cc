@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 
 #include "holdfast/base/error.h"
@@ -222,6 +223,30 @@ TEST_F(Rule3Commit, AWriterThatThrowsLeavesNothing) {
   EXPECT_THROW(life.store.commit(request), std::bad_alloc);
   EXPECT_THAT(disk.names(kRun), ElementsAre("attempts"));
   EXPECT_EQ(disk.open_handles(), 2) << "run and attempts";
+  life.save(100);
+}
+
+TEST_F(Rule2Commit, AFileThatIsOnlyTriedOutIsNeverPublished) {
+  life.save(100);
+  forget();
+  const auto before = disk.names(kRun);
+  alignas(4096) static const std::array<std::byte, 8192> bytes{};
+  life.store.try_out(bytes.size(), [&](File& file) { file.write_at(bytes, 0); });
+  EXPECT_EQ(files.count(Op::rename_new), 0);
+  EXPECT_EQ(files.count(Op::sync_file), 1);
+  EXPECT_EQ(disk.names(kRun), before);
+  life.save(101);
+}
+
+TEST_F(Rule3Commit, ATrialThatFailsLeavesNothingAndTheNextCommitWorks) {
+  const auto before = disk.names(kRun);
+  for (const Op op : {Op::create, Op::reserve, Op::sync_file, Op::close}) {
+    files.fail(op, 1, EIO);
+    EXPECT_THROW(life.store.try_out(4096, [](File&) {}), IoError) << name_of(op);
+    EXPECT_EQ(disk.names(kRun), before) << name_of(op);
+  }
+  EXPECT_THROW(life.store.try_out(4096, [](File&) { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_EQ(disk.names(kRun), before);
   life.save(100);
 }
 
