@@ -1,12 +1,11 @@
 # What the half without LibTorch is made of, as imported targets: spdlog::spdlog, nlohmann_json::nlohmann_json,
-# xxhash::xxhash, hdf5::hdf5, CLI11::CLI11, CURL::libcurl (where present), Threads::Threads. Used by the build and by an
+# xxhash::xxhash, hdf5::hdf5, CLI11::CLI11, Threads::Threads. Used by the build and by an
 # installed holdfastConfig.cmake.
 macro(holdfast_find_dependencies)
   find_package(Threads REQUIRED)
   find_package(spdlog REQUIRED)
   find_package(nlohmann_json REQUIRED)
   find_package(CLI11 REQUIRED)
-  find_package(CURL QUIET)
 
   if(NOT TARGET xxhash::xxhash)
     find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
@@ -24,5 +23,21 @@ macro(holdfast_find_dependencies)
     add_library(hdf5::hdf5 SHARED IMPORTED)
     set_target_properties(hdf5::hdf5 PROPERTIES IMPORTED_LOCATION "${HDF5_SERIAL_LIBRARY}"
                           INTERFACE_INCLUDE_DIRECTORIES "${HDF5_SERIAL_INCLUDE_DIR}")
+  endif()
+endmacro()
+
+# Only of the build: httplib::httplib, a server for the `holdfast` program and the tests.
+macro(holdfast_find_program_dependencies)
+  if(NOT TARGET httplib::httplib)
+    find_path(HTTPLIB_INCLUDE_DIR httplib.h REQUIRED)
+    add_library(httplib::httplib INTERFACE IMPORTED)
+    target_include_directories(httplib::httplib INTERFACE "${HTTPLIB_INCLUDE_DIR}")
+    # Distributions compile it into a library, with these; elsewhere it is all in the header.
+    find_library(HTTPLIB_LIBRARY cpp-httplib)
+    if(HTTPLIB_LIBRARY)
+      target_link_libraries(httplib::httplib INTERFACE "${HTTPLIB_LIBRARY}")
+      target_compile_definitions(httplib::httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT
+                                                            CPPHTTPLIB_BROTLI_SUPPORT)
+    endif()
   endif()
 endmacro()

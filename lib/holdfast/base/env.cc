@@ -9,7 +9,10 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr std::array kAll{kEnvLog, kEnvTermGrace, kEnvNoticeFile, kEnvCheckStaging, kEnvTmpDir};
+constexpr std::array kAll{
+    kEnvLog,          kEnvTermGrace,   kEnvNoticeFile,    kEnvSources,   kEnvEc2Endpoint,
+    kEnvEc2Disabled,  kEnvGcpHost,     kEnvAzureEndpoint, kEnvLocalRank, kEnvOpenMpiLocalRank,
+    kEnvSlurmLocalId, kEnvSlurmJobEnd, kEnvCheckStaging,  kEnvTmpDir};
 
 [[noreturn]] void refuse(const EnvVariable& variable, const std::string& value, const std::string& wanted) {
   throw UsageError("environment variable " + std::string(variable.name) + "=" + value + ": expected " +

@@ -28,6 +28,31 @@ inline constexpr EnvVariable kEnvTermGrace{
 // Another notice file to watch, beside the program's own; interruption/notice_file.h says what may be in it.
 inline constexpr EnvVariable kEnvNoticeFile{
     "HOLDFAST_NOTICE_FILE", "file whose appearance announces an interruption (empty, or JSON; default none)"};
+// Which interruption sources there are; interruption/sources.h says what by default.
+inline constexpr EnvVariable kEnvSources{
+    "HOLDFAST_SOURCES",
+    "interruption sources, of signal,file,deadline,cloud,ec2,gcp,azure (default signal,file,deadline,cloud)"};
+// Other addresses of the metadata services, by the names that the providers' own tools know where they have
+// one. Each also says which provider this machine belongs to.
+inline constexpr EnvVariable kEnvEc2Endpoint{
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "address of EC2's metadata service (default http://169.254.169.254 on EC2's machines)"};
+inline constexpr EnvVariable kEnvEc2Disabled{"AWS_EC2_METADATA_DISABLED",
+                                             "true: never ask EC2's metadata service (default false)"};
+inline constexpr EnvVariable kEnvGcpHost{
+    "GCE_METADATA_HOST", "host[:port] of Google's metadata server (default 169.254.169.254 on its machines)"};
+inline constexpr EnvVariable kEnvAzureEndpoint{
+    "HOLDFAST_AZURE_METADATA_ENDPOINT",
+    "address of Azure's metadata service (default http://169.254.169.254 on its machines)"};
+// Set by launchers: only the first process of a host asks a metadata service.
+inline constexpr EnvVariable kEnvLocalRank{
+    "LOCAL_RANK", "number of this process on its host, by torchrun; not 0: asks no metadata service"};
+inline constexpr EnvVariable kEnvOpenMpiLocalRank{"OMPI_COMM_WORLD_LOCAL_RANK",
+                                                  "the same, by Open MPI, where LOCAL_RANK is not set"};
+inline constexpr EnvVariable kEnvSlurmLocalId{"SLURM_LOCALID", "the same, by Slurm, where neither is set"};
+// Set by Slurm.
+inline constexpr EnvVariable kEnvSlurmJobEnd{
+    "SLURM_JOB_END_TIME", "end of the Slurm job, in seconds since 1970: announced ten minutes before"};
 // Compares every late snapshot with live memory before it counts; costs one read of the state a save.
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};

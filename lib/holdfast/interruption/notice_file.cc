@@ -1,15 +1,17 @@
 #include "holdfast/interruption/notice_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "holdfast/base/text.h"
+#include "holdfast/interruption/internal/json_text.h"
 
 namespace holdfast::inline v1 {
 namespace {
 
-using Json = nlohmann::json;
+using internal::Json;
+using internal::shortened;
+using internal::text_member;
 
 constexpr std::string_view kSource = "file";
 constexpr Duration kFarthest = std::chrono::hours(24 * 365);
@@ -22,24 +24,6 @@ Notice interruption(std::string text, std::optional<SteadyTime> deadline = {}) {
 
 bool is_blank(std::string_view content) {
   return content.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
-
-// Well-formed UTF-8 stays so.
-std::string shortened(std::string text, std::size_t most) {
-  if (text.size() > most) {
-    while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
-    text.resize(most);
-    text += "…";
-  }
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; }, ' ');
-  return text;
-}
-
-std::optional<std::string> text_member(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_string()) return std::nullopt;
-  return found->get<std::string>();
 }
 
 // How long until then; nullopt when it is not to be believed.
@@ -75,9 +59,7 @@ NoticeFile parse(std::string_view content, SteadyTime now, WallTime wall_now) {
     return {interruption("the notice file is longer than 16 KiB and was not read"), false};
   }
   if (is_blank(content)) return {interruption("there is a notice file"), false};
-  // nlohmann takes a NUL for the end of the text.
-  const bool torn = content.find('\0') != std::string_view::npos;
-  const Json json = torn ? Json(Json::value_t::discarded) : Json::parse(content, nullptr, false);
+  const Json json = internal::parse_json(content);
   if (!json.is_object()) return {interruption("there is a notice file, which is not a JSON object"), false};
 
   const auto action = text_member(json, "action");
@@ -86,11 +68,15 @@ NoticeFile parse(std::string_view content, SteadyTime now, WallTime wall_now) {
   std::string text = "the notice file says " + shortened(action.value_or("terminate"), kMostAction);
   if (said) text += ": " + shortened(*said, kMostText);
   if (action == "checkpoint" || action == "rebalance") {
-    return {Notice{std::string(kSource), NoticeKind::checkpoint_now, std::nullopt, std::move(text)}};
+    const auto kind = action == "checkpoint" ? NoticeKind::checkpoint_now : NoticeKind::at_risk;
+    return {Notice{std::string(kSource), kind, std::nullopt, std::move(text)}};
   }
-  const auto left = time_until(json, wall_now);
-  if (!left) return {interruption(std::move(text))};
-  return {interruption(std::move(text), now + std::chrono::duration_cast<SteadyTime::duration>(*left))};
+  Notice notice = interruption(std::move(text));
+  notice.hibernates = action == "hibernate";
+  if (const auto left = time_until(json, wall_now)) {
+    notice.deadline = now + std::chrono::duration_cast<SteadyTime::duration>(*left);
+  }
+  return {std::move(notice)};
 }
 
 }  // namespace

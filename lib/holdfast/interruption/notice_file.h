@@ -6,9 +6,10 @@
 //   {"action": "stop", "time": "2025-06-01T12:00:05Z"}
 //   {"action": "checkpoint"}
 //
-//   action      "terminate", "stop", "hibernate": the machine goes away. "checkpoint": commit and go on.
-//               "rebalance": it may go away, so the same as "checkpoint". "none": nothing is coming, as if
-//               the file were not there. Anything else, or no action: as "terminate".
+//   action      "terminate", "stop": the machine goes away. "hibernate": it sleeps and wakes up again.
+//               "checkpoint": commit and go on. "rebalance": it may go away (NoticeKind::at_risk). "none":
+//               nothing is coming, as if the file were not there. Anything else, or no action: as
+//               "terminate".
 //   time        when, in RFC 3339. One that cannot be read, has passed, or is more than a year away is not
 //               believed: 110 s from now. So is such an in_seconds.
 //   in_seconds  when, counted from the moment at which this content was first seen. With `time` as well, the

@@ -196,7 +196,7 @@ TEST_F(NoticeSource, OtherWordsWithdrawItToo) {
   put("{}");
   EXPECT_EQ(news(), "coming ");
   put(R"({"action": "rebalance"})");
-  EXPECT_EQ(news(), "withdrawn checkpoint ");
+  EXPECT_EQ(news(), "withdrawn risk ");
   fs::remove(path_);
   EXPECT_EQ(news(), "");  // nothing was announced any more
 }

@@ -51,6 +51,7 @@ TEST(NoticeFile, ActionsThatEndTheMachine) {
     EXPECT_EQ(file.notice->kind, NoticeKind::deadline);
     EXPECT_EQ(file.notice->deadline, std::nullopt);
     EXPECT_EQ(file.notice->text, "the notice file says " + std::string(action));
+    EXPECT_EQ(file.notice->hibernates, std::string(action) == "hibernate");
   }
   for (const char* const content :
        {"{}", R"({"action": 7})", R"({"Action": "none"})", R"({"action": null})"}) {
@@ -62,7 +63,8 @@ TEST(NoticeFile, ActionsThatLetTheRunGoOn) {
   for (const char* const action : {"checkpoint", "rebalance"}) {
     const NoticeFile file = parse(R"({"action": ")" + std::string(action) + R"(", "in_seconds": 5})");
     EXPECT_TRUE(file.whole);
-    EXPECT_EQ(file.notice->kind, NoticeKind::checkpoint_now);
+    EXPECT_EQ(file.notice->kind,
+              action == std::string("checkpoint") ? NoticeKind::checkpoint_now : NoticeKind::at_risk);
     EXPECT_EQ(file.notice->deadline, std::nullopt);
   }
   EXPECT_FALSE(parse(R"({"action": "none", "in_seconds": 5})").notice);

@@ -31,10 +31,9 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/interruption/cloud_source.h"
 
 namespace holdfast::inline v1 {
-
-enum class CloudProvider { ec2, gcp, azure };
 
 enum class Manner {
   normal,

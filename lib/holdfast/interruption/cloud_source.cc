@@ -1,0 +1,158 @@
+#include "holdfast/interruption/cloud_source.h"
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/interruption/azure_source.h"
+#include "holdfast/interruption/ec2_source.h"
+#include "holdfast/interruption/gcp_source.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::string_view kAzureTag = "7783-7084-3265-9085-8269-3286-77";
+// Where nothing is to be asked.
+constexpr Duration kIdle = std::chrono::hours(1);
+
+std::string first_line(const std::filesystem::path& file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  std::transform(line.begin(), line.end(), line.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return line;
+}
+
+bool is_ec2(const std::filesystem::path& dmi, const std::filesystem::path& root) {
+  return first_line(dmi / "sys_vendor") == "amazon ec2" || first_line(dmi / "bios_vendor") == "amazon ec2" ||
+         first_line(dmi / "bios_version").find("amazon") != std::string::npos ||
+         first_line(dmi / "product_uuid").starts_with("ec2") ||
+         first_line(root / "sys/hypervisor/uuid").starts_with("ec2");
+}
+
+const EnvVariable& variable_of(CloudProvider provider) {
+  switch (provider) {
+    case CloudProvider::gcp:
+      return kEnvGcpHost;
+    case CloudProvider::azure:
+      return kEnvAzureEndpoint;
+    case CloudProvider::ec2:
+      break;
+  }
+  return kEnvEc2Endpoint;
+}
+
+// An address that libcurl takes as it stands: no name and password, no blank, nothing to be escaped.
+bool is_plain(std::string_view address) {
+  return !address.empty() && std::all_of(address.begin(), address.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view(".:/-_[]%").find(c) != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
+std::optional<CloudProvider> detect_cloud(const std::filesystem::path& system_root) {
+  for (const CloudProvider provider : {CloudProvider::ec2, CloudProvider::gcp, CloudProvider::azure}) {
+    if (env_text(variable_of(provider))) return provider;
+  }
+  const std::filesystem::path dmi = system_root / "sys/class/dmi/id";
+  if (is_ec2(dmi, system_root)) return CloudProvider::ec2;
+  if (first_line(dmi / "product_name") == "google compute engine") return CloudProvider::gcp;
+  if (first_line(dmi / "chassis_asset_tag") == kAzureTag) return CloudProvider::azure;
+  return std::nullopt;
+}
+
+std::string metadata_endpoint(CloudProvider provider) {
+  constexpr std::string_view kScheme = "http://";
+  const EnvVariable& variable = variable_of(provider);
+  const auto given = env_text(variable);
+  std::string address = given.value_or("http://169.254.169.254");
+  // Google's tools take a host alone.
+  if (address.find("://") == std::string::npos) address.insert(0, kScheme);
+  while (address.ends_with('/')) address.pop_back();
+  if (!address.starts_with(kScheme) || !is_plain(address.substr(kScheme.size()))) {
+    throw UsageError("environment variable " + std::string(variable.name) + "=" + given.value_or("") +
+                     ": expected an address such as http://169.254.169.254");
+  }
+  return address;
+}
+
+std::unique_ptr<Source> make_cloud_source(CloudProvider provider, Clock& clock) {
+  std::string endpoint = metadata_endpoint(provider);
+  switch (provider) {
+    case CloudProvider::gcp:
+      return std::make_unique<GcpSource>(clock, GcpOptions{.endpoint = std::move(endpoint)});
+    case CloudProvider::azure:
+      return std::make_unique<AzureSource>(clock, AzureOptions{.endpoint = std::move(endpoint)});
+    case CloudProvider::ec2:
+      break;
+  }
+  if (env_flag(kEnvEc2Disabled).value_or(false)) return nullptr;
+  return std::make_unique<Ec2Source>(clock, Ec2Options{.endpoint = std::move(endpoint)});
+}
+
+struct CloudSource::State {
+  Clock& clock;
+  std::filesystem::path system_root;
+  mutable std::mutex mutex;  // all below, between the source's thread and the others
+  std::unique_ptr<Source> provider;
+  bool looked = false;
+  bool cancelled = false;
+};
+
+CloudSource::CloudSource(Clock& clock, std::filesystem::path system_root)
+    : state_(new State{.clock = clock, .system_root = std::move(system_root)}) {}
+
+CloudSource::~CloudSource() = default;
+
+// It stays once it is there.
+Source* CloudSource::provider() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->provider.get();
+}
+
+std::string_view CloudSource::name() const {
+  const Source* const source = provider();
+  return source != nullptr ? source->name() : "cloud";
+}
+
+std::vector<Notice> CloudSource::poll() {
+  if (!std::exchange(state_->looked, true)) {
+    std::unique_ptr<Source> found;
+    if (const auto cloud = detect_cloud(state_->system_root))
+      found = make_cloud_source(*cloud, state_->clock);
+    if (found) {
+      log_info("this is a machine of {}: its notices are listened to", found->name());
+    } else {
+      log_debug("this machine is none of EC2, Google or Azure: no notices from there");
+    }
+    const std::lock_guard lock(state_->mutex);
+    state_->provider = std::move(found);
+    if (state_->cancelled && state_->provider) state_->provider->cancel();
+  }
+  Source* const source = provider();
+  return source != nullptr ? source->poll() : std::vector<Notice>();
+}
+
+Duration CloudSource::interval() const {
+  const Source* const source = provider();
+  return source != nullptr ? source->interval() : kIdle;
+}
+
+void CloudSource::cancel() {
+  const std::lock_guard lock(state_->mutex);
+  state_->cancelled = true;
+  if (state_->provider) state_->provider->cancel();
+}
+
+SourceFigures CloudSource::figures() const {
+  const Source* const source = provider();
+  return source != nullptr ? source->figures() : SourceFigures{};
+}
+
+}  // namespace holdfast::inline v1

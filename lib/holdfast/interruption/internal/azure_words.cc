@@ -1,0 +1,50 @@
+#include "holdfast/interruption/internal/azure_words.h"
+
+#include <strings.h>
+
+#include <algorithm>
+
+#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/service_time.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+bool is_name(const Json& value, const std::string& machine) {
+  return value.is_string() && strcasecmp(value.get_ref<const std::string&>().c_str(), machine.c_str()) == 0;
+}
+
+}  // namespace
+
+std::optional<std::vector<ScheduledEvent>> parse_scheduled_events(std::string_view body,
+                                                                  std::string_view machine) {
+  const Json json = parse_json(body);
+  if (!json.is_object()) return std::nullopt;
+  const auto list = json.find("Events");
+  if (list == json.end() || !list->is_array()) return std::nullopt;
+  std::vector<ScheduledEvent> events;
+  const std::string name(machine);
+  for (const Json& entry : *list) {
+    if (!entry.is_object()) return std::nullopt;
+    const auto resources = entry.find("Resources");
+    if (resources == entry.end() || !resources->is_array()) return std::nullopt;
+    if (std::none_of(resources->begin(), resources->end(),
+                     [&](const Json& resource) { return is_name(resource, name); })) {
+      continue;
+    }
+    ScheduledEvent event{.id = text_member(entry, "EventId").value_or(""),
+                         .type = text_member(entry, "EventType").value_or(""),
+                         .status = text_member(entry, "EventStatus").value_or("")};
+    if (const auto time = text_member(entry, "NotBefore")) event.not_before = parse_service_time(*time);
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+std::string start_requests(const std::vector<std::string>& ids) {
+  Json requests = Json::array();
+  for (const std::string& id : ids) requests.push_back({{"EventId", id}});
+  return Json{{"StartRequests", std::move(requests)}}.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,107 @@
+#include "holdfast/interruption/internal/ec2_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/service_time.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr std::int64_t kTokenSeconds = 21600;
+// How often a token is asked for where none is given and the service answers without.
+constexpr Duration kTokenAgain = std::chrono::minutes(1);
+constexpr std::size_t kLongestToken = 1024;
+
+bool may_be_a_token(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestToken &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+std::string words_for(const HttpAnswer& answer) {
+  return answer.status == 0 ? answer.failure : "status " + std::to_string(answer.status);
+}
+
+}  // namespace
+
+Ec2Session::Ec2Session(Clock& clock, std::string endpoint, Duration request_limit)
+    : clock_(clock), endpoint_(std::move(endpoint)), limit_(request_limit), refresh_at_(clock.now()) {}
+
+Ec2Session::Token Ec2Session::have_token() {
+  const SteadyTime now = clock_.now();
+  if (now < refresh_at_) return token_.empty() ? Token::none : Token::there;
+  const HttpAnswer answer =
+      client_.ask({.method = "PUT",
+                   .url = endpoint_ + "/latest/api/token",
+                   .headers = {"X-aws-ec2-metadata-token-ttl-seconds: " + std::to_string(kTokenSeconds)},
+                   .limit = limit_});
+  if (answer.cancelled) return Token::cancelled;
+  if (answer.status == 403) return Token::refused;
+  if (answer.status == 200 && may_be_a_token(answer.body)) {
+    token_ = answer.body;
+    const auto header = answer.header("x-aws-ec2-metadata-token-ttl-seconds");
+    const auto told = header ? parse_int(*header) : std::nullopt;
+    const auto seconds = std::clamp<std::int64_t>(told.value_or(kTokenSeconds), 1, kTokenSeconds);
+    refresh_at_ = now + std::chrono::seconds(seconds) * 9 / 10;
+    token_failure_.clear();
+    return Token::there;
+  }
+  token_failure_ = answer.status == 200 ? "a token that is none" : words_for(answer);
+  if (token_.empty()) return Token::none;
+  refresh_at_ = now + kTokenAgain;  // the old one is still good for a while
+  return Token::there;
+}
+
+HttpAnswer Ec2Session::ask(std::string_view path) {
+  HttpRequest request{.url = endpoint_ + "/latest/meta-data/" + std::string(path), .limit = limit_};
+  if (!token_.empty()) request.headers.push_back("X-aws-ec2-metadata-token: " + token_);
+  return client_.ask(request);
+}
+
+Ec2Reading Ec2Session::get(std::string_view path) {
+  using Kind = Ec2Reading::Kind;
+  HttpAnswer answer;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const Token token = have_token();
+    if (token == Token::cancelled) return {.kind = Kind::cancelled};
+    if (token == Token::refused) return {.kind = Kind::refused};
+    answer = ask(path);
+    if (answer.status != 401 || token_.empty()) break;
+    token_.clear();  // lost its life before its time
+    refresh_at_ = clock_.now();
+  }
+  if (answer.cancelled) return {.kind = Kind::cancelled};
+  if (token_.empty() && answer.status != 0) {
+    // What answers without a token is asked for one now and then only: that may cost a second each time.
+    if (answer.status == 200 || answer.status == 404) refresh_at_ = clock_.now() + kTokenAgain;
+    hint_at_hops();
+  }
+  Ec2Reading reading;
+  if (const auto date = answer.header("date")) reading.service_now = parse_service_time(*date);
+  if (answer.status == 200) {
+    reading.kind = Kind::body;
+    reading.body = std::move(answer.body);
+  } else if (answer.status == 404) {
+    reading.kind = Kind::nothing;
+  } else if (answer.status == 403) {
+    reading.kind = Kind::refused;
+  } else {
+    reading.failure = words_for(answer) + " for " + std::string(path);
+    if (token_.empty()) reading.failure += ", and no token (" + shown(token_failure_, 100) + ")";
+  }
+  return reading;
+}
+
+void Ec2Session::hint_at_hops() {
+  if (std::exchange(hinted_, true)) return;
+  log_warning(
+      "EC2's metadata service answers, but gives no token ({}). In a container its answer needs one hop more "
+      "than it may make: aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2 "
+      "--instance-id ID. It is asked without a token meanwhile",
+      shown(token_failure_, 100));
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,55 @@
+// The requests of EC2's metadata service with their tokens: one GET gives a body, the news that there is
+// nothing, or the reason why neither is known. ec2_source.h has the protocol and the rules.
+//
+// Threads: get() by one; cancel() by any.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/interruption/internal/http_client.h"
+
+namespace holdfast::inline v1::internal {
+
+struct Ec2Reading {
+  enum class Kind {
+    body,
+    nothing,  // 404
+    unknown,  // `failure` says why
+    refused,  // 403
+    cancelled,
+  };
+  Kind kind = Kind::unknown;
+  std::string body = {};
+  std::string failure = {};
+  std::optional<WallTime> service_now = {};  // by the service's own clock
+};
+
+class Ec2Session {
+ public:
+  Ec2Session(Clock& clock, std::string endpoint, Duration request_limit);
+
+  // `path` below /latest/meta-data/.
+  Ec2Reading get(std::string_view path);
+  void cancel() { client_.cancel(); }
+
+ private:
+  enum class Token { there, none, refused, cancelled };
+
+  Token have_token();
+  HttpAnswer ask(std::string_view path);
+  void hint_at_hops();
+
+  Clock& clock_;
+  const std::string endpoint_;
+  const Duration limit_;
+  HttpClient client_;
+  std::string token_;
+  SteadyTime refresh_at_{};  // of the token; or, without one, when to try again
+  std::string token_failure_;
+  bool hinted_ = false;
+};
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,40 @@
+#include "holdfast/interruption/internal/ec2_words.h"
+
+#include <utility>
+
+#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/service_time.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+std::optional<WallTime> time_member(const Json& object, const char* name) {
+  const auto text = text_member(object, name);
+  return text ? parse_service_time(*text) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<InstanceAction> parse_instance_action(std::string_view body) {
+  const Json json = parse_json(body);
+  if (!json.is_object()) return std::nullopt;
+  return InstanceAction{text_member(json, "action").value_or(""), time_member(json, "time")};
+}
+
+std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::string_view body) {
+  const Json json = parse_json(body);
+  if (!json.is_array()) return std::nullopt;
+  std::vector<MaintenanceEvent> events;
+  for (const Json& entry : json) {
+    if (!entry.is_object()) continue;
+    const std::string state = text_member(entry, "State").value_or("active");
+    if (state == "completed" || state == "canceled") continue;
+    events.push_back({text_member(entry, "EventId").value_or(""), text_member(entry, "Code").value_or(""),
+                      time_member(entry, "NotBefore")});
+  }
+  return events;
+}
+
+bool is_json_object(std::string_view body) { return parse_json(body).is_object(); }
+
+}  // namespace holdfast::inline v1::internal

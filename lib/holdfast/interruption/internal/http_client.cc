@@ -1,0 +1,200 @@
+#include "holdfast/interruption/internal/http_client.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "holdfast/interruption/internal/curl.h"
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+// The longest that is slept without a look; curl's own timers and cancel() end it earlier.
+constexpr int kLookEvery = 1000;  // ms
+
+struct Arriving {
+  HttpAnswer& answer;
+  std::size_t header_bytes = 0;
+  bool too_long = false;
+  bool no_memory = false;
+};
+
+// Exceptions must not cross the library.
+template <class Work>
+std::size_t guarded(Arriving& arriving, std::size_t size, const Work& work) noexcept {
+  try {
+    return work() ? size : 0;
+  } catch (...) {
+    arriving.no_memory = true;
+    return 0;
+  }
+}
+
+std::size_t take_body(char* data, std::size_t one, std::size_t size, void* user) {
+  auto& arriving = *static_cast<Arriving*>(user);
+  return guarded(arriving, one * size, [&] {
+    if (arriving.answer.body.size() + size > kMostBody) {
+      arriving.too_long = true;
+      return false;
+    }
+    arriving.answer.body.append(data, size);
+    return true;
+  });
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+std::size_t take_header(char* data, std::size_t one, std::size_t size, void* user) {
+  auto& arriving = *static_cast<Arriving*>(user);
+  return guarded(arriving, one * size, [&] {
+    arriving.header_bytes += size;
+    if (arriving.header_bytes > kMostBody) {
+      arriving.too_long = true;
+      return false;
+    }
+    const std::string_view line(data, size);
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos) return true;
+    std::string name(line.substr(0, colon));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    arriving.answer.headers.emplace_back(std::move(name), trimmed(line.substr(colon + 1)));
+    return true;
+  });
+}
+
+}  // namespace
+
+std::optional<std::string_view> HttpAnswer::header(std::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+struct HttpClient::Handles {
+  const Curl* curl = nullptr;
+  CURL* easy = nullptr;
+  std::mutex mutex;  // `multi`, between cancel() and its making
+  CURLM* multi = nullptr;
+  std::atomic<bool> cancelled{false};
+
+  bool open(std::string& why);
+  void describe(const HttpRequest& request, curl_slist* headers, Arriving& arriving) const;
+  CURLcode perform(bool& interrupted) const;
+};
+
+HttpClient::HttpClient() : handles_(std::make_unique<Handles>()) {}
+
+HttpClient::~HttpClient() {
+  if (handles_->easy != nullptr) handles_->curl->easy_cleanup(handles_->easy);
+  if (handles_->multi != nullptr) handles_->curl->multi_cleanup(handles_->multi);
+}
+
+void HttpClient::cancel() {
+  handles_->cancelled = true;
+  const std::lock_guard lock(handles_->mutex);
+  if (handles_->multi != nullptr) handles_->curl->multi_wakeup(handles_->multi);
+}
+
+bool HttpClient::cancelled() const { return handles_->cancelled; }
+
+bool HttpClient::Handles::open(std::string& why) {
+  if (multi != nullptr && easy != nullptr) return true;
+  curl = load_curl(why);
+  if (curl == nullptr) return false;
+  if (easy == nullptr) easy = curl->easy_init();
+  const std::lock_guard lock(mutex);
+  if (multi == nullptr) multi = curl->multi_init();
+  if (multi == nullptr || easy == nullptr) why = "libcurl has no memory or no descriptors";
+  return multi != nullptr && easy != nullptr;
+}
+
+void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* headers,
+                                   Arriving& arriving) const {
+  const auto set = [this](CURLoption option, auto value) { curl->easy_setopt(easy, option, value); };
+  // All options anew: nothing of an earlier request, such as its token, can be left over.
+  curl->easy_reset(easy);
+  const auto limit = std::chrono::ceil<std::chrono::milliseconds>(request.limit).count();
+  set(CURLOPT_URL, request.url.c_str());
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_TIMEOUT_MS, static_cast<long>(limit));
+  const auto connect = std::chrono::ceil<std::chrono::milliseconds>(std::min(request.limit, kRequestLimit));
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect.count()));
+  set(CURLOPT_PROXY, "");  // also none of the environment
+  set(CURLOPT_FOLLOWLOCATION, 0L);
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(CURLOPT_HTTP09_ALLOWED, 0L);
+  set(CURLOPT_TCP_NODELAY, 1L);
+  set(CURLOPT_USERAGENT, "holdfast");
+  set(CURLOPT_HTTPHEADER, headers);
+  set(CURLOPT_WRITEFUNCTION, take_body);
+  set(CURLOPT_WRITEDATA, static_cast<void*>(&arriving));
+  set(CURLOPT_HEADERFUNCTION, take_header);
+  set(CURLOPT_HEADERDATA, static_cast<void*>(&arriving));
+  if (std::string_view(request.method) != "GET") {
+    set(CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
+    set(CURLOPT_POSTFIELDS, request.body.c_str());
+    set(CURLOPT_CUSTOMREQUEST, request.method);
+  }
+}
+
+CURLcode HttpClient::Handles::perform(bool& interrupted) const {
+  curl->multi_add_handle(multi, easy);
+  int running = 1;
+  while (running > 0 && !interrupted) {
+    if (curl->multi_perform(multi, &running) != CURLM_OK) break;
+    interrupted = cancelled;
+    if (running > 0 && !interrupted) curl->multi_poll(multi, nullptr, 0, kLookEvery, nullptr);
+  }
+  CURLcode code = CURLE_ABORTED_BY_CALLBACK;
+  int left = 0;
+  while (const CURLMsg* message = curl->multi_info_read(multi, &left)) {
+    if (message->msg == CURLMSG_DONE) code = message->data.result;
+  }
+  curl->multi_remove_handle(multi, easy);
+  return code;
+}
+
+HttpAnswer HttpClient::ask(const HttpRequest& request) {
+  HttpAnswer answer;
+  Handles& handles = *handles_;
+  if (handles.cancelled) {
+    answer.cancelled = true;
+    return answer;
+  }
+  if (!handles.open(answer.failure)) return answer;
+  curl_slist* headers = nullptr;
+  const auto free_headers = [&handles](curl_slist* list) { handles.curl->slist_free_all(list); };
+  for (const std::string& header : request.headers) {
+    headers = handles.curl->slist_append(headers, header.c_str());
+  }
+  headers = handles.curl->slist_append(headers, "Expect:");
+  const std::unique_ptr<curl_slist, decltype(free_headers)> held(headers, free_headers);
+
+  Arriving arriving{.answer = answer};
+  handles.describe(request, headers, arriving);
+  bool interrupted = false;
+  const CURLcode code = handles.perform(interrupted);
+  if (arriving.no_memory) throw std::bad_alloc();
+  answer.cancelled = interrupted;
+  answer.timed_out = code == CURLE_OPERATION_TIMEDOUT;
+  if (code == CURLE_OK && !interrupted) {
+    long status = 0;
+    handles.curl->easy_getinfo(handles.easy, CURLINFO_RESPONSE_CODE, &status);
+    answer.status = static_cast<int>(status);
+  } else if (arriving.too_long) {
+    answer.failure = "an answer of more than 16 KiB";
+  } else if (answer.timed_out) {
+    answer.failure = "no answer in time";
+  } else {
+    answer.failure = handles.curl->easy_strerror(code);
+  }
+  return answer;
+}
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,121 @@
+#include "holdfast/interruption/sources.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/interruption/cloud_source.h"
+#include "holdfast/interruption/deadline_source.h"
+#include "holdfast/interruption/file_source.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::array<std::string_view, 7> kNames{"signal", "file", "deadline", "cloud",
+                                                 "ec2",    "gcp",  "azure"};
+
+// Nothing: not picked, the default.
+std::optional<std::vector<std::string>> picked_sources() {
+  const auto text = env_text(kEnvSources);
+  if (!text) return std::nullopt;
+  std::vector<std::string> picked;
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    const std::string_view word = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (std::find(kNames.begin(), kNames.end(), word) == kNames.end()) {
+      std::string names;
+      for (const std::string_view name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);
+      throw UsageError("environment variable " + std::string(kEnvSources.name) + "=" + *text +
+                       ": there is no source \"" + std::string(word) + "\"; there are " + names);
+    }
+    picked.emplace_back(word);
+  }
+  return picked;
+}
+
+bool is_first_on_this_host() {
+  for (const EnvVariable& variable : {kEnvLocalRank, kEnvOpenMpiLocalRank, kEnvSlurmLocalId}) {
+    if (const auto rank = env_text(variable)) return rank == "0";
+  }
+  return true;
+}
+
+class Maker {
+ public:
+  Maker(const SourceOptions& options, Clock& clock)
+      : options_(options), clock_(clock), picked_(picked_sources()) {}
+
+  std::vector<std::unique_ptr<Source>> make() {
+    if (wants("signal") && options_.signals) {
+      sources_.push_back(std::make_unique<SignalSource>(clock_, options_.term_grace));
+    }
+    if (wants("file")) files();
+    if (wants("deadline")) deadline();
+    clouds();
+    return std::move(sources_);
+  }
+
+ private:
+  bool names(std::string_view name) const {
+    return picked_ && std::find(picked_->begin(), picked_->end(), name) != picked_->end();
+  }
+  bool wants(std::string_view name) const { return !picked_ || names(name); }
+
+  void files() {
+    std::vector<std::filesystem::path> files = options_.notice_files;
+    if (const auto more = env_text(kEnvNoticeFile)) files.emplace_back(*more);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const auto end = files.begin() + static_cast<std::ptrdiff_t>(i);
+      if (std::find(files.begin(), end, files[i]) != end) continue;
+      sources_.push_back(std::make_unique<FileSource>(files[i], clock_));
+    }
+  }
+
+  void deadline() {
+    const DeadlineOptions found{.max_wall = options_.max_wall, .job_end = slurm_job_end(clock_)};
+    if (found.max_wall || found.job_end) sources_.push_back(std::make_unique<DeadlineSource>(clock_, found));
+  }
+
+  void clouds() {
+    if (!is_first_on_this_host()) return;
+    using Named = std::pair<std::string_view, CloudProvider>;
+    for (const auto& [name, provider] : {Named{"ec2", CloudProvider::ec2}, Named{"gcp", CloudProvider::gcp},
+                                         Named{"azure", CloudProvider::azure}}) {
+      if (!names(name)) continue;
+      auto source = make_cloud_source(provider, clock_);
+      if (source) sources_.push_back(std::move(source));
+    }
+    const bool found_out = picked_ ? names("cloud") : options_.cloud;
+    if (!found_out) return;
+    check_endpoints();
+    sources_.push_back(std::make_unique<CloudSource>(clock_, options_.system_root));
+  }
+
+  // A wrong variable ends the start, as any other does, not the source an hour later.
+  static void check_endpoints() {
+    for (const auto provider : {CloudProvider::ec2, CloudProvider::gcp, CloudProvider::azure}) {
+      metadata_endpoint(provider);
+    }
+    env_flag(kEnvEc2Disabled);
+  }
+
+  const SourceOptions& options_;
+  Clock& clock_;
+  const std::optional<std::vector<std::string>> picked_;
+  std::vector<std::unique_ptr<Source>> sources_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options, Clock& clock) {
+  return Maker(options, clock).make();
+}
+
+}  // namespace holdfast::inline v1

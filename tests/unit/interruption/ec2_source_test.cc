@@ -1,0 +1,498 @@
+// EC2's source against a scripted metadata server: whatever the service does, no notice that was not given.
+#include "holdfast/interruption/ec2_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/rehearsal/metadata_server.h"
+#include "holdfast/interruption/monitor.h"
+#include "holdfast/interruption/service_time.h"
+#include "support/fake_clock.h"
+
+namespace holdfast {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+// A request is given as long as it takes: nothing here depends on how busy the machine is.
+constexpr Duration kPatient = 60s;
+
+// Forwards, and remembers who polled and how that ended.
+struct Witness {
+  std::vector<std::thread::id> pollers;
+  std::atomic<bool> threw{false};
+};
+
+class Watched final : public Source {
+ public:
+  Watched(std::unique_ptr<Source> source, Witness& witness) : source_(std::move(source)), witness_(witness) {}
+  std::string_view name() const override { return source_->name(); }
+  std::vector<Notice> poll() override {
+    witness_.pollers.push_back(std::this_thread::get_id());
+    try {
+      return source_->poll();
+    } catch (...) {
+      witness_.threw = true;
+      throw;
+    }
+  }
+  Duration interval() const override { return 1ms; }
+  bool may_block() const override { return source_->may_block(); }
+  void cancel() override { source_->cancel(); }
+
+ private:
+  std::unique_ptr<Source> source_;
+  Witness& witness_;
+};
+
+class Ec2 : public testing::Test {
+ protected:
+  std::vector<Notice> poll(Duration later = 2s) {
+    clock_.advance(later);
+    return source_->poll();
+  }
+  // News of `count` polls.
+  std::vector<Notice> polls(int count) {
+    std::vector<Notice> all;
+    for (int i = 0; i < count; ++i) {
+      for (Notice& notice : poll()) all.push_back(std::move(notice));
+    }
+    return all;
+  }
+  void limit_requests(Duration limit) {
+    source_ = std::make_unique<Ec2Source>(clock_,
+                                          Ec2Options{.endpoint = server_.endpoint(), .request_limit = limit});
+  }
+  std::string in_words(Duration time) {
+    return format_utc(clock_.wall_now() + std::chrono::duration_cast<WallTime::duration>(time));
+  }
+  // The source has not lost its ears.
+  void expect_that_it_hears() {
+    server_.forget(MetadataServer::kEc2Token);
+    server_.forget(MetadataServer::kEc2Action);
+    server_.announce({.in = 120s});
+    std::vector<Notice> heard;
+    for (int i = 0; i < 100 && heard.empty(); ++i) heard = poll(10s);
+    ASSERT_THAT(heard, SizeIs(1));
+    EXPECT_EQ(heard[0].kind, NoticeKind::deadline);
+  }
+
+  test::FakeClock clock_;
+  MetadataServer server_{clock_};
+  std::unique_ptr<Ec2Source> source_ = std::make_unique<Ec2Source>(
+      clock_, Ec2Options{.endpoint = server_.endpoint(), .request_limit = kPatient});
+};
+
+TEST_F(Ec2, NothingComesOf404ForEver) {
+  EXPECT_THAT(polls(40), IsEmpty());
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Action), 40);
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Token), 1);
+  EXPECT_GE(server_.requests(MetadataServer::kEc2Rebalance), 10);
+  EXPECT_LE(server_.requests(), 40 * 2 + 5) << "two requests a poll";
+  EXPECT_EQ(source_->figures().polls, 40);
+  EXPECT_EQ(source_->figures().failures, 0);
+  EXPECT_EQ(source_->figures().blind, 0s);
+  EXPECT_EQ(source_->interval(), 2s);
+  EXPECT_TRUE(source_->may_block());
+}
+
+TEST_F(Ec2, AnAnnouncedTerminationIsADeadlineAndToldOnce) {
+  polls(3);
+  server_.announce({.in = 120s});
+  const SteadyTime end = clock_.now() + 120s;
+  const auto news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].source, "ec2");
+  EXPECT_EQ(news[0].kind, NoticeKind::deadline);
+  EXPECT_EQ(news[0].deadline, end);
+  EXPECT_EQ(news[0].seen, clock_.now());
+  EXPECT_FALSE(news[0].hibernates);
+  EXPECT_THAT(news[0].text, HasSubstr("EC2 announces terminate at 2025-"));
+  EXPECT_THAT(polls(80), IsEmpty()) << "also when the time has passed and the machine lives";
+}
+
+TEST_F(Ec2, EveryActionButHibernateEndsTheMachine) {
+  for (const char* const action : {"terminate", "stop", "unheard-of", ""}) {
+    server_.announce({.in = 60s, .action = action});
+    const auto news = poll();
+    ASSERT_THAT(news, SizeIs(1)) << action;
+    EXPECT_EQ(news[0].kind, NoticeKind::deadline);
+    EXPECT_FALSE(news[0].hibernates);
+    server_.withdraw();
+    EXPECT_THAT(poll(), SizeIs(1));
+  }
+  server_.announce({.in = 0s, .action = "hibernate"});
+  const auto news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_TRUE(news[0].hibernates);
+}
+
+TEST_F(Ec2, ATimeThatCannotBeBelievedIsTwoMinutesLessTen) {
+  for (const char* const time :
+       {R"("2011-01-01T00:00:00Z")", R"("2225-01-01T00:00:00Z")", R"("soon")", R"("")", "12", "{}", "null"}) {
+    server_.answer(MetadataServer::kEc2Action,
+                   {.body = R"({"action": "stop", "time": )" + std::string(time) + "}"});
+    const auto news = poll();
+    ASSERT_THAT(news, SizeIs(1)) << time;
+    EXPECT_EQ(news[0].deadline, clock_.now() + 110s) << time;
+    EXPECT_THAT(polls(3), IsEmpty()) << "the time is counted from the first sight";
+    server_.forget(MetadataServer::kEc2Action);
+    EXPECT_THAT(poll(), SizeIs(1));
+  }
+  for (const char* const body : {R"({"action": "stop"})", "{}", R"({"action": 5, "time": []})"}) {
+    server_.answer(MetadataServer::kEc2Action, {.body = body});
+    const auto news = poll();
+    ASSERT_THAT(news, SizeIs(1)) << body;
+    EXPECT_EQ(news[0].deadline, clock_.now() + 110s) << body;
+    server_.forget(MetadataServer::kEc2Action);
+    EXPECT_THAT(poll(), SizeIs(1));
+  }
+}
+
+TEST_F(Ec2, OfTimesThatSlideTheEarliestCounts) {
+  int polled = 0;
+  server_.answer(MetadataServer::kEc2Action, {.make_body = [&] {
+                   const Duration left = 60s + 10s * polled++;
+                   return R"({"action": "terminate", "time": ")" + in_words(left) + R"("})";
+                 }});
+  const auto news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].deadline, clock_.now() + 60s);
+  EXPECT_THAT(polls(20), IsEmpty());
+
+  const SteadyTime earlier = clock_.now() + 2s + 5s;
+  server_.answer(MetadataServer::kEc2Action,
+                 {.body = R"({"action": "terminate", "time": ")" + in_words(7s) + R"("})"});
+  const auto again = poll();
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_EQ(again[0].deadline, earlier);
+}
+
+TEST_F(Ec2, TheServicesOwnClockCorrectsOneThatIsSlow) {
+  clock_.shift_wall(-10min);
+  const std::string date = "Sun, 15 Jun 2025 15:06:42 GMT";
+  server_.answer(MetadataServer::kEc2Action, {.body = R"({"action": "stop", "time": "2025-06-15T15:08:42Z"})",
+                                              .headers = {{"Date", date}}});
+  const auto news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].deadline, clock_.now() + 120s);
+}
+
+TEST_F(Ec2, WhatIsWithdrawnIsToldAndMayComeAgain) {
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(), SizeIs(1));
+  EXPECT_THAT(polls(30), IsEmpty());
+  server_.withdraw();
+  const auto news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::withdrawn);
+  EXPECT_EQ(news[0].deadline, std::nullopt);
+  EXPECT_THAT(polls(10), IsEmpty());
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(), SizeIs(1));
+}
+
+TEST_F(Ec2, AServiceThatFailsWithdrawsNothing) {
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(), SizeIs(1));
+  server_.answer(MetadataServer::kEc2Action, {.status = 500});
+  EXPECT_THAT(polls(5), IsEmpty());
+  server_.answer(MetadataServer::kEc2Action, {.body = "?"});
+  EXPECT_THAT(polls(5), IsEmpty());
+}
+
+TEST_F(Ec2, TheOlderFormIsHeardAlone) {
+  server_.answer(MetadataServer::kEc2Termination, {.body = in_words(100s)});
+  const auto news = polls(5);
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::deadline);
+  EXPECT_THAT(polls(20), IsEmpty()) << "no withdrawal while it stands";
+  server_.answer(MetadataServer::kEc2Termination, {.body = "not a time"});
+  EXPECT_THAT(poll(), SizeIs(1));
+}
+
+TEST_F(Ec2, GarbageAsTheActionMakesTheOlderFormCount) {
+  server_.answer(MetadataServer::kEc2Action, {.body = "<html>"});
+  server_.answer(MetadataServer::kEc2Termination, {.body = in_words(100s)});
+  EXPECT_THAT(poll(), SizeIs(1));
+}
+
+TEST_F(Ec2, RiskIsToldOnceAndAnActionAfterItCounts) {
+  server_.recommend_rebalance();
+  auto news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::at_risk);
+  EXPECT_EQ(news[0].deadline, std::nullopt);
+  EXPECT_THAT(polls(20), IsEmpty());
+  server_.announce({.in = 120s});
+  news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::deadline);
+}
+
+TEST_F(Ec2, AGroupThatEndsTheInstanceIsARisk) {
+  server_.answer(MetadataServer::kEc2Lifecycle, {.body = "InService"});
+  EXPECT_THAT(polls(10), IsEmpty());
+  server_.answer(MetadataServer::kEc2Lifecycle, {.body = "Terminated"});
+  const auto news = polls(10);
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::at_risk);
+}
+
+TEST_F(Ec2, ScheduledMaintenanceIsARiskWhenItIsNear) {
+  const auto event = [&](Duration ahead, const char* state) {
+    return R"([{"NotBefore": ")" +
+           format_http_date(clock_.wall_now() + std::chrono::duration_cast<WallTime::duration>(ahead))
+               .substr(5) +
+           R"(", "Code": "system-reboot", "State": ")" + state + R"(", "EventId": "instance-event-1"}])";
+  };
+  server_.answer(MetadataServer::kEc2Maintenance, {.body = event(25h, "completed")});
+  EXPECT_THAT(polls(8), IsEmpty());
+  server_.answer(MetadataServer::kEc2Maintenance, {.body = event(25h, "active")});
+  EXPECT_THAT(polls(8), IsEmpty()) << "days ahead";
+  clock_.advance(24h + 50min);
+  const auto news = polls(8);
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::at_risk);
+  EXPECT_THAT(news[0].text, HasSubstr("system-reboot at 2025-"));
+}
+
+TEST_F(Ec2, WhatTheOtherPathsFailAtIsNoFailure) {
+  for (const auto path : {MetadataServer::kEc2Termination, MetadataServer::kEc2Rebalance,
+                          MetadataServer::kEc2Lifecycle, MetadataServer::kEc2Maintenance}) {
+    server_.answer(path, {.status = 500});
+  }
+  EXPECT_THAT(polls(10), IsEmpty());
+  for (const auto path : {MetadataServer::kEc2Termination, MetadataServer::kEc2Rebalance,
+                          MetadataServer::kEc2Lifecycle, MetadataServer::kEc2Maintenance}) {
+    server_.answer(path, {.body = "]["});
+  }
+  EXPECT_THAT(polls(10), IsEmpty());
+  EXPECT_EQ(source_->figures().failures, 0);
+  expect_that_it_hears();
+}
+
+// ---- tokens ----
+
+TEST_F(Ec2, A401IsANewTokenAndANewRequestAtOnce) {
+  server_.announce({.in = 120s});
+  server_.next(MetadataServer::kEc2Action, {.status = 401});
+  EXPECT_THAT(poll(), SizeIs(1));
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Token), 2);
+  EXPECT_EQ(source_->figures().failures, 0);
+}
+
+TEST_F(Ec2, A401ForEverIsNoNoticeAndNoEnd) {
+  server_.answer(MetadataServer::kEc2Action, {.status = 401});
+  EXPECT_THAT(polls(6), IsEmpty());
+  EXPECT_EQ(source_->figures().failures, 6);
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Action), 12) << "each time once more, with a new token";
+  expect_that_it_hears();
+}
+
+TEST_F(Ec2, ATokenThatEndsEarlyIsReplaced) {
+  polls(3);
+  server_.expire_tokens();
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(), SizeIs(1));
+  EXPECT_EQ(source_->figures().failures, 0);
+}
+
+TEST_F(Ec2, ATokenIsRefreshedAtNineTenthsOfItsLife) {
+  poll();
+  poll(5h + 23min);
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Token), 1);
+  poll(2min);
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Token), 2);
+  // None is given for a while: the old one is still good.
+  poll(5h + 23min);
+  server_.next(MetadataServer::kEc2Token, {.status = 500}, 1);
+  EXPECT_THAT(poll(2min), IsEmpty());
+  EXPECT_EQ(source_->figures().failures, 0);
+}
+
+TEST_F(Ec2, ATokenThatDoesNotArriveIsAHintAtHops) {
+  server_.require_token(false);
+  server_.answer(MetadataServer::kEc2Token, {.manner = Manner::no_answer});
+  server_.announce({.in = 120s});
+  limit_requests(400ms);
+  testing::internal::CaptureStderr();
+  std::vector<Notice> heard;
+  for (int i = 0; i < 20 && heard.empty(); ++i) heard = poll();
+  polls(2);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(heard, SizeIs(1)) << log;
+  const auto hint = log.find("--http-put-response-hop-limit 2");
+  ASSERT_NE(hint, std::string::npos) << log;
+  EXPECT_EQ(log.find("hop-limit", hint + 30), std::string::npos) << "said once\n" << log;
+}
+
+TEST_F(Ec2, WithoutATokenAndRefusedWithoutOneItKeepsTrying) {
+  server_.answer(MetadataServer::kEc2Token, {.status = 500});
+  EXPECT_THAT(polls(5), IsEmpty());
+  EXPECT_EQ(source_->figures().failures, 5);
+  expect_that_it_hears();
+}
+
+TEST_F(Ec2, ATokenThatIsNoneIsNotSent) {
+  for (const char* const token : {"", "two\r\nX-Other: header", "a b", "\x80"}) {
+    server_.answer(MetadataServer::kEc2Token, {.body = token});
+    EXPECT_THAT(polls(2), IsEmpty());
+  }
+  EXPECT_EQ(source_->figures().failures, 8);
+  expect_that_it_hears();
+}
+
+// ---- a service that misbehaves ----
+
+TEST_F(Ec2, ARefusalSwitchesTheSourceOff) {
+  server_.answer(MetadataServer::kEc2Action, {.status = 403});
+  EXPECT_THROW(poll(), Error);
+}
+
+TEST_F(Ec2, ARefusedTokenSwitchesTheSourceOffAndNothingElse) {
+  server_.answer(MetadataServer::kEc2Token, {.status = 403});
+  testing::internal::CaptureStderr();
+  {
+    Monitor monitor;
+    Witness witness;
+    monitor.add(std::make_unique<Watched>(std::move(source_), witness));
+    monitor.start();
+    while (!witness.threw) std::this_thread::sleep_for(1ms);
+    monitor.stop();
+    EXPECT_FALSE(monitor.pending());
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("\"ec2\" failed and is off: EC2's metadata service refuses"));
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Action), 0);
+}
+
+struct Misbehaviour {
+  const char* name;
+  ScriptedAnswer answer;
+};
+
+class Ec2Misbehaves : public Ec2, public testing::WithParamInterface<Misbehaviour> {};
+
+TEST_P(Ec2Misbehaves, WithoutANoticeOrAnEnd) {
+  server_.answer(MetadataServer::kEc2Action, GetParam().answer);
+  for (const Duration pause : {1s, 2s, 4s, 8s, 8s}) {
+    EXPECT_THAT(poll(), IsEmpty());
+    EXPECT_EQ(source_->interval(), pause) << "asked less and less often";
+  }
+  EXPECT_EQ(source_->figures().polls, 5);
+  EXPECT_EQ(source_->figures().failures, 5);
+  EXPECT_GE(source_->figures().blind, 10s);
+  EXPECT_EQ(server_.requests("/elsewhere"), 0);
+  expect_that_it_hears();
+  EXPECT_EQ(source_->interval(), 2s);
+  const Duration blind = source_->figures().blind;
+  poll();
+  EXPECT_EQ(source_->figures().blind, blind) << "it sees again";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Ec2Misbehaves,
+    testing::Values(Misbehaviour{"Status429", {.status = 429}}, Misbehaviour{"Status500", {.status = 500}},
+                    Misbehaviour{"Status503", {.status = 503, .body = "<html>busy</html>"}},
+                    Misbehaviour{"Redirect", {.status = 302, .headers = {{"Location", "/elsewhere"}}}},
+                    Misbehaviour{"Garbage", {.body = "\x01\xff<html>{"}},
+                    Misbehaviour{"Nothing", {.body = ""}},
+                    Misbehaviour{"OneMebibyte",
+                                 {.body = std::string(1u << 20, ' ') + R"({"action": "stop"})"}},
+                    Misbehaviour{"AList", {.body = R"([{"action": "stop"}])"}},
+                    Misbehaviour{"ANumber", {.body = "5"}}, Misbehaviour{"AText", {.body = R"("terminate")"}},
+                    Misbehaviour{"TwoObjects", {.body = R"({"action": "stop"}{"action": "terminate"})"}},
+                    Misbehaviour{"HiddenEnd", {.body = std::string("{}\0", 3)}}),
+    [](const auto& info) { return info.param.name; });
+
+// Its second is short here; what is not answered in it is the same failure whatever else is slow.
+class Ec2Hangs : public Ec2, public testing::WithParamInterface<Misbehaviour> {};
+
+TEST_P(Ec2Hangs, AndIsLeftAlone) {
+  limit_requests(100ms);
+  server_.answer(MetadataServer::kEc2Action, GetParam().answer);
+  EXPECT_THAT(poll(), IsEmpty());
+  EXPECT_EQ(source_->figures().failures, 1);
+  expect_that_it_hears();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Ec2Hangs,
+    testing::Values(Misbehaviour{"BeforeItAnswers", {.manner = Manner::no_answer}},
+                    Misbehaviour{"InTheBody",
+                                 {.body = R"({"action": "stop"})", .manner = Manner::half_a_body}},
+                    Misbehaviour{"Dripping", {.body = R"({"action": "stop"})", .manner = Manner::drip}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_F(Ec2, APortThatTakesNoConnectionIsLeftAlone) {
+  const DeafPort port;
+  Ec2Source source(clock_, {.endpoint = port.endpoint(), .request_limit = 50ms});
+  EXPECT_THAT(source.poll(), IsEmpty());
+  EXPECT_EQ(source.figures().failures, 1);
+  EXPECT_EQ(source.interval(), 1s);
+}
+
+TEST_F(Ec2, APortThatRefusesIsLeftAlone) {
+  std::string endpoint;
+  {
+    const DeafPort port;
+    endpoint = port.endpoint();
+  }
+  Ec2Source source(clock_, {.endpoint = endpoint, .request_limit = kPatient});
+  EXPECT_THAT(source.poll(), IsEmpty());
+  EXPECT_EQ(source.figures().failures, 1);
+}
+
+TEST_F(Ec2, AProxyOfTheEnvironmentIsNotAsked) {
+  const DeafPort nobody;
+  setenv("http_proxy", nobody.endpoint().c_str(), 1);
+  setenv("ALL_PROXY", nobody.endpoint().c_str(), 1);
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(), SizeIs(1));
+  unsetenv("http_proxy");
+  unsetenv("ALL_PROXY");
+}
+
+// ---- threads ----
+
+TEST_F(Ec2, StartNeitherAsksNorWaits) {
+  server_.answer(MetadataServer::kEc2Token, {.manner = Manner::no_answer});
+  Monitor monitor;
+  monitor.add(std::move(source_));
+  const auto begin = std::chrono::steady_clock::now();
+  monitor.start();  // the first request takes a minute
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatient / 2);
+  ASSERT_TRUE(server_.wait_for_requests(MetadataServer::kEc2Token, 1, 60s));
+  monitor.stop();  // and is ended
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatient / 2);
+}
+
+TEST_F(Ec2, TheTrainingThreadMakesNoRequest) {
+  Witness witness;
+  Monitor monitor(clock_);
+  monitor.add(std::make_unique<Watched>(std::move(source_), witness));
+  monitor.start();
+  ASSERT_TRUE(server_.wait_for_requests(MetadataServer::kEc2Action, 20, 60s));
+  server_.announce({.in = 120s});
+  ASSERT_TRUE(monitor.wait_for(60s));
+  EXPECT_FALSE(monitor.stop_requested());
+  EXPECT_EQ(monitor.reason().substr(0, 23), "EC2 announces terminate");
+  monitor.stop();
+  EXPECT_GE(witness.pollers.size(), 20u);
+  EXPECT_THAT(witness.pollers, testing::Each(Not(std::this_thread::get_id())));
+  EXPECT_EQ(server_.connections(), 1) << "one thread, one connection";
+}
+
+}  // namespace
+}  // namespace holdfast
