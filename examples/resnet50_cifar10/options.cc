@@ -48,15 +48,9 @@ std::string environment_help() {
 }
 
 holdfast::SaveEvery parse_every(const std::string& text) {
-  constexpr std::string_view kSuffix = "steps";
-  if (text.ends_with(kSuffix)) {
-    const auto count = holdfast::parse_int(text.substr(0, text.size() - kSuffix.size()));
-    if (count && *count > 0) return holdfast::SaveEvery::steps(*count);
-  } else if (const auto time = holdfast::parse_duration(text); time && time->count() > 0) {
-    return holdfast::SaveEvery(*time);
-  }
+  if (const auto every = holdfast::parse_save_every(text)) return *every;
   throw holdfast::UsageError("--every " + text +
-                             ": say a time or a number of steps, e.g. 30s, 5min, 500steps");
+                             ": say a time, a number of steps, or auto, e.g. 30s, 5min, 500steps");
 }
 
 std::optional<std::int64_t> parse_synthetic(const std::string& data) {
@@ -248,8 +242,10 @@ class Parser {
                     "The run's own folder, on a volume that survives")
         ->type_name("DIR")
         ->group(kGroup);
-    app_.add_option("--every", every_,
-                    "Save after a time or a number of steps (30s, 500steps); may be repeated")
+    app_.add_option(
+            "--every", every_,
+            "Save after a time or a number of steps (30s, 500steps), or as often as pays (auto); may be "
+            "repeated")
         ->default_str("5min")
         ->type_name("WHEN")
         ->group(kGroup)
