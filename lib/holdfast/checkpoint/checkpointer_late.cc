@@ -53,7 +53,8 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
     keeper.keep(copy, *staged.snapshot);
     return submit(std::move(staged), save, waiting.so_far());
   }
-  if (checks_late()) {
+  const bool checked = checks_late();
+  if (checked) {
     // What is compared when the update is announced must be older than anything that could have changed it: a
     // copy made beside the training would hold such a change, and agree with it.
     copy->run();
@@ -63,7 +64,7 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
   late_save = save;
   late_save->ended_by = std::this_thread::get_id();
   late_save->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
-  late_stager.begin(std::move(copy));
+  checked ? late_stager.keep(std::move(copy)) : late_stager.begin(std::move(copy));
 }
 
 void Checkpointer::State::submit_independent(const BegunSave& save, const Waiting& waiting) {

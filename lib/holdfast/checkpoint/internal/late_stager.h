@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "holdfast/snapshot/snapshot_source.h"
 
@@ -22,6 +23,8 @@ class LateStager {
 
   // Requires that nothing is open.
   void begin(std::unique_ptr<LateCopy> copy);
+  // The same for one that has been run already: the thread has nothing to do for it.
+  void keep(std::unique_ptr<LateCopy> copied) { copy_ = std::move(copied); }
   bool open() const { return copy_ != nullptr; }
   // Returns when all is copied, or a device that still copies keeps the training's next work from it; stays
   // open.
