@@ -47,7 +47,7 @@ class GcpSource::Conversation {
 
   std::vector<Notice> poll();
   void cancel() { client_.cancel(); }
-  Duration interval() const { return sight_.interval(waited_ ? kAtOnce : kInterval); }
+  Duration interval() const { return sight_.interval(may_wait_ ? kAtOnce : kInterval); }
   SourceFigures figures() const { return sight_.figures(); }
 
  private:
@@ -62,7 +62,7 @@ class GcpSource::Conversation {
   internal::AnnouncedEnd end_;
   std::string etag_;  // of `preempted`, as last seen
   std::string maintenance_;
-  bool waited_ = false;
+  bool may_wait_ = false;  // at the next request
 };
 
 HttpAnswer GcpSource::Conversation::ask(std::string_view what, const std::string& parameters,
@@ -86,7 +86,7 @@ HttpAnswer GcpSource::Conversation::ask(std::string_view what, const std::string
 
 std::vector<Notice> GcpSource::Conversation::poll() {
   std::vector<Notice> news;
-  waited_ = false;
+  may_wait_ = false;
   look_at_maintenance(news);
   look_at_preempted(news);
   return news;
@@ -112,9 +112,10 @@ void GcpSource::Conversation::look_at_preempted(std::vector<Notice>& news) {
     return;
   }
   sight_.saw();
-  waited_ = !etag_.empty() && clock_.now() - begin >= kWaited;
+  const bool first = etag_.empty();
   const auto etag = answer.header("etag");
   etag_ = etag && may_be_an_etag(*etag) ? std::string(*etag) : "";
+  may_wait_ = !etag_.empty() && (first || clock_.now() - begin >= kWaited);
   auto notice = preempted ? end_.coming(std::nullopt, false, "Google preempts this machine")
                           : end_.nothing("Google no longer preempts this machine");
   if (notice) news.push_back(std::move(*notice));

@@ -41,7 +41,7 @@ class GcpSource final : public Source {
 
   std::string_view name() const override { return "gcp"; }
   std::vector<Notice> poll() override;
-  // Next to nothing after a wait: the server does the waiting.
+  // Next to nothing where the server does the waiting.
   Duration interval() const override;
   bool may_block() const override { return true; }
   void cancel() override;

@@ -25,10 +25,10 @@ std::optional<std::vector<std::string>> picked_sources() {
   if (!text) return std::nullopt;
   std::vector<std::string> picked;
   std::string_view rest = *text;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(','), rest.size());
+  for (std::size_t end = 0; end != std::string_view::npos;) {
+    end = rest.find(',');
     const std::string_view word = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (end != std::string_view::npos) rest.remove_prefix(end + 1);
     if (std::find(kNames.begin(), kNames.end(), word) == kNames.end()) {
       std::string names;
       for (const std::string_view name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);

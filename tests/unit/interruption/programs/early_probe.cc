@@ -3,21 +3,29 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstddef>
 #include <memory>
 
+#include "holdfast/interruption/internal/signal_latch.h"
 #include "holdfast/interruption/monitor.h"
 #include "holdfast/interruption/signal_source.h"
 #include "support/child_process.h"
 
 namespace {
 
+bool heard() {
+  for (std::size_t i = 0; i < holdfast::internal::kHeardSignals.size(); ++i) {
+    if (holdfast::internal::heard_signal(i).count > 0) return true;
+  }
+  return false;
+}
+
 struct SlowConstructor {
   SlowConstructor() {
     struct sigaction action {};
     sigaction(SIGTERM, nullptr, &action);
     holdfast::test::say(action.sa_handler != SIG_DFL ? "constructing with handlers" : "constructing");
-    for (int i = 0; i < 1000 && usleep(10'000) == 0; ++i) {
-    }
+    for (int i = 0; i < 1000 && !heard(); ++i) usleep(10'000);
   }
 } slow_constructor;
 

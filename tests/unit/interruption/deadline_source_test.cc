@@ -1,0 +1,91 @@
+#include "holdfast/interruption/deadline_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "support/fake_clock.h"
+
+namespace holdfast {
+namespace {
+
+using namespace std::chrono_literals;
+using test::FakeClock;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+std::int64_t seconds_of(WallTime time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
+TEST(Deadline, TheEndOfTheWallTimeIsAnnouncedAndThenStops) {
+  FakeClock clock;
+  const SteadyTime started = clock.now();
+  clock.advance(3min);  // it took so long to get here
+  DeadlineSource source(clock, {.max_wall = 2h, .started = started});
+  EXPECT_THAT(source.poll(), IsEmpty());
+  clock.advance(1h + 46min);
+  EXPECT_THAT(source.poll(), IsEmpty());
+  clock.advance(1min);
+  auto news = source.poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].source, "deadline");
+  EXPECT_EQ(news[0].kind, NoticeKind::deadline);
+  EXPECT_EQ(news[0].deadline, started + 2h);
+  clock.advance(9min);
+  EXPECT_THAT(source.poll(), IsEmpty());
+  clock.advance(58s);
+  news = source.poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::stop);
+  EXPECT_EQ(news[0].deadline, started + 2h);
+  clock.advance(1h);
+  EXPECT_THAT(source.poll(), IsEmpty());
+}
+
+TEST(Deadline, AShortOneIsAnnouncedAtTheStart) {
+  FakeClock clock;
+  DeadlineSource source(clock, {.max_wall = 30s, .started = clock.now()});
+  EXPECT_THAT(source.poll(), SizeIs(1));
+  DeadlineSource over(clock, {.max_wall = 0s, .started = clock.now()});
+  EXPECT_THAT(over.poll(), SizeIs(2)) << "announced and over";
+}
+
+TEST(Deadline, CountsFromTheStartOfTheProcess) {
+  DeadlineSource source(Clock::real(), {.max_wall = 1min});
+  const auto news = source.poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_LT(*news[0].deadline, Clock::real().now() + 1min);
+}
+
+TEST(Deadline, ASlurmJobsEndIsAnnouncedAndStopsNothing) {
+  FakeClock clock;
+  DeadlineSource source(clock, {.job_end = clock.wall_now() + 1h});
+  EXPECT_THAT(source.poll(), IsEmpty());
+  clock.advance(51min);
+  const auto news = source.poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::deadline);
+  EXPECT_EQ(news[0].deadline, clock.now() + 9min);
+  clock.advance(1h);
+  EXPECT_THAT(source.poll(), IsEmpty());
+}
+
+TEST(Deadline, SlurmsVariableIsBelievedWhenItNamesAMomentToCome) {
+  FakeClock clock;
+  const auto with = [&](const std::string& text) {
+    setenv("SLURM_JOB_END_TIME", text.c_str(), 1);
+    const auto end = slurm_job_end(clock);
+    unsetenv("SLURM_JOB_END_TIME");
+    return end;
+  };
+  EXPECT_EQ(slurm_job_end(clock), std::nullopt);
+  EXPECT_EQ(with(std::to_string(seconds_of(clock.wall_now()) + 60)), clock.wall_now() + 60s);
+  for (const char* const text : {"0", "-5", "1000000000", "soon", "Unknown", "99999999999", "1e9"}) {
+    EXPECT_EQ(with(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace holdfast
