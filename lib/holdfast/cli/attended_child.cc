@@ -8,10 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
 #include "holdfast/snapshot/utf8.h"
 
 namespace holdfast::inline v1 {
@@ -69,6 +72,25 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
   const int code = errno;
   [[maybe_unused]] const auto written = write(report, &code, sizeof code);
   _exit(code == ENOENT ? 127 : 126);
+}
+
+// Those that have ended and were not reaped included.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::error_code gone;
+  for (std::filesystem::directory_iterator at("/proc", gone), end; !gone && at != end; at.increment(gone)) {
+    const auto process = parse_int(at->path().filename().native());
+    if (!process) continue;
+    std::string text;
+    std::getline(std::ifstream(at->path() / "stat"), text);
+    // 4711 (name, which may hold anything) S 4242 …
+    const auto name_end = text.rfind(") ");
+    if (name_end == std::string::npos || name_end + 4 >= text.size()) continue;
+    const auto parent_end = text.find(' ', name_end + 4);
+    const auto found = parse_int(text.substr(name_end + 4, parent_end - name_end - 4));
+    if (found && *found == parent) children.push_back(static_cast<pid_t>(*process));
+  }
+  return children;
 }
 
 }  // namespace
@@ -146,8 +168,18 @@ AttendedChild::AttendedChild(std::vector<std::string> command,
 AttendedChild::~AttendedChild() {
   if (all_ended()) return;
   send_to_all(SIGKILL);
-  // What hangs in a disk does not even hear that.
   for (Duration waited{}; !all_ended() && waited < kPatience; waited += kPoll) {
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+// Whoever loses its parent becomes our child, so each round reaches one generation more.
+void AttendedChild::end_all() {
+  for (Duration waited{}; waited < kPatience; waited += kPoll) {
+    send_to_all(SIGKILL);
+    const auto left = children_of(getpid());
+    for (const pid_t process : left) kill(process, SIGKILL);
+    if (all_ended() && left.empty()) return;
     std::this_thread::sleep_for(kPoll);
   }
 }

@@ -52,7 +52,7 @@ class SignalInbox {
 struct Ending {
   int exit_code = 0;  // meaningless when a signal ended it
   int signal = 0;
-  std::string not_started;  // why the command could not be executed; exit_code is then 126 or 127
+  std::string not_started = {};  // why the command could not be executed; exit_code is then 126 or 127
 
   // As shells have it: 128 + the signal.
   int code() const { return signal != 0 ? 128 + signal : exit_code; }
@@ -77,6 +77,9 @@ class AttendedChild {
   void send(int signal) const;
   // To all of its group, what it left behind included.
   void send_to_all(int signal) const;
+  // SIGKILL to it and to everything it has ever started, in whatever group: as when a machine goes away.
+  // Returns when all of it is gone, or after 10 s (what hangs in a disk does not even hear that).
+  void end_all();
   // Reaps what has ended, its own and what it left behind.
   bool ended();
   // Did all of the group end? A launcher that dies can leave a trainer that still commits.

@@ -1,6 +1,7 @@
 #include "holdfast/cli/life_story.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "holdfast/store/names.h"
@@ -53,6 +54,10 @@ void add(const Json& line, LifeStory& story) {
     story.paused_at = step;
   } else if (event == "go on") {
     story.paused_at.reset();
+  } else if (event == "losses") {
+    const std::int64_t first = number_in(line, "from", -1);
+    const auto count = static_cast<std::int64_t>(text_in(line, "bits").size() / 16);
+    if (first >= 0 && count > 0) story.furthest_step = std::max(story.furthest_step, first + count - 1);
   } else if (event == "receipt") {
     story.receipt = text_in(line, "outcome");
   }
@@ -61,16 +66,16 @@ void add(const Json& line, LifeStory& story) {
 }  // namespace
 
 std::optional<WallTime> LifeStory::machine_ends() const {
-  std::optional<WallTime> earliest;
-  std::string from;
+  std::map<std::string, WallTime> by_source;
   for (const Warning& notice : notices) {
-    if (notice.kind == "withdrawn" && notice.source == from) earliest.reset();
+    if (notice.kind == "withdrawn") by_source.erase(notice.source);
     if (notice.kind != "deadline" || !notice.left || notice.source == "deadline") continue;
     const WallTime ends = notice.when + *notice.left;
-    if (earliest && *earliest <= ends) continue;
-    earliest = ends;
-    from = notice.source;
+    const auto [known, fresh] = by_source.emplace(notice.source, ends);
+    if (!fresh) known->second = std::min(known->second, ends);
   }
+  std::optional<WallTime> earliest;
+  for (const auto& [source, ends] : by_source) earliest = earliest ? std::min(*earliest, ends) : ends;
   return earliest;
 }
 

@@ -30,9 +30,9 @@ struct RestartOptions {
 
 struct LifeFacts {
   Ending ending;
-  bool asked_to_stop = false;             // the wrapper got SIGTERM, SIGINT or SIGHUP
-  bool progress = false;                  // a newer step was committed, or nobody can tell and it lived long
-  std::optional<Duration> deadline_left;  // until the machine goes away; negative: that has passed
+  bool asked_to_stop = false;  // the wrapper got SIGTERM, SIGINT or SIGHUP
+  bool progress = false;       // a newer step was committed, or nobody can tell and it lived long
+  std::optional<Duration> deadline_left = {};  // until the machine goes away; negative: that has passed
 };
 
 struct RestartDecision {

@@ -1,0 +1,302 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/attended_child.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/life_story.h"
+#include "holdfast/cli/progress.h"
+#include "holdfast/cli/rehearsal/metadata_server.h"
+#include "holdfast/cli/rehearsal_report.h"
+#include "holdfast/cli/run_watch.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kLook = 20ms;
+// From SIGTERM to SIGKILL: what most providers and orchestrators give.
+constexpr Duration kGrace = 30s;
+
+struct Options {
+  std::vector<std::string> command;
+  std::string in = "30s";
+  std::string notice;
+  bool kill = false;
+  int repeat = 1;
+  std::string provider = "ec2";
+  std::filesystem::path directory;
+};
+
+Duration duration_of(const std::string& option, const std::string& text) {
+  const auto duration = parse_duration(text);
+  if (!duration) throw UsageError(option + " '" + printable(text) + "': a time like 30s or 2min is needed");
+  return *duration;
+}
+
+CloudProvider provider_of(const std::string& name) {
+  if (name == "gcp") return CloudProvider::gcp;
+  return name == "azure" ? CloudProvider::azure : CloudProvider::ec2;
+}
+
+class Rehearsal {
+ public:
+  explicit Rehearsal(const Options& options)
+      : options_(options),
+        in_(duration_of("--in", options.in)),
+        // Amazon's two minutes; the others say half a minute.
+        notice_(duration_of("--notice", !options.notice.empty()     ? options.notice
+                                        : options.provider == "ec2" ? "2min"
+                                                                    : "30s")),
+        environment_(server_.environment(provider_of(options.provider))),
+        watch_(options.directory) {
+    environment_["HOLDFAST_SOURCES"] = "signal,file,deadline," + options.provider;
+  }
+
+  int run() {
+    bool goes_on = true;
+    for (int i = 0; i < options_.repeat && goes_on; ++i) {
+      log_info("life {} of {}: a notice of {} comes {} after it has begun to train, {} at the deadline",
+               i + 1, options_.repeat + 1, format_duration(notice_), format_duration(in_),
+               options_.kill ? "SIGKILL" : "SIGTERM");
+      lives_.emplace_back();
+      live(lives_.back(), true);
+      goes_on = cancelled_ == 0 && lives_.back().given;
+    }
+    if (goes_on) {
+      log_info("the last life: resumes, and is asked to stop {} later", format_duration(in_));
+      live(last_, false);
+    }
+    if (cancelled_ != 0) {
+      log_warning("the rehearsal was cancelled; the run can be resumed as ever");
+      return 128 + cancelled_;
+    }
+    return report();
+  }
+
+ private:
+  struct Times {
+    std::optional<SteadyTime> trains;
+    std::optional<SteadyTime> announced;
+    std::optional<WallTime> announced_wall;
+    std::optional<SteadyTime> asked_to_leave;
+    std::optional<SteadyTime> killed;
+  };
+
+  // One life of the command. `gets_notice`: otherwise it is asked to stop in its place.
+  void live(RehearsedLife& life, bool gets_notice) {
+    server_.withdraw();
+    watch_.expect_new_attempt();
+    const std::int64_t requests = server_.requests();
+    AttendedChild child(options_.command, environment_, inbox_);
+    Times times;
+    while (!child.ended()) {
+      pass_on(child);
+      watch_.look(child.id());
+      const SteadyTime now = Clock::real().now();
+      if (!times.trains && watch_.first_state()) begins(life, times, now);
+      const bool due = times.trains && now >= *times.trains + in_;
+      if (due && !gets_notice && !times.asked_to_leave) ask_to_leave(child, times, now);
+      if (due && gets_notice && !times.announced) announce(times, now);
+      if (times.announced && now >= *times.announced + notice_) end_machine(child, times, now);
+    }
+    const SteadyTime ended = Clock::real().now();
+    watch_.look(child.id());
+    if (times.killed) child.end_all();
+    note(life, child, times, ended, server_.requests() - requests);
+  }
+
+  void pass_on(AttendedChild& child) {
+    const auto signal = inbox_.wait(kLook);
+    if (!signal) return;
+    child.send(*signal);
+    if (*signal == SIGTERM || *signal == SIGINT) cancelled_ = *signal;
+  }
+
+  void begins(RehearsedLife& life, Times& times, SteadyTime now) {
+    times.trains = now;
+    const std::int64_t step = watch_.first_state()->step;
+    log_info("attempt {} trains from step {}", watch_.first_state()->attempt, step);
+    RehearsedLife* const previous = before(life);
+    if (previous != nullptr) previous->resumed_at = step;
+  }
+
+  RehearsedLife* before(const RehearsedLife& life) {
+    if (&life == &last_) return lives_.empty() ? nullptr : &lives_.back();
+    return lives_.size() < 2 ? nullptr : &lives_[lives_.size() - 2];
+  }
+
+  void announce(Times& times, SteadyTime now) {
+    server_.announce({.in = notice_});
+    times.announced = now;
+    times.announced_wall = Clock::real().wall_now();
+    log_info("notice: this machine goes away in {}", format_duration(notice_));
+  }
+
+  static void ask_to_leave(AttendedChild& child, Times& times, SteadyTime now) {
+    times.asked_to_leave = now;
+    child.send_to_all(SIGTERM);
+  }
+
+  void end_machine(AttendedChild& child, Times& times, SteadyTime now) const {
+    if (!times.asked_to_leave && !times.killed) {
+      log_info("the deadline: {}", options_.kill ? "SIGKILL to all" : "SIGTERM to all");
+    }
+    if (!options_.kill && !times.asked_to_leave) return ask_to_leave(child, times, now);
+    if (!options_.kill && now < *times.asked_to_leave + kGrace) return;
+    if (!times.killed) times.killed = now;
+    child.send_to_all(SIGKILL);
+  }
+
+  void note(RehearsedLife& life, const AttendedChild& child, const Times& times, SteadyTime ended,
+            std::int64_t requests) {
+    life.ending = child.ending();
+    life.notice = notice_;
+    life.asked = requests > 0;
+    log_info("the life has ended: {}", to_text(life.ending));
+    if (!watch_.first_state()) return;
+    life.attempt = watch_.first_state()->attempt;
+    life.began_at = watch_.first_state()->step;
+    life.durable_step = watch_.state()->durable_step;
+    const LifeStory story = story_of(life.attempt);
+    life.furthest_step = std::max(story.furthest_step, watch_.state()->step);
+    if (RehearsedLife* const previous = before(life); previous != nullptr) previous->receipt = story.receipt;
+    if (!times.announced) return;
+    life.given = true;
+    for (const auto& acknowledged : watch_.acknowledged()) {
+      if (acknowledged.when < *times.announced) continue;
+      life.commits.push_back({.after = acknowledged.when - *times.announced, .step = acknowledged.step});
+    }
+    for (const LifeStory::Warning& notice : story.notices) {
+      if (notice.kind != "deadline" || notice.source != options_.provider) continue;
+      life.seen = std::max<Duration>(notice.when - *times.announced_wall, 0ns);
+      life.seen_by = notice.source;
+      break;
+    }
+    life.had_to_be_killed = !options_.kill && times.killed;
+    if (!times.killed && !times.asked_to_leave) life.left = ended - *times.announced;
+  }
+
+  LifeStory story_of(AttemptNumber attempt) const {
+    try {
+      return read_life_story(*open_run_directory(watch_.directory()), attempt);
+    } catch (const Error& error) {
+      log_warning("the ledger of attempt {}: {}", attempt, error.what());
+      return {};
+    }
+  }
+
+  int report() {
+    std::vector<std::string> faults;
+    int number = 0;
+    for (const RehearsedLife& life : lives_) {
+      print_life(std::cout, ++number, life);
+      for (const std::string& fault : faults_of(life)) {
+        faults.push_back("life " + std::to_string(number) + ": " + fault);
+      }
+    }
+    if (watch_.directory().empty()) {
+      faults.emplace_back("no run directory was found: name it with --directory");
+    } else {
+      check_last_life(faults);
+      verify(faults);
+    }
+    std::cout << (faults.empty() ? "nothing was lost\n" : "NOT PROVEN: " + faults.front() + "\n");
+    return static_cast<int>(faults.empty() ? ExitCode::complete : ExitCode::difference);
+  }
+
+  void check_last_life(std::vector<std::string>& faults) const {
+    if (last_.attempt == 0) return;  // the life before says so
+    std::cout << "last life: attempt " << last_.attempt << ", from step " << format_count(last_.began_at)
+              << " to " << format_count(last_.durable_step) << ", " << to_text(last_.ending) << '\n';
+    if (last_.ending.code() != 0 && last_.ending.code() != static_cast<int>(ExitCode::interrupted)) {
+      faults.push_back("the last life ended with " + to_text(last_.ending));
+    }
+  }
+
+  void verify(std::vector<std::string>& faults) const {
+    const auto directory = open_run_directory(watch_.directory());
+    int good = 0;
+    const Listing listing = list_checkpoints(*directory);
+    for (const Listed& listed : listing.checkpoints) {
+      Progress progress("verifying " + listed.name, listed.bytes);
+      const Examined examined = examine(*directory, listed.name, Depth::every_byte, progress.done());
+      if (examined.state == FileState::ok) {
+        ++good;
+      } else {
+        faults.push_back(listed.name + ": " + word_of(examined.state) + ", " + examined.reason);
+      }
+    }
+    for (const std::string& name : listing.damaged) faults.push_back(name + ": did not verify at a start");
+    std::cout << "files     " << good << " of " << listing.checkpoints.size() + listing.damaged.size()
+              << " verified, every byte\n";
+  }
+
+  const Options& options_;
+  SignalInbox inbox_;  // before the server's threads
+  Duration in_;
+  Duration notice_;
+  MetadataServer server_;
+  std::map<std::string, std::string> environment_;
+  RunWatch watch_;
+  std::vector<RehearsedLife> lives_;
+  RehearsedLife last_;
+  int cancelled_ = 0;
+};
+
+int run(const Options& options) {
+  if (options.command.empty()) {
+    throw UsageError("which command? It goes last, after two dashes: holdfast rehearse -- ./train --lr 0.1");
+  }
+  return Rehearsal(options).run();
+}
+
+}  // namespace
+
+void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  options->command = wrapped;
+  CLI::App* const command = app.add_subcommand(
+      "rehearse",
+      "Interrupt your own trainer as a provider would, and see what is lost: rehearse [OPTIONS] -- "
+      "COMMAND...");
+  command->add_option("--in", options->in, "when the notice comes, counted from the moment the run trains")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command
+      ->add_option("--notice", options->notice,
+                   "how long before the end it comes (default 2min; 30s with gcp and azure)")
+      ->type_name("TIME");
+  command->add_flag("--kill", options->kill,
+                    "SIGKILL at the deadline; otherwise SIGTERM, and SIGKILL 30 s later");
+  command->add_option("--repeat", options->repeat, "so many notices, each in a life of its own")
+      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--provider", options->provider, "whose metadata service is played: ec2, gcp or azure")
+      ->check(CLI::IsMember({"ec2", "gcp", "azure"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command
+      ->add_option("--directory", options->directory,
+                   "the run directory (default: looked for among the folders that COMMAND holds open)")
+      ->type_name("DIR");
+  command->footer(
+      "Starts COMMAND against a metadata server of its own on 127.0.0.1, has it announce the end of the "
+      "machine, ends\nCOMMAND at the deadline, starts it again, and tells what was seen, committed and "
+      "resumed. A last life is asked\nto stop with SIGTERM, so the run stays resumable. It trains for real, "
+      "in its own run directory.\n\n"
+      "Exit code: 0 nothing was lost, 1 something was, or it could not be shown that nothing was; 64 wrong "
+      "use.\n\n"
+      "Example:\n  holdfast rehearse --in 30s --notice 120s --kill -- ./train --checkpoint-dir "
+      "/mnt/ckpt/rehearsal");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,82 @@
+#include "holdfast/cli/run_watch.h"
+
+#include <unistd.h>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/names.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<RunState> read_state(const fs::path& directory) {
+  if (directory.empty()) return std::nullopt;
+  try {
+    const auto run = FileSystem::real().open_directory(directory, false);
+    return run ? read_run_state(*run) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;  // a prune, a network volume: the next look
+  }
+}
+
+AttemptNumber highest_in(const fs::path& directory) {
+  if (directory.empty()) return 0;
+  try {
+    const auto run = FileSystem::real().open_directory(directory, false);
+    if (!run) return 0;
+    const auto attempts = run->open_directory(kAttemptsDirectory, false);
+    return highest_attempt(*run, attempts.get());
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+// Of a folder that one process holds open.
+fs::path run_directory_at(const fs::path& folder) {
+  std::error_code unreadable;
+  if (folder.filename() == kAttemptsDirectory) return folder.parent_path();
+  return fs::is_directory(folder / kAttemptsDirectory, unreadable) ? folder : fs::path();
+}
+
+}  // namespace
+
+fs::path run_directory_of(pid_t group) {
+  std::error_code gone;
+  for (fs::directory_iterator at("/proc", gone), end; !gone && at != end; at.increment(gone)) {
+    const auto process = parse_int(at->path().filename().native());
+    if (!process || getpgid(static_cast<pid_t>(*process)) != group) continue;
+    std::error_code closed;
+    for (fs::directory_iterator file(at->path() / "fd", closed), last; !closed && file != last;
+         file.increment(closed)) {
+      std::error_code unreadable;
+      const fs::path target = fs::read_symlink(file->path(), unreadable);
+      if (unreadable || !target.is_absolute() || !fs::is_directory(target, unreadable)) continue;
+      if (const fs::path run = run_directory_at(target); !run.empty()) return run;
+    }
+  }
+  return {};
+}
+
+void RunWatch::expect_new_attempt() {
+  before_ = highest_in(directory_);
+  state_.reset();
+  first_state_.reset();
+  acknowledged_.clear();
+}
+
+void RunWatch::look(pid_t group) {
+  if (directory_.empty()) directory_ = run_directory_of(group);
+  auto state = read_state(directory_);
+  if (!state || state->attempt <= before_ || state->phase == RunPhase::starting) return;
+  // The own attempt, once found: a newer one is somebody else's.
+  if (state_ && state->attempt != state_->attempt) return;
+  if (!first_state_) first_state_ = state;
+  const std::int64_t known = acknowledged_.empty() ? first_state_->durable_step : acknowledged_.back().step;
+  if (state->durable_step > known) acknowledged_.push_back({clock_.now(), state->durable_step});
+  state_ = std::move(state);
+}
+
+}  // namespace holdfast::inline v1
