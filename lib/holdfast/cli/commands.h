@@ -24,6 +24,7 @@ void add_verify(CLI::App& app, Command& chosen);
 void add_diff(CLI::App& app, Command& chosen);
 void add_export(CLI::App& app, Command& chosen);
 void add_prune(CLI::App& app, Command& chosen);
+void add_report(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
 // `wrapped`: the command after `--`, untouched.
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);

@@ -68,6 +68,7 @@ int run_program(std::vector<std::string> arguments) {
   add_diff(app, chosen);
   add_export(app, chosen);
   add_prune(app, chosen);
+  add_report(app, chosen);
   add_probe(app, chosen);
   add_supervise(app, wrapped, chosen);
   add_rehearse(app, wrapped, chosen);

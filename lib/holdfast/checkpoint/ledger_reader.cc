@@ -1,0 +1,381 @@
+#include "holdfast/checkpoint/ledger_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "holdfast/base/error.h"
+#include "holdfast/store/names.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kLosses = R"({"event":"losses")";
+constexpr double kLongestTime = 100.0 * 366 * 86'400'000;  // milliseconds; anything longer is nonsense
+constexpr std::size_t kMostPauses = 1000;
+constexpr std::int64_t kFarthestWall = 253'402'300'800'000;  // the year 10000, in Unix milliseconds
+
+// The members of a flat object. What is nested is passed over. Not nlohmann's document: that allocates in its
+// destructor, and ends the process where there is no memory.
+class Members {
+ public:
+  static std::optional<Members> of(std::string_view line) {
+    Members members;
+    const bool whole = json::sax_parse(line, &members);
+    return whole ? std::optional(std::move(members)) : std::nullopt;
+  }
+
+  std::optional<std::int64_t> integer(const char* name) const {
+    const auto at = numbers_.find(name);
+    if (at == numbers_.end()) return std::nullopt;
+    if (const auto* const whole = std::get_if<std::int64_t>(&at->second)) return *whole;
+    return std::nullopt;
+  }
+  // Members named …_ms.
+  std::optional<Duration> time(const char* name) const {
+    const auto at = numbers_.find(name);
+    if (at == numbers_.end()) return std::nullopt;
+    const double value = std::visit([](auto number) { return static_cast<double>(number); }, at->second);
+    if (!(std::abs(value) <= kLongestTime)) return std::nullopt;
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(value));
+  }
+  std::string text(const char* name) const {
+    const auto at = texts_.find(name);
+    return at == texts_.end() ? std::string() : at->second;
+  }
+  bool flag(const char* name) const { return flags_.contains(name); }
+
+  bool null() { return depth_ > 0; }
+  bool boolean(bool value) {
+    if (depth_ == 1 && value) flags_[key_] = true;
+    return depth_ > 0;
+  }
+  bool number_integer(std::int64_t value) { return number(value); }
+  bool number_unsigned(std::uint64_t value) {
+    return value > std::numeric_limits<std::int64_t>::max() || number(static_cast<std::int64_t>(value));
+  }
+  bool number_float(double value, const std::string&) { return number(value); }
+  bool binary(json::binary_t&) { return false; }
+  bool string(std::string& value) {
+    if (depth_ == 1) texts_[key_] = std::move(value);
+    return depth_ > 0;
+  }
+  bool key(std::string& name) {
+    if (depth_ == 1) key_ = std::move(name);
+    return true;
+  }
+  bool start_object(std::size_t) { return ++depth_ <= kDeepest; }
+  bool end_object() { return --depth_ >= 0; }
+  bool start_array(std::size_t) { return ++depth_ <= kDeepest && depth_ > 1; }
+  bool end_array() { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+
+ private:
+  static constexpr int kDeepest = 16;
+
+  bool number(std::variant<std::int64_t, double> value) {
+    if (depth_ == 1) numbers_[key_] = value;
+    return depth_ > 0;
+  }
+
+  std::map<std::string, std::variant<std::int64_t, double>> numbers_;
+  std::map<std::string, std::string> texts_;
+  std::map<std::string, bool> flags_;
+  std::string key_;
+  int depth_ = 0;
+};
+
+// Lines of a file, read piece by piece.
+class Lines {
+ public:
+  explicit Lines(const File& file)
+      : file_(file), end_(std::min(file.size(), kLongestLedger)), piece_(64 << 10) {}
+
+  // `take` gets every whole line that is not too long; returns how many were. A torn last line is neither.
+  std::int64_t each(const std::function<void(std::string_view)>& take) {
+    std::int64_t too_long = 0;
+    std::string line;
+    bool skipping = false;
+    for (std::uint64_t at = 0; at < end_;) {
+      const std::size_t got = file_.read_at(std::span(piece_).first(static_cast<std::size_t>(
+                                                std::min<std::uint64_t>(piece_.size(), end_ - at))),
+                                            at);
+      if (got == 0) break;
+      at += got;
+      std::string_view text(reinterpret_cast<const char*>(piece_.data()), got);
+      while (!text.empty()) {
+        const std::size_t newline = text.find('\n');
+        const std::string_view part = text.substr(0, newline);
+        if (line.size() + part.size() > kLongestLedgerLine) skipping = true;
+        if (!skipping) line += part;
+        if (newline == std::string_view::npos) break;
+        text.remove_prefix(newline + 1);
+        if (std::exchange(skipping, false)) {
+          ++too_long;
+        } else if (!line.empty()) {
+          take(line);
+        }
+        line.clear();
+      }
+    }
+    return too_long;
+  }
+
+ private:
+  const File& file_;
+  const std::uint64_t end_;
+  std::vector<std::byte> piece_;
+};
+
+class Reader {
+ public:
+  explicit Reader(AttemptNumber attempt) { life_.attempt = attempt; }
+
+  void take(std::string_view line) {
+    if (line.starts_with(kLosses)) return;
+    const auto members = Members::of(line);
+    if (!members || !understood(*members)) ++life_.skipped_lines;
+  }
+
+  LedgerLife done() {
+    if (!life_.started) return std::move(life_);
+    auto& marks = life_.marks;
+    std::stable_sort(marks.begin(), marks.end(),
+                     [](const LedgerMark& a, const LedgerMark& b) { return a.up < b.up; });
+    LedgerMark least{.up = life_.start_up, .step = life_.start_step, .waited = Duration::zero()};
+    for (LedgerMark& mark : marks) {
+      mark.up = std::max(mark.up, least.up);
+      mark.step = std::max(mark.step, least.step);
+      mark.waited = std::max(mark.waited, least.waited);
+      least = mark;
+    }
+    life_.last_step = marks.back().step;
+    life_.last_up = std::max(life_.last_up, life_.start_up);
+    return std::move(life_);
+  }
+
+ private:
+  // Nobody's number: a line says it twice at most, and both must be sane.
+  bool understood(const Members& line) {
+    const auto up = line.time("up_ms");
+    if (!up || *up < Duration::zero()) return false;
+    const std::string event = line.text("event");
+    if (!life_.started && event != "start" && event != "notice" && event != "end") return false;
+    if (event == "start") return start(line, *up);
+    life_.last_up = std::max(life_.last_up, *up);
+    if (event == "progress") return progress(line, *up);
+    if (event == "commit") return commit(line, *up);
+    if (event == "notice") return notice(line, *up);
+    if (event == "pause")
+      return life_.pauses.size() < kMostPauses && (life_.pauses.push_back({*up, std::nullopt}), true);
+    if (event == "go on") return go_on(*up);
+    if (event == "stall") return stall(line, *up);
+    if (event == "source") return source(line);
+    if (event == "lost") {
+      const auto count = line.integer("count");
+      if (count && *count > 0) life_.lost_lines += std::min<std::int64_t>(*count, 1 << 30);
+      return count.has_value();
+    }
+    if (event == "end") return end(line, *up);
+    return true;  // of a later version
+  }
+
+  template <class Record>
+  static bool room(const std::vector<Record>& records) {
+    return records.size() < kMostLedgerRecords;
+  }
+  static std::optional<std::int64_t> step_of(const Members& line) {
+    const auto step = line.integer("step");
+    return step && *step >= 0 && *step <= static_cast<std::int64_t>(kHighestNumber) ? step : std::nullopt;
+  }
+
+  bool start(const Members& line, Duration up) {
+    const auto step = step_of(line);
+    const auto wall = line.integer("t");
+    if (life_.started || !step || !wall || *wall < 0 || *wall > kFarthestWall) return false;
+    life_.started = true;
+    life_.start = WallTime(std::chrono::milliseconds(*wall));
+    life_.start_up = up;
+    life_.start_step = *step;
+    life_.from_attempt =
+        static_cast<AttemptNumber>(std::max<std::int64_t>(line.integer("from_attempt").value_or(0), 0));
+    life_.host = line.text("host");
+    life_.boot = line.text("boot");
+    life_.startup = std::max(line.time("startup_ms").value_or(up), Duration::zero());
+    life_.last_up = std::max(life_.last_up, up);
+    life_.marks.push_back({.up = up, .step = *step, .waited = {}});
+    return true;
+  }
+
+  bool progress(const Members& line, Duration up) {
+    const auto step = step_of(line);
+    if (!step || !room(life_.marks)) return false;
+    life_.marks.push_back(
+        {.up = up, .step = *step, .waited = line.time("waited_ms").value_or(Duration::zero())});
+    return true;
+  }
+
+  bool commit(const Members& line, Duration up) {
+    const auto step = step_of(line);
+    if (!step || !room(life_.commits) || !room(life_.marks)) return false;
+    LedgerCommit commit{.step = *step, .up = up, .boundary = line.time("boundary_ms").value_or(up)};
+    commit.boundary = std::clamp(commit.boundary, life_.start_up, std::max(up, life_.start_up));
+    commit.took = std::max(line.time("ms").value_or(Duration::zero()), Duration::zero());
+    commit.blocked = std::max(line.time("blocked_ms").value_or(Duration::zero()), Duration::zero());
+    commit.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(line.integer("bytes").value_or(0), 0));
+    life_.commits.push_back(commit);
+    life_.durable_step = std::max(life_.durable_step, commit.step);
+    // What this save's copy took came after the boundary.
+    const Duration waited = line.time("waited_ms").value_or(Duration::zero()) - commit.blocked;
+    life_.marks.push_back(
+        {.up = commit.boundary, .step = commit.step, .waited = std::max(waited, Duration::zero())});
+    return true;
+  }
+
+  bool notice(const Members& line, Duration up) {
+    if (!room(life_.notices) || line.text("kind").empty()) return false;
+    life_.notices.push_back({.up = up,
+                             .source = line.text("source"),
+                             .kind = line.text("kind"),
+                             .text = line.text("text"),
+                             .left = line.time("left_ms"),
+                             .hibernates = line.flag("hibernates")});
+    return true;
+  }
+
+  bool go_on(Duration up) {
+    if (life_.pauses.empty() || life_.pauses.back().to) return false;
+    life_.pauses.back().to = std::max(up, life_.pauses.back().from);
+    return true;
+  }
+
+  bool stall(const Members& line, Duration up) {
+    const auto took = line.time("ms");
+    if (!took || *took < Duration::zero() || !room(life_.stalls)) return false;
+    life_.stalls.push_back({.up = up, .took = *took, .what = line.text("what")});
+    return true;
+  }
+
+  bool source(const Members& line) {
+    constexpr std::size_t kMostSources = 100;
+    const std::string name = line.text("name");
+    if (name.empty() || (life_.sources.size() >= kMostSources && !life_.sources.contains(name))) return false;
+    life_.sources[name] = {
+        .polls = line.integer("polls").value_or(0),
+        .failures = line.integer("failures").value_or(0),
+        .blind = std::max(line.time("blind_ms").value_or(Duration::zero()), Duration::zero())};
+    return true;
+  }
+
+  bool end(const Members& line, Duration up) {
+    LedgerLast last{.up = up, .phase = line.text("phase"), .reason = line.text("reason")};
+    last.exit_code = line.integer("code").value_or(0);
+    last.ending = std::clamp(line.time("ending_ms").value_or(Duration::zero()), Duration::zero(), up);
+    last.most_risk = std::max(line.time("most_risk_ms").value_or(Duration::zero()), Duration::zero());
+    if (life_.started && room(life_.marks)) {
+      life_.marks.push_back({.up = up - last.ending,
+                             .step = step_of(line).value_or(life_.start_step),
+                             .waited = line.time("waited_ms").value_or(Duration::zero())});
+    }
+    life_.end = std::move(last);
+    return true;
+  }
+
+  LedgerLife life_;
+};
+
+}  // namespace
+
+Duration LedgerLife::paused_until(Duration up) const {
+  Duration sum{};
+  Duration counted{};  // pauses follow one another; a ledger that says otherwise counts no time twice
+  for (const LedgerPause& pause : pauses) {
+    const Duration from = std::max(pause.from, counted);
+    const Duration to = std::min(pause.to.value_or(last_up), up);
+    if (to <= from) continue;
+    sum += to - from;
+    counted = to;
+  }
+  return sum;
+}
+
+Duration LedgerLife::work_until(std::int64_t step) const {
+  Duration before{};
+  const LedgerMark* last = nullptr;
+  for (const LedgerMark& mark : marks) {
+    const Duration raw = mark.up - start_up - mark.waited - paused_until(mark.up);
+    const Duration work = std::max(raw, before);
+    if (mark.step >= step) {
+      if (last == nullptr || mark.step == last->step) return before;
+      const double part = static_cast<double>(std::max<std::int64_t>(step - last->step, 0)) /
+                          static_cast<double>(mark.step - last->step);
+      const double between = std::chrono::duration<double>(work - before).count();
+      return before + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(part * between));
+    }
+    before = work;
+    last = &mark;
+  }
+  return before;
+}
+
+LedgerLife read_life(AttemptNumber attempt, const File& ledger) {
+  Reader reader(attempt);
+  const std::int64_t too_long = Lines(ledger).each([&](std::string_view line) { reader.take(line); });
+  LedgerLife life = reader.done();
+  life.skipped_lines += too_long;
+  return life;
+}
+
+std::vector<LedgerLife> read_lives(Directory& run_directory) {
+  std::vector<AttemptNumber> attempts;
+  for (const DirectoryEntry& entry : run_directory.list()) {
+    const auto attempt = parse_ledger_name(entry.name);
+    if (attempt && entry.kind == FileKind::regular) attempts.push_back(*attempt);
+  }
+  std::sort(attempts.begin(), attempts.end());
+  std::vector<LedgerLife> lives;
+  for (const AttemptNumber attempt : attempts) {
+    const auto file = run_directory.open(ledger_name(attempt), OpenMode::read);
+    if (file) lives.push_back(read_life(attempt, *file));
+  }
+  return lives;
+}
+
+MachineHistory machine_history(const std::vector<LedgerLife>& lives, const std::string& boot) {
+  MachineHistory history;
+  const LedgerLife* last = nullptr;
+  for (const LedgerLife& life : lives) {
+    if (!life.started) continue;
+    const bool same = last != nullptr && !life.boot.empty() && life.boot == last->boot;
+    if (same) {
+      // The time between them counts, too, as far as the wall clock can be believed.
+      const Duration apart = std::max<Duration>(life.start - life.startup - last->start, Duration::zero());
+      MachineLife& machine = history.before.back();
+      machine.length += std::max(apart - (last->last_up - last->start_up), Duration::zero()) + life.length();
+    } else {
+      if (last != nullptr) {
+        history.before.back().ended = !last->end || last->end->phase == "interrupted";
+      }
+      history.before.push_back({life.length(), false});
+    }
+    last = &life;
+  }
+  if (last == nullptr) return history;
+  if (!boot.empty() && last->boot == boot) {
+    history.age = history.before.back().length;
+    history.before.pop_back();
+  } else {
+    history.before.back().ended = !last->end || last->end->phase == "interrupted";
+  }
+  return history;
+}
+
+}  // namespace holdfast::inline v1

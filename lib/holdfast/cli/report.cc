@@ -1,0 +1,216 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/goodput.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/table.h"
+#include "holdfast/cli/timeline.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::filesystem::path directory;
+  bool json = false;
+  std::filesystem::path svg;
+};
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+std::string percent(Duration part, Duration whole) {
+  return format_log("{:.1f} %", {whole > Duration::zero() ? 100 * seconds(part) / seconds(whole) : 0.0});
+}
+
+std::string counted(std::int64_t count, const char* one, const char* many) {
+  return format_count(count) + ' ' + (count == 1 ? one : many);
+}
+
+std::vector<Duration> leads(const RunAccount& run) {
+  std::vector<Duration> all;
+  for (const LifeAccount& life : run.lives) {
+    if (life.lead) all.push_back(*life.lead);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+void print_summary(const RunAccount& run) {
+  using enum Table::Align;
+  const TimeSplit& time = run.time;
+  Table table({left, right, right});
+  const auto add = [&](const char* what, Duration part) {
+    table.add({what, percent(part, time.up), format_duration(part)});
+  };
+  add("goodput: steps that count", time.kept);
+  add("start-up", time.startup);
+  add("steps computed again, or lost", time.lost);
+  add("waits for saves", time.waited);
+  add("paused, waiting for the end", time.paused);
+  add("last saves and leaving", time.ending);
+  if (time.unknown >= std::chrono::seconds(1)) add("not known", time.unknown);
+  table.add({"up time", "", format_duration(time.up)});
+  table.print(std::cout, 2);
+  std::cout << '\n';
+
+  std::cout << "  " << counted(run.interruptions, "interruption", "interruptions");
+  if (run.interruptions > 0) {
+    std::cout << ", " << run.missed << " without a notice ("
+              << format_log("{:.1f} %",
+                            {100 * static_cast<double>(run.missed) / static_cast<double>(run.interruptions)})
+              << " missed)";
+  }
+  if (const auto all = leads(run); !all.empty()) {
+    std::cout << "; lead time " << format_duration(all.front()) << " at least, "
+              << format_duration(all[all.size() / 2]) << " in the middle";
+  }
+  std::cout << "\n  unused before deadlines: " << format_duration(run.unused_grace)
+            << "\n  at risk, as of the last word: " << counted(run.risk_steps, "step", "steps") << ", "
+            << format_duration(run.risk);
+  if (run.most_risk > Duration::zero()) std::cout << "; at most " << format_duration(run.most_risk);
+  std::cout << '\n';
+  if (run.never_started > 0) {
+    std::cout << "  " << counted(run.never_started, "attempt", "attempts") << " never came to training\n";
+  }
+  if (run.lost_lines > 0 || run.skipped_lines > 0) {
+    std::cout << "  the ledgers are incomplete: " << counted(run.lost_lines, "line", "lines") << " lost, "
+              << format_count(run.skipped_lines) << " not understood\n";
+  }
+}
+
+std::string notice_text(const LifeAccount& life) {
+  if (life.lead) return format_duration(*life.lead) + " ahead";
+  return life.noticed ? "yes" : "-";
+}
+
+void print_lives(const RunAccount& run) {
+  using enum Table::Align;
+  Table table({right, left, right, right, right, right, right, right, left, left});
+  table.add({"ATTEMPT", "BEGAN", "UP", "START-UP", "FROM", "STEPS", "LOST", "SAVES", "NOTICE", "END"});
+  for (const LifeAccount& life : run.lives) {
+    std::string end = word_of(life.ending);
+    if (!life.reason.empty()) end += " (" + printable(life.reason, 80) + ")";
+    table.add({std::to_string(life.attempt), format_utc(life.began), format_duration(life.time.up),
+               format_duration(life.time.startup), format_count(life.from_step),
+               format_count(life.last_step - life.from_step), format_count(life.last_step - life.kept_step),
+               format_count(life.saves), notice_text(life), end});
+  }
+  std::cout << '\n';
+  table.print(std::cout);
+}
+
+Json json_of(const TimeSplit& time) {
+  return {{"up_s", seconds(time.up)},         {"startup_s", seconds(time.startup)},
+          {"kept_s", seconds(time.kept)},     {"lost_s", seconds(time.lost)},
+          {"waited_s", seconds(time.waited)}, {"paused_s", seconds(time.paused)},
+          {"ending_s", seconds(time.ending)}, {"unknown_s", seconds(time.unknown)}};
+}
+
+Json json_of(const LifeAccount& life) {
+  Json json{{"attempt", life.attempt},
+            {"began", format_utc(life.began)},
+            {"ending", word_of(life.ending)},
+            {"exit_code", life.exit_code},
+            {"reason", printable(life.reason, 1000)},
+            {"from_step", life.from_step},
+            {"last_step", life.last_step},
+            {"kept_step", life.kept_step},
+            {"saves", life.saves},
+            {"saved_bytes", life.bytes},
+            {"noticed", life.noticed},
+            {"lead_s", nullptr},
+            {"unused_grace_s", seconds(life.unused_grace)},
+            {"blind_s", seconds(life.blind)},
+            {"time", json_of(life.time)}};
+  if (life.lead) json["lead_s"] = seconds(*life.lead);
+  return json;
+}
+
+void print_json(const RunAccount& run) {
+  Json lives = Json::array();
+  for (const LifeAccount& life : run.lives) lives.push_back(json_of(life));
+  const Json all{{"goodput", run.goodput},
+                 {"time", json_of(run.time)},
+                 {"interruptions", run.interruptions},
+                 {"missed", run.missed},
+                 {"unused_grace_s", seconds(run.unused_grace)},
+                 {"risk_steps", run.risk_steps},
+                 {"risk_s", seconds(run.risk)},
+                 {"most_risk_s", seconds(run.most_risk)},
+                 {"never_started", run.never_started},
+                 {"skipped_lines", run.skipped_lines},
+                 {"lost_lines", run.lost_lines},
+                 {"attempts", lives}};
+  std::cout << all.dump(2) << '\n';
+}
+
+// In a run directory no file but its own is written.
+void write_svg(const Options& options, const std::string& text) {
+  std::error_code error;
+  const auto folder =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(options.svg).parent_path(), error);
+  const auto run = std::filesystem::weakly_canonical(options.directory, error);
+  if (folder == run) {
+    throw UsageError("--svg " + options.svg.native() + " lies in the run directory; write it elsewhere");
+  }
+  errno = 0;
+  std::ofstream file(options.svg, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) throw IoError("write", options.svg.native(), errno == 0 ? EIO : errno);
+}
+
+int run(const Options& options) {
+  const auto directory = open_run_directory(options.directory);
+  const std::vector<LedgerLife> lives = read_lives(*directory);
+  const RunAccount account = account_for(lives);
+  if (!options.svg.empty()) {
+    write_svg(options, timeline_svg(lives, account,
+                                    printable(options.directory.string(), 100) + ": goodput " +
+                                        percent(account.time.kept, account.time.up)));
+  }
+  if (options.json) {
+    print_json(account);
+  } else if (account.lives.empty()) {
+    std::cout << "no attempt has trained in " << printable(options.directory.string(), 4096) << '\n';
+  } else {
+    std::cout << printable(options.directory.string(), 4096) << ": "
+              << counted(static_cast<std::int64_t>(account.lives.size()), "life", "lives") << "\n\n";
+    print_summary(account);
+    print_lives(account);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("report", "Report where a run's time went, over all its attempts");
+  command->add_option("DIR", options->directory, "the run directory")->required();
+  command->add_flag("--json", options->json, "print one JSON object instead of tables");
+  command->add_option("--svg", options->svg, "draw the attempts along a time axis into this file")
+      ->type_name("FILE");
+  command->footer(
+      "Goodput is the time of the steps that count, as a share of the time in which a process lived. END is "
+      "complete, interrupted (left by itself, resumable), failed, superseded, crashed (without a word; the "
+      "next "
+      "attempt was on the same machine), vanished (without a word; the next was on another machine) or "
+      "running? "
+      "(the newest; lives, or has ended without a word).\n\nExample:\n  holdfast report /mnt/ckpt/run1 --svg "
+      "run1.svg");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace holdfast::inline v1
