@@ -163,7 +163,7 @@ void MetadataServer::answer(std::string_view path, ScriptedAnswer answer, Durati
   state_->changed.notify_all();
 }
 
-void MetadataServer::next(std::string_view path, ScriptedAnswer answer, int times) {
+void MetadataServer::next(std::string_view path, const ScriptedAnswer& answer, int times) {
   {
     const std::lock_guard lock(state_->mutex);
     auto& queue = state_->once[std::string(path)];

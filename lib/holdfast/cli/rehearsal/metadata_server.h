@@ -90,7 +90,7 @@ class MetadataServer {
   // From `after` on (now), until a later one replaces it.
   void answer(std::string_view path, ScriptedAnswer answer, Duration after = Duration::zero());
   // The next `times` requests.
-  void next(std::string_view path, ScriptedAnswer answer, int times = 1);
+  void next(std::string_view path, const ScriptedAnswer& answer, int times = 1);
   // What the server says by itself again.
   void forget(std::string_view path);
 
