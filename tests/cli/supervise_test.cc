@@ -190,6 +190,7 @@ constexpr char kListens[] =
     "INT; trap 'echo HUP >>heard; exit 75' HUP; : >ready; while :; do sleep 0.01; done";
 
 TEST_F(Supervise, SignalsArriveOnceAndNothingStartsAgain) {
+  std::signal(SIGHUP, SIG_DFL);  // whoever started the tests may ignore it, and that is handed down
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     for (const std::string file : {"lives", "ready", "heard"}) fs::remove(folder_.path() / file);
     Subprocess process(command(kSoon, script(kListens)));
@@ -206,8 +207,24 @@ TEST_F(Supervise, SignalsArriveOnceAndNothingStartsAgain) {
   }
 }
 
+TEST_F(Supervise, AHangupThatIsIgnoredStaysIgnored) {
+  std::signal(SIGHUP, SIG_IGN);  // nohup
+  Subprocess process(command(kSoon, script(kListens)));
+  std::signal(SIGHUP, SIG_DFL);
+  ASSERT_TRUE(process.wait_until([&] { return there("ready"); }));
+  process.send(SIGHUP);
+  process.send(SIGUSR1);
+  ASSERT_TRUE(process.wait_until([&] { return !noted("heard").empty(); }));
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait().exit_code, 75);
+  EXPECT_THAT(noted("heard"), ElementsAre("USR1", "TERM"));
+}
+
 TEST_F(Supervise, ACtrlCAtATerminalArrivesOnce) {
-  const Words words = command(kSoon, script(kListens));
+  // It does not end at the first: a second one would be noted, too.
+  const Words words =
+      command(kSoon, script("trap 'echo TERM >>heard; exit 75' TERM; trap 'echo INT >>heard' INT; "
+                            ": >ready; while :; do sleep 0.01; done"));
   ChildProcess process(
       [&] {
         std::vector<char*> pointers;
@@ -217,12 +234,19 @@ TEST_F(Supervise, ACtrlCAtATerminalArrivesOnce) {
         return 127;
       },
       true);
+  const auto wait_for = [&](const auto& condition) {
+    const auto limit = std::chrono::steady_clock::now() + 20s;
+    while (!condition() && std::chrono::steady_clock::now() < limit) usleep(1000);
+    return condition();
+  };
   ASSERT_TRUE(process.wait_for_output("supervising"));
-  while (!there("ready")) usleep(1000);
+  ASSERT_TRUE(wait_for([&] { return there("ready"); }));
   process.type("\x03");
+  ASSERT_TRUE(wait_for([&] { return !noted("heard").empty(); }));
+  process.send(SIGTERM);
   const ChildResult ended = process.wait();
   EXPECT_EQ(ended.exit_code, 75) << ended.output;
-  EXPECT_THAT(noted("heard"), ElementsAre("INT"));
+  EXPECT_THAT(noted("heard"), ElementsAre("INT", "TERM"));
   EXPECT_EQ(lives(), 1U);
 }
 
