@@ -1,6 +1,7 @@
 #include "holdfast/interruption/azure_source.h"
 
 #include <algorithm>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -38,6 +39,7 @@ class AzureSource::Conversation {
         end_(clock, kName, kUnknownNoticeTime) {}
 
   std::vector<Notice> poll();
+  void tell_again() { end_.tell_again(); }
   void cancel() { client_.cancel(); }
   const internal::Sight& sight() const { return sight_; }
 
@@ -172,7 +174,14 @@ AzureSource::AzureSource(Clock& clock, AzureOptions options)
 
 AzureSource::~AzureSource() = default;
 
-std::vector<Notice> AzureSource::poll() { return conversation_->poll(); }
+std::vector<Notice> AzureSource::poll() {
+  try {
+    return conversation_->poll();
+  } catch (const std::bad_alloc&) {
+    conversation_->tell_again();
+    throw;
+  }
+}
 Duration AzureSource::interval() const { return conversation_->sight().interval(kInterval); }
 void AzureSource::cancel() { conversation_->cancel(); }
 SourceFigures AzureSource::figures() const { return conversation_->sight().figures(); }

@@ -1,6 +1,7 @@
 #include "holdfast/interruption/ec2_source.h"
 
 #include <array>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -45,6 +46,7 @@ class Ec2Source::Conversation {
         end_(clock, kName, kUnknownNoticeTime) {}
 
   std::vector<Notice> poll();
+  void tell_again() { end_.tell_again(); }
   internal::Ec2Session& session() { return session_; }
   const internal::Sight& sight() const { return sight_; }
 
@@ -189,7 +191,14 @@ Ec2Source::Ec2Source(Clock& clock, Ec2Options options)
 
 Ec2Source::~Ec2Source() = default;
 
-std::vector<Notice> Ec2Source::poll() { return conversation_->poll(); }
+std::vector<Notice> Ec2Source::poll() {
+  try {
+    return conversation_->poll();
+  } catch (const std::bad_alloc&) {
+    conversation_->tell_again();
+    throw;
+  }
+}
 Duration Ec2Source::interval() const { return conversation_->sight().interval(kInterval); }
 void Ec2Source::cancel() { conversation_->session().cancel(); }
 SourceFigures Ec2Source::figures() const { return conversation_->sight().figures(); }

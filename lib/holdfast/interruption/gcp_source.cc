@@ -1,6 +1,7 @@
 #include "holdfast/interruption/gcp_source.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -46,6 +47,7 @@ class GcpSource::Conversation {
         end_(clock, kName, kNoticeTime) {}
 
   std::vector<Notice> poll();
+  void tell_again() { end_.tell_again(); }
   void cancel() { client_.cancel(); }
   Duration interval() const { return sight_.interval(may_wait_ ? kAtOnce : kInterval); }
   SourceFigures figures() const { return sight_.figures(); }
@@ -142,7 +144,14 @@ GcpSource::GcpSource(Clock& clock, GcpOptions options)
 
 GcpSource::~GcpSource() = default;
 
-std::vector<Notice> GcpSource::poll() { return conversation_->poll(); }
+std::vector<Notice> GcpSource::poll() {
+  try {
+    return conversation_->poll();
+  } catch (const std::bad_alloc&) {
+    conversation_->tell_again();
+    throw;
+  }
+}
 Duration GcpSource::interval() const { return conversation_->interval(); }
 void GcpSource::cancel() { conversation_->cancel(); }
 SourceFigures GcpSource::figures() const { return conversation_->figures(); }

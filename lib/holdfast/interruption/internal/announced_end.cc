@@ -41,7 +41,8 @@ std::optional<Notice> AnnouncedEnd::coming(std::optional<SteadyTime> when, bool 
   if (first) first_seen_ = now;
   // A time that was believed once does not count for less when it has passed.
   const SteadyTime end = when.value_or(first ? after(now, unknown_) : earliest_);
-  if (!first && end + kSameEnd > earliest_ && hibernates == hibernates_) return std::nullopt;
+  const bool same = !first && end + kSameEnd > earliest_ && hibernates == hibernates_;
+  if (same && std::exchange(arrived_, true)) return std::nullopt;
   earliest_ = first ? end : std::min(earliest_, end);
   hibernates_ = hibernates;
   return Notice{.source = name_,
@@ -54,9 +55,10 @@ std::optional<Notice> AnnouncedEnd::coming(std::optional<SteadyTime> when, bool 
 
 std::optional<Notice> AnnouncedEnd::nothing(std::string text) {
   if (!first_seen_) return std::nullopt;
-  first_seen_.reset();
-  return Notice{
+  Notice notice{
       .source = name_, .kind = NoticeKind::withdrawn, .text = std::move(text), .seen = clock_.now()};
+  first_seen_.reset();
+  return notice;
 }
 
 }  // namespace holdfast::inline v1::internal

@@ -33,6 +33,8 @@ class AnnouncedEnd {
   // The service says that nothing is. A notice when it said otherwise before.
   std::optional<Notice> nothing(std::string text);
   bool told() const { return first_seen_.has_value(); }
+  // What was told did not arrive (no memory): the next coming() tells it again.
+  void tell_again() { arrived_ = false; }
 
  private:
   Clock& clock_;
@@ -41,6 +43,7 @@ class AnnouncedEnd {
   std::optional<SteadyTime> first_seen_;
   SteadyTime earliest_{};
   bool hibernates_ = false;
+  bool arrived_ = true;
 };
 
 }  // namespace holdfast::inline v1::internal

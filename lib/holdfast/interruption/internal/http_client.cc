@@ -1,8 +1,11 @@
 #include "holdfast/interruption/internal/http_client.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <new>
 
 #include "holdfast/interruption/internal/curl.h"
 
@@ -65,6 +68,12 @@ std::size_t take_header(char* data, std::size_t one, std::size_t size, void* use
     arriving.answer.headers.emplace_back(std::move(name), trimmed(line.substr(colon + 1)));
     return true;
   });
+}
+
+// Programs that this one starts do not inherit it.
+int keep_from_children(void*, curl_socket_t descriptor, curlsocktype) {
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return CURL_SOCKOPT_OK;
 }
 
 }  // namespace
@@ -131,6 +140,11 @@ void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* heade
   set(CURLOPT_HTTP09_ALLOWED, 0L);
   set(CURLOPT_TCP_NODELAY, 1L);
   set(CURLOPT_USERAGENT, "holdfast");
+  set(CURLOPT_SOCKOPTFUNCTION, keep_from_children);
+#if LIBCURL_VERSION_NUM >= 0x075700
+  // Whoever looks up a name in vain is left behind, not waited for.
+  set(CURLOPT_QUICK_EXIT, 1L);
+#endif
   set(CURLOPT_HTTPHEADER, headers);
   set(CURLOPT_WRITEFUNCTION, take_body);
   set(CURLOPT_WRITEDATA, static_cast<void*>(&arriving));
