@@ -32,8 +32,8 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
   const bool possible = fits(now, deadline.at, costs, standing);
   const Plan no_commit{.move = Move::wait, .too_late = !standing.covered && !possible};
   if (deadline.hibernates) {
-    if (standing.insured || standing.covered) return {.move = Move::train};
-    return {.move = possible ? Move::commit : Move::train, .too_late = !possible};
+    if (standing.insured || standing.covered) return {.move = Move::train, .room = possible};
+    return {.move = possible ? Move::commit : Move::train, .too_late = !possible, .room = possible};
   }
   switch (policy) {
     case OnNotice::exit:
@@ -48,10 +48,13 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
   Costs known = costs;
   known.commit = commit_cost(costs, standing);
   if (now + reserve(known) < deadline.at) {
-    if (standing.insured || standing.covered) return {.move = Move::train};
-    return {.move = possible ? Move::commit : Move::train, .too_late = !possible};
+    const bool room = now + known.commit.value_or(Duration::zero()) + reserve(known) < deadline.at;
+    if (standing.insured || standing.covered) return {.move = Move::train, .room = room};
+    return {.move = possible ? Move::commit : Move::train, .too_late = !possible, .room = room};
   }
-  if (standing.covered || !possible) return no_commit;
+  if (standing.covered) return {.move = Move::wait};
+  // There is nothing to lose by a step, and when the write in flight is over, there may be time after all.
+  if (!possible) return {.move = Move::train, .too_late = true, .room = false};
   return {.move = Move::last_commit};
 }
 

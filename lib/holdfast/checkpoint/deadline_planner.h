@@ -3,7 +3,8 @@
 // fake clock plans as a run does.
 //
 //   train_on   A commit at once, as insurance. Then steps, as long as the deadline is further away than
-//              `reserve`. Then the last commit, and a wait for the end without leaving.
+//              `reserve`. Then the last commit, and a wait for the end without leaving. Where that commit
+//              cannot end in time, steps until it can, or for ever: nothing is lost by them.
 //   wait       A commit at once, then the wait.
 //   exit       A commit at once, then out, with exit code 75.
 //   callback   A function of the program chooses one of these when the notice is seen.
@@ -62,6 +63,8 @@ struct Plan {
   Move move = Move::train;
   // This boundary is not covered and no commit of it could end in time: what is older stands.
   bool too_late = false;
+  // With `train`: a save that falls due now is over before the last commit has to begin.
+  bool room = true;
 };
 
 // `policy` is not `callback`.

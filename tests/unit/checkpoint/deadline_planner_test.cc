@@ -31,6 +31,11 @@ TEST(TrainOn, ThenTrainsUntilTheReserve) {
   EXPECT_EQ(plan(36s, {.insured = true}).move, Move::last_commit);
 }
 
+TEST(TrainOn, LeavesTheLastCommitItsTime) {
+  EXPECT_TRUE(plan(56s + 1ns, {.insured = true}).room);
+  EXPECT_FALSE(plan(56s, {.insured = true}).room);
+}
+
 TEST(TrainOn, ThenWaits) {
   EXPECT_EQ(plan(30s, {.covered = true, .insured = true}).move, Move::wait);
   EXPECT_FALSE(plan(30s, {.covered = true, .insured = true}).too_late);
@@ -47,20 +52,21 @@ TEST(Planner, NeverBeginsWhatCannotEnd) {
   for (const OnNotice policy : {OnNotice::train_on, OnNotice::wait}) {
     EXPECT_EQ(plan(20s, {}, policy).move, Move::last_commit);
     EXPECT_FALSE(plan(20s, {}, policy).too_late);
-    EXPECT_EQ(plan(20s - 1ns, {}, policy).move, Move::wait);
+    EXPECT_EQ(plan(20s - 1ns, {}, policy).move, policy == OnNotice::wait ? Move::wait : Move::train);
+    EXPECT_FALSE(plan(20s - 1ns, {}, policy).room && policy == OnNotice::train_on);
     EXPECT_TRUE(plan(20s - 1ns, {}, policy).too_late);
   }
   EXPECT_EQ(plan(19s, {}, OnNotice::exit).move, Move::stop);
   EXPECT_TRUE(plan(19s, {}, OnNotice::exit).too_late);
   const Costs slow{.commit = 300s};
   EXPECT_EQ(plan(306s, {}, OnNotice::train_on, slow).move, Move::last_commit);
-  EXPECT_EQ(plan(120s, {}, OnNotice::train_on, slow).move, Move::wait);
+  EXPECT_EQ(plan(120s, {}, OnNotice::train_on, slow).move, Move::train);
   EXPECT_TRUE(plan(120s, {}, OnNotice::train_on, slow).too_late);
 }
 
 TEST(Planner, CountsWhatIsLeftOfAWriteInFlight) {
   EXPECT_EQ(plan(35s, {.writing = 5s}).move, Move::last_commit);
-  EXPECT_EQ(plan(34s, {.writing = 5s}).move, Move::wait);
+  EXPECT_EQ(plan(34s, {.writing = 5s}).move, Move::train);
   EXPECT_TRUE(plan(34s, {.writing = 5s}).too_late);
   EXPECT_EQ(plan(34s, {.writing = 6s}).move, Move::last_commit) << "it may end in time after all";
 }
@@ -76,7 +82,7 @@ TEST(Planner, AWriteThatTakesLongerThanMeasuredIsTheCost) {
 TEST(Planner, TriesWhileNothingIsMeasured) {
   EXPECT_EQ(plan(120s, {}, OnNotice::train_on, {}).move, Move::commit);
   EXPECT_EQ(plan(3s, {}, OnNotice::train_on, {}).move, Move::last_commit);
-  EXPECT_EQ(plan(0s, {}, OnNotice::train_on, {}).move, Move::wait);
+  EXPECT_EQ(plan(0s, {}, OnNotice::train_on, {}).move, Move::train) << "too late";
 }
 
 TEST(Wait, CommitsAtOnceAndWaits) {

@@ -131,7 +131,7 @@ TEST(Goodput, WaitsForSavesAreTheirOwn) {
 
 TEST(Goodput, HostileLedgersMakeNoNegativeTimes) {
   std::mt19937 random(11);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 60; ++round) {
     std::vector<std::string> ledgers;
     for (int attempt = 1; attempt <= 3; ++attempt) {
       const auto any = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };

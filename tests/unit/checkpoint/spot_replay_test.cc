@@ -1,0 +1,148 @@
+// bench/spot_replay, small: what the planner and the save policy make of machine lives, counted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "bench/spot_replay/lives.h"
+#include "bench/spot_replay/replay.h"
+#include "holdfast/base/error.h"
+
+namespace holdfast::bench {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<Duration> read(const std::string& text) {
+  std::istringstream csv(text);
+  return read_machine_lives(csv, "lives.csv");
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    read(text);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+ReplayOptions all_noticed() {
+  ReplayOptions options;
+  options.step = 2s;
+  options.missed = 0;
+  options.commit_spread = 0;
+  return options;
+}
+
+TEST(MachineLives, AreReadFromTheFirstColumn) {
+  EXPECT_THAT(read("seconds,zone\n600,a\r\n\n 1.5 ,b\n"), ElementsAre(600s, 1500ms));
+  EXPECT_THAT(read("60"), ElementsAre(60s));
+}
+
+TEST(MachineLives, WhatIsNoLifeIsRefusedWithItsLine) {
+  EXPECT_THAT(refusal("60\nsoon\n"), HasSubstr("lives.csv, line 2: 'soon'"));
+  EXPECT_THAT(refusal("60\n-5\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal("60\n0\n"), HasSubstr("more than 0"));
+  EXPECT_THAT(refusal("60\n1e300\n"), HasSubstr("ten years"));
+  EXPECT_THAT(refusal("60\nnan\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal("60\n,7\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal(""), HasSubstr("no lives"));
+  EXPECT_THAT(refusal("seconds\n"), HasSubstr("no lives"));
+  EXPECT_THROW(read_machine_lives(std::filesystem::path("/nowhere/lives.csv")), UsageError);
+}
+
+TEST(MachineLives, AreDrawnWithTheQuantilesOfTheTraces) {
+  auto lives = draw_machine_lives(20'000, 3);
+  EXPECT_EQ(lives, draw_machine_lives(20'000, 3));
+  EXPECT_NE(lives, draw_machine_lives(20'000, 4));
+  std::sort(lives.begin(), lives.end());
+  double hours = 0;
+  for (const Duration life : lives) hours += std::chrono::duration<double, std::ratio<3600>>(life).count();
+  EXPECT_NEAR(hours / 20'000, 2, 0.06);
+  EXPECT_NEAR(std::chrono::duration<double>(lives[10'000]).count(), 39 * 60, 90);
+  EXPECT_NEAR(std::chrono::duration<double>(lives[5000]).count(), 600, 20);
+}
+
+TEST(SpotReplay, WhoIsToldInTimeLosesNoStep) {
+  auto lives = draw_machine_lives(300, 5);
+  const ReplayOptions options = all_noticed();
+  // Long enough for a first step before the notice.
+  std::erase_if(lives, [&](Duration life) { return life < options.startup + options.notice + 10s; });
+  const Replayed ours = replay_holdfast(lives, options);
+  EXPECT_GT(ours.preemptions, 200);
+  EXPECT_EQ(ours.noticed, ours.preemptions);
+  EXPECT_EQ(ours.unfinished, 0) << "a commit was begun that could not end";
+  EXPECT_EQ(ours.most_steps_lost, 0) << "steps were made after the last commit";
+}
+
+TEST(SpotReplay, WhoBeginsUnderANoticeNeverStartsWhatCannotFinish) {
+  const ReplayOptions options = all_noticed();
+  std::vector<Duration> lives;
+  for (Duration life = options.startup; life < options.startup + options.notice; life += 1s)
+    lives.push_back(life);
+  const Replayed ours = replay_holdfast(lives, options);
+  EXPECT_EQ(ours.unfinished, 0);
+  EXPECT_LE(ours.most_steps_lost, options.commit / options.step) << "those made while the first was written";
+}
+
+TEST(SpotReplay, ALongLifeLosesItsStartUpAndItsReserve) {
+  ReplayOptions options = all_noticed();
+  options.poll = 0s;
+  const Replayed ours = replay_holdfast({4h}, options);
+  // 1.5 commits, a step, 4 s; and at each save its stall.
+  const Duration rest = ours.up - ours.kept - options.startup - ours.saves * options.stall;
+  EXPECT_LE(rest, 30s + 2 * options.step + 4s);
+  EXPECT_GE(rest, options.commit);
+}
+
+TEST(SpotReplay, WithoutANoticeTheIntervalIsLost) {
+  ReplayOptions options = all_noticed();
+  options.missed = 1;
+  options.every = 10min;
+  const Replayed ours = replay_holdfast({3min + 9min, 3min + 35min}, options);
+  EXPECT_EQ(ours.noticed, 0);
+  EXPECT_EQ(ours.saves, 3);
+  EXPECT_EQ(ours.kept, 30min) << "nothing of the first, three intervals of the second";
+}
+
+TEST(SpotReplay, AChosenIntervalLosesLessThanTenMinutesDo) {
+  const auto lives = draw_machine_lives(300, 5);
+  ReplayOptions options = all_noticed();
+  options.missed = 1;
+  const Replayed chosen = replay_holdfast(lives, options);
+  options.every = 10min;
+  EXPECT_GT(chosen.kept, replay_holdfast(lives, options).kept);
+}
+
+TEST(SpotReplay, MeetsItsGoalOnDrawnLives) {
+  const auto lives = draw_machine_lives(500, 1);
+  ReplayOptions options;
+  options.step = 2s;
+  EXPECT_LE(replay_holdfast(lives, options).lost_minutes(), 5);
+  EXPECT_GE(replay_epochs(lives, options, 60min, true, "").lost_minutes(), 20);
+  EXPECT_GE(replay_epochs(lives, options, 30min, false, "").lost_minutes(), 11);
+}
+
+TEST(SpotReplay, EpochsCountWhole) {
+  ReplayOptions options = all_noticed();
+  options.poll = 0s;
+  const Duration epoch = 1h;
+  const Duration two = options.startup + 2 * (epoch + options.commit);
+  EXPECT_EQ(replay_epochs({two}, options, epoch, false, "").kept, 2h);
+  EXPECT_EQ(replay_epochs({two - 1s}, options, epoch, false, "").kept, 1h);
+  EXPECT_EQ(replay_epochs({two}, options, epoch, true, "").kept, 1h) << "it slept from the notice on";
+}
+
+TEST(SpotReplay, AMachineThatNeverGetsToAStepLosesItsLife) {
+  const Replayed ours = replay_holdfast({1s, 2min, 3min}, all_noticed());
+  EXPECT_EQ(ours.kept, 0s);
+  EXPECT_EQ(ours.startup, ours.up);
+  EXPECT_EQ(ours.saves, 0);
+}
+
+}  // namespace
+}  // namespace holdfast::bench
