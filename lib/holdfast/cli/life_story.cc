@@ -1,9 +1,11 @@
 #include "holdfast/cli/life_story.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast::inline v1 {
@@ -58,9 +60,17 @@ void add(const Json& line, LifeStory& story) {
     const std::int64_t first = number_in(line, "from", -1);
     const auto count = static_cast<std::int64_t>(text_in(line, "bits").size() / 16);
     if (first >= 0 && count > 0) story.furthest_step = std::max(story.furthest_step, first + count - 1);
-  } else if (event == "receipt") {
-    story.receipt = text_in(line, "outcome");
   }
+}
+
+std::vector<std::string> lines_with_losses(std::string_view text) {
+  std::vector<std::string> lines;
+  for (auto end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    const std::string_view line = text.substr(0, end);
+    if (line.find("\"losses\"") != std::string_view::npos) lines.emplace_back(line);
+    text.remove_prefix(end + 1);
+  }
+  return lines;
 }
 
 }  // namespace
@@ -91,14 +101,33 @@ LifeStory parse_life_story(std::string_view lines) {
   return story;
 }
 
-LifeStory read_life_story(Directory& run_directory, AttemptNumber attempt) {
+Recomputed compare_losses(std::string_view older_ledger, std::string_view newer_ledger) {
+  const auto older = losses_in(lines_with_losses(older_ledger));
+  const auto newer = losses_in(lines_with_losses(newer_ledger));
+  Recomputed recomputed;
+  for (const auto& [step, loss] : newer) {
+    const auto before = older.find(step);
+    if (before == older.end()) continue;
+    ++recomputed.steps;
+    if (std::bit_cast<std::uint64_t>(before->second) != std::bit_cast<std::uint64_t>(loss)) {
+      ++recomputed.different;
+    }
+  }
+  return recomputed;
+}
+
+std::string read_ledger_text(Directory& run_directory, AttemptNumber attempt) {
   const auto file = run_directory.open(ledger_name(attempt), OpenMode::read);
   if (!file) return {};
   const std::uint64_t size = file->size();
   const std::uint64_t from = size > kLongest ? size - kLongest : 0;
   std::string text(size - from, '\0');
   text.resize(file->read_at(std::as_writable_bytes(std::span(text)), from));
-  return parse_life_story(text);
+  return text;
+}
+
+LifeStory read_life_story(Directory& run_directory, AttemptNumber attempt) {
+  return parse_life_story(read_ledger_text(run_directory, attempt));
 }
 
 }  // namespace holdfast::inline v1

@@ -39,16 +39,23 @@ struct LifeStory {
   std::vector<Warning> notices;
   std::optional<std::int64_t> paused_at;  // the training waited at this step for the end
   std::int64_t furthest_step = -1;        // of all that the ledger tells
-  std::string receipt;                    // "verified", "differs": steps computed again against the recorded
 
   // When the machine goes away, by the notices about it. Not those about this process alone: a signal's
   // grace, a limit on its own time. nullopt: none, or withdrawn.
   std::optional<WallTime> machine_ends() const;
 };
 
+// The losses of the steps that two attempts both computed, bit for bit, as far as their ledgers tell.
+struct Recomputed {
+  std::int64_t steps = 0;
+  std::int64_t different = 0;
+};
+Recomputed compare_losses(std::string_view older_ledger, std::string_view newer_ledger);
+
 // `lines` as in the file; a torn last one is skipped.
 LifeStory parse_life_story(std::string_view lines);
-// Of a long ledger, the last 64 MiB. No ledger: an empty story.
+// Of a long ledger, the last 64 MiB. No ledger: nothing, and an empty story.
+std::string read_ledger_text(Directory& run_directory, AttemptNumber attempt);
 LifeStory read_life_story(Directory& run_directory, AttemptNumber attempt);
 
 }  // namespace holdfast::inline v1

@@ -38,9 +38,11 @@ std::string resumed_text(const RehearsedLife& life) {
   std::string text = "at step " + format_count(*life.resumed_at);
   const std::int64_t lost = std::max<std::int64_t>(life.furthest_step - *life.resumed_at, 0);
   text += ", " + steps(lost) + " lost";
-  if (life.receipt == "verified") text += "; what was computed again is bit-identical";
-  if (life.receipt == "differs") text += "; what was computed again DIFFERS";
-  if (life.receipt.empty() && lost == 0) text += "; nothing had to be computed again";
+  if (lost == 0 && life.computed_again == 0) text += "; nothing had to be computed again";
+  if (life.computed_again > 0) {
+    text += "; resume verified: " + steps(life.computed_again) + " computed again, " +
+            (life.different == 0 ? "bit-identical" : format_count(life.different) + " DIFFERENT");
+  }
   return text;
 }
 
@@ -76,7 +78,10 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
     faults.push_back(steps(life.furthest_step - *life.resumed_at) + " lost: trained up to " +
                      format_count(life.furthest_step) + ", resumed at " + format_count(*life.resumed_at));
   }
-  if (life.receipt == "differs") faults.emplace_back("steps that were computed again differ");
+  if (life.different > 0) {
+    faults.push_back("of " + steps(life.computed_again) + " computed again, " + format_count(life.different) +
+                     " differ");
+  }
   return faults;
 }
 

@@ -36,8 +36,8 @@ struct RehearsedLife {
   bool had_to_be_killed = false;      // SIGTERM at the deadline was not enough
   Ending ending = {};
   std::optional<std::int64_t> resumed_at = {};  // where the next life began
-  std::string receipt =
-      {};  // of the next life: "verified", "differs", empty where nothing was computed again
+  std::int64_t computed_again = 0;              // steps, by the next life, as far as the ledgers tell
+  std::int64_t different = 0;                   // of these, with other losses
 };
 
 // What was lost, or could not be shown not to be; empty: nothing was lost.

@@ -164,9 +164,13 @@ class Rehearsal {
     life.attempt = watch_.first_state()->attempt;
     life.began_at = watch_.first_state()->step;
     life.durable_step = watch_.state()->durable_step;
-    const LifeStory story = story_of(life.attempt);
+    const LifeStory story = parse_life_story(ledger_of(life.attempt));
     life.furthest_step = std::max(story.furthest_step, watch_.state()->step);
-    if (RehearsedLife* const previous = before(life); previous != nullptr) previous->receipt = story.receipt;
+    if (RehearsedLife* const previous = before(life); previous != nullptr) {
+      const Recomputed again = compare_losses(ledger_of(previous->attempt), ledger_of(life.attempt));
+      previous->computed_again = again.steps;
+      previous->different = again.different;
+    }
     if (!times.announced) return;
     life.given = true;
     for (const auto& acknowledged : watch_.acknowledged()) {
@@ -183,9 +187,9 @@ class Rehearsal {
     if (!times.killed && !times.asked_to_leave) life.left = ended - *times.announced;
   }
 
-  LifeStory story_of(AttemptNumber attempt) const {
+  std::string ledger_of(AttemptNumber attempt) const {
     try {
-      return read_life_story(*open_run_directory(watch_.directory()), attempt);
+      return read_ledger_text(*open_run_directory(watch_.directory()), attempt);
     } catch (const Error& error) {
       log_warning("the ledger of attempt {}: {}", attempt, error.what());
       return {};

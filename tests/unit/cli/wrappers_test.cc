@@ -83,6 +83,22 @@ TEST(LifeStory, TheEarliestDeadlineCountsUntilItsSourceTakesItBack) {
             WallTime(90s));
 }
 
+TEST(LifeStory, ComparesWhatTwoAttemptsComputed) {
+  const std::string older =
+      "{\"event\":\"losses\",\"from\":5,\"bits\":\"3ff00000000000004000000000000000\"}\n"
+      "{\"event\":\"progress\",\"step\":6}\n"
+      "{\"event\":\"losses\",\"from\":7,\"bits\":\"4008000000000000\"}\n";
+  const std::string same =
+      "{\"event\":\"losses\",\"from\":6,\"bits\":\"40000000000000004008000000000000\"}\n";
+  const std::string other =
+      "{\"event\":\"losses\",\"from\":6,\"bits\":\"40000000000000014008000000000000\"}\n";
+  EXPECT_EQ(compare_losses(older, same).steps, 2);
+  EXPECT_EQ(compare_losses(older, same).different, 0);
+  EXPECT_EQ(compare_losses(older, other).different, 1);
+  EXPECT_EQ(compare_losses(older, "").steps, 0);
+  EXPECT_EQ(parse_life_story(older).furthest_step, 7);
+}
+
 TEST(LifeStory, NonsenseTellsNothing) {
   for (const std::string line :
        {"", "{", "[]", "null", "7", R"({"event":7})", R"({"event":"start","step":"x","from_attempt":-1})",
