@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <ostream>
 #include <thread>
 
 #include "holdfast/base/error.h"
@@ -381,6 +382,8 @@ struct Misbehaviour {
   const char* name;
   ScriptedAnswer answer;
 };
+
+void PrintTo(const Misbehaviour& misbehaviour, std::ostream* stream) { *stream << misbehaviour.name; }
 
 class Ec2Misbehaves : public Ec2, public testing::WithParamInterface<Misbehaviour> {};
 
