@@ -89,8 +89,10 @@ Ec2Reading Ec2Session::get(std::string_view path) {
   } else if (answer.status == 403) {
     reading.kind = Kind::refused;
   } else {
-    reading.failure = words_for(answer) + " for " + std::string(path);
-    if (token_.empty()) reading.failure += ", and no token (" + shown(token_failure_, 100) + ")";
+    reading.failure = words_for(answer);
+    if (token_.empty() && token_failure_ != reading.failure) {
+      reading.failure += " for " + std::string(path) + ", and no token (" + shown(token_failure_, 100) + ")";
+    }
   }
   return reading;
 }
