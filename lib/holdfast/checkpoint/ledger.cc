@@ -142,7 +142,8 @@ void Ledger::tell_sources(const std::vector<SourceReport>& sources, const Write&
     const auto told = std::find_if(told_.begin(), told_.end(),
                                    [&](const SourceReport& other) { return other.name == source.name; });
     const Duration before = told == told_.end() ? Duration::zero() : told->figures.blind;
-    if (!last && source.figures.blind - before < kBlindGrowth) continue;
+    const bool worth_it = last ? source.figures.polls > 0 : source.figures.blind - before >= kBlindGrowth;
+    if (!worth_it) continue;
     write(std::string(stamped("source")
                           .text("name", source.name)
                           .number("polls", source.figures.polls)

@@ -14,7 +14,8 @@
 //                when it was first seen), hibernates, text; "t" and "up_ms" are of the first sight
 //   pause, go on step, why: the training waits for the end, and does not any longer
 //   stall        what, ms: something took long that people should know of
-//   source       name, polls, failures, blind_ms: how well a source sees; when its blind time has grown
+//   source       name, polls, failures, blind_ms: how well a source sees; when its blind time has grown,
+//                and before the end
 //   lost         count: lines that were dropped
 //   end          phase, code, step, durable_step, reason, and what the saves cost
 //   losses       of loss_ring.h

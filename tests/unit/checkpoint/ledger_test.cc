@@ -175,7 +175,9 @@ TEST(Ledger, ProgressIsSampledSparsely) {
 TEST(Ledger, TheEndComesLast) {
   FakeClock clock;
   Ledger ledger(clock);
-  ledger.observe([] { return Ledger::Sample{.step = 5, .figures = {}, .sources = {{"ec2", {}}}}; });
+  ledger.observe([] {
+    return Ledger::Sample{.step = 5, .figures = {}, .sources = {{"signal", {}}, {"ec2", {.polls = 9}}}};
+  });
   ledger.pause(5, "");
   std::vector<Json> lines;
   ledger.end(
