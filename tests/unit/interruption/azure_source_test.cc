@@ -170,7 +170,7 @@ TEST_F(Azure, WithoutItsNameNothingIsUnderstood) {
 // The service needs up to two minutes to switch itself on.
 TEST_F(Azure, TheFirstAnswerMayTakeLongAndLaterOnesMayNot) {
   AzureSource source(clock_, {.endpoint = server_.endpoint(), .request_limit = 200ms, .first_limit = 60s});
-  const std::string slow = R"({"Events":[]})";  // 1.2 s
+  const std::string slow = R"({"Events":[]})";  // 0.6 s
   server_.next(MetadataServer::kAzureEvents, {.body = slow, .manner = Manner::drip});
   while (source.figures().polls == source.figures().failures) source.poll();
   const auto failures = source.figures().failures;

@@ -13,7 +13,7 @@ namespace holdfast::inline v1 {
 namespace {
 
 constexpr int kMostInQueue = 16;
-constexpr int kLongEnough = 100;  // ms; the loopback answers at once or, with a full queue, never
+constexpr int kLongEnough = 20;  // ms; the loopback answers at once or, with a full queue, never
 
 }  // namespace
 

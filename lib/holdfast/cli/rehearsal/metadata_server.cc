@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kDrip = 100ms;
+constexpr Duration kDrip = 50ms;
 
 // One that hangs must not make the others wait.
 class ThreadEach final : public httplib::TaskQueue {

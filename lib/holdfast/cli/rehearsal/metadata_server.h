@@ -39,7 +39,7 @@ enum class Manner {
   normal,
   no_answer,    // takes the request and never says a word
   half_a_body,  // the head and half of the body, and no more
-  drip,         // a byte of the body every 100 ms
+  drip,         // a byte of the body every 50 ms
 };
 
 struct ScriptedAnswer {
