@@ -66,7 +66,7 @@ class Tool : public testing::Test {
 };
 
 TEST_F(Tool, HelpHasAnExampleEverywhere) {
-  for (const std::string command : {"", "ls", "show", "verify", "diff", "prune", "probe"}) {
+  for (const std::string command : {"", "ls", "show", "verify", "diff", "prune", "report", "probe"}) {
     const Ended ended = holdfast(command.empty() ? std::vector<std::string>{"--help"}
                                                  : std::vector<std::string>{command, "--help"});
     EXPECT_EQ(ended.exit_code, 0);

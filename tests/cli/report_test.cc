@@ -1,0 +1,160 @@
+// `holdfast report`: where a run's time went.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "holdfast/checkpoint/checkpointer.h"
+#include "support/memory_source.h"
+#include "support/subprocess.h"
+#include "unit/checkpoint/ledger_maker.h"
+
+namespace holdfast::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using Json = nlohmann::json;
+
+class Report : public testing::Test {
+ protected:
+  Report() { fs::create_directory(directory()); }
+  std::string directory() const { return folder_.path() / "run"; }
+  std::string path(const std::string& name) const { return folder_.path() / name; }
+  Ended run(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {HOLDFAST_BIN_DIR "/holdfast", "report"});
+    return Subprocess(std::move(arguments)).wait();
+  }
+  void put(std::uint64_t attempt, const std::string& text) const {
+    std::ofstream(fs::path(directory()) / ledger_name(attempt)) << text;
+  }
+  // One that vanishes without a notice, one that is told and leaves, one that lives.
+  void three_lives() const {
+    put(1, LedgerText(1, 0, 0, 1'000'000, 10, "a").commit(75, 60, 70).progress(100, 90).text());
+    LedgerText second(2, 60, 1, 1'001'000, 20, "b");
+    second.notice(100, "deadline", 120).commit(124, 160, 120).end(130, "interrupted", 75, 160, 4);
+    put(2, second.text());
+    put(3, LedgerText(3, 160, 2, 1'002'000, 20, "c").progress(60, 200).text());
+  }
+  static std::string content(const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Report, HelpHasAnExample) {
+  const Ended ended = run({"--help"});
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.out, HasSubstr("Example:\n  holdfast report "));
+}
+
+TEST_F(Report, OfAnEmptyDirectorySaysSo) {
+  const Ended ended = run({directory(), "--svg", path("empty.svg")});
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.out, StartsWith("no attempt has trained in "));
+  EXPECT_THAT(content(path("empty.svg")), HasSubstr("No attempt has come to training."));
+  EXPECT_EQ(Json::parse(run({directory(), "--json"}).out)["goodput"], 0);
+}
+
+TEST_F(Report, WhatCannotBeReadIsSaid) {
+  EXPECT_EQ(run({path("nothing")}).exit_code, 2);
+  EXPECT_EQ(run({}).exit_code, 64);
+  put(1, "");
+  const Ended inside = run({directory(), "--svg", directory() + "/x.svg"});
+  EXPECT_EQ(inside.exit_code, 64);
+  EXPECT_THAT(inside.err, HasSubstr("write it elsewhere"));
+  EXPECT_FALSE(fs::exists(directory() + "/x.svg"));
+  const Ended nowhere = run({directory(), "--svg", path("no/folder/x.svg")});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("x.svg"));
+}
+
+TEST_F(Report, TellsWhereTheTimeWent) {
+  three_lives();
+  const Ended ended = run({directory()});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  EXPECT_THAT(ended.out, HasSubstr("3 lives"));
+  EXPECT_THAT(ended.out, HasSubstr("2 interruptions, 1 without a notice (50.0 % missed); lead time 2m 00s"));
+  EXPECT_THAT(ended.out, HasSubstr("vanished"));
+  EXPECT_THAT(ended.out, HasSubstr("interrupted (r)"));
+  EXPECT_THAT(ended.out, HasSubstr("at risk, as of the last word: 40 steps, 40s"));
+
+  const Json json = Json::parse(run({directory(), "--json"}).out);
+  EXPECT_EQ(json["interruptions"], 2);
+  EXPECT_EQ(json["missed"], 1);
+  EXPECT_EQ(json["time"]["up_s"], 100 + 130 + 60);
+  EXPECT_EQ(json["time"]["kept_s"], 60 + 100);
+  EXPECT_EQ(json["attempts"].size(), 3U);
+  EXPECT_EQ(json["attempts"][0]["kept_step"], 60);
+  EXPECT_EQ(json["attempts"][1]["lead_s"], 120);
+  EXPECT_TRUE(json["attempts"][2]["lead_s"].is_null());
+}
+
+TEST_F(Report, DrawsThem) {
+  three_lives();
+  put(4, LedgerText(4, 160, 2, 1'003'000, 20, "d").notice(30, "deadline", 60).raw("<&\n").text());
+  EXPECT_EQ(run({directory(), "--svg", path("x.svg")}).exit_code, 0);
+  const std::string svg = content(path("x.svg"));
+  EXPECT_THAT(svg, StartsWith("<svg "));
+  EXPECT_THAT(svg, testing::EndsWith("</svg>\n"));
+  for (int attempt = 1; attempt <= 4; ++attempt) {
+    EXPECT_THAT(svg, HasSubstr(">attempt " + std::to_string(attempt) + "<"));
+  }
+  EXPECT_THAT(svg, HasSubstr("<title>ec2: deadline terminate</title>"));
+}
+
+TEST_F(Report, HostileTextsSteerNeitherTerminalNorPicture) {
+  LedgerText text(1, 0, 0, 1'000'000, 10, "a");
+  text.line("notice", 20, R"("source":"<script>","kind":"deadline","text":"\u001b[2J\"&"))");
+  text.line("end", 30, R"("phase":"failed","code":1,"step":1,"reason":"\u001b[31m\n</svg>")");
+  put(1, text.text());
+  put(2, std::string(100'000, '\0'));
+  const Ended ended = run({directory(), "--svg", path("x.svg")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, Not(HasSubstr("\x1b")));
+  const std::string svg = content(path("x.svg"));
+  EXPECT_THAT(svg, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(svg, Not(HasSubstr("<script>")));
+  EXPECT_EQ(svg.find("</svg>"), svg.size() - 7);
+}
+
+TEST_F(Report, OfARunOnTheDisk) {
+  const auto life = [&](int steps, bool finish) {
+    MemorySource source;
+    CheckpointerOptions options;
+    options.directory = directory();
+    options.hear_signals = false;
+    Checkpointer checkpointer(source, options);
+    checkpointer.resume();
+    for (int i = 1; i <= steps; ++i) {
+      checkpointer.after_step(source.train());
+      if (i == 4) checkpointer.save().wait();
+    }
+    if (finish) checkpointer.finish();
+  };
+  testing::internal::CaptureStderr();
+  life(6, false);
+  life(6, true);
+  testing::internal::GetCapturedStderr();
+  const Json json = Json::parse(run({directory(), "--json"}).out);
+  ASSERT_EQ(json["attempts"].size(), 2U);
+  EXPECT_EQ(json["skipped_lines"], 0);
+  EXPECT_EQ(json["attempts"][0]["ending"], "crashed") << "the same machine";
+  EXPECT_EQ(json["attempts"][0]["kept_step"], 4);
+  EXPECT_EQ(json["attempts"][1]["ending"], "complete");
+  EXPECT_EQ(json["attempts"][1]["kept_step"], 10);
+  EXPECT_EQ(json["interruptions"], 0);
+  EXPECT_GT(json["goodput"], 0);
+}
+
+}  // namespace
+}  // namespace holdfast::test
