@@ -1,5 +1,6 @@
 #include "holdfast/checkpoint/async_writer.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <string_view>
@@ -12,8 +13,16 @@
 #include "holdfast/checkpoint/internal/save_handle_shared.h"
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/image_writer.h"
+#include "holdfast/snapshot/arena.h"
 
 namespace holdfast::inline v1 {
+
+namespace {
+
+constexpr std::size_t kProbeBlock = 8u << 20;
+constexpr Duration kLongestProbe = std::chrono::seconds(2);
+
+}  // namespace
 
 AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses, RunState run,
                          AsyncWriterOptions options)
@@ -79,6 +88,22 @@ bool AsyncWriter::recall(bool any) noexcept {
   return true;
 }
 
+void AsyncWriter::probe(std::uint64_t bytes, std::uint64_t state_bytes) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (superseded() || stopping_) return;
+    probe_ = {bytes, state_bytes};
+    probing_.store(true, std::memory_order_release);
+  }
+  wake_.notify_one();
+}
+
+std::optional<Duration> AsyncWriter::writing_for() const noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!writing_since_) return std::nullopt;
+  return clock_.now() - *writing_since_;
+}
+
 // Requires the mutex.
 void AsyncWriter::note_activity() noexcept {
   const std::uint64_t now = activity_.load(std::memory_order_relaxed);
@@ -92,7 +117,7 @@ bool AsyncWriter::wait_idle(std::chrono::nanoseconds limit) const {
 }
 
 void AsyncWriter::stop() {
-  hurry();
+  hurry(true);
   std::optional<Job> dropped;
   {
     const std::lock_guard lock(mutex_);
@@ -128,18 +153,24 @@ AsyncWriter::Acknowledged AsyncWriter::last_acknowledged() const {
 void AsyncWriter::run() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait_for(lock, options_.ledger_interval, [&] { return stopping_ || waiting_; });
+    wake_.wait_for(lock, options_.ledger_interval, [&] { return stopping_ || waiting_ || probe_; });
     if (waiting_) {
       Job job = *std::exchange(waiting_, std::nullopt);
       writing_ = true;
+      writing_since_ = clock_.now();
       lock.unlock();
       write(std::move(job));
       lock.lock();
       writing_ = false;
+      writing_since_.reset();
       note_activity();
       idle_.notify_all();
     } else if (stopping_) {
       break;
+    } else if (probe_) {
+      lock.unlock();
+      try_out();
+      lock.lock();
     } else {
       lock.unlock();
       look_around();
@@ -178,10 +209,48 @@ void AsyncWriter::write(Job job) noexcept {
   flush_ledger();
 }
 
+bool AsyncWriter::idle_while_probing() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !waiting_ && !stopping_;
+}
+
+// What it learns is worth something only when it is over before the first save begins.
+void AsyncWriter::try_out() noexcept {
+  std::pair<std::uint64_t, std::uint64_t> sizes;
+  {
+    const std::lock_guard lock(mutex_);
+    sizes = *std::exchange(probe_, std::nullopt);
+  }
+  try {
+    std::uint64_t written = 0;
+    const SteadyTime began = clock_.now();
+    store_.try_out(sizes.first, [&](File& file) {
+      Arena block(std::min<std::uint64_t>(kProbeBlock, sizes.first));
+      // Not zeros: there are volumes that compress.
+      std::uint32_t noise = 1;
+      for (std::byte& byte : block.bytes()) byte = std::byte((noise = noise * 1664525 + 1013904223) >> 24);
+      while (written < sizes.first && idle_while_probing() && clock_.now() - began < kLongestProbe) {
+        file.write_at(block.padded(), written);
+        written += block.size();
+      }
+      if (!idle_while_probing()) throw Error("a save came first");
+    });
+    if (options_.costs != nullptr && written > 0) {
+      options_.costs->probed(clock_.now() - began, written, sizes.second);
+    }
+  } catch (const SupersededError& error) {
+    supersede(error.what());
+  } catch (const std::exception& error) {
+    log_debug("what a save takes here could not be tried out: {}", what_of(error));
+  }
+  probing_.store(false, std::memory_order_release);
+}
+
 CheckpointInfo AsyncWriter::commit(const Job& job) {
   const WriteRequest& request = job.request;
   request.snapshot->wait_for_arrival();
   const SteadyTime began = clock_.now();
+  const bool slowed = options_.write_limit > 0 && !hurry_.load(std::memory_order_relaxed);
   Snapshot sealed = *request.snapshot;  // shares the image; its own attributes
   ImageWriterOptions how{
       .threads = options_.threads, .write_limit = options_.write_limit, .clock = &clock_, .hurry = &hurry_};
@@ -201,6 +270,7 @@ CheckpointInfo AsyncWriter::commit(const Job& job) {
                                                wrote = clock_.now() - start;
                                              }});
   const Duration took = clock_.now() - began;
+  if (options_.costs != nullptr && !slowed) options_.costs->committed(job.handle->known().staging + took);
   job.handle->update([&](SaveFigures& figures) {
     figures.bytes = checkpoint.bytes;
     figures.queued = began - job.handle->staged_at;
@@ -218,6 +288,7 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexc
     recovered = failure_.has_value();
     failure_.reset();
     failing_.store(false, std::memory_order_relaxed);
+    writing_since_.reset();  // what tidies up does not hold up the next one for as long as a write does
     last_.step = checkpoint.step;
     last_.checkpoint.assign(checkpoint.name);  // there is room for it
     last_.when = clock_.now();

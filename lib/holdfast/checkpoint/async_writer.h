@@ -20,8 +20,10 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/cost_model.h"
 #include "holdfast/checkpoint/ledger.h"
 #include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/save_handle.h"
@@ -45,7 +47,9 @@ struct AsyncWriterOptions {
   double write_limit = 0;                              // MB/s; 0: none
   Duration ledger_interval = std::chrono::seconds(1);  // while idle; a write in flight delays it
   Duration claim_interval = std::chrono::seconds(5);   // how soon a newer attempt is noticed while idle
-  Ledger* ledger = nullptr;                            // drained beside the losses; outlives the writer
+  // Told what each write took that no limit slowed down; outlives the writer.
+  CostModel* costs = nullptr;
+  Ledger* ledger = nullptr;  // drained beside the losses; outlives the writer
 };
 
 class AsyncWriter {
@@ -63,12 +67,19 @@ class AsyncWriter {
   // Gives up the request that waits, for the sake of a newer one to come: it is `overtaken`, and its image
   // free. One that somebody asked for stays, unless `any`. False when nothing was given up.
   bool recall(bool any) noexcept;
+  // Learns what a write costs before there was one: writes a file of so many bytes that becomes nothing, as
+  // soon as nothing else is to be done, and tells `costs`. A save that comes meanwhile ends it; it takes
+  // about two seconds at most. Requires `costs`.
+  void probe(std::uint64_t bytes, std::uint64_t state_bytes) noexcept;
+  bool probing() const noexcept { return probing_.load(std::memory_order_acquire); }
+  // For how long the write in flight has been under way; nullopt without one.
+  std::optional<Duration> writing_for() const noexcept;
   // Nothing in flight and nothing waiting, after at most `limit`.
   bool wait_idle(std::chrono::nanoseconds limit) const;
   // The process is about to end: deletions are left to the next attempt.
   void leave_soon() noexcept { leaving_.store(true, std::memory_order_relaxed); }
-  // Somebody waits for the write in flight, or for those to come, against time: no limit from here on.
-  void hurry() noexcept { hurry_.store(true, std::memory_order_relaxed); }
+  // Somebody waits for the write in flight, or for those to come, against time: no limit meanwhile.
+  void hurry(bool so = true) noexcept { hurry_.store(so, std::memory_order_relaxed); }
   // Waits for the write in flight, drops the waiting one (its handle fails), flushes the ledger, ends the
   // thread. Idempotent. Afterwards the store belongs to the caller again.
   void stop();
@@ -97,6 +108,8 @@ class AsyncWriter {
 
   void run() noexcept;
   void write(Job job) noexcept;
+  void try_out() noexcept;
+  bool idle_while_probing() const noexcept;
   CheckpointInfo commit(const Job& job);
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept;
   void failed(Job& job, const char* error) noexcept;
@@ -117,6 +130,7 @@ class AsyncWriter {
   std::atomic<bool> superseded_{false};
   std::atomic<bool> leaving_{false};
   std::atomic<bool> hurry_{false};
+  std::atomic<bool> probing_{false};
   std::atomic<std::uint64_t> activity_{0};
 
   mutable std::mutex mutex_;
@@ -124,6 +138,8 @@ class AsyncWriter {
   mutable std::condition_variable idle_;
   std::optional<Job> waiting_;
   bool writing_ = false;
+  std::optional<SteadyTime> writing_since_;
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> probe_;  // bytes, of the state
   bool stopping_ = false;
   std::optional<std::string> failure_;
   std::string superseded_reason_;

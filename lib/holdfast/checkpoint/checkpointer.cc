@@ -4,7 +4,6 @@
 #include <cmath>
 #include <exception>
 #include <new>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -13,8 +12,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
-#include "holdfast/interruption/file_source.h"
-#include "holdfast/interruption/signal_source.h"
+#include "holdfast/interruption/sources.h"
 #include "holdfast/io/volume_probe.h"
 
 namespace holdfast::inline v1 {
@@ -41,16 +39,12 @@ CheckpointerOptions checked(CheckpointerOptions options) {
     throw UsageError("exit_code_interrupted is " + std::to_string(options.exit_code_interrupted) +
                      "; exit codes go from 0 to 255");
   }
+  if (options.on_notice == OnNotice::callback && !options.decide) {
+    throw UsageError("on_notice is callback, and there is no function to decide");
+  }
+  if (options.deaf_after <= Duration::zero()) throw UsageError("deaf_after is not positive");
   if (!options.mount.empty()) check_beneath_mount(options.directory, options.mount);
   return options;
-}
-
-// The program's and the environment's, each once.
-std::set<std::filesystem::path> notice_files(const CheckpointerOptions& options) {
-  std::set<std::filesystem::path> files;
-  if (!options.notice_file.empty()) files.insert(options.notice_file);
-  if (const auto file = env_text(kEnvNoticeFile)) files.insert(*file);
-  return files;
 }
 
 // What leaves a Checkpointer is an Error: a program prints its text and ends with its code.
@@ -78,16 +72,23 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       policy(options.every, clock.now(), 0),
       book(std::make_shared<internal::SaveBook>(clock, options.on_save)) {
   check_staging = env_flag(kEnvCheckStaging).value_or(false);
-  monitor.listen([this](const Notice& notice) { ledger.notice(notice); });
+  listen();
   // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
-  if (options.hear_signals) monitor.add(std::make_unique<SignalSource>(clock, options.term_grace));
-  for (const std::filesystem::path& file : notice_files(options)) {
-    monitor.add(std::make_unique<FileSource>(file, clock));
+  SourceOptions heard{.signals = options.hear_signals,
+                      .term_grace = options.term_grace,
+                      .max_wall = options.max_wall,
+                      .cloud = options.cloud};
+  if (!options.notice_file.empty()) heard.notice_files.push_back(options.notice_file);
+  for (auto& made : make_sources(heard, clock)) monitor.add(std::move(made));
+  for (const auto& make : options.sources) {
+    if (auto made = make(clock)) monitor.add(std::move(made));
   }
   monitor.start();
 }
 
 Checkpointer::State::~State() {
+  monitor.stop();
+  watch->stop();
   if (late_save) late_save->settle(SaveStatus::failed, "dropped: the run ended before it was staged");
 }
 
@@ -108,6 +109,7 @@ Checkpointer::~Checkpointer() {
   state_->book->close();
   log_warning("leaving a write behind that hangs in the disk; it counts for nothing");
   state_->monitor.stop();
+  state_->watch->stop();
   try {
     std::thread([state = std::move(state_)]() mutable { state.reset(); }).detach();
   } catch (const std::exception&) {  // without a thread it was waited for here

@@ -15,7 +15,8 @@
 // never ends the training for one: it shows in Decision::failure until the next acknowledged commit. It stops
 // the loop when a newer attempt took over. Threads: all methods on the training thread, except request_save()
 // and request_stop(), which, like figures(), may be called from any thread. after_step waits for one memory
-// copy of the state, never for the disk; only when told to stop, for a write in flight. Durability: a step
+// copy of the state, never for the disk; only when told to stop, or shortly before an announced end of the
+// machine, for a write in flight. Durability: a step
 // counts as saved when SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names
 // it.
 //
@@ -27,6 +28,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +36,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/exit_code.h"
+#include "holdfast/checkpoint/deadline_planner.h"
 #include "holdfast/checkpoint/save_handle.h"
 #include "holdfast/checkpoint/save_policy.h"
 #include "holdfast/interruption/monitor.h"
@@ -80,15 +83,40 @@ struct CheckpointerOptions {
   Duration term_grace = std::chrono::seconds(25);  // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
   int exit_code_interrupted = 75;                  // for launchers that need another
   bool hear_signals = true;                        // SIGTERM, SIGINT stop; SIGUSR1 saves and goes on
-  // Looked at once a second (interruption/notice_file.h). An interruption in it, with or without a time: the
-  // next after_step commits and stops with 75, before the time. "checkpoint" and "rebalance": saves and goes
-  // on. A withdrawal is logged; a stop that was asked for stays. Empty: none. HOLDFAST_NOTICE_FILE adds one.
+  // Looked at once a second (interruption/notice_file.h). Empty: none. HOLDFAST_NOTICE_FILE adds one.
   std::filesystem::path notice_file = {};
+  // The process is to have ended by itself that long after its start: a notice with that deadline.
+  std::optional<Duration> max_wall = {};
+  // Looks whether this machine is EC2's, Google's or Azure's, and then asks its metadata service for notices
+  // (interruption/sources.h). HOLDFAST_SOURCES beats this and hear_signals.
+  bool cloud = true;
+  // Sources of the program's own (interruption/source.h), each made once, by the constructor.
+  std::vector<std::function<std::unique_ptr<Source>(Clock&)>> sources = {};
+  // What becomes of the time when the machine's end is announced, by whatever source (deadline_planner.h). A
+  // notice without a time counts as one of 110 s. `train_on`: a save at once, steps until the last save just
+  // fits, that save, and then after_step() *pauses*: it returns when the notice is withdrawn, or a minute
+  // after the deadline when the machine lives (the training goes on in place, and later notices are heard),
+  // or with a stop when the run is told to stop. `wait` pauses after the first save. `exit` stops after it,
+  // with 75. SIGTERM and SIGINT always mean a save and 75, also in a pause. No save is begun that cannot end
+  // in time; the older checkpoint then stands, which is said.
+  OnNotice on_notice = OnNotice::train_on;
+  // With OnNotice::callback: asked once for each notice, on the training thread, with the time left. What it
+  // throws is said, and counts as train_on.
+  std::function<OnNotice(const Notice& notice, Duration left)> decide = {};
+  // Run by `sh -c` beside the training when the machine is said to be at risk (EC2's rebalance
+  // recommendation). Such news also saves soon, and halves the save interval for 30 minutes.
+  std::string on_risk = {};
+  // A warning when a notice is pending and neither after_step() nor tick() was called for so long, or for two
+  // steps where those are longer.
+  Duration deaf_after = std::chrono::seconds(10);
+  // Before the first save is measured, a notice has a file of this size tried out, to know what a save takes;
+  // in vain where the state is not larger: then the save itself is as quick. 0: never.
+  std::uint64_t probe_bytes = 64u << 20;
   // Told of every save: staged, durable, overtaken, failed. On the thread where it comes to that, the
-  // training's or the writer's, but one call at a time, and those about one save in that order; none begins
-  // once finish() has returned. It must not block: the training, or the next write, waits for it. It may call
-  // request_save(), request_stop() and figures(), and nothing else here. What it throws is caught and said
-  // once; no save is lost by it.
+  // training's, the writer's or one that watches for notices, but one call at a time, and those about one
+  // save in that order; none begins once finish() has returned. It must not block: the training, or the next
+  // write, waits for it. It may call request_save(), request_stop() and figures(), and nothing else here.
+  // What it throws is caught and said once; no save is lost by it.
   OnSave on_save = {};
 
   // Seams. nullptr: the machine's own.
@@ -166,8 +194,9 @@ class Checkpointer {
   void request_save();                           // any thread; served by the next after_step
   void request_stop(const std::string& reason);  // any thread
 
-  // For an evaluation between two steps. Copies the whole state when it begins (one memory copy), so an
-  // interruption inside commits the step boundary, whatever the evaluation does to flags, random numbers or
+  // For an evaluation between two steps, or anything else during which the state stands still. Copies the
+  // whole state when it begins (one memory copy), so a notice inside commits the step boundary at once, also
+  // where nothing calls tick(), whatever the evaluation does to flags, random numbers or
   // weights (averaged ones swapped in), and records that this evaluation is still due.
   class EvaluationScope {
    public:

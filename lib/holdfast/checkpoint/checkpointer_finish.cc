@@ -16,11 +16,14 @@ constexpr Duration kSayEvery = std::chrono::seconds(30);
 }  // namespace
 
 bool Checkpointer::State::tick() {
-  if (!monitor.pending() && !(writer && writer->superseded())) return false;
+  if (!monitor.pending() && !leaving && !(writer && writer->superseded())) return false;
+  watch->heard();
   const bool stop = should_stop();
+  if (stop) leave();
   if (evaluating) {
     stopped_inside = stopped_inside || stop;
-    if ((monitor.take_checkpoint_request() || stop) && boundary) save();
+    take_requests();
+    if ((stop || save_wanted || monitor.deadline()) && boundary && commit_fits()) save();
   }
   return stop;
 }
@@ -32,19 +35,22 @@ void Checkpointer::State::enter_evaluation() {
   if (evaluating) throw UsageError("an EvaluationScope inside another one");
   const Waiting waiting(*this);
   step_times.leave_out();
+  step_is_no_measure = true;
   late_stager.complete();
   evaluating = true;
   stopped_inside = false;
   try {
     boundary = stage(Part::all);
-  } catch (const std::exception& error) {
+    put_on_shelf();
+  } catch (...) {
     boundary = {};
-    staging_failed(error, nullptr);
+    staging_failed(nullptr);
   }
 }
 
 void Checkpointer::State::leave_evaluation() {
   evaluating = false;
+  clear_shelf();
   const bool save_it = std::exchange(best_wanted, false);
   // Cut short: the boundary on entry is what the next attempt begins with, and it evaluates again.
   if (stopped_inside) {
@@ -68,10 +74,12 @@ int Checkpointer::State::finish() {
   if (phase == Phase::finished) return end_code;
   require(Phase::running, "finish");
   const SteadyTime began = clock.now();
+  watch->end();
   drop_late();
-  end_reason = reason_to_stop();
+  clear_shelf();
   const bool interrupted = should_stop();
-  if (interrupted) writer->hurry();
+  end_reason = reason_to_stop();
+  if (interrupted) press();
   if (interrupted) writer->leave_soon();
 
   bool in_time = commit_last_step();
@@ -95,7 +103,8 @@ int Checkpointer::State::finish() {
   if (!safe()) {
     how = RunPhase::failed;
     end_code = static_cast<int>(ExitCode::io_failed);
-    const auto told = writer->failure();
+    std::optional<std::string> told = writer->failure();
+    if (!told && !too_late.empty()) told = too_late;
     std::string failure =
         told ? *told : text_or_out_of_memory([] { return std::string("the last save did not end in time"); });
     log_error("{}; what was acknowledged before stands", failure);
@@ -116,6 +125,10 @@ void Checkpointer::State::say_figures() const noexcept {
 
 bool Checkpointer::State::commit_last_step() {
   if (covered() || writer->superseded()) return wait_for_writer();
+  if (!commit_fits()) {
+    say_too_late({.move = Move::stop, .too_late = true});
+    return wait_for_writer();
+  }
   const SteadyTime began = clock.now();
   BegunSave save;
   try {
@@ -127,8 +140,8 @@ bool Checkpointer::State::commit_last_step() {
     save = begin_save(true);
     if (!boundary) last = stage(Part::all);
     submit(boundary ? boundary : last, save, clock.now() - began);
-  } catch (const std::exception& error) {
-    staging_failed(error, std::move(save));
+  } catch (...) {
+    staging_failed(std::move(save));
   }
   return wait_for_writer();
 }
@@ -137,8 +150,8 @@ bool Checkpointer::State::wait_for_writer() {
   const SteadyTime began = clock.now();
   SteadyTime said = began;
   while (!writer->wait_idle(kSlice)) {
-    if (monitor.stop_requested() || monitor.time_left()) writer->hurry();
-    if (const auto left = monitor.time_left(); left && *left == Duration::zero()) return false;
+    if (monitor.stop_requested() || monitor.deadline()) press();
+    if (out_of_time(began)) return false;
     if (clock.now() - said >= kSayEvery) {
       said = clock.now();
       log_info("still writing the last checkpoint ({:.0f} s so far)",

@@ -64,7 +64,7 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
   late_save = save;
   late_save->ended_by = std::this_thread::get_id();
   late_save->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
-  checked ? late_stager.keep(std::move(copy)) : late_stager.begin(std::move(copy));
+  checked ? late_stager.keep(std::move(copy)) : late_stager.begin(std::move(copy), checked);
 }
 
 void Checkpointer::State::submit_independent(const BegunSave& save, const Waiting& waiting) {
@@ -100,8 +100,8 @@ void Checkpointer::State::close_late() {
     }
     keeper.keep(copy, *staged.snapshot);
     submit(std::move(staged), save, waiting.so_far());
-  } catch (const std::exception& error) {
-    staging_failed(error, std::move(save));
+  } catch (...) {
+    staging_failed(std::move(save));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/checkpoint/ledger_reader.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -178,23 +179,45 @@ void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
   const Duration before =
       options.clock == nullptr ? process_age().value_or(Duration::zero()) : Duration::zero();
   const SteadyTime now = clock.now();
+  const Duration startup = std::max(before, now - constructed);
+  learn_lives(startup);
   store->append_ledger(ledger.start_line({.attempt = record.attempt,
                                           .step = start_step,
                                           .from_attempt = start.record.attempt,
                                           .host = record.host,
                                           .boot = boot_id(),
-                                          .startup = std::max(before, now - constructed),
+                                          .startup = startup,
                                           .resume = now - resuming}));
-  ledger.observe([book = book] {
-    return Ledger::Sample{.step = book->step(), .figures = book->figures(), .sources = {}};
+  ledger.observe([this] {
+    Ledger::Sample sample{.step = book->step(), .figures = book->figures(), .sources = {}};
+    for (const auto& source : monitor.sources()) {
+      sample.sources.push_back({std::string(source->name()), source->figures()});
+    }
+    return sample;
   });
-  writer = std::make_unique<AsyncWriter>(
-      *store, clock, losses, run,
-      AsyncWriterOptions{
-          .threads = options.writer_threads, .write_limit = options.write_limit, .ledger = &ledger});
+  writer = std::make_unique<AsyncWriter>(*store, clock, losses, run,
+                                         AsyncWriterOptions{.threads = options.writer_threads,
+                                                            .write_limit = options.write_limit,
+                                                            .costs = &costs,
+                                                            .ledger = &ledger});
   boundary_time = clock.now();
   book->open(start_step, boundary_time);
   phase = Phase::running;
+  watch->begin();
+}
+
+// What earlier attempts tell of their machines, for an interval that is chosen. `startup`: the age of this
+// process.
+void Checkpointer::State::learn_lives(Duration startup) noexcept {
+  if (!policy.automatic()) return;
+  try {
+    const auto run_directory = file_system.open_directory(options.directory, false);
+    if (!run_directory) return;
+    const MachineHistory history = machine_history(read_lives(*run_directory), boot_id());
+    policy.learn(history.before, history.age + startup);
+  } catch (const std::exception& error) {
+    log_warning("the save interval is chosen without earlier attempts: {}", what_of(error));
+  }
 }
 
 void Checkpointer::State::tell_end(const RunState& run) noexcept {

@@ -29,6 +29,7 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   receipt.compare(step, loss);
 
   if (boundary) [[unlikely]] {
+    clear_shelf();
     boundary = {};
   }
   disturbed = false;
@@ -37,7 +38,7 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   book->boundary(step);
 
   Decision decision;
-  const bool asked = monitor.pending() || writer->superseded();
+  const bool asked = monitor.pending() || writer->superseded() || pressed || leaving;
   if (asked || save_wanted || !planned_with_slots || policy.due(now, step)) [[unlikely]] {
     act(decision);
   }
@@ -53,6 +54,11 @@ void Checkpointer::State::measure_step(SteadyTime now) {
   const std::uint64_t activity = writer->activity();
   const bool beside = activity != last_activity || activity % 2 != 0;
   const Duration took = now - boundary_time - std::exchange(waited_since, Duration::zero());
+  if (step_is_no_measure) [[unlikely]] {
+    step_is_no_measure = false;
+  } else {
+    costs.stepped(took);
+  }
   if (const auto longer = step_times.step(took, beside)) [[unlikely]] {
     book->window(*longer);
   }
@@ -67,12 +73,22 @@ Checkpointer::State::Waiting::~Waiting() {
   state_.book->blocked(waited);
 }
 
+void Checkpointer::State::act(Decision& decision) noexcept {
+  watch->heard();
+  take_requests();
+  relax();
+  const Plan plan = plan_now();
+  if (plan.move == Move::stop) tell_stop(decision);
+  save_boundary(decision, plan);
+  if (plan.move == Move::last_commit || plan.move == Move::wait) pause(decision);
+}
+
 // Never throws for a save: a state that cannot be staged now is a failed save like any other.
-void Checkpointer::State::act(Decision& decision) {
-  decision.stop = should_stop();
-  if (decision.stop) decision.reason = reason_to_stop();
-  if (writer->superseded()) return;
-  if (decision.stop || monitor.time_left()) writer->hurry();
+void Checkpointer::State::save_boundary(Decision& decision, const Plan& plan) noexcept {
+  if (writer->superseded() || plan.move == Move::wait) return;
+  const bool last_one = plan.move == Move::stop || plan.move == Move::last_commit;
+  const bool urgent = last_one || plan.move == Move::commit;
+  if (plan.move == Move::stop || monitor.deadline()) press();
   const std::int64_t step = source.step();
   const SteadyTime now = boundary_time;
   const Waiting waiting(*this);
@@ -82,31 +98,43 @@ void Checkpointer::State::act(Decision& decision) {
       stager.plan_ahead();
       stager.make_image_ahead();
     }
-    if (monitor.take_checkpoint_request()) save_wanted = true;
     last = {};
-    if (decision.stop) {
-      if (covered() || !wait_for_image()) return;
-    } else if (!(save_wanted || policy.due(now, step)) || !stager.ready()) {
+    if (probe_first(plan)) return;
+    if (policy.automatic()) choose_interval();
+    if (last_one) {
+      if (plan.too_late || covered() || !wait_for_image() || plan_now().too_late) return;
+    } else if (!(urgent || (plan.room && (save_wanted || policy.due(now, step)))) || !stager.ready()) {
       return;  // still due at the next step, when the write in flight may be done
     }
-    save = begin_save(save_wanted || decision.stop);
-    if (late_staging && update_announced && !decision.stop) {
+    save = begin_save(save_wanted || urgent);
+    if (late_staging && update_announced && !urgent) {
       open_late(save, waiting);
-    } else if (!decision.stop && source.on_device()) {
+    } else if (!last_one && source.on_device()) {
       submit_independent(save, waiting);
     } else {
       internal::Staged staged = stage(Part::all);
-      if (decision.stop) last = staged;
+      if (last_one) last = staged;
       submit(std::move(staged), save, waiting.so_far());
     }
     decision.save = SaveHandle(save);
     save_wanted = false;
     policy.saved(now, step);
     decision.saved = true;
-  } catch (const std::exception& error) {
-    decision.save = staging_failed(error, std::move(save));
+  } catch (...) {
+    decision.save = staging_failed(std::move(save));
     policy.saved(now, step);  // not again at every step
     save_wanted = false;
+  }
+}
+
+void Checkpointer::State::choose_interval() {
+  const RunFigures figures = book->figures();
+  if (figures.durable == 0 || std::exchange(saves_measured, figures.durable) == figures.durable) return;
+  const Duration stall = figures.lost().value_or(figures.blocked) / figures.durable;
+  policy.measured({.stall = stall, .write = figures.last.write + figures.last.commit}, boundary_time);
+  if (log_enabled(LogLevel::debug)) {
+    log_debug("a save costs the training {}: one every {} from here on", format_duration(stall),
+              format_duration(policy.chosen_interval().value_or(Duration::zero())));
   }
 }
 
@@ -114,6 +142,7 @@ SaveHandle Checkpointer::State::save() {
   require(Phase::running, "save");
   const Waiting waiting(*this);
   drop_late();
+  clear_shelf();
   if (covered()) {
     if (newest_begun) newest_begun->asked_for = true;
     return newest;
@@ -133,8 +162,8 @@ SaveHandle Checkpointer::State::save() {
     }
     save_wanted = false;
     policy.saved(waiting.began(), source.step());
-  } catch (const std::exception& error) {
-    return staging_failed(error, std::move(save));
+  } catch (...) {
+    return staging_failed(std::move(save));
   }
   return newest;
 }
@@ -156,9 +185,17 @@ void Checkpointer::State::metric(const std::string& name, double value) {
   }
 }
 
-SaveHandle Checkpointer::State::staging_failed(const std::exception& error, BegunSave save) noexcept {
-  const std::string text = text_or_out_of_memory(
-      [&] { return "staging step " + std::to_string(source.step()) + " failed: " + what_of(error); });
+SaveHandle Checkpointer::State::staging_failed(BegunSave save) noexcept {
+  const std::string text = text_or_out_of_memory([&] {
+    const std::string failed = "staging step " + std::to_string(source.step()) + " failed: ";
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      return failed + what_of(error);
+    } catch (...) {
+      return failed + "an exception of unknown type";
+    }
+  });
   writer->note_failure(text);
   try {
     if (!save) save = begin_save(true);
@@ -207,34 +244,21 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
   save->staged(clock.now());
   newest = writer->submit(std::move(request));
   newest_begun = save;
+  if (pursuit) pursuit->insurance = save;
   measurements.saved(step);
 }
 
 // In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits
-// for its turn makes room first, unless somebody asked for that one and there is time for both.
+// for its turn makes room, unless somebody asked for that one and there is time for both.
 bool Checkpointer::State::wait_for_image() {
-  if (!stager.ready()) writer->recall(monitor.time_left().has_value());
-  while (!stager.wait_ready(std::chrono::milliseconds(20))) {
-    if (monitor.stop_requested() || monitor.time_left()) writer->hurry();
-    const auto left = monitor.time_left();
-    if (left && *left == Duration::zero()) return false;
+  const SteadyTime began = clock.now();
+  while (true) {
+    const bool against_time = monitor.deadline().has_value();
+    if (!stager.ready()) writer->recall(against_time);
+    if (stager.wait_ready(std::chrono::milliseconds(20))) return true;
+    if (against_time || monitor.stop_requested()) press();
+    if (out_of_time(began)) return false;
   }
-  return true;
-}
-
-bool Checkpointer::State::should_stop() const noexcept {
-  if ((writer && writer->superseded()) || monitor.stop_requested()) return true;
-  try {
-    // A deadline without a request to stop: commit and leave while there is time.
-    return !monitor.reason().empty();
-  } catch (const std::bad_alloc&) {
-    return false;  // asked again at the next step
-  }
-}
-
-std::string Checkpointer::State::reason_to_stop() const noexcept {
-  if (writer && writer->superseded()) return writer->superseded_reason();
-  return text_or_out_of_memory([&] { return monitor.reason(); });
 }
 
 }  // namespace holdfast::inline v1

@@ -15,9 +15,13 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/interruption/notice_file.h"
 
 namespace holdfast::inline v1 {
 namespace {
+
+// More sources than that are rare; below it nothing that is announced needs memory.
+constexpr std::size_t kUsualSources = 16;
 
 constexpr std::int64_t kNoDeadline = std::numeric_limits<std::int64_t>::max();
 
@@ -43,7 +47,7 @@ class BlockSignals {
 
 }  // namespace
 
-Monitor::Monitor(Clock& clock) : clock_(clock), deadline_(kNoDeadline) {}
+Monitor::Monitor(Clock& clock) : clock_(clock), deadline_(kNoDeadline) { announced_.reserve(kUsualSources); }
 
 Monitor::~Monitor() { stop(); }
 
@@ -81,6 +85,8 @@ bool Monitor::take_checkpoint_request() noexcept {
   return (flags_.fetch_and(~kCheckpoint) & kCheckpoint) != 0;
 }
 
+bool Monitor::take_risk() noexcept { return (flags_.fetch_and(~kRisk) & kRisk) != 0; }
+
 std::optional<SteadyTime> Monitor::deadline() const noexcept {
   const std::int64_t earliest = deadline_.load(std::memory_order_acquire);
   if (earliest == kNoDeadline) return std::nullopt;
@@ -93,13 +99,16 @@ std::optional<Duration> Monitor::time_left() const {
   return std::max(Duration(*earliest - clock_.now()), Duration::zero());
 }
 
+std::optional<Notice> Monitor::standing() const {
+  const std::lock_guard lock(mutex_);
+  const Notice* const found = earliest();
+  return found != nullptr ? std::optional<Notice>(*found) : std::nullopt;
+}
+
 std::string Monitor::reason() const {
   const std::lock_guard lock(mutex_);
-  const Notice* found = nullptr;
-  for (const Notice& notice : notices_) {
-    if (notice.kind == NoticeKind::stop) return notice.text;
-    if (notice.kind == NoticeKind::deadline && found == nullptr) found = &notice;
-  }
+  if (stop_seen_) return stop_text_;
+  const Notice* const found = earliest();
   return found != nullptr ? found->text : std::string();
 }
 
@@ -108,38 +117,143 @@ std::vector<Notice> Monitor::notices() const {
   return notices_;
 }
 
+// Requires the mutex, as all below that do not take it.
+const Notice* Monitor::earliest() const {
+  const Notice* found = nullptr;
+  for (const Announced& announced : announced_) {
+    const Notice& notice = announced.notice;
+    if (announced.dismissed) continue;
+    if (found == nullptr || (found->hibernates && !notice.hibernates) ||
+        (found->hibernates == notice.hibernates && *notice.deadline < *found->deadline)) {
+      found = &notice;
+    }
+  }
+  return found;
+}
+
+void Monitor::settle_deadline() noexcept {
+  bool stands = false;
+  std::optional<SteadyTime> first = stop_deadline_;
+  for (const Announced& announced : announced_) {
+    if (announced.dismissed) continue;
+    stands = true;
+    const SteadyTime when = *announced.notice.deadline;
+    if (stop_seen_ && when <= *stop_seen_) continue;
+    first = std::min(first.value_or(when), when);
+  }
+  // Whoever sees the flag finds the deadline, and whoever finds none sees no flag for long.
+  deadline_.store(first ? nanoseconds(*first) : kNoDeadline);
+  if (stands) {
+    flags_.fetch_or(kDeadline);
+  } else {
+    flags_.fetch_and(~kDeadline);
+  }
+}
+
+void Monitor::dismiss(SteadyTime until, bool woken) {
+  const std::lock_guard lock(mutex_);
+  for (Announced& announced : announced_) {
+    const bool slept = woken && announced.notice.hibernates;
+    if (slept || *announced.notice.deadline <= until) announced.dismissed = true;
+  }
+  settle_deadline();
+}
+
+std::vector<Monitor::Announced>::iterator Monitor::find(const Notice& notice, const Source* from) {
+  return std::find_if(announced_.begin(), announced_.end(), [&](const Announced& announced) {
+    return announced.from == from && (from != nullptr || announced.notice.source == notice.source);
+  });
+}
+
+void Monitor::announce(const Notice& notice, const Source* from) {
+  const auto known = find(notice, from);
+  if (known == announced_.end()) {
+    Announced announced{.from = from, .notice = {}};
+    try {
+      announced.notice = notice;
+    } catch (const std::bad_alloc&) {
+      announced.notice.deadline = notice.deadline;
+      announced.notice.seen = notice.seen;
+      announced.notice.hibernates = notice.hibernates;
+    }
+    announced_.push_back(std::move(announced));
+    return;
+  }
+  if (std::exchange(known->dismissed, false)) {
+    known->notice = notice;
+    return;
+  }
+  known->notice.hibernates = known->notice.hibernates && notice.hibernates;
+  if (*notice.deadline >= *known->notice.deadline) return;
+  known->notice.deadline = notice.deadline;
+  known->notice.text = notice.text;
+}
+
+bool Monitor::latch(const Notice& notice, const Source* from) {
+  const std::lock_guard lock(mutex_);
+  if (notice.kind == NoticeKind::deadline) {
+    const auto known = find(notice, from);
+    const bool old = known != announced_.end() && known->dismissed &&
+                     (*notice.seen <= *known->notice.seen || *notice.deadline <= *known->notice.deadline);
+    if (old) return false;
+  }
+  try {
+    if (notice.kind != NoticeKind::checkpoint_now && notices_.size() < kKept) notices_.push_back(notice);
+  } catch (const std::bad_alloc&) {
+    log_debug("a notice is not kept: no memory");
+  }
+  switch (notice.kind) {
+    case NoticeKind::checkpoint_now:
+      flags_.fetch_or(kCheckpoint);
+      break;
+    case NoticeKind::at_risk:
+      flags_.fetch_or(kRisk);
+      break;
+    case NoticeKind::stop:
+      if (!stop_seen_) {
+        stop_seen_ = notice.seen;
+        stop_text_ = text_or_out_of_memory([&] { return notice.text; });
+      }
+      if (notice.deadline)
+        stop_deadline_ = std::min(stop_deadline_.value_or(*notice.deadline), *notice.deadline);
+      settle_deadline();
+      flags_.fetch_or(kStop);
+      break;
+    case NoticeKind::deadline:
+      try {
+        announce(notice, from);
+      } catch (const std::bad_alloc&) {  // for what no room was left: as if the first had said it
+        auto& first = announced_.front();
+        first.notice.deadline = std::min(*first.notice.deadline, *notice.deadline);
+        first.dismissed = false;
+      }
+      settle_deadline();
+      break;
+    case NoticeKind::withdrawn:
+      if (const auto known = find(notice, from); known != announced_.end()) announced_.erase(known);
+      settle_deadline();
+      break;
+  }
+  return true;
+}
+
+void Monitor::post(Notice notice) { post(std::move(notice), nullptr); }
+
 // What it asks for counts, also where there is no memory for its words.
-void Monitor::post(Notice notice) {
+void Monitor::post(Notice notice, const Source* from) {
+  const SteadyTime now = clock_.now();
+  if (!notice.seen) notice.seen = now;
+  const bool timeless = notice.kind == NoticeKind::deadline && !notice.deadline;
+  if (timeless)
+    notice.deadline = *notice.seen + std::chrono::duration_cast<SteadyTime::duration>(kUnknownNoticeTime);
+  if (!latch(notice, from)) return;
   try {
     std::string line = "notice (" + notice.source + "): " + notice.text;
-    if (notice.deadline) line += ", " + format_duration(*notice.deadline - clock_.now()) + " left";
+    if (notice.deadline) line += ", " + format_duration(*notice.deadline - now) + " left";
+    if (timeless) line += " (nobody said when; taken as that)";
     log_info(line);
   } catch (const std::bad_alloc&) {
     log_info("a notice, and no memory for its words");
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    try {
-      if (notice.kind != NoticeKind::checkpoint_now) notices_.push_back(notice);
-    } catch (const std::bad_alloc&) {
-      log_debug("a notice is not kept: no memory");
-    }
-    // The deadline first: whoever sees the flag finds it.
-    if (notice.deadline) deadline_.store(std::min(deadline_.load(), nanoseconds(*notice.deadline)));
-    switch (notice.kind) {
-      case NoticeKind::checkpoint_now:
-      case NoticeKind::at_risk:
-        flags_.fetch_or(kCheckpoint);
-        break;
-      case NoticeKind::stop:
-        flags_.fetch_or(kStop);
-        break;
-      case NoticeKind::deadline:
-        flags_.fetch_or(kDeadline);
-        break;
-      case NoticeKind::withdrawn:
-        break;
-    }
   }
   changed_.notify_all();
   if (!listener_) return;
@@ -154,7 +268,7 @@ bool Monitor::wait_for(Duration limit) {
 
 bool Monitor::poll(Source& source) noexcept {
   try {
-    for (Notice& notice : source.poll()) post(std::move(notice));
+    for (Notice& notice : source.poll()) post(std::move(notice), &source);
     return true;
   } catch (const std::bad_alloc&) {
     return true;  // perhaps there is memory at the next poll

@@ -1,4 +1,4 @@
-// A notice file stops a run as SIGTERM does: commit, then 75.
+// A notice file stops a run as SIGTERM does, where a notice is to end it: commit, then 75.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@ class NoticedRun : public testing::Test {
   CheckpointerOptions options() {
     CheckpointerOptions options = volume_.options();
     options.notice_file = path_;
+    options.on_notice = OnNotice::exit;
     return options;
   }
   // Trains until `done` says so, at most for a minute.
@@ -90,6 +91,7 @@ TEST_F(NoticedRun, TheEnvironmentAddsAFile) {
   std::filesystem::remove(other);
   {
     CheckpointerOptions alone = volume_.options();
+    alone.on_notice = OnNotice::exit;
     write_text(other, "{}");
     Attempt attempt(alone);
     EXPECT_TRUE(attempt.checkpointer.tick());

@@ -37,6 +37,7 @@ struct Volume {
     options.mount = "/vol";
     options.every = std::move(every);
     options.hear_signals = false;
+    options.cloud = false;
     options.file_system = &faults;
     options.clock = &clock;
     return options;

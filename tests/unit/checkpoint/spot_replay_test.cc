@@ -86,7 +86,8 @@ TEST(SpotReplay, WhoBeginsUnderANoticeNeverStartsWhatCannotFinish) {
     lives.push_back(life);
   const Replayed ours = replay_holdfast(lives, options);
   EXPECT_EQ(ours.unfinished, 0);
-  EXPECT_LE(ours.most_steps_lost, options.commit / options.step) << "those made while the first was written";
+  EXPECT_LE(ours.most_steps_lost, 2 * options.commit / options.step)
+      << "those made while the first was written, and then those for which a second had no time any more";
 }
 
 TEST(SpotReplay, ALongLifeLosesItsStartUpAndItsReserve) {

@@ -106,7 +106,160 @@ TEST(Monitor, WhatASourceKnowsAtTheStartIsSeenWhenStartReturns) {
   EXPECT_EQ(monitor.reason(), "early");
 }
 
-TEST(Monitor, TheEarliestDeadlineEverSeenStays) {
+Notice withdrawal(std::string source = "test") {
+  return {.source = std::move(source), .kind = NoticeKind::withdrawn, .deadline = {}, .text = "never mind"};
+}
+Notice from(const char* source, SteadyTime deadline) {
+  Notice notice = deadline_notice(deadline);
+  notice.source = source;
+  notice.text = std::string(source) + " says so";
+  return notice;
+}
+
+TEST(Monitor, AWithdrawalTakesBackTheDeadlineOfItsSource) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  const SteadyTime now = clock.now();
+  monitor.post(from("ec2", now + 100s));
+  monitor.post(from("file", now + 200s));
+  EXPECT_EQ(monitor.reason(), "ec2 says so");
+  monitor.post(withdrawal("ec2"));
+  EXPECT_EQ(monitor.deadline(), now + 200s);
+  EXPECT_EQ(monitor.reason(), "file says so");
+  EXPECT_TRUE(monitor.pending());
+  monitor.post(withdrawal("file"));
+  EXPECT_EQ(monitor.deadline(), std::nullopt);
+  EXPECT_EQ(monitor.reason(), "");
+  EXPECT_FALSE(monitor.pending());
+  EXPECT_EQ(monitor.standing(), std::nullopt);
+  EXPECT_EQ(monitor.notices().size(), 4U);
+  monitor.post(from("ec2", now + 300s));
+  EXPECT_EQ(monitor.deadline(), now + 300s) << "it may come again";
+}
+
+TEST(Monitor, TwoSourcesOfOneNameAreTwo) {
+  FakeClock clock;
+  Script first;
+  Script second;
+  Monitor monitor(clock);
+  monitor.add(std::make_unique<ScriptedSource>(first, 1h, true));
+  monitor.add(std::make_unique<ScriptedSource>(second, 1h, true));
+  first.tell(deadline_notice(clock.now() + 100s));
+  second.tell(deadline_notice(clock.now() + 200s));
+  monitor.start();
+  first.tell(withdrawal());
+  EXPECT_TRUE(soon([&] { return monitor.notices().size() == 3; }));
+  EXPECT_EQ(monitor.deadline(), clock.now() + 200s);
+}
+
+TEST(Monitor, AWithdrawalChangesNothingAboutAStop) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  monitor.post(stop_notice("SIGTERM"));
+  monitor.post(withdrawal());
+  EXPECT_TRUE(monitor.stop_requested());
+  EXPECT_EQ(monitor.reason(), "SIGTERM");
+}
+
+TEST(Monitor, ADeadlineThatNobodyNamesIs110SecondsAway) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  Notice notice = deadline_notice(clock.now());
+  notice.deadline.reset();
+  testing::internal::CaptureStderr();
+  monitor.post(notice);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "holdfast: notice (test): machine goes away, 1m 50s left (nobody said when; taken as that)\n");
+  EXPECT_EQ(monitor.deadline(), clock.now() + 110s);
+  clock.advance(10s);
+  monitor.post(notice);
+  EXPECT_EQ(monitor.time_left(), Duration(100s)) << "told again, it is no later";
+}
+
+TEST(Monitor, NotesWhenANoticeWasFirstSeen) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  const SteadyTime now = clock.now();
+  monitor.post(deadline_notice(now + 120s));
+  EXPECT_EQ(monitor.standing()->seen, now);
+  clock.advance(5s);
+  monitor.post(deadline_notice(now + 100s));
+  EXPECT_EQ(monitor.standing()->seen, now);
+  EXPECT_EQ(monitor.standing()->deadline, now + 100s);
+}
+
+TEST(Monitor, ADismissedDeadlineIsNotHeardAgainAndALaterOneIs) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  const SteadyTime then = clock.now() + 30s;
+  Notice news = deadline_notice(then);
+  news.seen = clock.now();
+  monitor.post(news);
+  clock.advance(90s);
+  monitor.dismiss(clock.now() - 60s);
+  EXPECT_FALSE(monitor.pending());
+  EXPECT_EQ(monitor.deadline(), std::nullopt);
+  monitor.post(deadline_notice(then));
+  EXPECT_FALSE(monitor.pending()) << "no later than what was dismissed";
+  news.deadline = clock.now() + 110s;
+  monitor.post(news);
+  EXPECT_FALSE(monitor.pending()) << "first seen when the dismissed one was: a time that slides";
+  monitor.post(deadline_notice(clock.now() + 120s));
+  EXPECT_TRUE(monitor.pending());
+  EXPECT_EQ(monitor.time_left(), Duration(120s));
+}
+
+TEST(Monitor, DismissingLeavesLaterDeadlinesAlone) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  monitor.post(from("ec2", clock.now() + 30s));
+  monitor.post(from("slurm", clock.now() + 300s));
+  clock.advance(90s);
+  monitor.dismiss(clock.now() - 60s);
+  EXPECT_EQ(monitor.time_left(), Duration(210s));
+  EXPECT_EQ(monitor.reason(), "slurm says so");
+}
+
+TEST(Monitor, ThePlannerGoesByWhatEndsTheMachineBeforeWhatPutsItToSleep) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  Notice sleep = from("ec2", clock.now() + 30s);
+  sleep.hibernates = true;
+  monitor.post(sleep);
+  EXPECT_TRUE(monitor.standing()->hibernates);
+  monitor.post(from("slurm", clock.now() + 300s));
+  EXPECT_FALSE(monitor.standing()->hibernates);
+  monitor.dismiss(clock.now(), true);
+  EXPECT_EQ(monitor.time_left(), Duration(300s)) << "awake again";
+}
+
+TEST(Monitor, AStopAfterADeadlineThatPassedHasItsOwnTime) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  Notice stop = stop_notice("SIGTERM");
+  monitor.post(deadline_notice(clock.now() + 10s));
+  clock.advance(20s);
+  stop.deadline = clock.now() + 25s;
+  monitor.post(stop);
+  EXPECT_EQ(monitor.time_left(), Duration(25s));
+  monitor.post(from("ec2", clock.now() + 15s));
+  EXPECT_EQ(monitor.time_left(), Duration(15s)) << "one to come counts";
+}
+
+TEST(Monitor, ARiskIsTakenOnce) {
+  Monitor monitor;
+  Notice risk = checkpoint_notice();
+  risk.kind = NoticeKind::at_risk;
+  monitor.post(risk);
+  monitor.post(risk);
+  EXPECT_TRUE(monitor.pending());
+  EXPECT_FALSE(monitor.take_checkpoint_request());
+  EXPECT_TRUE(monitor.take_risk());
+  EXPECT_FALSE(monitor.take_risk());
+  EXPECT_FALSE(monitor.pending());
+}
+
+TEST(Monitor, TheEarliestDeadlineOfASourceStays) {
   FakeClock clock;
   Monitor monitor(clock);
   const SteadyTime now = clock.now();

@@ -1,24 +1,27 @@
-// The inside of a Checkpointer. Six sources, by idea: checkpointer.cc (construction and the public face),
+// The inside of a Checkpointer. Seven sources, by idea: checkpointer.cc (construction and the public face),
 // checkpointer_start.cc (finding where to start), checkpointer_resume.cc (claiming it and going on there),
 // checkpointer_step.cc (the training loop), checkpointer_late.cc (staging beside the next step),
-// checkpointer_finish.cc (evaluation, the end).
+// checkpointer_notice.cc (what notices ask for), checkpointer_finish.cc (evaluation, the end).
 //
-// Threads: the training thread, except `monitor` and what the writer keeps.
+// Threads: the training thread, except `monitor`, `costs`, `shelf` and what the writer keeps.
 #pragma once
 
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
 
 #include "holdfast/checkpoint/async_writer.h"
 #include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/checkpoint/cost_model.h"
 #include "holdfast/checkpoint/file_verifier.h"
 #include "holdfast/checkpoint/internal/arrival_keeper.h"
 #include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/checkpoint/internal/late_stager.h"
+#include "holdfast/checkpoint/internal/notice_watch.h"
 #include "holdfast/checkpoint/internal/save_book.h"
 #include "holdfast/checkpoint/internal/step_times.h"
 #include "holdfast/checkpoint/ledger.h"
@@ -65,7 +68,8 @@ struct Checkpointer::State {
   void expect_losses(const Start& start, bool bit_exact);
   void begin_run(Start start, SteadyTime resuming);
   bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
-  void tell_end(const RunState& run) noexcept;                              // in the ledger
+  void learn_lives(Duration startup) noexcept;
+  void tell_end(const RunState& run) noexcept;  // in the ledger
 
   // Measures what the training thread waits for saves inside one call; calls nest.
   class Waiting {
@@ -85,20 +89,62 @@ struct Checkpointer::State {
   // The loop (checkpointer_step.cc).
   Decision after_step(const StepReport& report);
   void measure_step(SteadyTime now);
-  void act(Decision& decision);
+  void act(Decision& decision) noexcept;
+  void save_boundary(Decision& decision, const Plan& plan) noexcept;
   SaveHandle save();
   // Of the save that has begun; null: it had not come so far.
-  SaveHandle staging_failed(const std::exception& error, BegunSave save) noexcept;
+  // Inside a catch block: it may be any exception.
+  SaveHandle staging_failed(BegunSave save) noexcept;
   void metric(const std::string& name, double value);
-  bool covered() const;  // this step boundary is durable or on its way
-  bool safe() const;     // it is durable
+  void choose_interval();  // by what saves have cost so far
+  bool covered() const;    // this step boundary is durable or on its way
+  bool safe() const;       // it is durable
   internal::Staged stage(Part part);
   // `waited`: how long the training thread has waited for this save.
   void submit(internal::Staged staged, const BegunSave& save, Duration waited);
   BegunSave begin_save(bool asked_for) const;
   bool wait_for_image();  // false when the deadline passed first
-  bool should_stop() const noexcept;
+
+  // What notices ask for (checkpointer_notice.cc). The notice that the planner goes by now.
+  struct Pursuit {
+    std::string source;
+    SteadyTime seen{};
+    OnNotice policy = OnNotice::train_on;
+    Duration wall_ahead{};  // of the steady clock, when it was first looked at
+    BegunSave insurance;    // the newest save that began since
+    bool probed = false;
+    bool said_too_late = false;
+  };
+  void listen();
+  void take_requests();
+  bool must_stop() const noexcept;
+  bool should_stop() noexcept;  // also because of a deadline under OnNotice::exit
   std::string reason_to_stop() const noexcept;
+  void tell_stop(Decision& decision) noexcept;
+  void leave() noexcept;  // the program was told to: no withdrawal changes that
+  Plan plan_now() noexcept;
+  void pursue(const Notice& notice);
+  OnNotice chosen_policy(const Notice& notice) const noexcept;
+  Standing standing() const;
+  void say_too_late(const Plan& plan) noexcept;
+  bool woke_up() const;
+  bool probe_first(const Plan& plan);
+  void pause(Decision& decision) noexcept;
+  void press() noexcept;  // somebody waits against time: no limit to the writes
+  void relax() noexcept;
+  bool out_of_time(SteadyTime since) const noexcept;
+  bool commit_fits() const noexcept;  // any thread
+
+  // The image of the boundary during an evaluation, for whoever hears a notice first.
+  struct Shelf {
+    std::mutex mutex;
+    internal::Staged image;
+    BegunSave save;
+    std::optional<SaveHandle> submitted;
+  };
+  void put_on_shelf();
+  void commit_from_shelf() noexcept;  // any thread
+  void clear_shelf() noexcept;        // what was submitted is the newest save then
 
   // Staging beside the next step (checkpointer_late.cc).
   void before_update();
@@ -135,6 +181,7 @@ struct Checkpointer::State {
   SavePolicy policy;
   std::shared_ptr<internal::SaveBook> book;  // shared with every save that has begun
   internal::StepTimes step_times;
+  CostModel costs;
   Receipt receipt;
   LossRing losses;
 
@@ -145,6 +192,7 @@ struct Checkpointer::State {
   bool start_is_safe = true;        // the next attempt would start there, too
   bool planned_with_slots = false;  // planned again after the first update
   bool save_wanted = false;         // asked for, and not staged yet
+  std::int64_t saves_measured = 0;  // by the policy
   bool loss_was_told = false;
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
   bool evaluation_due = false;                             // as the last step's report said
@@ -164,6 +212,13 @@ struct Checkpointer::State {
   bool check_staging = false;     // HOLDFAST_CHECK_STAGING
   int late_checked = 0;           // late snapshots compared with live memory
 
+  bool leaving = false;  // the program was told to stop
+  std::string leaving_reason;
+  std::optional<Pursuit> pursuit;
+  bool pressed = false;            // writes are hurried
+  std::string too_late;            // why the newest boundary was not committed
+  bool step_is_no_measure = true;  // something else than the step takes its time
+
   bool evaluating = false;
   bool stopped_inside = false;  // a tick inside the scope said stop
   bool disturbed = false;       // such an evaluation began without an image of the boundary
@@ -177,8 +232,10 @@ struct Checkpointer::State {
   int end_code = 0;
   bool gave_up = false;  // finish() left before the writer was done
 
-  std::unique_ptr<AsyncWriter> writer;  // its thread uses store, losses and clock
-  std::future<void> reading_ahead;      // its thread uses options, verifier, file_system and clock
+  Shelf shelf;
+  std::unique_ptr<AsyncWriter> writer;           // its thread uses store, losses and clock
+  std::future<void> reading_ahead;               // its thread uses options, verifier, file_system and clock
+  std::unique_ptr<internal::NoticeWatch> watch;  // its thread uses all that is for any thread
 };
 
 }  // namespace holdfast::inline v1

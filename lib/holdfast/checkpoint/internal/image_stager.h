@@ -39,6 +39,8 @@ class ImageStager {
   void make_image_ahead() {
     if (source_.on_device() && pool_.ready()) pool_.take();
   }
+  // Of the file, as planned; 0 before.
+  std::uint64_t bytes() const { return plan_ ? plan_->layout->length() : 0; }
   bool ready() const { return pool_.ready(); }
   bool wait_ready(std::chrono::nanoseconds wait) const { return pool_.wait_ready(wait); }
 

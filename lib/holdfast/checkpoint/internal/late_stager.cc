@@ -17,8 +17,9 @@ LateStager::~LateStager() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LateStager::begin(std::unique_ptr<LateCopy> copy) {
+void LateStager::begin(std::unique_ptr<LateCopy> copy, bool copied) {
   copy_ = std::move(copy);
+  if (copied) return;
   {
     const std::lock_guard lock(mutex_);
     wanted_ = copy_.get();

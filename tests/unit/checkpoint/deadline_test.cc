@@ -1,0 +1,456 @@
+// What is done with the time before an announced end, on a clock that steps and the disk move.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "announcer.h"
+#include "slow_disk.h"
+#include "support/subprocess.h"
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+bool of_checkpoint(const Operation& operation, Op kind) {
+  return operation.kind == kind && operation.path.find("step-") != std::string::npos;
+}
+
+// Steps of 2 s; a save takes as long as the test says, and the training waits for it.
+class Noticed : public testing::Test {
+ protected:
+  Noticed() {
+    announcer.give_to(options);
+    volume.faults.set_hook([this](const Operation& operation) {
+      if (of_checkpoint(operation, Op::create)) ++begun;
+      if (operation.path.find("trial") != std::string::npos && operation.kind == Op::create) ++trials;
+      if (of_checkpoint(operation, Op::sync_file)) volume.clock.advance(commit);
+    });
+  }
+  Attempt& start() {
+    run = std::make_unique<Attempt>(options);
+    return *run;
+  }
+  // A run that knows what a save takes.
+  Attempt& start_measured() {
+    start();
+    for (int i = 0; i < 10; ++i) step();
+    EXPECT_EQ(run->checkpointer.save().wait(), SaveStatus::durable);
+    begun = 0;
+    return *run;
+  }
+  Decision step() {
+    volume.clock.advance(2s);
+    run->step();
+    if (run->decision.saved) run->decision.save.wait();
+    return run->decision;
+  }
+  SteadyTime now() const { return volume.clock.now(); }
+  std::int64_t durable() { return run->checkpointer.last_durable().step; }
+
+  Volume volume;
+  CapturedLog log;
+  CheckpointerOptions options = volume.options();
+  Announcer announcer;
+  Duration commit = 10s;
+  std::atomic<int> begun{0};   // writes of checkpoints
+  std::atomic<int> trials{0};  // and of files that only try the disk out
+  std::unique_ptr<Attempt> run;
+};
+
+TEST_F(Noticed, TrainsOnBetweenAnInsuranceAndTheLastCommit) {
+  start_measured();
+  const SteadyTime deadline = now() + 120s;
+  announcer.deadline(deadline);
+  EXPECT_TRUE(step().saved) << "the insurance";
+  EXPECT_EQ(durable(), 11);
+  int steps = 0;
+  while (!step().saved) ++steps;
+  // 120 s, less 2 s and 10 s for the insurance, less 1.5 commits, a step and 4 s.
+  EXPECT_EQ(steps, 43) << "then steps until the reserve";
+  EXPECT_FALSE(run->decision.stop) << "the machine lives";
+  EXPECT_EQ(begun, 2);
+  EXPECT_EQ(durable(), run->source.step());
+  EXPECT_LE(run->checkpointer.last_durable().when, deadline);
+  EXPECT_GE(now(), deadline + 60s) << "it paused until then";
+  EXPECT_LT(now(), deadline + 61s);
+  EXPECT_FALSE(step().saved) << "and is a run as any other";
+  EXPECT_EQ(run->checkpointer.finish(), 0);
+  EXPECT_THAT(log.text(), HasSubstr("pausing at step 55 until the machine goes away"));
+}
+
+TEST_F(Noticed, APauseEndsWithAStop) {
+  start_measured();
+  announcer.deadline(now() + 120s);
+  volume.clock.plan(110s, [&] { announcer.stop(now() + 25s); });
+  while (!run->decision.stop) step();
+  EXPECT_EQ(run->decision.reason, "SIGTERM");
+  EXPECT_EQ(run->checkpointer.finish(), 75);
+  EXPECT_EQ(durable(), run->source.step());
+  EXPECT_EQ(begun, 2) << "nothing more was to be saved";
+}
+
+TEST_F(Noticed, APauseEndsWithAWithdrawalAndTheNextNoticeIsHeard) {
+  start_measured();
+  const SteadyTime deadline = now() + 120s;
+  announcer.deadline(deadline);
+  volume.clock.plan(115s, [&] { announcer.withdraw(); });
+  while (now() < deadline - 10s) step();
+  EXPECT_LT(now(), deadline) << "it did not wait for the end";
+  const std::int64_t paused_at = run->source.step();
+  step();
+  EXPECT_EQ(run->source.step(), paused_at + 1);
+  EXPECT_EQ(begun, 2);
+  announcer.deadline(now() + 120s);
+  EXPECT_TRUE(step().saved);
+  EXPECT_EQ(begun, 3);
+}
+
+TEST_F(Noticed, WaitsAfterTheFirstCommitWhereThatIsThePolicy) {
+  options.on_notice = OnNotice::wait;
+  start_measured();
+  const SteadyTime deadline = now() + 120s;
+  announcer.deadline(deadline);
+  EXPECT_TRUE(step().saved);
+  EXPECT_FALSE(run->decision.stop);
+  EXPECT_EQ(begun, 1);
+  EXPECT_GE(now(), deadline + 60s);
+  EXPECT_EQ(durable(), 11);
+}
+
+TEST_F(Noticed, LeavesAfterTheCommitWhereThatIsThePolicy) {
+  options.on_notice = OnNotice::exit;
+  start_measured();
+  announcer.deadline(now() + 120s);
+  EXPECT_TRUE(step().stop);
+  EXPECT_EQ(run->decision.reason, "the end is near");
+  announcer.withdraw();
+  EXPECT_TRUE(step().stop) << "what was told to stop stays told";
+  EXPECT_EQ(run->checkpointer.finish(), 75);
+  EXPECT_EQ(run->checkpointer.stop_reason(), "the end is near");
+  EXPECT_EQ(durable(), 12);
+}
+
+TEST_F(Noticed, AWithdrawalBeforeTheNextStepIsAsIfNothingHadBeen) {
+  options.on_notice = OnNotice::exit;
+  start_measured();
+  announcer.deadline(now() + 120s);
+  announcer.withdraw();
+  EXPECT_FALSE(run->checkpointer.tick());
+  EXPECT_FALSE(step().stop);
+  EXPECT_EQ(run->checkpointer.finish(), 0);
+}
+
+TEST_F(Noticed, TheProgramMayDecide) {
+  int asked = 0;
+  options.on_notice = OnNotice::callback;
+  options.decide = [&](const Notice& notice, Duration left) {
+    ++asked;
+    EXPECT_EQ(notice.text, "the end is near");
+    return left > 60s ? OnNotice::train_on : OnNotice::exit;
+  };
+  start_measured();
+  announcer.deadline(now() + 120s);
+  EXPECT_FALSE(step().stop);
+  EXPECT_FALSE(step().stop);
+  EXPECT_EQ(asked, 1);
+  announcer.withdraw();
+  announcer.deadline(now() + 50s);
+  EXPECT_TRUE(step().stop);
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(Noticed, ADecisionThatThrowsIsToTrainOn) {
+  options.on_notice = OnNotice::callback;
+  options.decide = [](const Notice&, Duration) -> OnNotice { throw 1; };
+  start_measured();
+  announcer.deadline(now() + 120s);
+  EXPECT_TRUE(step().saved);
+  EXPECT_FALSE(run->decision.stop);
+}
+
+TEST_F(Noticed, CallbackWithoutAFunctionIsRefused) {
+  options.on_notice = OnNotice::callback;
+  EXPECT_THROW(start(), UsageError);
+}
+
+TEST_F(Noticed, OnASlowVolumeTheOlderCheckpointStays) {
+  commit = 200s;
+  start_measured();
+  step();
+  const auto before = volume.checkpoints();
+  announcer.deadline(now() + 120s);
+  for (int i = 0; i < 30; ++i) step();
+  EXPECT_EQ(run->source.step(), 41) << "and where nothing can be saved, nothing is lost by a step";
+  EXPECT_EQ(begun, 0) << "nothing is begun that cannot end";
+  EXPECT_EQ(volume.checkpoints(), before);
+  EXPECT_EQ(durable(), 10);
+  EXPECT_THAT(log.text(), HasSubstr("no time for a save of step 12, which takes about 3m 20s: 1m 58s left; "
+                                    "step 10 is the newest that is durable"));
+}
+
+TEST_F(Noticed, PeriodicSavesAreNotBegunThenEither) {
+  commit = 200s;
+  options.every = {SaveEvery::steps(3)};
+  start_measured();
+  announcer.deadline(now() + 120s);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(step().saved);
+  EXPECT_EQ(begun, 0);
+}
+
+TEST_F(Noticed, AStopWithoutTimeForASaveDoesNotBeginOne) {
+  commit = 60s;
+  start_measured();
+  step();
+  announcer.stop(now() + 25s);
+  EXPECT_TRUE(step().stop);
+  EXPECT_EQ(run->checkpointer.finish(), 74);
+  EXPECT_EQ(begun, 0);
+  EXPECT_THAT(run->checkpointer.stop_reason(), HasSubstr("SIGTERM"));
+  EXPECT_THAT(log.text(),
+              HasSubstr("no time for a save of step 12, which takes about 1m 00s: 23s left; step 10 "
+                        "is the newest that is durable"));
+}
+
+TEST_F(Noticed, ANoticeWithoutATimeIsOfAlmostTwoMinutes) {
+  options.on_notice = OnNotice::wait;
+  start_measured();
+  const SteadyTime seen = now();
+  announcer.tell({.kind = NoticeKind::deadline, .text = "soon"});
+  step();
+  EXPECT_GE(now(), seen + 170s);
+  EXPECT_LT(now(), seen + 171s);
+}
+
+TEST_F(Noticed, AMachineThatSleepsGetsItsCommitAtOnceAndGoesOn) {
+  options.on_notice = OnNotice::wait;
+  start_measured();
+  announcer.deadline(now() + 120s, true);
+  EXPECT_TRUE(step().saved);
+  EXPECT_FALSE(step().saved);
+  volume.clock.shift_wall(8h);
+  EXPECT_FALSE(step().saved);
+  EXPECT_EQ(begun, 1);
+  EXPECT_THAT(log.text(), HasSubstr("the machine has slept and is awake again"));
+}
+
+TEST_F(Noticed, AMachineAtRiskSavesSoonAndOften) {
+  options.every = {SaveEvery::steps(10)};
+  start_measured();
+  announcer.risk();
+  EXPECT_TRUE(step().saved);
+  EXPECT_FALSE(run->decision.stop);
+  int steps = 1;
+  while (!step().saved) ++steps;
+  EXPECT_EQ(steps, 5) << "half of ten";
+  volume.clock.advance(31min);
+  while (!step().saved) {
+  }
+  for (steps = 1; !step().saved;) ++steps;
+  EXPECT_EQ(steps, 10) << "as before, half an hour later";
+}
+
+TEST_F(Noticed, AtRiskRunsTheCommandOfTheUser) {
+  TemporaryFolder folder;
+  const auto sign = folder.path() / "sign";
+  options.on_risk = "cat >" + sign.native() + " && exit 3";
+  start_measured();
+  EXPECT_FALSE(std::filesystem::exists(sign));
+  announcer.risk();
+  while (!std::filesystem::exists(sign)) std::this_thread::sleep_for(1ms);
+}
+
+TEST_F(Noticed, TheWriteLimitComesBackWithAWithdrawal) {
+  commit = {};
+  options.write_limit = 0.001;
+  start();
+  const auto took = [&] {
+    run->decision.save.wait();
+    return run->decision.save.figures().write;
+  };
+  run->checkpointer.request_save();
+  step();
+  const Duration limited = took();
+  EXPECT_GT(limited, 5s);
+  announcer.deadline(now() + 600s);
+  step();
+  EXPECT_LT(took(), limited / 2);
+  announcer.withdraw();
+  step();
+  run->checkpointer.request_save();
+  step();
+  EXPECT_GE(took(), limited);
+}
+
+// From the notice to the durable commit: a step, a write in flight, and 1.5 commits at most.
+TEST_F(Noticed, IsSafeAsSoonAsTheDiskAllows) {
+  options.every = {SaveEvery::steps(7)};
+  start_measured();
+  for (int offset = 0; offset < 14; ++offset) {
+    for (int i = 0; i < offset; ++i) step();
+    const SteadyTime seen = now();
+    const std::int64_t at = run->source.step();
+    announcer.deadline(seen + 300s);
+    while (durable() <= at) step();
+    EXPECT_LE(run->checkpointer.last_durable().when - seen, 2s + 10s + 15s) << offset;
+    announcer.withdraw();
+  }
+}
+
+TEST_F(Noticed, SavesTheFirstBoundaryBehindAWriteInFlight) {
+  start();
+  SlowDisk disk(volume);
+  run->step();
+  const SaveHandle older = run->checkpointer.save();
+  disk.await(1);
+  announcer.deadline(now() + 120s);
+  EXPECT_FALSE(run->step().saved) << "the only image is being written; the training does not wait";
+  disk.finish(2);
+  EXPECT_EQ(older.wait(), SaveStatus::durable);
+  EXPECT_TRUE(run->step().saved);
+  EXPECT_EQ(run->decision.save.wait(), SaveStatus::durable);
+}
+
+TEST_F(Noticed, ADeadlineTakesTheImageOfASaveThatWaits) {
+  options.second_image = true;
+  start();
+  SlowDisk disk(volume);
+  run->step();
+  run->checkpointer.save();
+  disk.await(1);
+  run->step();
+  const SaveHandle waiting = run->checkpointer.save();
+  run->step();
+  std::thread later([&] { announcer.deadline(now() + 120s); });
+  const SaveHandle third = run->checkpointer.save();  // returns although the disk finishes nothing
+  later.join();
+  EXPECT_EQ(waiting.status(), SaveStatus::overtaken);
+  EXPECT_EQ(third.status(), SaveStatus::staged);
+}
+
+TEST_F(Noticed, AnEvaluationThatTicksNeverIsCommittedFromItsBoundary) {
+  start_measured();
+  step();
+  const std::string boundary = run->state();
+  {
+    const Checkpointer::EvaluationScope scope(run->checkpointer);
+    run->source.evaluate();
+    announcer.deadline(now() + 120s);
+    while (durable() < 11) std::this_thread::sleep_for(1ms);
+    run->source.evaluate();
+  }
+  EXPECT_EQ(begun, 1);
+  Attempt next(volume.options());
+  EXPECT_EQ(next.resumed.step, 11);
+  EXPECT_TRUE(next.resumed.evaluation_due);
+  EXPECT_EQ(next.state(), boundary);
+}
+
+TEST_F(Noticed, ANoticeBeforeAnEvaluationIsHeardInsideToo) {
+  start_measured();
+  step();
+  announcer.deadline(now() + 120s);
+  const Checkpointer::EvaluationScope scope(run->checkpointer);
+  while (durable() < 11) std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(run->checkpointer.tick());
+  EXPECT_EQ(begun, 1) << "once";
+}
+
+TEST_F(Noticed, ANoticeBeforeTheStartIsPursuedFromTheFirstStep) {
+  MemorySource source;
+  Checkpointer checkpointer(source, options);
+  announcer.deadline(now() + 120s);
+  EXPECT_FALSE(checkpointer.tick());
+  checkpointer.resume();
+  const Decision decision = checkpointer.after_step(source.train());
+  EXPECT_TRUE(decision.saved);
+  EXPECT_EQ(decision.save.wait(), SaveStatus::durable);
+  EXPECT_EQ(checkpointer.finish(), 0);
+  EXPECT_EQ(checkpointer.stop_reason(), "") << "it came to its end by itself";
+}
+
+TEST_F(Noticed, AStopWhileTheVolumeIsWaitedForBeginsNothing) {
+  options.mount = "/other";
+  options.directory = "/other/run";
+  MemorySource source;
+  Checkpointer checkpointer(source, options);
+  volume.clock.plan(30s, [&] { announcer.stop(now() + 25s); });
+  try {
+    checkpointer.resume();
+    FAIL() << "resumed";
+  } catch (const Error& error) {
+    EXPECT_EQ(static_cast<int>(error.exit_code()), 75);
+  }
+}
+
+TEST_F(Noticed, ADeadlineWhileTheVolumeIsWaitedForDoesNotEndTheWait) {
+  options.mount = "/other";
+  options.directory = "/other/run";
+  MemorySource source;
+  Checkpointer checkpointer(source, options);
+  volume.clock.plan(30s, [&] { announcer.deadline(now() + 120s); });
+  volume.clock.plan(60s, [&] { volume.disk.mount("/other"); });
+  EXPECT_TRUE(checkpointer.resume().fresh);
+}
+
+TEST_F(Noticed, ANoticeInFinishChangesNothingAboutACompleteRun) {
+  commit = {};
+  start();
+  SlowDisk disk(volume);
+  run->step();
+  std::thread later([&] {
+    disk.await(1);
+    announcer.deadline(now() + 120s);
+    disk.finish();
+  });
+  EXPECT_EQ(run->checkpointer.finish(), 0);
+  later.join();
+  EXPECT_EQ(durable(), 1);
+}
+
+TEST_F(Noticed, TheDiskIsTriedOutWhereNothingWasMeasured) {
+  options.probe_bytes = 8192;
+  start();
+  step();
+  EXPECT_EQ(trials, 0) << "never without a notice";
+  announcer.deadline(now() + 120s);
+  step();
+  const auto trying = [&] {
+    if (trials == 0) return true;
+    const auto names = volume.disk.names(kRun);
+    return std::any_of(names.begin(), names.end(),
+                       [](const std::string& name) { return name.find("trial") != std::string::npos; });
+  };
+  while (trying()) std::this_thread::sleep_for(1ms);
+  while (durable() < 0) step();
+  EXPECT_EQ(trials, 1);
+  EXPECT_EQ(durable(), run->source.step());
+  announcer.withdraw();
+  announcer.deadline(now() + 120s);
+  step();
+  EXPECT_EQ(trials, 1) << "never again";
+}
+
+TEST_F(Noticed, ASmallStateIsSavedAtOnceInstead) {
+  start();
+  step();
+  announcer.deadline(now() + 120s);
+  EXPECT_TRUE(step().saved);
+  EXPECT_EQ(trials, 0);
+}
+
+TEST_F(Noticed, AnythingThrownByAStateIsAFailedSave) {
+  start_measured();
+  run->source.on_copy = [] { throw 42; };
+  run->checkpointer.request_save();
+  step();
+  EXPECT_EQ(run->decision.save.status(), SaveStatus::failed);
+  EXPECT_THAT(run->decision.save.error(), HasSubstr("an exception of unknown type"));
+  EXPECT_EQ(run->checkpointer.save().status(), SaveStatus::failed);
+  { const Checkpointer::EvaluationScope scope(run->checkpointer); }
+  EXPECT_EQ(run->checkpointer.finish(), 74);
+}
+
+}  // namespace
+}  // namespace holdfast::test
