@@ -118,6 +118,7 @@ class Parser {
     add_work();
     add_recipe();
     add_checkpoints();
+    add_interruptions();
     add_machine(cuda_available);
   }
 
@@ -136,6 +137,12 @@ class Parser {
     if (app_.count("--every") > 0) {
       options_.checkpointer.every.clear();
       for (const auto& text : every_) options_.checkpointer.every.push_back(parse_every(text));
+    }
+    if (app_.count("--max-wall") > 0) {
+      options_.checkpointer.max_wall = holdfast::parse_duration(max_wall_);
+      if (!options_.checkpointer.max_wall || options_.checkpointer.max_wall->count() <= 0) {
+        throw holdfast::UsageError("--max-wall " + max_wall_ + ": say a time, e.g. 2h, 90min");
+      }
     }
     for (auto& name : options_.checkpointer.overrides) name = recorded_name(name);
     settle(options_, app_);
@@ -298,17 +305,42 @@ class Parser {
         ->group(kGroup)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    app_.add_option(
-            "--notice-file", checkpointer.notice_file,
-            "Commit and leave (75) when FILE appears, also when it is there at the start: remove it before "
-            "the next one. It may be empty, or JSON such as "
-            R"({"action": "stop", "in_seconds": 90})")
-        ->type_name("FILE")
-        ->group(kGroup);
     app_.add_option("--exit-code-interrupted", checkpointer.exit_code_interrupted,
                     "Instead of 75, for launchers that need another")
         ->check(between(0, 255))
         ->type_name("N")
+        ->group(kGroup);
+  }
+
+  void add_interruptions() {
+    constexpr auto kGroup = "Interruptions (free to change)";
+    auto& checkpointer = options_.checkpointer;
+    app_.add_option("--on-notice", checkpointer.on_notice,
+                    "When the machine's end is announced: train-on (save at once, train until the last save "
+                    "just fits, save, wait for the end), wait (save and wait) or exit (save and leave, 75). "
+                    "What outlives the announced end by a minute trains on. SIGTERM always saves and leaves")
+        ->transform(one_of<holdfast::OnNotice>({{"train-on", holdfast::OnNotice::train_on},
+                                                {"wait", holdfast::OnNotice::wait},
+                                                {"exit", holdfast::OnNotice::exit}}))
+        ->default_str("train-on")
+        ->type_name("WHAT")
+        ->group(kGroup);
+    app_.add_option(
+            "--notice-file", checkpointer.notice_file,
+            "The appearance of FILE announces the end, also when it is there at the start: remove it before "
+            "the next one. It may be empty, or JSON such as "
+            R"({"action": "stop", "in_seconds": 90})")
+        ->type_name("FILE")
+        ->group(kGroup);
+    app_.add_option("--max-wall", max_wall_,
+                    "The process is to have ended that long after its start (2h, 90min): announced like any "
+                    "other end")
+        ->type_name("TIME")
+        ->group(kGroup);
+    app_.add_option("--on-risk", checkpointer.on_risk,
+                    "Shell command to run when the machine may go away soon (EC2's rebalance "
+                    "recommendation), which also saves, and saves twice as often for half an hour")
+        ->type_name("CMD")
         ->group(kGroup);
   }
 
@@ -331,6 +363,7 @@ class Parser {
   CLI::App app_;
   std::vector<std::string> every_;
   std::string keep_ = "3";
+  std::string max_wall_;
 };
 
 }  // namespace

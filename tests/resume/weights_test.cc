@@ -52,7 +52,7 @@ TEST(Weights, ThatDoNotFitAreNamedAndNothingIsClaimed) {
 TEST(Notices, AFileStopsTheExampleAndTheNextStartGoesOn) {
   const TemporaryFolder folder;
   const std::string notice = folder.path() / "notice";
-  const ExampleRun run(small({"--no-eval", "--notice-file", notice}));
+  const ExampleRun run(small({"--no-eval", "--notice-file", notice, "--on-notice", "exit"}));
   const auto first = run.start({"--steps", "1000000000"});
   ASSERT_TRUE(first->wait_until([&] { return run.steps_logged() >= 3; }));
   write_text(notice, R"({"action": "terminate", "in_seconds": 60, "text": "test"})");
