@@ -89,6 +89,16 @@ TEST(Goodput, AnAttemptThatWasSteppedPastKeptNothing) {
   EXPECT_EQ(run.time.kept, 100s);
 }
 
+TEST(Goodput, AnAttemptThatWasSteppedPastKeptNotEvenWhatOthersPassed) {
+  LedgerText first(1, 0, 0, 1000, 0, "a");
+  first.commit(100, 100, 100);
+  LedgerText second(2, 50, 1, 2000, 0, "b");  // began at an older checkpoint
+  second.commit(60, 110, 60);
+  LedgerText third(3, 90, 1, 3000, 0, "c");
+  const RunAccount run = account_for(lives_of({first.text(), second.text(), third.text()}));
+  EXPECT_EQ(run.lives[1].kept_step, 50);
+}
+
 TEST(Goodput, WhoLeftEarlyDidNotUseItsGrace) {
   LedgerText text(1, 0, 0, 1000, 0, "a");
   text.notice(50, "deadline", 120).commit(55, 50, 52).end(60, "interrupted", 75, 50, 8);

@@ -52,6 +52,16 @@ TEST(LifeModel, ALifeThatGoesOnSpeaksForLongOnes) {
   EXPECT_GT(LifeModel(going).scale(), LifeModel(ended).scale());
 }
 
+// Half of these lives were cut off by us: that tells nothing against long ones.
+TEST(LifeModel, LivesThatWereCutOffDoNotBendTheShape) {
+  std::vector<MachineLife> lives = lives_of(1, 7200, 4000);
+  for (MachineLife& life : lives) {
+    if (life.length > 1h) life = {1h, false};
+  }
+  EXPECT_NEAR(LifeModel(lives).shape(), 1, 0.1);
+  EXPECT_NEAR(seconds(LifeModel(lives).scale()), 7200, 700);
+}
+
 TEST(LifeModel, WhoHasLivedLongLivesOn) {
   const LifeModel model;
   EXPECT_GT(model.hazard(0s, 5min), 2 * model.hazard(2h, 5min));

@@ -68,6 +68,14 @@ TEST(SavePolicy, LearnsFromEarlierLives) {
   EXPECT_GT(chosen({}, 5h), chosen({}, 0s));
 }
 
+TEST(SavePolicy, ItsMachineGrowsOlder) {
+  SavePolicy policy({SaveEvery::automatic()}, kStart, 0);
+  policy.measured({.stall = 500ms, .write = 1s}, kStart);
+  const auto young = policy.chosen_interval();
+  policy.measured({.stall = 500ms, .write = 1s}, kStart + 5h);
+  EXPECT_GT(policy.chosen_interval(), young);
+}
+
 TEST(SavePolicy, AGivenIntervalIsNotChosen) {
   SavePolicy policy({5min, SaveEvery::steps(10)}, kStart, 0);
   EXPECT_FALSE(policy.automatic());
