@@ -56,6 +56,7 @@ int Trainer::run() {
   const Resumed resumed = checkpointer.resume();
   if (parts_.resumed) parts_.resumed(resumed);
   first_step_ = state.step();
+  durable_told_ = checkpointer.last_durable().step;
   result_.loss = resumed.loss;
 
   bool stop = checkpointer.tick();  // asked to stop before the first step
@@ -100,8 +101,14 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
   if (const Durable durable = parts_.checkpointer.last_durable(); durable.step >= 0) {
     event.durable_step = durable.step;
     event.durable_age = clock_.now() - durable.when;
-    if (durable.step != durable_told_) event.saved = newest_save();
-    durable_told_ = durable.step;
+    if (durable.step != durable_told_) {
+      // The figures of a save come a moment after its acknowledgement: then the next step tells of it.
+      const std::optional<SavedEvent> saved = newest_save();
+      if (saved && saved->step >= durable.step) {
+        event.saved = saved;
+        durable_told_ = saved->step;
+      }
+    }
   }
   for (MetricSink* sink : parts_.sinks) sink->step(event);
   samples_ = 0;
