@@ -163,7 +163,7 @@ class Reader {
   }
 
  private:
-  // Nobody's number: a line says it twice at most, and both must be sane.
+  // False: not a line that the ledger writes.
   bool understood(const Members& line) {
     const auto up = line.time("up_ms");
     if (!up || *up < Duration::zero()) return false;

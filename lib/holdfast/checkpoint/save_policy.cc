@@ -60,7 +60,7 @@ std::optional<SaveEvery> parse_save_every(std::string_view text) {
   return time && *time > Duration::zero() ? std::optional(SaveEvery(*time)) : std::nullopt;
 }
 
-SavePolicy::SavePolicy(std::vector<SaveEvery> triggers, SteadyTime start, std::int64_t step)
+SavePolicy::SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start, std::int64_t step)
     : start_(start), last_time_(start), last_step_(step) {
   for (const SaveEvery& every : triggers) {
     check(every);

@@ -38,7 +38,7 @@ std::optional<SaveEvery> parse_save_every(std::string_view text);
 class SavePolicy {
  public:
   // UsageError for an interval that is not positive, and limits that contradict each other.
-  SavePolicy(std::vector<SaveEvery> triggers, SteadyTime start, std::int64_t step);
+  SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start, std::int64_t step);
 
   bool due(SteadyTime now, std::int64_t step) const;
   void saved(SteadyTime now, std::int64_t step);
