@@ -55,18 +55,21 @@ TEST_F(Rehearse, MistakesOfUseStartNothing) {
 }
 
 // Side by side, because a rehearsal takes as long as its notice. The first one's run directory is found by
-// itself.
+// itself, and commits and waits at once: a SIGKILL at the deadline would punish one that trains on, if the
+// machine stands still for some seconds just before. The other one trains on, and SIGTERM lets it commit.
 TEST_F(Rehearse, NothingIsLost) {
   const TemporaryFolder other;
   const auto elsewhere = other.path() / "run";
-  Subprocess killed(words({"--in", "100ms", "--notice", "10s", "--kill"}, trainer()), kInfo);
-  Subprocess polite(words({"--in", "100ms", "--notice", "10s", "--directory", elsewhere.native()},
+  Words waiting = trainer();
+  waiting.emplace_back("waits");
+  Subprocess killed(words({"--in", "100ms", "--notice", "20s", "--kill"}, waiting), kInfo);
+  Subprocess polite(words({"--in", "100ms", "--notice", "20s", "--directory", elsewhere.native()},
                           {HOLDFAST_DRIVER, elsewhere.native(), "1000000", "every=100", "pace-us=2000"}),
                     kInfo);
   Ended ended = killed.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
   EXPECT_THAT(ended.out,
-              AllOf(ContainsRegex("notice    10s ahead; seen after .* \\(ec2\\), .* before the end"),
+              AllOf(ContainsRegex("notice    20s ahead; seen after .* \\(ec2\\), .* before the end"),
                     ContainsRegex("commits   step [0-9,]+ after "),
                     HasSubstr("ended     killed by SIGKILL, at the deadline"),
                     ContainsRegex("unused    .* of the grace"),

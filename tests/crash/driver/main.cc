@@ -3,6 +3,7 @@
 //
 //   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [wait | beside] [announced] [elements=N]
 //                       [pace-us=N] [clock-years=N] [kill-before=N] [buffered] [lazy] [states] [leashed]
+//                       [waits]
 //                       [cut-…=N, see power_cut.h]
 //
 // Prints `started step=… checkpoint=…` after the resume and `acknowledged step=…` for each save it waited
@@ -12,7 +13,7 @@
 // its wall clock goes wrong by so many. With kill-before it sends itself SIGKILL just before the N-th
 // operation that could change the disk. buffered: without O_DIRECT. lazy: and without write-back before the
 // fsync. states: `started` ends with ` state=…`, and every step prints `stepped step=… state=…`. leashed:
-// dies with the test that started it.
+// dies with the test that started it. waits: after a notice it trains no more.
 #include <sys/prctl.h>
 
 #include <csignal>
@@ -92,6 +93,7 @@ int train(const std::string& directory, std::int64_t steps, std::map<std::string
     options.every = {};
   }
   if (given.contains("keep")) options.keep = KeepLast{static_cast<int>(given["keep"])};
+  if (given.contains("waits")) options.on_notice = OnNotice::wait;
   WrongClock clock(given["clock-years"]);
   options.clock = &clock;
   // Without a plan nothing is logged: a long life must not grow.
