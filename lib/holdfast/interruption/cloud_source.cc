@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "holdfast/base/env.h"
@@ -27,11 +28,19 @@ std::string first_line(const std::filesystem::path& file) {
   return line;
 }
 
+// By chance one of 4096 machines anywhere begins so: it is evidence on Xen only.
+bool has_ec2_uuid(const std::filesystem::path& dmi, const std::filesystem::path& root) {
+  const std::filesystem::path hypervisor = root / "sys/hypervisor";
+  if (first_line(hypervisor / "uuid").starts_with("ec2")) return true;
+  std::error_code error;
+  const std::string vendor = first_line(dmi / "sys_vendor");
+  return (vendor.empty() || vendor == "xen") && std::filesystem::exists(hypervisor, error) &&
+         first_line(dmi / "product_uuid").starts_with("ec2");
+}
+
 bool is_ec2(const std::filesystem::path& dmi, const std::filesystem::path& root) {
   return first_line(dmi / "sys_vendor") == "amazon ec2" || first_line(dmi / "bios_vendor") == "amazon ec2" ||
-         first_line(dmi / "bios_version").find("amazon") != std::string::npos ||
-         first_line(dmi / "product_uuid").starts_with("ec2") ||
-         first_line(root / "sys/hypervisor/uuid").starts_with("ec2");
+         first_line(dmi / "bios_version").find("amazon") != std::string::npos || has_ec2_uuid(dmi, root);
 }
 
 const EnvVariable& variable_of(CloudProvider provider) {
@@ -61,9 +70,9 @@ std::optional<CloudProvider> detect_cloud(const std::filesystem::path& system_ro
     if (env_text(variable_of(provider))) return provider;
   }
   const std::filesystem::path dmi = system_root / "sys/class/dmi/id";
-  if (is_ec2(dmi, system_root)) return CloudProvider::ec2;
   if (first_line(dmi / "product_name") == "google compute engine") return CloudProvider::gcp;
   if (first_line(dmi / "chassis_asset_tag") == kAzureTag) return CloudProvider::azure;
+  if (is_ec2(dmi, system_root)) return CloudProvider::ec2;
   return std::nullopt;
 }
 

@@ -4,11 +4,13 @@
 // Evidence, in this order; a machine without any is asked nothing, and no packet leaves it:
 //   the environment   AWS_EC2_METADATA_SERVICE_ENDPOINT, GCE_METADATA_HOST or
 //                     HOLDFAST_AZURE_METADATA_ENDPOINT
-//   EC2               /sys/class/dmi/id: sys_vendor or bios_vendor "Amazon EC2", bios_version with "amazon",
-//                     product_uuid that begins with "ec2"; /sys/hypervisor/uuid that begins with "ec2"
-//   Google            product_name "Google Compute Engine"
+//   Google            /sys/class/dmi/id: product_name "Google Compute Engine"
 //   Azure             chassis_asset_tag 7783-7084-3265-9085-8269-3286-77, which Microsoft's other virtual
 //                     machines do not have
+//   EC2               sys_vendor or bios_vendor "Amazon EC2", bios_version with "amazon". Old machines on Xen
+//                     have none of these, but a UUID that begins with "ec2": /sys/hypervisor/uuid, or, where
+//                     /sys/hypervisor exists and sys_vendor is "Xen", empty or unreadable, product_uuid. One
+//                     of 4096 other machines has such a UUID.
 // Firmware files that cannot be read are no evidence.
 //
 // AWS_EC2_METADATA_DISABLED=true: as if the machine were not EC2's.

@@ -75,12 +75,31 @@ TEST_F(Cloud, EveryProviderIsKnownByItsOwnWords) {
   EXPECT_EQ(finds("sys/class/dmi/id/sys_vendor", "Amazon EC2\n"), CloudProvider::ec2);
   EXPECT_EQ(finds("sys/class/dmi/id/bios_vendor", "Amazon EC2\n"), CloudProvider::ec2);
   EXPECT_EQ(finds("sys/class/dmi/id/bios_version", "4.11.amazon\n"), CloudProvider::ec2);
-  EXPECT_EQ(finds("sys/class/dmi/id/product_uuid", "EC2E1916-9099-7CAF-FD21-012345ABCDEF\n"),
-            CloudProvider::ec2);
   EXPECT_EQ(finds("sys/hypervisor/uuid", "ec2e1916-9099-7caf-fd21-012345abcdef\n"), CloudProvider::ec2);
   EXPECT_EQ(finds("sys/class/dmi/id/product_name", "Google Compute Engine\n"), CloudProvider::gcp);
   EXPECT_EQ(finds("sys/class/dmi/id/chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n"),
             CloudProvider::azure);
+}
+
+// By chance one of 4096 machines of whatever provider has such a UUID.
+TEST_F(Cloud, AUuidIsEvidenceOfEc2OnXenOnly) {
+  const auto found = [&] { return detect_cloud(folder_.path()); };
+  dmi("product_uuid", "EC2E1916-9099-7CAF-FD21-012345ABCDEF\n");
+  EXPECT_EQ(found(), std::nullopt);
+  put("sys/hypervisor/type", "xen\n");
+  EXPECT_EQ(found(), CloudProvider::ec2);
+  dmi("sys_vendor", "Xen\n");
+  EXPECT_EQ(found(), CloudProvider::ec2);
+  dmi("sys_vendor", "QEMU\n");
+  EXPECT_EQ(found(), std::nullopt);
+  dmi("sys_vendor", "Google\n");
+  dmi("product_name", "Google Compute Engine\n");
+  EXPECT_EQ(found(), CloudProvider::gcp);
+  put("sys/hypervisor/uuid", "ec2e1916-9099-7caf-fd21-012345abcdef\n");
+  EXPECT_EQ(found(), CloudProvider::gcp);
+  dmi("product_name", "Virtual Machine\n");
+  dmi("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n");
+  EXPECT_EQ(found(), CloudProvider::azure);
 }
 
 TEST_F(Cloud, AnEndpointThatIsSetIsEvidence) {
