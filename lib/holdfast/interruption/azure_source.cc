@@ -1,6 +1,7 @@
 #include "holdfast/interruption/azure_source.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <set>
 #include <utility>
@@ -60,7 +61,8 @@ class AzureSource::Conversation {
   std::string machine_;
   bool answered_ = false;
   std::optional<WallTime> service_now_;
-  std::optional<SteadyTime> soon_;  // the end of what has begun, or comes at a time that nobody named
+  // When what has begun, or comes at a time that nobody named, was first seen so: by its id and status.
+  std::map<std::pair<std::string, std::string>, SteadyTime> soon_;
   std::set<std::string> frozen_;
   std::set<std::string> approved_;
 };
@@ -124,33 +126,36 @@ std::vector<Notice> AzureSource::Conversation::poll() {
 std::optional<SteadyTime> AzureSource::Conversation::end_of(const ScheduledEvent& event) {
   if (const auto named = internal::believed(event.not_before, clock_, service_now_)) return named;
   if (event.type != "Preempt" && event.status != "Started") return std::nullopt;
-  if (!soon_) soon_ = clock_.now() + std::chrono::duration_cast<SteadyTime::duration>(kLeast);
-  return soon_;
+  const SteadyTime end = clock_.now() + std::chrono::duration_cast<SteadyTime::duration>(kLeast);
+  return soon_.try_emplace({event.id, event.status}, end).first->second;
 }
 
 void AzureSource::Conversation::judge(const std::vector<ScheduledEvent>& events, std::vector<Notice>& news) {
-  bool coming = false;
+  std::vector<internal::ListedEnd> ends;
   std::set<std::string> listed;
   for (const ScheduledEvent& event : events) {
     if (event.status == "Completed" || event.status == "Canceled") continue;
     listed.insert(event.id);
-    const std::string words = "Azure announces " +
-                              internal::shown(event.type.empty() ? "an event" : event.type, 40) +
-                              (event.not_before ? " at " + format_utc(*event.not_before) : "");
+    std::string words = "Azure announces " +
+                        internal::shown(event.type.empty() ? "an event" : event.type, 40) +
+                        (event.not_before ? " at " + format_utc(*event.not_before) : "");
     if (event.type == "Freeze") {
       if (!frozen_.insert(event.id).second) continue;
-      news.push_back(
-          {.source = std::string(kName), .kind = NoticeKind::at_risk, .text = words, .seen = clock_.now()});
+      news.push_back({.source = std::string(kName),
+                      .kind = NoticeKind::at_risk,
+                      .text = std::move(words),
+                      .seen = clock_.now()});
       continue;
     }
-    coming = true;
-    if (auto notice = end_.coming(end_of(event), false, words)) news.push_back(std::move(*notice));
+    ends.push_back({.event = event.id, .when = end_of(event), .text = std::move(words)});
   }
   std::erase_if(frozen_, [&](const std::string& id) { return !listed.contains(id); });
-  if (coming) return;
-  soon_.reset();
-  if (auto notice = end_.nothing("Azure no longer announces an interruption"))
-    news.push_back(std::move(*notice));
+  std::erase_if(soon_, [&](const auto& soon) { return !listed.contains(soon.first.first); });
+  if (ends.empty()) {
+    end_.nothing("Azure no longer announces an interruption", news);
+  } else {
+    end_.coming(ends, news);
+  }
 }
 
 void AzureSource::Conversation::approve(const std::vector<ScheduledEvent>& events) {

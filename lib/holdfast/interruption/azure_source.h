@@ -10,7 +10,8 @@
 // What becomes of an event:
 //   Preempt, Terminate, Reboot, Redeploy,    NoticeKind::deadline at NotBefore. Where that is absent,
 //   any other word                           unreadable or has passed: seen + 25 s (Preempt, begun already:
-//                                            Azure promises 30) or + 110 s. Of several, the earliest.
+//                                            Azure promises 30) or + 110 s. Of several that are listed, the
+//                                            earliest; the next one when that is gone, or outlived by 60 s.
 //   Freeze                                   at_risk, once: the machine stands still for seconds
 //   gone from the list, or cancelled         withdrawn, when it was the last one
 // 404 is nothing, 403 switches the source off, loudly; anything else: no notice, no end, asked again after 1,

@@ -1,12 +1,15 @@
 #include "holdfast/interruption/deadline_source.h"
 
+#include <new>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
+#include "holdfast/interruption/internal/announced_end.h"
+#include "holdfast/interruption/notice_file.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -23,20 +26,23 @@ SteadyTime after(SteadyTime from, Duration time) {
 }  // namespace
 
 DeadlineSource::DeadlineSource(Clock& clock, const DeadlineOptions& options)
-    : clock_(clock), lead_(options.lead), job_end_(options.job_end) {
+    : clock_(clock),
+      lead_(options.lead),
+      end_(std::make_unique<internal::AnnouncedEnd>(clock, kName, kUnknownNoticeTime)),
+      job_end_(options.job_end) {
   if (!options.max_wall) return;
   const SteadyTime started =
       options.started.value_or(after(clock.now(), -process_age().value_or(Duration::zero())));
   wall_end_ = after(started, *options.max_wall);
 }
 
+DeadlineSource::~DeadlineSource() = default;
+
 std::vector<Notice> DeadlineSource::poll() {
   std::vector<Notice> news;
-  if (wall_end_) {
-    if (auto notice = announce(*wall_end_, wall_told_, "the time that this process may take ends")) {
-      news.push_back(std::move(*notice));
-    }
-    if (!wall_over_ && *wall_end_ - clock_.now() <= kStopBefore) {
+  try {
+    announce(news);
+    if (wall_end_ && !wall_over_ && *wall_end_ - clock_.now() <= kStopBefore) {
       news.push_back({.source = std::string(kName),
                       .kind = NoticeKind::stop,
                       .deadline = *wall_end_,
@@ -44,23 +50,25 @@ std::vector<Notice> DeadlineSource::poll() {
                       .seen = clock_.now()});
       wall_over_ = true;
     }
-  }
-  if (job_end_ && !job_told_) {
-    const SteadyTime end = after(clock_.now(), *job_end_ - clock_.wall_now());
-    if (auto notice = announce(end, job_told_, "the Slurm job ends")) news.push_back(std::move(*notice));
+  } catch (const std::bad_alloc&) {
+    end_->tell_again();
+    throw;
   }
   return news;
 }
 
-std::optional<Notice> DeadlineSource::announce(SteadyTime end, bool& told, const char* what) {
-  if (told || end - clock_.now() > lead_) return std::nullopt;
-  Notice notice{.source = std::string(kName),
-                .kind = NoticeKind::deadline,
-                .deadline = end,
-                .text = what,
-                .seen = clock_.now()};
-  told = true;
-  return notice;
+void DeadlineSource::announce(std::vector<Notice>& news) {
+  const SteadyTime now = clock_.now();
+  std::vector<internal::ListedEnd> ends;
+  if (wall_end_ && *wall_end_ - now <= lead_) {
+    ends.push_back({.event = "wall", .when = wall_end_, .text = "the time that this process may take ends"});
+  }
+  if (job_end_ && !job_end_seen_) {
+    const SteadyTime end = after(now, *job_end_ - clock_.wall_now());
+    if (end - now <= lead_) job_end_seen_ = end;
+  }
+  if (job_end_seen_) ends.push_back({.event = "job", .when = job_end_seen_, .text = "the Slurm job ends"});
+  if (!ends.empty()) end_->coming(ends, news);
 }
 
 std::optional<WallTime> slurm_job_end(const Clock& clock) {

@@ -13,11 +13,15 @@
 // Threads: as source.h says. Errors: poll() throws bad_alloc only.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "holdfast/interruption/source.h"
 
 namespace holdfast::inline v1 {
+namespace internal {
+class AnnouncedEnd;
+}
 
 struct DeadlineOptions {
   std::optional<Duration> max_wall = {};
@@ -29,21 +33,22 @@ struct DeadlineOptions {
 class DeadlineSource final : public Source {
  public:
   explicit DeadlineSource(Clock& clock, const DeadlineOptions& options);
+  ~DeadlineSource() override;
 
   std::string_view name() const override { return "deadline"; }
   std::vector<Notice> poll() override;
   Duration interval() const override { return std::chrono::seconds(1); }
 
  private:
-  std::optional<Notice> announce(SteadyTime end, bool& told, const char* what);
+  void announce(std::vector<Notice>& news);
 
   Clock& clock_;
   const Duration lead_;
+  std::unique_ptr<internal::AnnouncedEnd> end_;
   std::optional<SteadyTime> wall_end_;
   std::optional<WallTime> job_end_;
-  bool wall_told_ = false;
+  std::optional<SteadyTime> job_end_seen_;  // as it was when it came near
   bool wall_over_ = false;
-  bool job_told_ = false;
 };
 
 // SLURM_JOB_END_TIME, where it holds a moment that is still to come.

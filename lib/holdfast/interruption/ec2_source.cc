@@ -74,7 +74,7 @@ std::vector<Notice> Ec2Source::Conversation::poll() {
   std::vector<Notice> news;
   look_at_action(news);
   // Each may cost a second; while the first one fails, so do the others.
-  if (sight_.interval(kInterval) != kInterval) return news;
+  if (sight_.failing()) return news;
   if (std::exchange(first_, false)) {
     for (const std::string_view path : kTurns) look_at(path, news);
   } else {
@@ -99,9 +99,8 @@ void Ec2Source::Conversation::look_at_action(std::vector<Notice>& news) {
       const std::string word = action->action.empty() ? "no action" : internal::shown(action->action, 40);
       std::string text = "EC2 announces " + word + when_words(action->time);
       const auto end = internal::believed(action->time, clock_, reading.service_now);
-      if (auto notice = end_.coming(end, action->action == "hibernate", std::move(text))) {
-        news.push_back(std::move(*notice));
-      }
+      end_.coming({{.when = end, .hibernates = action->action == "hibernate", .text = std::move(text)}},
+                  news);
       return;
     }
     // Something was announced, in words that nobody understands: the older form may be readable.
@@ -115,8 +114,7 @@ void Ec2Source::Conversation::look_at_action(std::vector<Notice>& news) {
   }
   sight_.saw();
   if (!end_.told() || look_at_termination(news) != std::optional(false)) return;
-  if (auto notice = end_.nothing("EC2 no longer announces an interruption"))
-    news.push_back(std::move(*notice));
+  end_.nothing("EC2 no longer announces an interruption", news);
 }
 
 std::optional<bool> Ec2Source::Conversation::look_at_termination(std::vector<Notice>& news) {
@@ -127,9 +125,7 @@ std::optional<bool> Ec2Source::Conversation::look_at_termination(std::vector<Not
   const auto time = parse_service_time(reading.body);
   if (!time) return false;
   const auto end = internal::believed(time, clock_, reading.service_now);
-  if (auto notice = end_.coming(end, false, "EC2 announces its termination" + when_words(time))) {
-    news.push_back(std::move(*notice));
-  }
+  end_.coming({{.when = end, .text = "EC2 announces its termination" + when_words(time)}}, news);
   return true;
 }
 

@@ -12,8 +12,9 @@
 // The first is asked every 2 s, each of the others every 8 s.
 //
 // What becomes of it:
-//   terminate, stop, any other word   NoticeKind::deadline. The earliest of all times that were named counts;
-//                                     one that is absent, unreadable or has passed is seen + 110 s.
+//   terminate, stop, any other word   NoticeKind::deadline. The earliest of all times that were named counts,
+//                                     until 60 s after it: then one to come is announced anew. One that is
+//                                     absent, unreadable or has passed is first seen + 110 s.
 //   hibernate                         the same with `hibernates`
 //   404 after one of these            withdrawn
 //   rebalance, Terminated             at_risk, once

@@ -20,7 +20,6 @@ constexpr std::string_view kName = "gcp";
 constexpr Duration kInterval = std::chrono::seconds(2);
 constexpr Duration kAtOnce = std::chrono::milliseconds(1);
 constexpr Duration kNoticeTime = std::chrono::seconds(25);
-constexpr Duration kLateAnswer = std::chrono::seconds(2);
 // A server that ignores the wish to wait answers sooner, and is asked no more often than others.
 constexpr Duration kWaited = std::chrono::seconds(1);
 constexpr std::size_t kLongestEtag = 100;
@@ -101,7 +100,7 @@ void GcpSource::Conversation::look_at_preempted(std::vector<Notice>& news) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(options_.wait);
     parameters =
         "?wait_for_change=true&last_etag=" + etag_ + "&timeout_sec=" + std::to_string(seconds.count());
-    limit = seconds + kLateAnswer;
+    limit = seconds + options_.late_answer;
   }
   const SteadyTime begin = clock_.now();
   const HttpAnswer answer = ask("preempted", parameters, limit);
@@ -118,9 +117,11 @@ void GcpSource::Conversation::look_at_preempted(std::vector<Notice>& news) {
   const auto etag = answer.header("etag");
   etag_ = etag && may_be_an_etag(*etag) ? std::string(*etag) : "";
   may_wait_ = !etag_.empty() && (first || clock_.now() - begin >= kWaited);
-  auto notice = preempted ? end_.coming(std::nullopt, false, "Google preempts this machine")
-                          : end_.nothing("Google no longer preempts this machine");
-  if (notice) news.push_back(std::move(*notice));
+  if (preempted) {
+    end_.coming({{.text = "Google preempts this machine"}}, news);
+  } else {
+    end_.nothing("Google no longer preempts this machine", news);
+  }
 }
 
 // Its failures say nothing about the value that counts.

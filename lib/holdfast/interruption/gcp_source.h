@@ -31,7 +31,8 @@ namespace holdfast::inline v1 {
 struct GcpOptions {
   std::string endpoint = "http://169.254.169.254";  // http:// and no slash at the end
   Duration request_limit = std::chrono::seconds(1);
-  Duration wait = std::chrono::seconds(20);  // whole seconds, for a change
+  Duration wait = std::chrono::seconds(20);        // whole seconds, for a change
+  Duration late_answer = std::chrono::seconds(2);  // after such a wait
 };
 
 class GcpSource final : public Source {

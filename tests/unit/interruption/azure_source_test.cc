@@ -103,16 +103,47 @@ TEST_F(Azure, ATimeThatCannotBeBelievedIsTheLeastThatAzurePromises) {
   EXPECT_EQ(deadline_of("Terminate", "Canceled", ""), 0s);
 }
 
-TEST_F(Azure, OfSeveralEventsTheEarliestCounts) {
-  auto later = event("Reboot");
-  auto sooner = event("Redeploy");
-  sooner["NotBefore"] = format_http_date(clock_.wall_now() + 62s);
-  list({later, sooner});
-  const auto news = poll();
+TEST_F(Azure, OfSeveralEventsTheEarliestCountsAndTheNextWhenItIsGone) {
+  const auto at = [&](const char* type, const char* id, Duration ahead) {
+    auto said = event(type);
+    said["EventId"] = id;
+    said["NotBefore"] =
+        format_http_date(clock_.wall_now() + std::chrono::duration_cast<WallTime::duration>(ahead));
+    return said;
+  };
+  const auto reboot = at("Reboot", "a", 602s);
+  const auto terminate = at("Terminate", "b", 1202s);
+  const SteadyTime end = clock_.now() + 1202s;
+  list({terminate, reboot});
+  auto news = poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].deadline, clock_.now() + 600s);
+  EXPECT_THAT(news[0].text, testing::HasSubstr("Reboot"));
+  list({terminate});
+  news = poll(300s);
   ASSERT_THAT(news, SizeIs(2));
-  EXPECT_EQ(news[1].deadline, clock_.now() + 60s);
-  list({later});
-  EXPECT_THAT(poll(), IsEmpty()) << "the machine is still to go";
+  EXPECT_EQ(news[0].kind, NoticeKind::withdrawn);
+  EXPECT_EQ(news[1].kind, NoticeKind::deadline);
+  EXPECT_EQ(news[1].deadline, end);
+  EXPECT_THAT(news[1].text, testing::HasSubstr("Terminate"));
+  EXPECT_THAT(poll(), IsEmpty());
+  list({});
+  EXPECT_THAT(poll(), SizeIs(1));
+}
+
+TEST_F(Azure, WhatBeginsLongAfterItsTimeIsAnnouncedAnew) {
+  auto said = event("Reboot");
+  list({said});
+  EXPECT_THAT(poll(), SizeIs(1));
+  EXPECT_THAT(poll(302s), IsEmpty());
+  EXPECT_THAT(poll(62s), IsEmpty()) << "outlived";
+  said["EventStatus"] = "Started";
+  said["NotBefore"] = "";
+  list({said});
+  const auto news = poll(600s);
+  ASSERT_THAT(news, SizeIs(2));
+  EXPECT_EQ(news[1].deadline, clock_.now() + 25s);
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(poll(30s), IsEmpty());
 }
 
 TEST_F(Azure, AnEventIsApprovedOnlyOnRequestAndOnce) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "holdfast/base/machine.h"
+#include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
 
 namespace holdfast {
@@ -76,6 +77,33 @@ TEST(Deadline, ASlurmJobsEndIsAnnouncedAndStopsNothing) {
   EXPECT_EQ(news[0].deadline, clock.now() + 9min);
   clock.advance(1h);
   EXPECT_THAT(source.poll(), IsEmpty());
+}
+
+// A Monitor keeps one deadline of a source.
+TEST(Deadline, TheLaterEndIsAnnouncedWhenTheEarlierWasOutlived) {
+  FakeClock clock;
+  const SteadyTime wall_end = clock.now() + 9min;
+  Monitor monitor(clock);
+  DeadlineSource source(clock,
+                        {.max_wall = 9min, .started = clock.now(), .job_end = clock.wall_now() + 5min});
+  const auto poll = [&] {
+    for (const Notice& notice : source.poll()) monitor.post(notice);
+  };
+  poll();
+  ASSERT_TRUE(monitor.standing());
+  EXPECT_EQ(monitor.standing()->deadline, clock.now() + 5min);
+  clock.advance(6min);
+  monitor.dismiss(clock.now() - 60s);  // the administrator gave the job more time
+  poll();
+  EXPECT_FALSE(monitor.standing());
+  clock.advance(1s);
+  poll();
+  ASSERT_TRUE(monitor.standing());
+  EXPECT_EQ(monitor.standing()->deadline, wall_end);
+  EXPECT_THAT(source.poll(), IsEmpty());
+  clock.advance(2min + 57s);
+  poll();
+  EXPECT_TRUE(monitor.stop_requested());
 }
 
 TEST(Deadline, SlurmsVariableIsBelievedWhenItNamesAMomentToCome) {

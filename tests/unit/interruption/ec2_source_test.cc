@@ -89,7 +89,7 @@ class Ec2 : public testing::Test {
   }
 
   test::FakeClock clock_;
-  MetadataServer server_{clock_};
+  MetadataServer server_{clock_, kPatient};
   std::unique_ptr<Ec2Source> source_ = std::make_unique<Ec2Source>(
       clock_, Ec2Options{.endpoint = server_.endpoint(), .request_limit = kPatient});
 };
@@ -177,6 +177,19 @@ TEST_F(Ec2, OfTimesThatSlideTheEarliestCounts) {
   const auto again = poll();
   ASSERT_THAT(again, SizeIs(1));
   EXPECT_EQ(again[0].deadline, earlier);
+}
+
+TEST_F(Ec2, ATimeThatChangesAfterItWasOutlivedIsAnnouncedAnew) {
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(), SizeIs(1));
+  EXPECT_THAT(poll(179s), IsEmpty());
+  server_.announce({.in = 302s});
+  const auto news = poll();
+  ASSERT_THAT(news, SizeIs(2));
+  EXPECT_EQ(news[0].kind, NoticeKind::withdrawn);
+  EXPECT_EQ(news[1].kind, NoticeKind::deadline);
+  EXPECT_EQ(news[1].deadline, clock_.now() + 300s);
+  EXPECT_THAT(polls(5), IsEmpty());
 }
 
 TEST_F(Ec2, TheServicesOwnClockCorrectsOneThatIsSlow) {
@@ -268,6 +281,14 @@ TEST_F(Ec2, ScheduledMaintenanceIsARiskWhenItIsNear) {
   EXPECT_THAT(news[0].text, HasSubstr("system-reboot at 2025-"));
 }
 
+// Each costs a second where nobody answers.
+TEST_F(Ec2, WhileTheActionCannotBeAskedNothingElseIs) {
+  server_.answer(MetadataServer::kEc2Action, {.status = 500});
+  EXPECT_THAT(polls(6), IsEmpty());
+  EXPECT_EQ(source_->figures().failures, 6);
+  EXPECT_EQ(server_.requests(), 6 + server_.requests(MetadataServer::kEc2Token));
+}
+
 TEST_F(Ec2, WhatTheOtherPathsFailAtIsNoFailure) {
   for (const auto path : {MetadataServer::kEc2Termination, MetadataServer::kEc2Rebalance,
                           MetadataServer::kEc2Lifecycle, MetadataServer::kEc2Maintenance}) {
@@ -295,7 +316,11 @@ TEST_F(Ec2, A401IsANewTokenAndANewRequestAtOnce) {
 
 TEST_F(Ec2, A401ForEverIsNoNoticeAndNoEnd) {
   server_.answer(MetadataServer::kEc2Action, {.status = 401});
+  testing::internal::CaptureStderr();
   EXPECT_THAT(polls(6), IsEmpty());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("status 401"));
+  EXPECT_THAT(log, Not(HasSubstr("no token"))) << "it gave one";
   EXPECT_EQ(source_->figures().failures, 6);
   EXPECT_EQ(server_.requests(MetadataServer::kEc2Action), 12) << "each time once more, with a new token";
   expect_that_it_hears();
@@ -369,7 +394,9 @@ TEST_F(Ec2, ARefusedTokenSwitchesTheSourceOffAndNothingElse) {
     Witness witness;
     monitor.add(std::make_unique<Watched>(std::move(source_), witness));
     monitor.start();
-    while (!witness.threw) std::this_thread::sleep_for(1ms);
+    const auto limit = std::chrono::steady_clock::now() + 20s;
+    while (!witness.threw && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(witness.threw);
     monitor.stop();
     EXPECT_FALSE(monitor.pending());
   }

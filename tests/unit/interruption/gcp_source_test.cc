@@ -31,7 +31,8 @@ class Gcp : public testing::Test {
   test::FakeClock clock_;
   MetadataServer server_{clock_};
   // One second is the shortest that the server can be asked to wait.
-  GcpSource source_{clock_, {.endpoint = server_.endpoint(), .request_limit = 60s, .wait = 1s}};
+  GcpSource source_{clock_,
+                    {.endpoint = server_.endpoint(), .request_limit = 60s, .wait = 1s, .late_answer = 60s}};
 };
 
 TEST_F(Gcp, WaitsForAChangeAndHearsIt) {

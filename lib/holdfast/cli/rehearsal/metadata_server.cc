@@ -86,11 +86,12 @@ struct MetadataServer::State {
   std::vector<std::string> approved;
 };
 
-MetadataServer::MetadataServer(Clock& clock) : state_(std::make_unique<State>(clock)) {
+MetadataServer::MetadataServer(Clock& clock, Duration keep_alive) : state_(std::make_unique<State>(clock)) {
   httplib::Server& server = state_->server;
   server.new_task_queue = [] { return new ThreadEach; };  // httplib owns it
   server.set_tcp_nodelay(true);
   server.set_keep_alive_max_count(1'000'000);
+  server.set_keep_alive_timeout(std::chrono::duration_cast<std::chrono::seconds>(keep_alive).count());
   const auto handler = [state = state_.get()](const httplib::Request& request, httplib::Response& response) {
     state->handle(request, response);
   };

@@ -70,8 +70,10 @@ class MetadataServer {
   static constexpr std::string_view kAzureName = "/metadata/instance/compute/name";
   static constexpr std::string_view kVirtualMachine = "rehearsal-vm";  // its name on Azure
 
-  explicit MetadataServer(Clock& clock = Clock::real());
-  ~MetadataServer();  // ends every connection
+  // A connection that is silent for `keep_alive` (whole seconds) is ended.
+  explicit MetadataServer(Clock& clock = Clock::real(), Duration keep_alive = std::chrono::seconds(5));
+  // Ends every connection; waits for a silent one that the other end keeps until `keep_alive` is over.
+  ~MetadataServer();
   MetadataServer(const MetadataServer&) = delete;
   MetadataServer& operator=(const MetadataServer&) = delete;
 

@@ -34,31 +34,73 @@ std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& cl
 AnnouncedEnd::AnnouncedEnd(Clock& clock, std::string_view name, Duration unknown)
     : clock_(clock), name_(name), unknown_(unknown) {}
 
-std::optional<Notice> AnnouncedEnd::coming(std::optional<SteadyTime> when, bool hibernates,
-                                           std::string text) {
-  const SteadyTime now = clock_.now();
-  const bool first = !first_seen_;
-  if (first) first_seen_ = now;
+void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
+  const auto [at, fresh] = ends_.try_emplace(listed.event);
+  End& end = at->second;
+  const bool again = !fresh && now > after(end.earliest, kOutlived) && listed.when > now;
+  const bool said = end.listed != nullptr;  // by an event of the same name
+  const bool no_sleep_after_all = end.hibernates && !listed.hibernates;
+  if (fresh || again || no_sleep_after_all) {
+    end.earliest = listed.when.value_or(after(now, unknown_));
+    end.hibernates = listed.hibernates;
+    end.listed = &listed;
+    return;
+  }
   // A time that was believed once does not count for less when it has passed.
-  const SteadyTime end = when.value_or(first ? after(now, unknown_) : earliest_);
-  const bool same = !first && end + kSameEnd > earliest_ && hibernates == hibernates_;
-  if (same && std::exchange(arrived_, true)) return std::nullopt;
-  earliest_ = first ? end : std::min(earliest_, end);
-  hibernates_ = hibernates;
-  return Notice{.source = name_,
-                .kind = NoticeKind::deadline,
-                .deadline = earliest_,
-                .text = std::move(text),
-                .hibernates = hibernates,
-                .seen = now};
+  const SteadyTime when = listed.when.value_or(end.earliest);
+  const bool earlier = when + kSameEnd <= end.earliest;
+  if (earlier) end.earliest = when;
+  if (earlier || !said) end.listed = &listed;
+  end.hibernates = end.hibernates && listed.hibernates;
 }
 
-std::optional<Notice> AnnouncedEnd::nothing(std::string text) {
-  if (!first_seen_) return std::nullopt;
-  Notice notice{
-      .source = name_, .kind = NoticeKind::withdrawn, .text = std::move(text), .seen = clock_.now()};
-  first_seen_.reset();
-  return notice;
+const AnnouncedEnd::End* AnnouncedEnd::earliest(SteadyTime now) const {
+  const End* found = nullptr;
+  for (const auto& [event, end] : ends_) {
+    if (now > after(end.earliest, kOutlived)) continue;
+    if (found == nullptr || end.earliest < found->earliest) found = &end;
+  }
+  return found;
+}
+
+void AnnouncedEnd::coming(const std::vector<ListedEnd>& listed, std::vector<Notice>& news) {
+  const SteadyTime now = clock_.now();
+  for (auto& [event, end] : ends_) end.listed = nullptr;
+  for (const ListedEnd& end : listed) look(end, now);
+  std::erase_if(ends_, [](const auto& known) { return known.second.listed == nullptr; });
+  const End* const end = earliest(now);
+  if (end == nullptr) return;
+
+  const bool later = told_ && end->earliest >= told_->deadline + kSameEnd;
+  const bool earlier = told_ && end->earliest + kSameEnd <= told_->deadline;
+  const bool other = told_ && end->hibernates != told_->hibernates;
+  if (told_ && !later && !earlier && !other && arrived_) return;
+  const bool replaces = later || (told_ && !arrived_ && told_->replaces) || (!told_ && lost_withdrawal());
+  if (replaces) {
+    news.push_back({.source = name_,
+                    .kind = NoticeKind::withdrawn,
+                    .text = "what was announced before is gone or outlived",
+                    .seen = now});
+  }
+  news.push_back({.source = name_,
+                  .kind = NoticeKind::deadline,
+                  .deadline = end->earliest,
+                  .text = end->listed->text,
+                  .hibernates = end->hibernates,
+                  .seen = now});
+  told_ = {.deadline = end->earliest, .hibernates = end->hibernates, .replaces = replaces};
+  withdrawn_ = false;
+  arrived_ = true;
+}
+
+void AnnouncedEnd::nothing(std::string text, std::vector<Notice>& news) {
+  if (!told()) return;
+  news.push_back(
+      {.source = name_, .kind = NoticeKind::withdrawn, .text = std::move(text), .seen = clock_.now()});
+  ends_.clear();
+  told_.reset();
+  withdrawn_ = true;
+  arrived_ = true;
 }
 
 }  // namespace holdfast::inline v1::internal

@@ -14,9 +14,9 @@ namespace holdfast::inline v1::internal {
 
 struct ScheduledEvent {
   std::string id;
-  std::string type;                    // "Preempt"
-  std::string status;                  // "Scheduled", "Started"
-  std::optional<WallTime> not_before;  // absent: none that can be read
+  std::string type;                         // "Preempt"
+  std::string status;                       // "Scheduled", "Started"
+  std::optional<WallTime> not_before = {};  // absent: none that can be read
 };
 
 // Those whose resources name `machine`, in letters of either case. Nothing: not such an object, or an event

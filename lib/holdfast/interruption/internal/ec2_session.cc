@@ -74,7 +74,9 @@ Ec2Reading Ec2Session::get(std::string_view path) {
     refresh_at_ = clock_.now();
   }
   if (answer.cancelled) return {.kind = Kind::cancelled};
-  if (token_.empty() && answer.status != 0) {
+  // Not one that was given and then refused.
+  const bool no_token = token_.empty() && !token_failure_.empty();
+  if (no_token && answer.status != 0) {
     // What answers without a token is asked for one now and then only: that may cost a second each time.
     if (answer.status == 200 || answer.status == 404) refresh_at_ = clock_.now() + kTokenAgain;
     hint_at_hops();
@@ -90,7 +92,7 @@ Ec2Reading Ec2Session::get(std::string_view path) {
     reading.kind = Kind::refused;
   } else {
     reading.failure = words_for(answer);
-    if (token_.empty() && token_failure_ != reading.failure) {
+    if (no_token && token_failure_ != reading.failure) {
       reading.failure += " for " + std::string(path) + ", and no token (" + shown(token_failure_, 100) + ")";
     }
   }

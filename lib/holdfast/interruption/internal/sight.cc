@@ -47,6 +47,11 @@ void Sight::missed(std::string_view why) {
   log_warning("{} cannot be asked for interruptions: {}; asking again, the training goes on", service_, why);
 }
 
+bool Sight::failing() const {
+  const std::lock_guard lock(mutex_);
+  return streak_ > 0;
+}
+
 Duration Sight::interval(Duration usual) const {
   const std::lock_guard lock(mutex_);
   return streak_ == 0 ? usual : kFirstPause * (1 << std::min(streak_ - 1, kMostDoublings));

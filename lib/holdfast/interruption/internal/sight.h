@@ -21,6 +21,7 @@ class Sight {
 
   void saw();
   void missed(std::string_view why);
+  bool failing() const;  // the last look saw nothing
   // Until the next poll.
   Duration interval(Duration usual) const;
   // Blind time includes that since the last look while it lasts.
