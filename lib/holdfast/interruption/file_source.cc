@@ -72,8 +72,10 @@ std::vector<Notice> FileSource::poll() {
   }
   if (seen == Seen::unknown) return {};
   if (seen == Seen::absent) {
+    std::vector<Notice> news = gone("the notice file is gone");
     believed_.reset();
-    return gone("the notice file is gone");
+    coming_ = false;
+    return news;
   }
   if (believed_ == content) return {};
 
@@ -83,22 +85,23 @@ std::vector<Notice> FileSource::poll() {
     ++doubts_;
     return {};
   }
-  doubtful_.reset();
-  doubts_ = 0;
-  believed_ = std::move(content);
 
   const bool coming = file.notice && file.notice->kind == NoticeKind::deadline;
   std::vector<Notice> news;
   if (!coming) news = gone("the notice file says that nothing is coming");
-  coming_ = coming;
   if (file.notice) news.push_back(std::move(*file.notice));
+  // Only now, when nothing can fail for lack of memory any more, it counts as told.
+  doubtful_.reset();
+  doubts_ = 0;
+  believed_ = std::move(content);
+  coming_ = coming;
   return news;
 }
 
 Duration FileSource::interval() const { return doubtful_ ? kSecondLook : kInterval; }
 
-std::vector<Notice> FileSource::gone(const char* how) {
-  if (!std::exchange(coming_, false)) return {};
+std::vector<Notice> FileSource::gone(const char* how) const {
+  if (!coming_) return {};
   return {{"file", NoticeKind::withdrawn, std::nullopt, how}};
 }
 

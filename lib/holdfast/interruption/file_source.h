@@ -19,7 +19,8 @@
 // The file should lie on a local file system: a network file system that hangs makes the source deaf and the
 // program's end late.
 //
-// Errors: the constructor throws UsageError for an empty path. poll() does not throw.
+// Errors: the constructor throws UsageError for an empty path. poll() throws bad_alloc only,
+// and then tells its news at the next.
 // Threads: as source.h says.
 #pragma once
 
@@ -51,7 +52,7 @@ class FileSource final : public Source {
   enum class Seen { content, absent, unknown };
 
   Seen look(Content& content);
-  std::vector<Notice> gone(const char* how);
+  std::vector<Notice> gone(const char* how) const;
   void say_once(const std::string& what);
 
   std::filesystem::path path_;
