@@ -91,6 +91,15 @@ ChildResult ChildProcess::wait() {
   return result;
 }
 
+bool has_terminals() {
+  int ours = -1;
+  int theirs = -1;
+  if (openpty(&ours, &theirs, nullptr, nullptr, nullptr) != 0) return false;
+  close(ours);
+  close(theirs);
+  return true;
+}
+
 void say(const std::string& line) {
   const std::string text = line + '\n';
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(97);

@@ -41,6 +41,9 @@ class ChildProcess {
   std::string output_;
 };
 
+// Can a ChildProcess have a terminal of its own here?
+bool has_terminals();
+
 // In the child: a line to the parent, unbuffered.
 void say(const std::string& line);
 

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string>
 
 #include "holdfast/base/error.h"
 #include "support/fake_clock.h"
+#include "support/subprocess.h"
 
 namespace holdfast {
 namespace {
@@ -44,6 +46,19 @@ class Sources : public testing::Test {
   std::map<std::string, std::string> before_;
   test::FakeClock clock_;
 };
+
+TEST(HandStarted, ATestAsksNoMetadataServiceOfItsMachine) {
+  if (std::getenv("HOLDFAST_TEST_STARTED_BY_HAND") != nullptr) {
+    EXPECT_STREQ(std::getenv("HOLDFAST_SOURCES"), "signal,file,deadline");
+    return;
+  }
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::vector<std::string> command{"/usr/bin/env", "-u", "HOLDFAST_SOURCES", self,
+                                         "--gtest_filter=HandStarted.*"};
+  const test::Ended ended = test::Subprocess(command, {{"HOLDFAST_TEST_STARTED_BY_HAND", "1"}}).wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.out;
+  EXPECT_THAT(ended.out, HasSubstr("[  PASSED  ] 1 test"));
+}
 
 TEST_F(Sources, ByDefault) {
   EXPECT_THAT(names(), ElementsAre("signal", "cloud"));
