@@ -85,6 +85,8 @@ class Lives : public testing::Test {
     const int saves = any(0, 3);
     const auto saved = [&life, saves] { return acknowledged_lines(life.out()) >= saves; };
     const auto says = [&life](const std::string& text) { return life.err().find(text) != std::string::npos; };
+    // On a machine that stood still until the end was too near, there is no pause: it says so and trains on.
+    const auto pauses = [&] { return says("pausing at step") || says("no time for a save of step"); };
     switch (end) {
       case End::killed_early:
         std::this_thread::sleep_for(std::chrono::microseconds(any(0, 30'000)));
@@ -95,12 +97,12 @@ class Lives : public testing::Test {
       case End::told:
         return life.wait_until([&] { return last_step(life.out(), "started") >= 0 && saved(); });
       case End::paused_at_start:
-        return life.wait_until([&] { return says("pausing at step"); });
+        return life.wait_until(pauses);
       case End::paused:
       case End::told_in_pause:
         if (!life.wait_until(saved)) return false;
         write_notice(kSoon);
-        return life.wait_until([&] { return says("pausing at step"); });
+        return life.wait_until(pauses);
       case End::warned: {
         if (!life.wait_until(saved)) return false;
         write_notice(kLater);
@@ -126,7 +128,7 @@ class Lives : public testing::Test {
     safe_ = std::max({safe_, last_step(ended.out, "acknowledged"), last_step(ended.out, "interrupted")});
     if (end == End::paused || end == End::paused_at_start || end == End::told_in_pause) {
       const std::int64_t durable = number_behind(ended.err, "the newest durable step is ");
-      if (durable == number_behind(ended.err, "pausing at step ")) ++saved_pauses_;
+      if (durable >= 0 && durable == number_behind(ended.err, "pausing at step ")) ++saved_pauses_;
       safe_ = std::max(safe_, durable);
     }
   }
