@@ -61,14 +61,11 @@ void split(const LedgerLife& life, LifeAccount& account) {
 }
 
 void add(TimeSplit& sum, const TimeSplit& one) {
-  sum.up += one.up;
-  sum.startup += one.startup;
-  sum.kept += one.kept;
-  sum.lost += one.lost;
-  sum.waited += one.waited;
-  sum.paused += one.paused;
-  sum.ending += one.ending;
-  sum.unknown += one.unknown;
+  for (Duration TimeSplit::*const part :
+       {&TimeSplit::up, &TimeSplit::startup, &TimeSplit::kept, &TimeSplit::lost, &TimeSplit::waited,
+        &TimeSplit::paused, &TimeSplit::ending, &TimeSplit::unknown}) {
+    sum.*part = bounded_sum(sum.*part, one.*part);
+  }
 }
 
 }  // namespace
@@ -141,7 +138,7 @@ RunAccount account_for(const std::vector<LedgerLife>& all) {
     listen(life, account);
     split(life, account);
     add(run.time, account.time);
-    run.unused_grace += account.unused_grace;
+    run.unused_grace = bounded_sum(run.unused_grace, account.unused_grace);
     const bool vanished = account.ending == LifeEnding::vanished;
     if (vanished || account.ending == LifeEnding::interrupted) ++run.interruptions;
     if (vanished && !account.noticed) ++run.missed;

@@ -19,9 +19,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kLosses = R"({"event":"losses")";
-constexpr double kLongestTime = 100.0 * 366 * 86'400'000;  // milliseconds; anything longer is nonsense
+constexpr double kLongestTime = 366.0 * 86'400'000;  // milliseconds; anything longer is nonsense
 constexpr std::size_t kMostPauses = 1000;
-constexpr std::int64_t kFarthestWall = 253'402'300'800'000;  // the year 10000, in Unix milliseconds
+// The year 2255, in Unix milliseconds: with some years more it still fits into nanoseconds.
+constexpr std::int64_t kFarthestWall = 9'000'000'000'000;
 
 // The members of a flat object. What is nested is passed over. Not nlohmann's document: that allocates in its
 // destructor, and ends the process where there is no memory.
@@ -294,6 +295,11 @@ class Reader {
 
 }  // namespace
 
+Duration bounded_sum(Duration a, Duration b) {
+  constexpr Duration kMost = std::chrono::hours(24 * 366 * 100);
+  return std::min(std::min(a, kMost) + std::min(b, kMost), kMost);
+}
+
 Duration LedgerLife::paused_until(Duration up) const {
   Duration sum{};
   Duration counted{};  // pauses follow one another; a ledger that says otherwise counts no time twice
@@ -359,7 +365,8 @@ MachineHistory machine_history(const std::vector<LedgerLife>& lives, const std::
       // The time between them counts, too, as far as the wall clock can be believed.
       const Duration apart = std::max<Duration>(life.start - life.startup - last->start, Duration::zero());
       MachineLife& machine = history.before.back();
-      machine.length += std::max(apart - (last->last_up - last->start_up), Duration::zero()) + life.length();
+      const Duration between = std::max(apart - (last->last_up - last->start_up), Duration::zero());
+      machine.length = bounded_sum(machine.length, bounded_sum(between, life.length()));
     } else {
       if (last != nullptr) {
         history.before.back().ended = !last->end || last->end->phase == "interrupted";

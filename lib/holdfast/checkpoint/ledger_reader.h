@@ -4,7 +4,8 @@
 // Ledgers are best effort and may hold anything. A torn, foreign or nonsensical line is skipped and counted;
 // so is a line over kLongestLine, and what is over kLongestLedger bytes of a file or kMostRecords of one kind
 // is not read. Times are told as time since the attempt's Checkpointer was made ("up"), because wall clocks
-// jump; the wall time of the start is for people, and for setting lives side by side.
+// jump; the wall time of the start is for people, and for setting lives side by side. A time over a year is
+// nonsense, and so is a wall time before 1970 or after 2255.
 //
 // Errors: IoError where a directory or a ledger cannot be read. Threads: plain values.
 #pragma once
@@ -103,6 +104,9 @@ struct LedgerLife {
   Duration work_until(std::int64_t step) const;
   Duration paused_until(Duration up) const;
 };
+
+// Of times that are not negative, and at most a century: what a ledger says may add up to anything.
+Duration bounded_sum(Duration a, Duration b);
 
 // A ledger's text. Never throws for what is in it.
 LedgerLife read_life(AttemptNumber attempt, const File& ledger);

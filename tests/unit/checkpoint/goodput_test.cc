@@ -30,6 +30,23 @@ TEST(Goodput, OfNothingIsZero) {
   EXPECT_EQ(account_for(lives_of({"", "garbage\n"})).never_started, 2);
 }
 
+TEST(Goodput, OfMoreLivesThanThereIsTimeIsBounded) {
+  std::vector<LedgerLife> lives;
+  for (AttemptNumber i = 1; i <= 400; ++i) {
+    LedgerLife life;
+    life.attempt = i;
+    life.started = true;
+    life.startup = 366 * 24h;
+    life.last_up = 366 * 24h;
+    life.marks.push_back({.up = {}, .step = 0, .waited = {}});
+    life.marks.push_back({.up = life.last_up, .step = 0, .waited = {}});
+    lives.push_back(life);
+  }
+  const RunAccount run = account_for(lives);
+  EXPECT_EQ(run.time.up, 100 * 366 * 24h);
+  EXPECT_EQ(run.time.startup, 100 * 366 * 24h);
+}
+
 TEST(Goodput, OfOneWholeLife) {
   LedgerText text(1, 0, 0, 1000, 10, "a");
   text.progress(60, 50).commit(112, 100, 110).end(120, "complete", 0, 100, 10);

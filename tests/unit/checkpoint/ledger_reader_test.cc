@@ -100,6 +100,33 @@ TEST(ReadLife, TornForeignAndNonsensicalLinesAreSkipped) {
   EXPECT_EQ(life.last_up, 6s);
 }
 
+// In nanoseconds they would not fit, nor would what is computed from them.
+TEST(ReadLife, TimesFarAheadAreNonsense) {
+  const auto life_with = [](const std::string& wall, const std::string& up) {
+    return lives_of({R"({"event":"start","up_ms":)" + up + R"(,"t":)" + wall + R"(,"step":1})" + "\n"}).at(0);
+  };
+  EXPECT_TRUE(life_with("9000000000000", "1").started);
+  EXPECT_FALSE(life_with("9000000000001", "1").started);
+  EXPECT_FALSE(life_with("253402300799000", "1").started);
+  EXPECT_FALSE(life_with("9223372036854775807", "1").started);
+  EXPECT_TRUE(life_with("1", "31536000000").started);
+  EXPECT_FALSE(life_with("1", "31622400001").started);
+}
+
+TEST(MachineHistory, OfClocksThatJumpIsBounded) {
+  std::vector<LedgerLife> lives;
+  for (int i = 0; i < 8; ++i) {
+    LedgerLife life;
+    life.started = true;
+    life.boot = "same";
+    life.start = WallTime(i % 2 == 0 ? 0s : 9'000'000'000s);
+    life.startup = 366 * 24h;
+    lives.push_back(life);
+  }
+  const MachineHistory history = machine_history(lives, "same");
+  EXPECT_EQ(history.age, 100 * 366 * 24h);
+}
+
 TEST(ReadLife, ALineWithoutEndCostsNoMemory) {
   LedgerText text(1, 0, 0, 0, 1, "");
   text.raw(std::string(3 << 20, 'x') + "\n").progress(6, 3);
