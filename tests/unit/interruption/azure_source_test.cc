@@ -132,18 +132,22 @@ TEST_F(Azure, OfSeveralEventsTheEarliestCountsAndTheNextWhenItIsGone) {
 }
 
 TEST_F(Azure, WhatBeginsLongAfterItsTimeIsAnnouncedAnew) {
-  auto said = event("Reboot");
-  list({said});
-  EXPECT_THAT(poll(), SizeIs(1));
-  EXPECT_THAT(poll(302s), IsEmpty());
-  EXPECT_THAT(poll(62s), IsEmpty()) << "outlived";
-  said["EventStatus"] = "Started";
-  said["NotBefore"] = "";
-  list({said});
-  const auto news = poll(600s);
-  ASSERT_THAT(news, SizeIs(2));
-  EXPECT_EQ(news[1].deadline, clock_.now() + 25s);
-  for (int i = 0; i < 10; ++i) EXPECT_THAT(poll(30s), IsEmpty());
+  for (const char* const type : {"Reboot", "Preempt"}) {
+    auto said = event(type);
+    list({said});
+    EXPECT_THAT(poll(), SizeIs(1)) << type;
+    EXPECT_THAT(poll(302s), IsEmpty());
+    EXPECT_THAT(poll(62s), IsEmpty()) << "outlived";
+    said["EventStatus"] = "Started";
+    said["NotBefore"] = "";
+    list({said});
+    const auto news = poll(600s);
+    ASSERT_THAT(news, SizeIs(2)) << type;
+    EXPECT_EQ(news[1].deadline, clock_.now() + 25s);
+    for (int i = 0; i < 10; ++i) EXPECT_THAT(poll(30s), IsEmpty());
+    list({});
+    EXPECT_THAT(poll(), SizeIs(1));
+  }
 }
 
 TEST_F(Azure, AnEventIsApprovedOnlyOnRequestAndOnce) {
