@@ -27,9 +27,13 @@ struct Counts {
 };
 
 using Start = std::function<std::unique_ptr<Subprocess>()>;
+using Trains = std::function<bool(const Subprocess&)>;
 
-// `start` begins a life that does not end by itself, and prints `step=` in its last line.
-Counts interrupt_again_and_again(int lives, std::chrono::microseconds longest, const Start& start) {
+// `start` begins a life that does not end by itself, and prints `step=` in its last line. `trains`: it has
+// come to a step; the last life is waited for until then, so that there is something to resume at the end
+// however slow the machine is.
+Counts interrupt_again_and_again(int lives, std::chrono::microseconds longest, const Start& start,
+                                 const Trains& trains) {
   std::mt19937 random(kSeed);
   Counts counts;
   for (; counts.planned < lives && !testing::Test::HasFailure(); ++counts.planned) {
@@ -38,6 +42,9 @@ Counts interrupt_again_and_again(int lives, std::chrono::microseconds longest, c
     const auto life = start();
     const bool listens = life->wait_until([&] { return hears_sigterm(life->pid()); });
     EXPECT_TRUE(listens) << life->err();
+    if (counts.planned + 1 == lives) {
+      EXPECT_TRUE(life->wait_until([&] { return trains(*life); })) << life->err();
+    }
     std::this_thread::sleep_for(delay);
     if (listens && life->running()) ++counts.sent;
     life->send(SIGTERM);
@@ -57,6 +64,7 @@ Counts interrupt_again_and_again(int lives, std::chrono::microseconds longest, c
                     << ended.err;
     }
   }
+  EXPECT_GT(counts.last_step, 0);
   return counts;
 }
 
@@ -73,10 +81,11 @@ void expect_all_well(const char* program, const Counts& counts) {
 
 const std::map<std::string, std::string> kOneThread = {{"OMP_NUM_THREADS", "1"}};
 
-// Beside it, because that takes as long as its notice, another one is rehearsed.
+// Beside it, because that takes as long as its notice, another one is rehearsed. Its deadline is a SIGTERM:
+// a SIGKILL would punish a machine that stands still for some seconds just before.
 TEST(Lives, OwnLoop) {
   const TemporaryFolder folder;
-  Subprocess rehearsal({program("holdfast"), "rehearse", "--in", "100ms", "--notice", "10s", "--kill", "--",
+  Subprocess rehearsal({program("holdfast"), "rehearse", "--in", "100ms", "--notice", "20s", "--",
                         program("own_loop"), (folder.path() / "rehearsed").string(), "100000000"},
                        {{"OMP_NUM_THREADS", "1"}, {"HOLDFAST_LOG", "info"}});
   const auto own_loop = [](const std::filesystem::path& directory, const std::string& steps) {
@@ -84,8 +93,9 @@ TEST(Lives, OwnLoop) {
         std::vector<std::string>{program("own_loop"), directory.string(), steps}, kOneThread);
   };
   const auto run = folder.path() / "run";
-  const Counts counts =
-      interrupt_again_and_again(nightly() ? 1000 : 20, 500ms, [&] { return own_loop(run, "100000000"); });
+  const Counts counts = interrupt_again_and_again(
+      nightly() ? 1000 : 20, 500ms, [&] { return own_loop(run, "100000000"); },
+      [](const Subprocess& life) { return life.err().find(" loss ") != std::string::npos; });
   expect_all_well("own_loop", counts);
   const std::string last = std::to_string(counts.last_step + 100);
   const Ended ended = own_loop(run, last)->wait();
@@ -102,9 +112,14 @@ TEST(Lives, OwnLoop) {
 TEST(Lives, Example) {
   const std::vector<std::string> plan = small({"--schedule-steps", "48"});
   const ExampleRun run(plan);
-  const Counts counts = interrupt_again_and_again(nightly() ? 200 : 5, 1500ms, [&] {
-    return run.start({"--steps", "1000000"});
-  });
+  std::int64_t logged = 0;  // before the life
+  const Counts counts = interrupt_again_and_again(
+      nightly() ? 200 : 5, 1500ms,
+      [&] {
+        logged = run.steps_logged();
+        return run.start({"--steps", "1000000"});
+      },
+      [&](const Subprocess&) { return run.steps_logged() > logged; });
   expect_all_well("resnet50_cifar10", counts);
   const std::vector<std::string> last = {"--steps", std::to_string(counts.last_step + 3), "--no-eval"};
   const Ended ended = run.finish(last);

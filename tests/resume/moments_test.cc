@@ -1,6 +1,12 @@
 // SIGTERM and SIGINT at the moments that differ: start-up, a step, evaluation, a save, the end. Always exit
 // 75 (or a complete run), and always a state that the run without the interruption went through.
+#include <unistd.h>
+
+#include <limits>
+#include <sstream>
+
 #include "resume/example_run.h"
+#include "support/hears_signals.h"
 
 namespace holdfast::test {
 namespace {
@@ -36,25 +42,30 @@ void expect_interrupted(const Ended& ended, const std::string& reason) {
   }
 }
 
-// Does the process catch SIGTERM yet?
-bool hears_sigterm(pid_t pid) {
-  for (const auto& line : lines_of(read_text("/proc/" + std::to_string(pid) + "/status"))) {
-    if (!line.starts_with("SigCgt:")) continue;
-    return (std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1) != 0;
-  }
-  return false;
+// Processor time: what others do on the machine does not count. -1: it cannot be read.
+std::int64_t milliseconds_used(pid_t pid) {
+  const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
+  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+  std::string skipped;
+  for (int i = 3; i < 14; ++i) fields >> skipped;
+  std::int64_t user = 0;
+  std::int64_t system = 0;
+  if (!(fields >> user >> system)) return -1;
+  return (user + system) * 1000 / sysconf(_SC_CLK_TCK);
 }
 
-TEST(Moments, HandlersAreThere50MillisecondsAfterTheStart) {
-  auto best = std::chrono::steady_clock::duration::max();
-  for (int i = 0; i < 5; ++i) {  // the best of five: other tests may have the cores
+TEST(Moments, HandlersAreThereBeforeLibTorchHasStarted) {
+  std::int64_t best = std::numeric_limits<std::int64_t>::max();
+  // The best of twenty: the test itself may look too late. LibTorch's start alone takes some 200 ms.
+  for (int i = 0; i < 20 && best >= 50; ++i) {
     const ExampleRun run(plan());
-    const auto begin = std::chrono::steady_clock::now();
     auto process = run.start({"--steps", "1"});
     ASSERT_TRUE(process->wait_until([&] { return hears_sigterm(process->pid()); }));
-    best = std::min(best, std::chrono::steady_clock::now() - begin);
+    const std::int64_t used = milliseconds_used(process->pid());
+    ASSERT_GE(used, 0);
+    best = std::min(best, used);
   }
-  EXPECT_LT(best, 50ms);
+  EXPECT_LT(best, 50);
 }
 
 TEST(Moments, StartUp) {
@@ -185,15 +196,18 @@ TEST(Moments, RunThatIsCompleteSaysSoAgain) {
 
 TEST(Moments, TheResumeReceiptIsPrinted) {
   const ExampleRun run(plan());
-  auto process = run.start({"--steps", "40", "--every", "4steps"});
-  // Recorded losses reach the disk with a save; the steps after the newest checkpoint are computed again.
-  ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() >= 11; }));
+  auto process = run.start({"--steps", "100000", "--every", "4steps"});
+  // Recorded losses reach the disk after the save that they belong to: those of the second one are there
+  // when there is a third.
+  ASSERT_TRUE(process->wait_until([&] { return run.checkpoints().size() >= 3; }));
   process->send(SIGKILL);
   process->wait();
-  ASSERT_GE(run.checkpoints().size(), 2U);
-  std::filesystem::remove(run.checkpoints().back());
-  const Ended ended = run.finish({"--steps", "40"});
-  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  while (run.checkpoints().size() > 1) std::filesystem::remove(run.checkpoints().back());
+  process = run.start({"--steps", "100000"});
+  process->wait_until([&] { return process->err().find("resume verified") != std::string::npos; });
+  process->send(SIGTERM);
+  const Ended ended = process->wait();
+  ASSERT_EQ(ended.exit_code, 75) << ended.err;
   EXPECT_THAT(ended.err,
               ::testing::ContainsRegex("resume verified: steps [0-9,]+\\.\\.[0-9,]+ bit-identical"));
 }
