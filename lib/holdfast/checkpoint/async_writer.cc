@@ -150,6 +150,11 @@ AsyncWriter::Acknowledged AsyncWriter::last_acknowledged() const {
   return last_;
 }
 
+std::int64_t AsyncWriter::last_step() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return last_.step;
+}
+
 void AsyncWriter::run() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -270,7 +275,7 @@ CheckpointInfo AsyncWriter::commit(const Job& job) {
                                                wrote = clock_.now() - start;
                                              }});
   const Duration took = clock_.now() - began;
-  if (options_.costs != nullptr && !slowed) options_.costs->committed(job.handle->known().staging + took);
+  if (options_.costs != nullptr && !slowed) options_.costs->committed(request.copied + took);
   job.handle->update([&](SaveFigures& figures) {
     figures.bytes = checkpoint.bytes;
     figures.queued = began - job.handle->staged_at;

@@ -38,6 +38,8 @@ struct WriteRequest {
   std::shared_ptr<const Snapshot> snapshot;
   std::shared_ptr<const FilePlan> plan;
   Ancestry ancestry;
+  // What copying it took: a part of what a commit costs.
+  Duration copied{};
   // Made by whoever began the save; null: submit() makes one.
   std::shared_ptr<SaveHandle::Shared> save = nullptr;
 };
@@ -99,6 +101,7 @@ class AsyncWriter {
     SteadyTime when{};
   };
   Acknowledged last_acknowledged() const;
+  std::int64_t last_step() const noexcept;  // of it
 
  private:
   struct Job {

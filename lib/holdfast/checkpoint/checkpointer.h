@@ -211,7 +211,9 @@ class Checkpointer {
 
   // The loop is over. Commits the current step if nothing newer is durable, waits, writes the run state and
   // returns the exit code (ExitCode as int): 0 complete, 75 stopped by an interruption, 74 its own last
-  // commit failed, 76 superseded. Idempotent.
+  // commit failed, 76 superseded. Idempotent. A run that was told to stop begins no commit that cannot end in
+  // time: the older checkpoint stands, and it is 75 as well. One that came to its end by itself tries, and
+  // waits as long as it takes, whatever is announced.
   int finish();
 
   AttemptNumber attempt() const;

@@ -23,7 +23,7 @@ bool Checkpointer::State::tick() {
   if (evaluating) {
     stopped_inside = stopped_inside || stop;
     take_requests();
-    if ((stop || save_wanted || monitor.deadline()) && boundary && commit_fits()) save();
+    if ((stop || save_wanted || monitor.deadline()) && commit_from_shelf()) save_wanted = false;
   }
   return stop;
 }
@@ -79,6 +79,7 @@ int Checkpointer::State::finish() {
   clear_shelf();
   const bool interrupted = should_stop();
   end_reason = reason_to_stop();
+  unhurried = !interrupted;
   if (interrupted) press();
   if (interrupted) writer->leave_soon();
 
@@ -100,11 +101,14 @@ int Checkpointer::State::finish() {
     end_reason = writer->superseded_reason();
     return end_code = static_cast<int>(ExitCode::superseded);
   }
-  if (!safe()) {
+  if (!safe() && in_time && left_out && !writer->failing()) {
+    how = RunPhase::interrupted;
+    end_code = options.exit_code_interrupted;
+    end_reason = reason_of_leaving_out();
+  } else if (!safe()) {
     how = RunPhase::failed;
     end_code = static_cast<int>(ExitCode::io_failed);
-    std::optional<std::string> told = writer->failure();
-    if (!told && !too_late.empty()) told = too_late;
+    const std::optional<std::string> told = writer->failure();
     std::string failure =
         told ? *told : text_or_out_of_memory([] { return std::string("the last save did not end in time"); });
     log_error("{}; what was acknowledged before stands", failure);
@@ -116,6 +120,17 @@ int Checkpointer::State::finish() {
   return end_code;
 }
 
+// Nothing failed: what is durable stands, and the next attempt goes on there.
+std::string Checkpointer::State::reason_of_leaving_out() const noexcept {
+  return text_or_out_of_memory([&] {
+    const std::int64_t durable = newest_durable();
+    std::string text = end_reason.empty() ? reason_to_stop() : end_reason;
+    text += "; no time was left to save step " + std::to_string(source.step()) + ", ";
+    return text + (durable >= 0 ? "step " + std::to_string(durable) + " is the newest that is durable"
+                                : "nothing of this run is durable");
+  });
+}
+
 void Checkpointer::State::say_figures() const noexcept {
   const RunFigures figures = book->figures();
   if (figures.durable == 0) return;
@@ -125,7 +140,8 @@ void Checkpointer::State::say_figures() const noexcept {
 
 bool Checkpointer::State::commit_last_step() {
   if (covered() || writer->superseded()) return wait_for_writer();
-  if (!commit_fits()) {
+  left_out = (!unhurried || must_stop()) && !commit_fits();
+  if (left_out) {
     say_too_late({.move = Move::stop, .too_late = true});
     return wait_for_writer();
   }
@@ -150,6 +166,7 @@ bool Checkpointer::State::wait_for_writer() {
   const SteadyTime began = clock.now();
   SteadyTime said = began;
   while (!writer->wait_idle(kSlice)) {
+    watch->heard();
     if (monitor.stop_requested() || monitor.deadline()) press();
     if (out_of_time(began)) return false;
     if (clock.now() - said >= kSayEvery) {

@@ -53,6 +53,7 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
     keeper.keep(copy, *staged.snapshot);
     return submit(std::move(staged), save, waiting.so_far());
   }
+  const SteadyTime began = clock.now();
   const bool checked = checks_late();
   if (checked) {
     // What is compared when the update is announced must be older than anything that could have changed it: a
@@ -60,20 +61,23 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
     copy->run();
     copy->arrive();
   }
+  staged.copied += clock.now() - began;
   late = std::move(staged);
   late_save = save;
   late_save->ended_by = std::this_thread::get_id();
   late_save->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
-  checked ? late_stager.keep(std::move(copy)) : late_stager.begin(std::move(copy), checked);
+  checked ? late_stager.keep(std::move(copy)) : late_stager.begin(std::move(copy));
 }
 
 void Checkpointer::State::submit_independent(const BegunSave& save, const Waiting& waiting) {
   internal::Staged staged = stage(Part::early);
+  const SteadyTime began = clock.now();
   auto copy = source.prepare_independent(*staged.plan->layout, staged.snapshot->arena->bytes());
   copy->run();  // also of what turned out to lie in host memory
   if (copy->on_its_way() && !copy->independent()) {
     throw Error("a copy that was to be independent of the next update is not");
   }
+  staged.copied += clock.now() - began;
   keeper.keep(copy, *staged.snapshot);
   submit(std::move(staged), save, waiting.so_far());
 }
@@ -82,6 +86,7 @@ void Checkpointer::State::close_late() {
   const Waiting waiting(*this);
   internal::Staged staged = std::exchange(late, {});
   std::unique_ptr<LateCopy> copy = late_stager.take();  // goes before its image does
+  staged.copied += waiting.so_far();
   BegunSave save = std::exchange(late_save, nullptr);
   try {
     if (checks_late()) {

@@ -35,7 +35,7 @@ void Checkpointer::State::listen() {
   watch = std::make_unique<internal::NoticeWatch>(
       clock, internal::NoticeWatch::Callbacks{
                  .pending = [this] { return monitor.pending(); },
-                 .look = [this] { commit_from_shelf(); },
+                 .look = [this] { static_cast<void>(commit_from_shelf()); },
                  .patience = [this] { return std::max(options.deaf_after, costs.costs().step * 2); },
                  .what =
                      [this] {
@@ -105,6 +105,7 @@ void Checkpointer::State::pursue(const Notice& notice) {
                     .policy = chosen_policy(notice),
                     .wall_ahead = wall_ahead(clock),
                     .insurance = nullptr};
+  said_too_late = false;
 }
 
 OnNotice Checkpointer::State::chosen_policy(const Notice& notice) const noexcept {
@@ -121,8 +122,19 @@ OnNotice Checkpointer::State::chosen_policy(const Notice& notice) const noexcept
   return OnNotice::train_on;
 }
 
+Standing Checkpointer::State::standing_of_writer() const noexcept {
+  Standing now{.writing = writer->writing_for()};
+  now.first = !now.writing && newest_durable() < 0;
+  return now;
+}
+
+std::int64_t Checkpointer::State::newest_durable() const noexcept {
+  return std::max(writer->last_step(), started_from.step);
+}
+
 Standing Checkpointer::State::standing() const {
-  Standing now{.covered = covered(), .insured = false, .writing = writer->writing_for()};
+  Standing now = standing_of_writer();
+  now.covered = covered();
   if (pursuit && pursuit->insurance) {
     const SaveStatus status = SaveHandle(pursuit->insurance).status();
     now.insured = is_open(status) || status == SaveStatus::durable;
@@ -156,6 +168,7 @@ Plan Checkpointer::State::plan_now() noexcept {
       monitor.dismiss(now - kAliveAfter);
     }
     pursuit.reset();
+    said_too_late = false;
   } catch (const std::exception& error) {
     log_debug("no plan for the notice: {}", what_of(error));
   }
@@ -165,14 +178,11 @@ Plan Checkpointer::State::plan_now() noexcept {
 bool Checkpointer::State::woke_up() const { return wall_ahead(clock) - pursuit->wall_ahead > kSlept; }
 
 void Checkpointer::State::say_too_late(const Plan& plan) noexcept {
-  if (!plan.too_late || (pursuit && std::exchange(pursuit->said_too_late, true)) ||
-      (!pursuit && !too_late.empty())) {
-    return;
-  }
+  if (!plan.too_late || std::exchange(said_too_late, true)) return;
   const Costs known = costs.costs();
   const auto left = monitor.time_left();
-  const std::int64_t durable = std::max(book->figures().last_step, started_from.step);
-  too_late = text_or_out_of_memory([&] {
+  const std::int64_t durable = newest_durable();
+  const std::string too_late = text_or_out_of_memory([&] {
     std::string text = "no time for a save of step " + std::to_string(source.step());
     if (known.commit) text += ", which takes about " + format_duration(*known.commit);
     if (left) text += ": " + format_duration(*left) + " left";
@@ -222,7 +232,7 @@ void Checkpointer::State::pause(Decision& decision) noexcept {
     if (!writer->wait_idle(std::chrono::milliseconds(20))) continue;
     if (!std::exchange(said, true)) {
       log_info("pausing at step {} until the machine goes away; the newest durable step is {}", source.step(),
-               std::max(writer->last_acknowledged().step, started_from.step));
+               newest_durable());
       ledger.pause(source.step(), "the end is near");
     }
     clock.sleep_for(kPauseSlice);
@@ -246,54 +256,67 @@ void Checkpointer::State::relax() noexcept {
 }
 
 // Without a stop, a deadline that had passed before somebody began to wait is one that the machine has
-// outlived.
+// outlived; and whoever has come to the end of the run has nothing better to do than to try.
 bool Checkpointer::State::out_of_time(SteadyTime since) const noexcept {
+  if (unhurried && !must_stop()) return false;
   const auto deadline = monitor.deadline();
   return deadline && clock.now() >= *deadline && (monitor.stop_requested() || *deadline > since);
 }
 
 bool Checkpointer::State::commit_fits() const noexcept {
-  const Standing standing{.writing = writer->writing_for()};
-  return !plan_for_stop(clock.now(), monitor.deadline(), costs.costs(), standing).too_late;
+  return !plan_for_stop(clock.now(), monitor.deadline(), costs.costs(), standing_of_writer()).too_late;
 }
 
-void Checkpointer::State::put_on_shelf() {
-  if (covered()) return;
-  BegunSave save = begin_save(true);
+// It stays there until it is durable: a write of it that is under way may fail.
+void Checkpointer::State::put_on_shelf() noexcept {
+  if (!boundary || safe()) return;
   const std::lock_guard lock(shelf.mutex);
   shelf.image = boundary;
-  shelf.save = std::move(save);
+  shelf.boundary = boundary_time;
+  shelf.tried = newest.step() == source.step() ? newest : SaveHandle();
+  shelf.retry = clock.now();
 }
 
-void Checkpointer::State::commit_from_shelf() noexcept {
+bool Checkpointer::State::commit_from_shelf() noexcept {
   try {
     const std::lock_guard lock(shelf.mutex);
-    if (!shelf.image || !commit_fits()) return;
-    internal::Staged staged = std::exchange(shelf.image, {});
-    shelf.save->staged(clock.now());
-    shelf.submitted = writer->submit({.snapshot = std::move(staged.snapshot),
-                                      .plan = std::move(staged.plan),
-                                      .ancestry = record.ancestry,
-                                      .save = shelf.save});
+    if (!shelf.image) return false;
+    const SaveStatus status = shelf.tried.status();
+    if (is_open(status) || status == SaveStatus::durable) return true;
+    const SteadyTime now = clock.now();
+    if (writer->superseded() || now < shelf.retry || !commit_fits()) return false;
+    shelf.retry = now + kRetryAfter;
+    auto save = std::make_shared<SaveHandle::Shared>(shelf.image.snapshot->step, SaveStatus::staging,
+                                                     shelf.boundary, true, book);
+    save->staged(now);
+    shelf.tried = writer->submit({.snapshot = shelf.image.snapshot,
+                                  .plan = shelf.image.plan,
+                                  .ancestry = record.ancestry,
+                                  .copied = shelf.image.copied,
+                                  .save = save});
+    shelf.save = std::move(save);
+    return true;
   } catch (const std::exception& error) {  // the training thread has the image, too
     log_debug("the boundary could not be handed to the writer: {}", what_of(error));
+    return false;
   }
 }
 
 void Checkpointer::State::clear_shelf() noexcept {
   const std::lock_guard lock(shelf.mutex);
   shelf.image = {};
-  if (shelf.submitted) {
-    newest = *std::exchange(shelf.submitted, std::nullopt);
-    newest_begun = shelf.save;
-    if (pursuit) pursuit->insurance = shelf.save;
-    try {
-      measurements.saved(newest.step());
-    } catch (const std::bad_alloc&) {
-      log_debug("a value that was measured at this step may be forgotten: no memory");
-    }
+  shelf.tried = {};
+  const BegunSave save = std::exchange(shelf.save, nullptr);
+  if (!save) return;
+  newest = SaveHandle(save);
+  newest_begun = save;
+  policy.saved(save->boundary, save->step);
+  if (pursuit) pursuit->insurance = save;
+  try {
+    measurements.saved(save->step);
+  } catch (const std::bad_alloc&) {
+    log_debug("a value that was measured at this step may be forgotten: no memory");
   }
-  shelf.save.reset();
 }
 
 }  // namespace holdfast::inline v1

@@ -143,6 +143,12 @@ SaveHandle Checkpointer::State::save() {
   const Waiting waiting(*this);
   drop_late();
   clear_shelf();
+  SaveHandle saved = save_now(waiting);
+  if (evaluating) put_on_shelf();
+  return saved;
+}
+
+SaveHandle Checkpointer::State::save_now(const Waiting& waiting) {
   if (covered()) {
     if (newest_begun) newest_begun->asked_for = true;
     return newest;
@@ -226,7 +232,10 @@ internal::Staged Checkpointer::State::stage(Part part) {
   record.evaluation_due = evaluation_due || evaluating;
   record.time = format_utc(clock.wall_now());
   record.metrics = measurements.recorded();
-  return stager.stage(record, part);
+  const SteadyTime began = clock.now();
+  internal::Staged staged = stager.stage(record, part);
+  staged.copied = clock.now() - began;
+  return staged;
 }
 
 Checkpointer::State::BegunSave Checkpointer::State::begin_save(bool asked_for) const {
@@ -239,6 +248,7 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
   WriteRequest request{.snapshot = std::move(staged.snapshot),
                        .plan = std::move(staged.plan),
                        .ancestry = record.ancestry,
+                       .copied = staged.copied,
                        .save = save};
   save->update([&](SaveFigures& figures) { figures.blocked += waited; });
   save->staged(clock.now());
@@ -253,6 +263,7 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
 bool Checkpointer::State::wait_for_image() {
   const SteadyTime began = clock.now();
   while (true) {
+    watch->heard();
     const bool against_time = monitor.deadline().has_value();
     if (!stager.ready()) writer->recall(against_time);
     if (stager.wait_ready(std::chrono::milliseconds(20))) return true;

@@ -1,11 +1,12 @@
 // What a commit and a step cost here, as far as it was measured: what decides how long before a deadline the
 // last commit has to begin.
 //
-// A commit's cost is staging, write and commit together, from the step boundary to the acknowledgement,
-// without waiting for its turn. Kept are the last 20 commits and the last 64 steps; what is told is their
-// 95th percentile (of 20 values the second largest, of fewer the largest). Before the first commit a probe
-// stands in: a smaller file, written and synced the same way, whose time is scaled to the state's size. A
-// volume that is slow for small files looks slower by it than it is, never quicker.
+// A commit's cost is copy, write and commit together, up to the acknowledgement: neither waiting for its turn
+// nor what the program did between the step boundary and the copy. Kept are the last 20 commits and the last
+// 64 steps; what is told is their 95th percentile (of 20 values the second largest, of fewer the largest).
+// Before the first commit a probe stands in: a smaller file, written and synced the same way, whose time is
+// scaled to the state's size. A volume that is slow for small files looks slower by it than it is, never
+// quicker.
 //
 // Threads: stepped() by one thread, and it neither locks nor allocates; everything else by any. Errors: none.
 #pragma once

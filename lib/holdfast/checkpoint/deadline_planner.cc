@@ -15,7 +15,7 @@ std::optional<Duration> commit_cost(const Costs& costs, const Standing& standing
 // A commit that begins now is over by then.
 bool fits(SteadyTime now, SteadyTime deadline, const Costs& costs, const Standing& standing) {
   const auto cost = commit_cost(costs, standing);
-  if (!cost) return now < deadline;
+  if (!cost || standing.first) return now < deadline;
   const Duration in_flight = standing.writing ? *cost - *standing.writing : Duration::zero();
   return now + in_flight + *cost <= deadline;
 }

@@ -11,9 +11,9 @@
 //
 // A commit is begun only when it can be over before the deadline: what is left of a write in flight, and then
 // the measured cost of this one. Otherwise the older checkpoint is kept, and `too_late` says so. While
-// nothing is measured, it is tried. A write in flight that takes longer than the costs say is the cost. A
-// machine that lives a minute after its deadline is kept: the run goes on. One that is to hibernate gets its
-// commit at once and goes on in any case; it may wake up in the middle of a step.
+// nothing is measured, or there is no older one, it is tried. A write in flight that takes longer than the
+// costs say is the cost. A machine that lives a minute after its deadline is kept: the run goes on. One that
+// is to hibernate gets its commit at once and goes on in any case; it may wake up in the middle of a step.
 //
 // Threads: pure. Errors: none.
 #pragma once
@@ -48,6 +48,9 @@ struct Standing {
   bool insured = false;
   // A write is in flight, for so long.
   std::optional<Duration> writing = {};
+  // Nothing of the run is durable, and nothing is on its way: there is nothing to lose by a commit, whatever
+  // it is said to cost.
+  bool first = false;
 };
 
 enum class Move {

@@ -1,63 +1,11 @@
 // What is done with the time before an announced end, on a clock that steps and the disk move.
-#include <algorithm>
-#include <atomic>
 #include <thread>
 
-#include "announcer.h"
-#include "slow_disk.h"
+#include "noticed.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::HasSubstr;
-
-bool of_checkpoint(const Operation& operation, Op kind) {
-  return operation.kind == kind && operation.path.find("step-") != std::string::npos;
-}
-
-// Steps of 2 s; a save takes as long as the test says, and the training waits for it.
-class Noticed : public testing::Test {
- protected:
-  Noticed() {
-    announcer.give_to(options);
-    volume.faults.set_hook([this](const Operation& operation) {
-      if (of_checkpoint(operation, Op::create)) ++begun;
-      if (operation.path.find("trial") != std::string::npos && operation.kind == Op::create) ++trials;
-      if (of_checkpoint(operation, Op::sync_file)) volume.clock.advance(commit);
-    });
-  }
-  Attempt& start() {
-    run = std::make_unique<Attempt>(options);
-    return *run;
-  }
-  // A run that knows what a save takes.
-  Attempt& start_measured() {
-    start();
-    for (int i = 0; i < 10; ++i) step();
-    EXPECT_EQ(run->checkpointer.save().wait(), SaveStatus::durable);
-    begun = 0;
-    return *run;
-  }
-  Decision step() {
-    volume.clock.advance(2s);
-    run->step();
-    if (run->decision.saved) run->decision.save.wait();
-    return run->decision;
-  }
-  SteadyTime now() const { return volume.clock.now(); }
-  std::int64_t durable() { return run->checkpointer.last_durable().step; }
-
-  Volume volume;
-  CapturedLog log;
-  CheckpointerOptions options = volume.options();
-  Announcer announcer;
-  Duration commit = 10s;
-  std::atomic<int> begun{0};   // writes of checkpoints
-  std::atomic<int> trials{0};  // and of files that only try the disk out
-  std::unique_ptr<Attempt> run;
-};
 
 TEST_F(Noticed, TrainsOnBetweenAnInsuranceAndTheLastCommit) {
   start_measured();
@@ -65,10 +13,10 @@ TEST_F(Noticed, TrainsOnBetweenAnInsuranceAndTheLastCommit) {
   announcer.deadline(deadline);
   EXPECT_TRUE(step().saved) << "the insurance";
   EXPECT_EQ(durable(), 11);
-  int steps = 0;
-  while (!step().saved) ++steps;
+  const std::int64_t insured = run->source.step();
+  ASSERT_TRUE(steps_until([&] { return run->decision.saved; }));
   // 120 s, less 2 s and 10 s for the insurance, less 1.5 commits, a step and 4 s.
-  EXPECT_EQ(steps, 43) << "then steps until the reserve";
+  EXPECT_EQ(run->source.step() - insured, 44) << "then steps until the reserve";
   EXPECT_FALSE(run->decision.stop) << "the machine lives";
   EXPECT_EQ(begun, 2);
   EXPECT_EQ(durable(), run->source.step());
@@ -84,7 +32,7 @@ TEST_F(Noticed, APauseEndsWithAStop) {
   start_measured();
   announcer.deadline(now() + 120s);
   volume.clock.plan(110s, [&] { announcer.stop(now() + 25s); });
-  while (!run->decision.stop) step();
+  ASSERT_TRUE(steps_until([&] { return run->decision.stop; }));
   EXPECT_EQ(run->decision.reason, "SIGTERM");
   EXPECT_EQ(run->checkpointer.finish(), 75);
   EXPECT_EQ(durable(), run->source.step());
@@ -96,7 +44,7 @@ TEST_F(Noticed, APauseEndsWithAWithdrawalAndTheNextNoticeIsHeard) {
   const SteadyTime deadline = now() + 120s;
   announcer.deadline(deadline);
   volume.clock.plan(115s, [&] { announcer.withdraw(); });
-  while (now() < deadline - 10s) step();
+  ASSERT_TRUE(steps_until([&] { return now() >= deadline - 10s; }));
   EXPECT_LT(now(), deadline) << "it did not wait for the end";
   const std::int64_t paused_at = run->source.step();
   step();
@@ -199,20 +147,6 @@ TEST_F(Noticed, PeriodicSavesAreNotBegunThenEither) {
   EXPECT_EQ(begun, 0);
 }
 
-TEST_F(Noticed, AStopWithoutTimeForASaveDoesNotBeginOne) {
-  commit = 60s;
-  start_measured();
-  step();
-  announcer.stop(now() + 25s);
-  EXPECT_TRUE(step().stop);
-  EXPECT_EQ(run->checkpointer.finish(), 74);
-  EXPECT_EQ(begun, 0);
-  EXPECT_THAT(run->checkpointer.stop_reason(), HasSubstr("SIGTERM"));
-  EXPECT_THAT(log.text(),
-              HasSubstr("no time for a save of step 12, which takes about 1m 00s: 23s left; step 10 "
-                        "is the newest that is durable"));
-}
-
 TEST_F(Noticed, ANoticeWithoutATimeIsOfAlmostTwoMinutes) {
   options.on_notice = OnNotice::wait;
   start_measured();
@@ -241,14 +175,15 @@ TEST_F(Noticed, AMachineAtRiskSavesSoonAndOften) {
   announcer.risk();
   EXPECT_TRUE(step().saved);
   EXPECT_FALSE(run->decision.stop);
-  int steps = 1;
-  while (!step().saved) ++steps;
-  EXPECT_EQ(steps, 5) << "half of ten";
+  const auto steps = [&] {
+    const std::int64_t before = run->source.step();
+    EXPECT_TRUE(steps_until([&] { return run->decision.saved; }));
+    return run->source.step() - before;
+  };
+  EXPECT_EQ(steps(), 5) << "half of ten";
   volume.clock.advance(31min);
-  while (!step().saved) {
-  }
-  for (steps = 1; !step().saved;) ++steps;
-  EXPECT_EQ(steps, 10) << "as before, half an hour later";
+  steps();
+  EXPECT_EQ(steps(), 10) << "as before, half an hour later";
 }
 
 TEST_F(Noticed, AtRiskRunsTheCommandOfTheUser) {
@@ -258,7 +193,7 @@ TEST_F(Noticed, AtRiskRunsTheCommandOfTheUser) {
   start_measured();
   EXPECT_FALSE(std::filesystem::exists(sign));
   announcer.risk();
-  while (!std::filesystem::exists(sign)) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(soon([&] { return std::filesystem::exists(sign); }));
 }
 
 TEST_F(Noticed, TheWriteLimitComesBackWithAWithdrawal) {
@@ -292,7 +227,7 @@ TEST_F(Noticed, IsSafeAsSoonAsTheDiskAllows) {
     const SteadyTime seen = now();
     const std::int64_t at = run->source.step();
     announcer.deadline(seen + 300s);
-    while (durable() <= at) step();
+    ASSERT_TRUE(steps_until([&] { return durable() > at; }));
     EXPECT_LE(run->checkpointer.last_durable().when - seen, 2s + 10s + 15s) << offset;
     announcer.withdraw();
   }
@@ -337,7 +272,7 @@ TEST_F(Noticed, AnEvaluationThatTicksNeverIsCommittedFromItsBoundary) {
     const Checkpointer::EvaluationScope scope(run->checkpointer);
     run->source.evaluate();
     announcer.deadline(now() + 120s);
-    while (durable() < 11) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(soon([&] { return durable() == 11; }));
     run->source.evaluate();
   }
   EXPECT_EQ(begun, 1);
@@ -352,7 +287,7 @@ TEST_F(Noticed, ANoticeBeforeAnEvaluationIsHeardInsideToo) {
   step();
   announcer.deadline(now() + 120s);
   const Checkpointer::EvaluationScope scope(run->checkpointer);
-  while (durable() < 11) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(soon([&] { return durable() == 11; }));
   EXPECT_FALSE(run->checkpointer.tick());
   EXPECT_EQ(begun, 1) << "once";
 }
@@ -394,21 +329,6 @@ TEST_F(Noticed, ADeadlineWhileTheVolumeIsWaitedForDoesNotEndTheWait) {
   EXPECT_TRUE(checkpointer.resume().fresh);
 }
 
-TEST_F(Noticed, ANoticeInFinishChangesNothingAboutACompleteRun) {
-  commit = {};
-  start();
-  SlowDisk disk(volume);
-  run->step();
-  std::thread later([&] {
-    disk.await(1);
-    announcer.deadline(now() + 120s);
-    disk.finish();
-  });
-  EXPECT_EQ(run->checkpointer.finish(), 0);
-  later.join();
-  EXPECT_EQ(durable(), 1);
-}
-
 TEST_F(Noticed, TheDiskIsTriedOutWhereNothingWasMeasured) {
   options.probe_bytes = 8192;
   start();
@@ -416,14 +336,8 @@ TEST_F(Noticed, TheDiskIsTriedOutWhereNothingWasMeasured) {
   EXPECT_EQ(trials, 0) << "never without a notice";
   announcer.deadline(now() + 120s);
   step();
-  const auto trying = [&] {
-    if (trials == 0) return true;
-    const auto names = volume.disk.names(kRun);
-    return std::any_of(names.begin(), names.end(),
-                       [](const std::string& name) { return name.find("trial") != std::string::npos; });
-  };
-  while (trying()) std::this_thread::sleep_for(1ms);
-  while (durable() < 0) step();
+  ASSERT_TRUE(soon([&] { return tried_out(); }));
+  ASSERT_TRUE(saved_in_no_time());
   EXPECT_EQ(trials, 1);
   EXPECT_EQ(durable(), run->source.step());
   announcer.withdraw();

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
 #include "holdfast/checkpoint/internal/risk_hook.h"
 #include "rig.h"
@@ -37,7 +36,7 @@ struct Watched {
   }
   void await_look() {
     const int before = looks;
-    while (looks < before + 2) std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(soon([&] { return looks >= before + 2; }));
   }
 };
 
@@ -104,7 +103,7 @@ TEST(RiskHook, SaysHowACommandEnded) {
   EXPECT_FALSE(hook.look());
   for (const std::string command : {"exit 3", "kill -9 $$", "true"}) hook.start(command);
   hook.start("cat && touch " + sign.native());  // standard input is empty
-  while (hook.look()) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(soon([&] { return !hook.look(); }));
   EXPECT_TRUE(std::filesystem::exists(sign));
   const std::string text = log.text();
   EXPECT_THAT(text, testing::HasSubstr("ended with code 3"));

@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "holdfast/base/bits.h"
@@ -86,6 +88,17 @@ inline std::string state_after(std::int64_t steps, MemorySource::Options state =
   Attempt attempt(volume.options(), state);
   attempt.train_to(steps);
   return attempt.state();
+}
+
+// Waits until it holds: 20 s of real time at most, since a test that hangs says nothing.
+template <class Condition>
+bool soon(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 // Stops whoever comes to it until it is opened.

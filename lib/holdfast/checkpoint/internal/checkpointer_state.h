@@ -92,6 +92,7 @@ struct Checkpointer::State {
   void act(Decision& decision) noexcept;
   void save_boundary(Decision& decision, const Plan& plan) noexcept;
   SaveHandle save();
+  SaveHandle save_now(const Waiting& waiting);
   // Of the save that has begun; null: it had not come so far.
   // Inside a catch block: it may be any exception.
   SaveHandle staging_failed(BegunSave save) noexcept;
@@ -113,7 +114,6 @@ struct Checkpointer::State {
     Duration wall_ahead{};  // of the steady clock, when it was first looked at
     BegunSave insurance;    // the newest save that began since
     bool probed = false;
-    bool said_too_late = false;
   };
   void listen();
   void take_requests();
@@ -126,6 +126,8 @@ struct Checkpointer::State {
   void pursue(const Notice& notice);
   OnNotice chosen_policy(const Notice& notice) const noexcept;
   Standing standing() const;
+  Standing standing_of_writer() const noexcept;  // any thread
+  std::int64_t newest_durable() const noexcept;  // any thread; -1: none
   void say_too_late(const Plan& plan) noexcept;
   bool woke_up() const;
   bool probe_first(const Plan& plan);
@@ -139,11 +141,13 @@ struct Checkpointer::State {
   struct Shelf {
     std::mutex mutex;
     internal::Staged image;
-    BegunSave save;
-    std::optional<SaveHandle> submitted;
+    SteadyTime boundary{};  // when the training stood there
+    SaveHandle tried;       // the newest save of it, whoever began that
+    BegunSave save;         // the newest that was begun here
+    SteadyTime retry{};     // after one that failed, not before
   };
-  void put_on_shelf();
-  void commit_from_shelf() noexcept;  // any thread
+  void put_on_shelf() noexcept;
+  bool commit_from_shelf() noexcept;  // any thread; true: it is durable or on its way
   void clear_shelf() noexcept;        // what was submitted is the newest save then
 
   // Staging beside the next step (checkpointer_late.cc).
@@ -161,6 +165,7 @@ struct Checkpointer::State {
   void leave_evaluation();
   void check_undisturbed() const;
   int finish();
+  std::string reason_of_leaving_out() const noexcept;
   void say_figures() const noexcept;
   bool commit_last_step();  // false: no time was left
   bool wait_for_writer();   // false when the deadline passed first
@@ -216,7 +221,7 @@ struct Checkpointer::State {
   std::string leaving_reason;
   std::optional<Pursuit> pursuit;
   bool pressed = false;            // writes are hurried
-  std::string too_late;            // why the newest boundary was not committed
+  bool said_too_late = false;      // about this notice
   bool step_is_no_measure = true;  // something else than the step takes its time
 
   bool evaluating = false;
@@ -230,7 +235,9 @@ struct Checkpointer::State {
   Durable started_from;    // the checkpoint this attempt began with
   std::string end_reason;  // latched by finish()
   int end_code = 0;
-  bool gave_up = false;  // finish() left before the writer was done
+  bool gave_up = false;    // finish() left before the writer was done
+  bool unhurried = false;  // finish() of a run that nobody ended: no deadline limits it
+  bool left_out = false;   // finish() found no time for the last step
 
   Shelf shelf;
   std::unique_ptr<AsyncWriter> writer;           // its thread uses store, losses and clock

@@ -40,7 +40,7 @@ Staged ImageStager::stage(const RunRecord& record, Part part) {
   snapshot->attributes = std::move(attributes);
   snapshot->step = source_.step();
   source_.copy_tensors(*plan_->layout, snapshot->arena->bytes(), part);
-  return {std::move(snapshot), plan_};
+  return {.snapshot = std::move(snapshot), .plan = plan_};
 }
 
 }  // namespace holdfast::inline v1::internal

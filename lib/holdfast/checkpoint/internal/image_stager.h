@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "holdfast/base/clock.h"
 #include "holdfast/checkpoint/internal/arena_pool.h"
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/file_plan.h"
@@ -19,6 +20,7 @@ namespace holdfast::inline v1::internal {
 struct Staged {
   std::shared_ptr<Snapshot> snapshot;
   std::shared_ptr<const FilePlan> plan;
+  Duration copied{};  // so long the training thread copied
   explicit operator bool() const { return snapshot != nullptr; }
 };
 

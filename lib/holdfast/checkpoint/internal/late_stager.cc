@@ -17,9 +17,8 @@ LateStager::~LateStager() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LateStager::begin(std::unique_ptr<LateCopy> copy, bool copied) {
+void LateStager::begin(std::unique_ptr<LateCopy> copy) {
   copy_ = std::move(copy);
-  if (copied) return;
   {
     const std::lock_guard lock(mutex_);
     wanted_ = copy_.get();

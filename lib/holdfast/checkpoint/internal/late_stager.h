@@ -21,8 +21,8 @@ class LateStager {
   LateStager(const LateStager&) = delete;
   LateStager& operator=(const LateStager&) = delete;
 
-  // Requires that nothing is open. `copied`: all of it is, and nothing is left to do beside the training.
-  void begin(std::unique_ptr<LateCopy> copy, bool copied = false);
+  // Requires that nothing is open.
+  void begin(std::unique_ptr<LateCopy> copy);
   // The same for one that has been run already: the thread has nothing to do for it.
   void keep(std::unique_ptr<LateCopy> copied) { copy_ = std::move(copied); }
   bool open() const { return copy_ != nullptr; }
