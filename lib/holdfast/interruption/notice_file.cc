@@ -28,15 +28,15 @@ bool is_blank(std::string_view content) {
 
 // How long until then; nullopt when it is not to be believed.
 std::optional<Duration> until_time(const Json& value, WallTime wall_now) {
-  if (!value.is_string()) return std::nullopt;
-  const auto time = parse_utc(value.get_ref<const std::string&>());
+  if (!value.is(Json::Kind::text)) return std::nullopt;
+  const auto time = parse_utc(value.text);
   if (!time || *time <= wall_now || *time - wall_now > kFarthest) return std::nullopt;
   return *time - wall_now;
 }
 
 std::optional<Duration> until_seconds(const Json& value) {
-  if (!value.is_number()) return std::nullopt;
-  const auto seconds = value.get<double>();
+  if (!value.is(Json::Kind::number)) return std::nullopt;
+  const double seconds = value.number;
   if (!(seconds > 0 && seconds <= std::chrono::duration<double>(kFarthest).count())) return std::nullopt;
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
@@ -47,10 +47,8 @@ std::optional<Duration> time_until(const Json& object, WallTime wall_now) {
     const Duration believed = said.value_or(kUnknownNoticeTime);
     left = left ? std::min(*left, believed) : believed;
   };
-  if (const auto time = object.find("time"); time != object.end()) earlier(until_time(*time, wall_now));
-  if (const auto seconds = object.find("in_seconds"); seconds != object.end()) {
-    earlier(until_seconds(*seconds));
-  }
+  if (const Json* const time = object.find("time")) earlier(until_time(*time, wall_now));
+  if (const Json* const seconds = object.find("in_seconds")) earlier(until_seconds(*seconds));
   return left;
 }
 
@@ -60,7 +58,8 @@ NoticeFile parse(std::string_view content, SteadyTime now, WallTime wall_now) {
   }
   if (is_blank(content)) return {interruption("there is a notice file"), false};
   const Json json = internal::parse_json(content);
-  if (!json.is_object()) return {interruption("there is a notice file, which is not a JSON object"), false};
+  if (!json.is(Json::Kind::object))
+    return {interruption("there is a notice file, which is not a JSON object"), false};
 
   const auto action = text_member(json, "action");
   if (action == "none") return {};

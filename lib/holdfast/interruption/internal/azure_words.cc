@@ -11,7 +11,7 @@ namespace holdfast::inline v1::internal {
 namespace {
 
 bool is_name(const Json& value, const std::string& machine) {
-  return value.is_string() && strcasecmp(value.get_ref<const std::string&>().c_str(), machine.c_str()) == 0;
+  return value.is(Json::Kind::text) && strcasecmp(value.text.c_str(), machine.c_str()) == 0;
 }
 
 }  // namespace
@@ -19,16 +19,14 @@ bool is_name(const Json& value, const std::string& machine) {
 std::optional<std::vector<ScheduledEvent>> parse_scheduled_events(std::string_view body,
                                                                   std::string_view machine) {
   const Json json = parse_json(body);
-  if (!json.is_object()) return std::nullopt;
-  const auto list = json.find("Events");
-  if (list == json.end() || !list->is_array()) return std::nullopt;
+  const Json* const list = json.find("Events");
+  if (list == nullptr || !list->is(Json::Kind::list)) return std::nullopt;
   std::vector<ScheduledEvent> events;
   const std::string name(machine);
-  for (const Json& entry : *list) {
-    if (!entry.is_object()) return std::nullopt;
-    const auto resources = entry.find("Resources");
-    if (resources == entry.end() || !resources->is_array()) return std::nullopt;
-    if (std::none_of(resources->begin(), resources->end(),
+  for (const Json& entry : list->items) {
+    const Json* const resources = entry.find("Resources");
+    if (resources == nullptr || !resources->is(Json::Kind::list)) return std::nullopt;
+    if (std::none_of(resources->items.begin(), resources->items.end(),
                      [&](const Json& resource) { return is_name(resource, name); })) {
       continue;
     }
@@ -42,9 +40,11 @@ std::optional<std::vector<ScheduledEvent>> parse_scheduled_events(std::string_vi
 }
 
 std::string start_requests(const std::vector<std::string>& ids) {
-  Json requests = Json::array();
-  for (const std::string& id : ids) requests.push_back({{"EventId", id}});
-  return Json{{"StartRequests", std::move(requests)}}.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string requests;
+  for (const std::string& id : ids) {
+    requests += (requests.empty() ? "" : ",") + (R"({"EventId":)" + json_text(id)) + "}";
+  }
+  return R"({"StartRequests":[)" + requests + "]}";
 }
 
 }  // namespace holdfast::inline v1::internal

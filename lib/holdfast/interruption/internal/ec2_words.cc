@@ -17,16 +17,16 @@ std::optional<WallTime> time_member(const Json& object, const char* name) {
 
 std::optional<InstanceAction> parse_instance_action(std::string_view body) {
   const Json json = parse_json(body);
-  if (!json.is_object()) return std::nullopt;
+  if (!json.is(Json::Kind::object)) return std::nullopt;
   return InstanceAction{text_member(json, "action").value_or(""), time_member(json, "time")};
 }
 
 std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::string_view body) {
   const Json json = parse_json(body);
-  if (!json.is_array()) return std::nullopt;
+  if (!json.is(Json::Kind::list)) return std::nullopt;
   std::vector<MaintenanceEvent> events;
-  for (const Json& entry : json) {
-    if (!entry.is_object()) continue;
+  for (const Json& entry : json.items) {
+    if (!entry.is(Json::Kind::object)) continue;
     const std::string state = text_member(entry, "State").value_or("active");
     if (state == "completed" || state == "canceled") continue;
     events.push_back({text_member(entry, "EventId").value_or(""), text_member(entry, "Code").value_or(""),
@@ -35,6 +35,6 @@ std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::strin
   return events;
 }
 
-bool is_json_object(std::string_view body) { return parse_json(body).is_object(); }
+bool is_json_object(std::string_view body) { return parse_json(body).is(Json::Kind::object); }
 
 }  // namespace holdfast::inline v1::internal
