@@ -173,6 +173,18 @@ TEST_F(Supervise, ProgressIsNoLoop) {
   EXPECT_EQ(lives(), 6U);
 }
 
+TEST_F(Supervise, SilenceIsNoStepBack) {
+  // Every other life claims the run and says nothing; the others have nothing new to say.
+  const std::string silent =
+      "n=$(wc -l <lives); mkdir -p run/attempts; : >run/attempts/$n; [ $((n % 2)) = 0 ] || "
+      "echo '{\"attempt\": '$n', \"phase\": \"interrupted\", \"durable_step\": 5}' "
+      ">run/attempts/$n.state.json; [ $n -lt 9 ] || exit 0; exit 75";
+  const Ended ended =
+      run({"--max-restarts", "2", "--first-delay", "1ms", "--directory", directory().string()}, silent);
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_EQ(lives(), 3U);
+}
+
 TEST_F(Supervise, ASignalIsAHundredAndTwentyEightAndItsNumber) {
   EXPECT_EQ(run({"--max-restarts", "0"}, "kill -SEGV $$").exit_code, 128 + SIGSEGV);
   EXPECT_EQ(run({"--max-restarts", "0"}, "kill -KILL $$").exit_code, 128 + SIGKILL);
@@ -284,6 +296,38 @@ TEST_F(Supervise, WhatTheCommandLeavesBehindEndsBeforeTheNextLife) {
   EXPECT_THAT(noted("seen"), ElementsAre("1")) << "the first was gone when the second life began";
 }
 
+// As a launcher's workers do.
+TEST_F(Supervise, WhatTheCommandLeavesBehindInAnotherSessionEndsToo) {
+  const Ended ended =
+      run({"--max-restarts", "1", "--first-delay", "1ms"},
+          "rm -f ready; setsid sh -c 'trap \"echo late >>heard; exit 0\" TERM; : >ready; " + stay() + "' & " +
+              until("[ -e ready ]") + "; wc -l <heard >>seen 2>/dev/null; kill -KILL $$");
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
+  EXPECT_THAT(noted("heard"), ElementsAre("late", "late"));
+  EXPECT_THAT(noted("seen"), ElementsAre("1")) << "the first was gone when the second life began";
+}
+
+// `holdfast supervise … > >(tee log)`: bash hands its children down.
+TEST_F(Supervise, ChildrenThatItHadBeforeAreLeftAlone) {
+  std::string own;
+  for (const std::string& word : command({"--max-restarts", "0"}, script("exit 75"))) {
+    own += " '";
+    for (const char letter : word) own += letter == '\'' ? "'\\''" : std::string(1, letter);
+    own += "'";
+  }
+  const std::string in_folder = "cd '" + folder_.path().string() + "'; ";
+  const Ended ended =
+      Subprocess({"/bin/sh", "-c",
+                  in_folder + "(trap 'echo TERM >>heard' TERM; : >ready; " + until("[ -e over ]") +
+                      "; echo lives >>heard; : >gone) & " + until("[ -e ready ]") + "; exec" + own})
+          .wait();
+  write_text(folder_.path() / "over", "");
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  const auto limit = std::chrono::steady_clock::now() + 60s;
+  while (!there("gone") && std::chrono::steady_clock::now() < limit) usleep(1000);
+  EXPECT_THAT(noted("heard"), ElementsAre("lives"));
+}
+
 TEST_F(Supervise, WhenItDiesTheCommandHearsSigterm) {
   Subprocess process(command(kSoon, script(listens())));
   ASSERT_TRUE(process.wait_until([&] { return there("ready"); }));
@@ -318,7 +362,7 @@ TEST_F(Supervise, WorksAsProcessOne) {
 
 TEST_F(Supervise, AMachineThatGoesAwayDoesNotTrainAgain) {
   if (boot_id().empty()) GTEST_SKIP() << "this machine has no boot id";
-  EXPECT_EQ(lives_after(interrupted_here(), notice(1h)), 1U);
+  EXPECT_EQ(lives_after(interrupted_here(), notice(9min)), 1U);
 }
 
 TEST_F(Supervise, AMachineThatStaysDoes) {
@@ -326,22 +370,25 @@ TEST_F(Supervise, AMachineThatStaysDoes) {
   const auto fresh = [&] { fs::remove_all(directory()), fs::remove(folder_.path() / "lives"); };
   EXPECT_EQ(lives_after(interrupted_here(), ""), 2U) << "no notice";
   fresh();
-  EXPECT_EQ(lives_after(interrupted_here(), notice(1h, "withdrawn") + notice(100ms, "deadline", "ec2", 1000)),
-            2U)
+  EXPECT_EQ(
+      lives_after(interrupted_here(), notice(9min, "withdrawn") + notice(100ms, "deadline", "ec2", 1000)), 2U)
       << "long over";
   fresh();
-  EXPECT_EQ(lives_after(interrupted_here(), notice(1h) + notice(0ms, "withdrawn")), 2U) << "withdrawn";
+  EXPECT_EQ(lives_after(interrupted_here(), notice(9min) + notice(0ms, "withdrawn")), 2U) << "withdrawn";
   fresh();
-  EXPECT_EQ(lives_after(interrupted_here(), notice(1h) + notice(0ms, "withdrawn", "file")), 1U)
+  EXPECT_EQ(lives_after(interrupted_here(), notice(9min) + notice(0ms, "withdrawn", "file")), 1U)
       << "withdrawn by another source";
   fresh();
-  EXPECT_EQ(lives_after(interrupted_here(), notice(1h, "stop", "signal")), 2U) << "a signal's grace";
+  EXPECT_EQ(lives_after(interrupted_here(), notice(9min, "stop", "signal")), 2U) << "a signal's grace";
   fresh();
-  EXPECT_EQ(lives_after(interrupted_here(), notice(1h, "deadline", "deadline")), 2U) << "its own time limit";
+  EXPECT_EQ(lives_after(interrupted_here(), notice(9min, "deadline", "deadline")), 2U)
+      << "its own time limit";
+  fresh();
+  EXPECT_EQ(lives_after(interrupted_here(), notice(1h)), 2U) << "there is time to train";
   fresh();
   RunState elsewhere = interrupted_here();
   elsewhere.boot_id = "another";
-  EXPECT_EQ(lives_after(elsewhere, notice(1h)), 2U) << "another machine, or another start of it";
+  EXPECT_EQ(lives_after(elsewhere, notice(9min)), 2U) << "another machine, or another start of it";
 }
 
 TEST_F(Supervise, AMachineThatLivesOnTrainsAgainAfterTheDeadline) {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -58,7 +59,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 }
 
 // Between fork and exec: async-signal-safe calls only.
-[[noreturn]] void become(char* const* words, char* const* settings, const sigset_t& mask, pid_t wrapper,
+[[noreturn]] void become(char* const* words, char* const* settings, const SignalInbox& inbox, pid_t wrapper,
                          int report) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -67,7 +68,8 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   }
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  std::signal(SIGPIPE, inbox.ignored_broken_pipes() ? SIG_IGN : SIG_DFL);
+  pthread_sigmask(SIG_SETMASK, &inbox.before(), nullptr);
   execvpe(words[0], words, settings);
   const int code = errno;
   [[maybe_unused]] const auto written = write(report, &code, sizeof code);
@@ -101,6 +103,9 @@ SignalInbox::SignalInbox() {
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaddset(&heard_, SIGHUP);
+  struct sigaction broken_pipe {};
+  sigaction(SIGPIPE, nullptr, &broken_pipe);
+  ignored_broken_pipes_ = broken_pipe.sa_handler == SIG_IGN;
   // Ignored by whoever started us, it would make the kernel reap our children and keep their endings.
   std::signal(SIGCHLD, SIG_DFL);
   pthread_sigmask(SIG_BLOCK, &heard_, &before_);
@@ -145,8 +150,9 @@ AttendedChild::AttendedChild(std::vector<std::string> command,
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) throw IoError("pipe", command.front(), errno);
   const pid_t wrapper = getpid();
+  not_ours_ = children_of(wrapper);
   id_ = fork();
-  if (id_ == 0) become(words.data(), variables.data(), inbox.before(), wrapper, report[1]);
+  if (id_ == 0) become(words.data(), variables.data(), inbox, wrapper, report[1]);
   const int refused = errno;
   close(report[1]);
   if (id_ < 0) {
@@ -166,22 +172,27 @@ AttendedChild::AttendedChild(std::vector<std::string> command,
 }
 
 AttendedChild::~AttendedChild() {
-  if (all_ended()) return;
-  send_to_all(SIGKILL);
-  for (Duration waited{}; !all_ended() && waited < kPatience; waited += kPoll) {
-    std::this_thread::sleep_for(kPoll);
-  }
+  if (!all_ended()) end_all();
+}
+
+std::vector<pid_t> AttendedChild::left_behind() const {
+  std::vector<pid_t> children = children_of(getpid());
+  std::erase_if(children, [this](pid_t child) {
+    return child == id_ || getpgid(child) == id_ ||
+           std::find(not_ours_.begin(), not_ours_.end(), child) != not_ours_.end();
+  });
+  return children;
 }
 
 // Whoever loses its parent becomes our child, so each round reaches one generation more.
-void AttendedChild::end_all() {
+bool AttendedChild::end_all() {
   for (Duration waited{}; waited < kPatience; waited += kPoll) {
     send_to_all(SIGKILL);
-    const auto left = children_of(getpid());
-    for (const pid_t process : left) kill(process, SIGKILL);
-    if (all_ended() && left.empty()) return;
+    for (const pid_t process : left_behind()) kill(process, SIGKILL);
+    if (all_ended()) return true;
     std::this_thread::sleep_for(kPoll);
   }
+  return false;
 }
 
 void AttendedChild::send(int signal) const {
@@ -189,7 +200,7 @@ void AttendedChild::send(int signal) const {
 }
 
 void AttendedChild::send_to_all(int signal) const {
-  if (!all_ended_) kill(-id_, signal);
+  if (!group_ended_) kill(-id_, signal);
 }
 
 void AttendedChild::reap() {
@@ -213,7 +224,8 @@ bool AttendedChild::ended() {
 bool AttendedChild::all_ended() {
   reap();
   // Once it is empty its number may become another's.
-  if (ended_ && !all_ended_) all_ended_ = kill(-id_, 0) != 0 && errno == ESRCH;
+  if (ended_ && !group_ended_) group_ended_ = kill(-id_, 0) != 0 && errno == ESRCH;
+  if (group_ended_ && !all_ended_) all_ended_ = left_behind().empty();
   return all_ended_;
 }
 

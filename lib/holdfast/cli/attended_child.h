@@ -7,8 +7,9 @@
 //     if (const auto signal = inbox.wait(child.soon())) child.send(*signal);
 //   }
 //
-// The wrapper becomes the parent of whatever the command leaves behind (also where it is process 1), and
-// reaps it. When the wrapper dies, however it dies, the command gets SIGTERM: it commits and leaves.
+// The wrapper becomes the parent of whatever the command leaves behind (also where it is process 1), in
+// whatever session, and reaps it. Children that it had before (bash's `> >(tee log)`) are left alone. When
+// the wrapper dies, however it dies, the command gets SIGTERM: it commits and leaves.
 //
 // Errors: IoError when a process or a pipe cannot be made. A command that cannot be executed is an ending
 // (126, or 127 where there is no such program), as shells have it, with its reason.
@@ -43,10 +44,13 @@ class SignalInbox {
   std::optional<int> wait(Duration limit);
   // The mask of before, for children.
   const sigset_t& before() const { return before_; }
+  // So was SIGPIPE; libraries of ours (a web server) set it for the whole process.
+  bool ignored_broken_pipes() const { return ignored_broken_pipes_; }
 
  private:
   sigset_t heard_;
   sigset_t before_;
+  bool ignored_broken_pipes_ = false;
 };
 
 struct Ending {
@@ -67,7 +71,7 @@ class AttendedChild {
   // Standard input is /dev/null where ours is a terminal: a process group in the background must not read it.
   AttendedChild(std::vector<std::string> command, const std::map<std::string, std::string>& environment,
                 const SignalInbox& inbox);
-  // Nothing of the group outlives it (SIGKILL), unless leave_alone() was called.
+  // Nothing of it outlives it (SIGKILL), unless leave_alone() was called.
   ~AttendedChild();
   AttendedChild(const AttendedChild&) = delete;
   AttendedChild& operator=(const AttendedChild&) = delete;
@@ -75,16 +79,18 @@ class AttendedChild {
   pid_t id() const { return id_; }
   // To the command alone: a launcher passes it on itself, and a trainer gets exactly one.
   void send(int signal) const;
-  // To all of its group, what it left behind included.
+  // To all of its group, what it left behind there included.
   void send_to_all(int signal) const;
+  // What has lost its parent and lives on in other groups: workers of a launcher that was killed.
+  std::vector<pid_t> left_behind() const;
   // SIGKILL to it and to everything it has ever started, in whatever group: as when a machine goes away.
-  // Returns when all of it is gone, or after 10 s (what hangs in a disk does not even hear that).
-  void end_all();
+  // True when all of it is gone; false after 10 s (what hangs in a disk does not even hear that).
+  bool end_all();
   // Reaps what has ended, its own and what it left behind.
   bool ended();
-  // Did all of the group end? A launcher that dies can leave a trainer that still commits.
+  // Did all of it end? A launcher that dies can leave a trainer that still commits.
   bool all_ended();
-  void leave_alone() { all_ended_ = true; }
+  void leave_alone() { all_ended_ = group_ended_ = true; }
   // Requires ended().
   const Ending& ending() const { return ending_; }
 
@@ -93,7 +99,9 @@ class AttendedChild {
 
   pid_t id_ = -1;
   bool ended_ = false;
+  bool group_ended_ = false;
   bool all_ended_ = false;
+  std::vector<pid_t> not_ours_;  // children of the wrapper that were there before
   Ending ending_;
 };
 

@@ -8,7 +8,8 @@
 // A restart waits: 1 s, twice as long each time there was no progress, one minute at most. So many restarts
 // in a row without progress end it. Whoever was asked to stop never starts again. After a notice for this
 // machine a restart waits until the deadline has passed by a minute: on a machine that is about to die it
-// would only claim the run, and the one that replaces it would have to wait for the volume.
+// would only claim the run, and the one that replaces it would have to wait for the volume. Not for a
+// deadline that is further away than ten minutes: until then there is something to be trained.
 //
 // Threads: one. Errors: none.
 #pragma once
@@ -26,6 +27,7 @@ struct RestartOptions {
   Duration first_delay = std::chrono::seconds(1);
   Duration longest_delay = std::chrono::minutes(1);
   Duration after_deadline = std::chrono::seconds(60);  // the machine lives if we still do
+  Duration near_deadline = std::chrono::minutes(10);   // one that is further away is not waited for
 };
 
 struct LifeFacts {

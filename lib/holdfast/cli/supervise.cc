@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <set>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
@@ -21,6 +22,7 @@ using namespace std::chrono_literals;
 constexpr Duration kLongLife = 10min;
 // Beyond the trainer's own grace, for what the command left behind.
 constexpr Duration kMargin = 5s;
+constexpr int kFailed = static_cast<int>(ExitCode::internal);
 
 struct Options {
   std::vector<std::string> command;
@@ -46,17 +48,17 @@ class Supervisor {
                  .after_deadline = duration_of("--after-deadline", options.after_deadline)}) {}
 
   int run() {
-    RunNews before = news();
+    learn(news());
     for (;;) {
       const SteadyTime began = Clock::real().now();
       AttendedChild child(options_.command, {}, inbox_);
       if (child.ending().not_started.empty())
         log_info("supervising process {}", static_cast<std::int64_t>(child.id()));
-      attend(child);
-      RunNews after = news();
+      if (!attend(child)) return child.ending().code() != 0 ? child.ending().code() : kFailed;
+      const RunNews after = news();
       const RestartDecision verdict = policy_.after({.ending = child.ending(),
                                                      .asked_to_stop = asked_to_stop_,
-                                                     .progress = has_progressed(before, after, began),
+                                                     .progress = has_progressed(after, began),
                                                      .deadline_left = time_left(after)});
       log_info(verdict.text);
       if (!verdict.restart) return end(child.ending(), after);
@@ -65,16 +67,21 @@ class Supervisor {
         log_info("asked to stop while nothing ran; not started again");
         return child.ending().code();
       }
-      before = std::move(after);
     }
   }
 
  private:
   RunNews news() const { return options_.directory.empty() ? RunNews{} : read_run_news(options_.directory); }
 
-  static bool has_progressed(const RunNews& before, const RunNews& after, SteadyTime began) {
+  void learn(const RunNews& news) {
+    if (news.state) durable_step_ = news.state->durable_step;
+  }
+
+  bool has_progressed(const RunNews& after, SteadyTime began) {
     if (!after.state) return Clock::real().now() - began >= kLongLife;
-    return after.state->durable_step > (before.state ? before.state->durable_step : -1);
+    const std::int64_t before = durable_step_;
+    learn(after);
+    return durable_step_ > before;
   }
 
   // A life that was too short to hear it again does not take a notice back.
@@ -93,28 +100,39 @@ class Supervisor {
     return stop;
   }
 
-  void attend(AttendedChild& child) {
+  // False: something of it cannot be ended.
+  bool attend(AttendedChild& child) {
     while (!child.ended()) {
       if (heard(inbox_.wait(1s), child)) {
         log_info("passed on to process {}; waiting for it to commit and leave",
                  static_cast<std::int64_t>(child.id()));
       }
     }
-    if (!child.all_ended()) clear(child);
+    return child.all_ended() || clear(child);
   }
 
   // A launcher died and its trainer did not: two of them must not run side by side.
-  void clear(AttendedChild& child) {
+  bool clear(AttendedChild& child) {
     const Duration limit = env_duration(kEnvTermGrace).value_or(kDefaultTermGrace) + kMargin;
     log_info("the command ({}) has left processes behind: they get SIGTERM, and {} to commit and leave",
              to_text(child.ending()), format_duration(limit));
     const SteadyTime end = Clock::real().now() + limit;
     child.send_to_all(SIGTERM);
-    while (!child.all_ended() && Clock::real().now() < end) heard(inbox_.wait(20ms), child);
-    if (child.all_ended()) return;
+    std::set<pid_t> told;
+    while (!child.all_ended() && Clock::real().now() < end) {
+      for (const pid_t process : child.left_behind()) {
+        if (told.insert(process).second) kill(process, SIGTERM);
+      }
+      heard(inbox_.wait(20ms), child);
+    }
+    if (child.all_ended()) return true;
     log_warning("they are still there; they are killed");
-    child.send_to_all(SIGKILL);
-    while (!child.all_ended()) heard(inbox_.wait(20ms), child);
+    if (child.end_all()) return true;
+    child.leave_alone();
+    log_error(
+        "they do not end at SIGKILL (a volume that does not answer?); not started again: two trainers must "
+        "not run side by side");
+    return false;
   }
 
   // What the last command left elsewhere may end meanwhile, and wants to be reaped.
@@ -130,7 +148,7 @@ class Supervisor {
     if (ending.code() != 0 || options_.on_complete.empty()) return ending.code();
     if (const std::string doubt = doubt_of_completion(news); !doubt.empty()) {
       log_error("--on-complete does not run: exit 0, but {}", doubt);
-      return static_cast<int>(ExitCode::internal);
+      return kFailed;
     }
     log_info("the run is complete at step {}; running --on-complete", news.state->step);
     AttendedChild hook({"/bin/sh", "-c", options_.on_complete}, {}, inbox_);
@@ -139,13 +157,14 @@ class Supervisor {
     hook.leave_alone();
     if (hook.ending().code() == 0) return 0;
     log_error("--on-complete: {}; the run itself is complete", to_text(hook.ending()));
-    return static_cast<int>(ExitCode::internal);
+    return kFailed;
   }
 
   const Options& options_;
   SignalInbox inbox_;
   RestartPolicy policy_;
   bool asked_to_stop_ = false;
+  std::int64_t durable_step_ = -1;      // the last that the run directory told
   std::optional<SteadyTime> deadline_;  // of this machine
 };
 
@@ -198,8 +217,9 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
   command->footer(
       "Starts COMMAND again after exit 75 (interrupted), crashes and unknown codes. Stops, and says why, "
       "after 0\n(complete), 64 (wrong options), 74 (the volume), 76 (superseded), 78 (refused) and 130 "
-      "(second Ctrl-C). After a\nnotice that this machine goes away it waits: a machine that is about to die "
-      "does not train.\n\n"
+      "(second Ctrl-C). After a\nnotice that this machine goes away within ten minutes it waits: a machine "
+      "that is about to die does not train.\nWhat COMMAND leaves behind, in whatever session, gets SIGTERM "
+      "and ends before the next start.\n\n"
       "SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are passed on, each once; SIGHUP as SIGTERM. After SIGTERM or "
       "SIGINT nothing\nstarts again. Works as process 1 of a container. A COMMAND that is a shell script "
       "should `exec` its trainer.\n\n"

@@ -45,6 +45,10 @@ TEST(RestartPolicy, WaitsForAMinuteAfterADeadline) {
   EXPECT_EQ(policy.after(life).delay, 10s);
   life.deadline_left = -1h;
   EXPECT_EQ(policy.after(life).delay, 1s);
+  life.deadline_left = 9min;
+  EXPECT_EQ(policy.after(life).delay, 10min);
+  life.deadline_left = 11min;
+  EXPECT_EQ(policy.after(life).delay, 1s) << "there is time to train";
 }
 
 TEST(LifeStory, TellsWhatTheLedgerTells) {
