@@ -62,6 +62,10 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
   }
   if (life.left && !paused) faults.push_back("it ended by itself: " + to_text(life.ending));
   if (life.had_to_be_killed) faults.emplace_back("it did not leave after SIGTERM");
+  if (life.ending.signal != 0 && !life.left && !life.had_to_be_killed && !life.waited) {
+    faults.emplace_back(
+        "it trained until it was killed, as far as its ledger tells; what is lost of that, nobody knows");
+  }
   if (life.durable_step < 0) faults.emplace_back("nothing was ever committed");
   if (life.commits.empty() && life.durable_step < life.furthest_step) {
     faults.emplace_back("nothing was committed between the notice and the end");

@@ -33,6 +33,7 @@ struct RehearsedLife {
   std::int64_t durable_step = -1;     // newest acknowledged
   std::int64_t furthest_step = -1;    // newest that it trained, as far as it told
   std::optional<Duration> left = {};  // it ended by itself, before the machine did
+  bool waited = false;                // no step more before the end, as its ledger tells
   bool had_to_be_killed = false;      // SIGTERM at the deadline was not enough
   Ending ending = {};
   std::optional<std::int64_t> resumed_at = {};  // where the next life began

@@ -1,7 +1,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 
+#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -13,6 +15,7 @@
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/cli/rehearsal_report.h"
 #include "holdfast/cli/run_watch.h"
+#include "holdfast/interruption/signal_source.h"
 #include "holdfast/snapshot/utf8.h"
 
 namespace holdfast::inline v1 {
@@ -21,8 +24,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kLook = 20ms;
-// From SIGTERM to SIGKILL: what most providers and orchestrators give.
-constexpr Duration kGrace = 30s;
+// From SIGTERM to SIGKILL, beyond the trainer's own grace: together what most orchestrators give.
+constexpr Duration kMargin = 5s;
+constexpr Duration kPatience = 30s;  // between two words about what does not come
+constexpr Duration kUnkillable = 60s;
 
 struct Options {
   std::vector<std::string> command;
@@ -54,6 +59,7 @@ class Rehearsal {
         notice_(duration_of("--notice", !options.notice.empty()     ? options.notice
                                         : options.provider == "ec2" ? "2min"
                                                                     : "30s")),
+        grace_(env_duration(kEnvTermGrace).value_or(kDefaultTermGrace) + kMargin),
         environment_(server_.environment(provider_of(options.provider))),
         watch_(options.directory) {
     environment_["HOLDFAST_SOURCES"] = "signal,file,deadline," + options.provider;
@@ -82,6 +88,7 @@ class Rehearsal {
 
  private:
   struct Times {
+    SteadyTime said{};  // the last word about what does not come
     std::optional<SteadyTime> trains;
     std::optional<SteadyTime> announced;
     std::optional<WallTime> announced_wall;
@@ -96,15 +103,18 @@ class Rehearsal {
     const std::int64_t requests = server_.requests();
     AttendedChild child(options_.command, environment_, inbox_);
     Times times;
+    times.said = Clock::real().now();
     while (!child.ended()) {
-      pass_on(child);
+      pass_on(child, times);
       watch_.look(child.id());
       const SteadyTime now = Clock::real().now();
-      if (!times.trains && watch_.first_state()) begins(life, times, now);
-      const bool due = times.trains && now >= *times.trains + in_;
+      if (!times.trains && watch_.first_state()) begins(times, now);
+      if (!times.trains) wonder(times, now);
+      const bool due = cancelled_ == 0 && times.trains && now >= *times.trains + in_;
       if (due && !gets_notice && !times.asked_to_leave) ask_to_leave(child, times, now);
       if (due && gets_notice && !times.announced) announce(times, now);
       if (times.announced && now >= *times.announced + notice_) end_machine(child, times, now);
+      if (times.asked_to_leave && now >= *times.asked_to_leave + grace_) kill_all(child, times, now);
     }
     const SteadyTime ended = Clock::real().now();
     watch_.look(child.id());
@@ -112,19 +122,28 @@ class Rehearsal {
     note(life, child, times, ended, server_.requests() - requests);
   }
 
-  void pass_on(AttendedChild& child) {
+  void pass_on(AttendedChild& child, Times& times) {
     const auto signal = inbox_.wait(kLook);
     if (!signal) return;
     child.send(*signal);
-    if (*signal == SIGTERM || *signal == SIGINT) cancelled_ = *signal;
+    if (*signal != SIGTERM && *signal != SIGINT) return;
+    cancelled_ = *signal;
+    if (!times.asked_to_leave) times.asked_to_leave = Clock::real().now();
   }
 
-  void begins(RehearsedLife& life, Times& times, SteadyTime now) {
+  void begins(Times& times, SteadyTime now) const {
     times.trains = now;
-    const std::int64_t step = watch_.first_state()->step;
-    log_info("attempt {} trains from step {}", watch_.first_state()->attempt, step);
-    RehearsedLife* const previous = before(life);
-    if (previous != nullptr) previous->resumed_at = step;
+    log_info("attempt {} trains from step {}", watch_.first_state()->attempt, watch_.first_state()->step);
+  }
+
+  void wonder(Times& times, SteadyTime now) const {
+    if (now < times.said + kPatience) return;
+    times.said = now;
+    if (watch_.directory().empty()) {
+      log_warning("no run directory among the folders that the command holds open; --directory names it");
+    } else {
+      log_warning("no attempt has begun to train in {} yet", printable(watch_.directory().string(), 4096));
+    }
   }
 
   RehearsedLife* before(const RehearsedLife& life) {
@@ -133,9 +152,9 @@ class Rehearsal {
   }
 
   void announce(Times& times, SteadyTime now) {
+    times.announced_wall = std::chrono::floor<std::chrono::milliseconds>(Clock::real().wall_now());
     server_.announce({.in = notice_});
     times.announced = now;
-    times.announced_wall = Clock::real().wall_now();
     log_info("notice: this machine goes away in {}", format_duration(notice_));
   }
 
@@ -148,10 +167,21 @@ class Rehearsal {
     if (!times.asked_to_leave && !times.killed) {
       log_info("the deadline: {}", options_.kill ? "SIGKILL to all" : "SIGTERM to all");
     }
-    if (!options_.kill && !times.asked_to_leave) return ask_to_leave(child, times, now);
-    if (!options_.kill && now < *times.asked_to_leave + kGrace) return;
+    if (options_.kill) {
+      kill_all(child, times, now);
+    } else if (!times.asked_to_leave) {
+      ask_to_leave(child, times, now);
+    }
+  }
+
+  static void kill_all(AttendedChild& child, Times& times, SteadyTime now) {
     if (!times.killed) times.killed = now;
     child.send_to_all(SIGKILL);
+    if (now < *times.killed + kUnkillable) return;
+    child.leave_alone();
+    throw Error("process " + std::to_string(child.id()) +
+                " does not end at SIGKILL: it hangs in the kernel, " +
+                "in a volume that does not answer perhaps; nothing is proven");
   }
 
   void note(RehearsedLife& life, const AttendedChild& child, const Times& times, SteadyTime ended,
@@ -162,11 +192,14 @@ class Rehearsal {
     log_info("the life has ended: {}", to_text(life.ending));
     if (!watch_.first_state()) return;
     life.attempt = watch_.first_state()->attempt;
-    life.began_at = watch_.first_state()->step;
     life.durable_step = watch_.state()->durable_step;
     const LifeStory story = parse_life_story(ledger_of(life.attempt));
+    // A first commit may have been quicker than the first look.
+    life.began_at = story.start ? story.start->step : watch_.first_state()->step;
+    life.waited = story.paused_at.has_value();
     life.furthest_step = std::max(story.furthest_step, watch_.state()->step);
     if (RehearsedLife* const previous = before(life); previous != nullptr) {
+      previous->resumed_at = life.began_at;
       const Recomputed again = compare_losses(ledger_of(previous->attempt), ledger_of(life.attempt));
       previous->computed_again = again.steps;
       previous->different = again.different;
@@ -179,6 +212,7 @@ class Rehearsal {
     }
     for (const LifeStory::Warning& notice : story.notices) {
       if (notice.kind != "deadline" || notice.source != options_.provider) continue;
+      if (notice.when < *times.announced_wall) continue;  // not ours
       life.seen = std::max<Duration>(notice.when - *times.announced_wall, 0ns);
       life.seen_by = notice.source;
       break;
@@ -246,6 +280,7 @@ class Rehearsal {
   SignalInbox inbox_;  // before the server's threads
   Duration in_;
   Duration notice_;
+  Duration grace_;
   MetadataServer server_;
   std::map<std::string, std::string> environment_;
   RunWatch watch_;
@@ -277,8 +312,9 @@ void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Comman
       ->add_option("--notice", options->notice,
                    "how long before the end it comes (default 2min; 30s with gcp and azure)")
       ->type_name("TIME");
-  command->add_flag("--kill", options->kill,
-                    "SIGKILL at the deadline; otherwise SIGTERM, and SIGKILL 30 s later");
+  command->add_flag(
+      "--kill", options->kill,
+      "SIGKILL at the deadline; otherwise SIGTERM, and SIGKILL 5 s after HOLDFAST_TERM_GRACE (25s)");
   command->add_option("--repeat", options->repeat, "so many notices, each in a life of its own")
       ->check(CLI::Range(1, 100'000))
       ->type_name("N")

@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <span>
+
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/cli/life_story.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/names.h"
 
@@ -34,6 +38,22 @@ AttemptNumber highest_in(const fs::path& directory) {
   }
 }
 
+// When an attempt began to train, by the first lines of its ledger.
+std::optional<WallTime> began(const fs::path& directory, AttemptNumber attempt) {
+  constexpr std::size_t kStart = 64 << 10;
+  try {
+    const auto run = FileSystem::real().open_directory(directory, false);
+    const auto file = run ? run->open(ledger_name(attempt), OpenMode::read) : nullptr;
+    if (!file) return std::nullopt;
+    std::string text(kStart, '\0');
+    text.resize(file->read_at(std::as_writable_bytes(std::span(text)), 0));
+    const LifeStory story = parse_life_story(text);
+    return story.start ? std::optional(story.start->when) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // Of a folder that one process holds open.
 fs::path run_directory_at(const fs::path& folder) {
   std::error_code unreadable;
@@ -61,18 +81,32 @@ fs::path run_directory_of(pid_t group) {
 }
 
 void RunWatch::expect_new_attempt() {
-  before_ = highest_in(directory_);
+  before_ = directory_.empty() ? std::nullopt : std::optional(highest_in(directory_));
+  // As ledgers tell time.
+  life_began_ = std::chrono::floor<std::chrono::milliseconds>(clock_.wall_now());
   state_.reset();
   first_state_.reset();
   acknowledged_.clear();
 }
 
+bool RunWatch::is_new(const RunState& state) {
+  if (before_) return state.attempt > *before_;
+  if (const auto when = began(directory_, state.attempt)) {
+    if (*when < life_began_) before_ = state.attempt;
+    return *when >= life_began_;
+  }
+  // Whole seconds, and of its newest commit: it may take one to be sure.
+  const auto told = parse_utc(state.time);
+  return told && *told > life_began_;
+}
+
 void RunWatch::look(pid_t group) {
   if (directory_.empty()) directory_ = run_directory_of(group);
   auto state = read_state(directory_);
-  if (!state || state->attempt <= before_ || state->phase == RunPhase::starting) return;
+  if (!state || state->phase == RunPhase::starting) return;
   // The own attempt, once found: a newer one is somebody else's.
   if (state_ && state->attempt != state_->attempt) return;
+  if (!first_state_ && !is_new(*state)) return;
   if (!first_state_) first_state_ = state;
   const std::int64_t known = acknowledged_.empty() ? first_state_->durable_step : acknowledged_.back().step;
   if (state->durable_step > known) acknowledged_.push_back({clock_.now(), state->durable_step});

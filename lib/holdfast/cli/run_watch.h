@@ -2,7 +2,8 @@
 // and when its commits were acknowledged.
 //
 // Where nobody named the directory it is looked for among the folders that the command's processes hold open
-// (Linux' /proc): the one with `attempts` in it.
+// (Linux' /proc): the one with `attempts` in it. Which attempts were there before the command is not known
+// then: one counts if it began to train after the command did, by its ledger or, without one, its state.
 // Errors: none; what cannot be read now may be readable at the next look. Threads: one.
 #pragma once
 
@@ -44,7 +45,10 @@ class RunWatch {
  private:
   std::filesystem::path directory_;
   Clock& clock_;
-  AttemptNumber before_ = 0;
+  bool is_new(const RunState& state);
+
+  std::optional<AttemptNumber> before_;  // the highest when the life began; nullopt: nobody knows
+  WallTime life_began_{};
   std::optional<RunState> state_;
   std::optional<RunState> first_state_;
   std::vector<Acknowledged> acknowledged_;

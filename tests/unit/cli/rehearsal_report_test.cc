@@ -26,6 +26,7 @@ RehearsedLife good() {
   life.commits = {{3s, 120}, {110s, 900}};
   life.durable_step = 900;
   life.furthest_step = 900;
+  life.waited = true;
   life.ending = {.signal = SIGKILL};
   life.resumed_at = 900;
   return life;
@@ -88,6 +89,14 @@ TEST(RehearsalReport, WhoeverDoesNotLeaveIsNamed) {
   RehearsedLife life = good();
   life.had_to_be_killed = true;
   EXPECT_THAT(faults_of(life), ElementsAre("it did not leave after SIGTERM"));
+}
+
+TEST(RehearsalReport, WhatIsKilledInTheMiddleOfTrainingProvesNothing) {
+  RehearsedLife life = good();
+  life.waited = false;
+  EXPECT_THAT(faults_of(life), ElementsAre(HasSubstr("it trained until it was killed")));
+  life.ending = {.exit_code = 75};  // at the deadline's SIGTERM
+  EXPECT_THAT(faults_of(life), IsEmpty());
 }
 
 TEST(RehearsalReport, ALifeWithoutANoticeProvesNothing) {
