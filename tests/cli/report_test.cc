@@ -69,10 +69,19 @@ TEST_F(Report, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(run({path("nothing")}).exit_code, 2);
   EXPECT_EQ(run({}).exit_code, 64);
   put(1, "");
-  const Ended inside = run({directory(), "--svg", directory() + "/x.svg"});
-  EXPECT_EQ(inside.exit_code, 64);
-  EXPECT_THAT(inside.err, HasSubstr("write it elsewhere"));
+  fs::create_directory(directory() + "/attempts");
+  write_text(directory() + "/step.h5", "a checkpoint");
+  fs::create_symlink(directory() + "/step.h5", path("link.svg"));
+  for (const std::string& file :
+       {directory() + "/x.svg", directory() + "/attempts/x.svg", path("link.svg")}) {
+    const Ended inside = run({directory() + "/", "--svg", file});
+    EXPECT_EQ(inside.exit_code, 64) << file;
+    EXPECT_THAT(inside.err, HasSubstr("write it elsewhere"));
+  }
   EXPECT_FALSE(fs::exists(directory() + "/x.svg"));
+  EXPECT_EQ(content(directory() + "/step.h5"), "a checkpoint");
+  EXPECT_EQ(run({directory(), "--svg", directory() + ".svg"}).exit_code, 0)
+      << "the same letters, another file";
   const Ended nowhere = run({directory(), "--svg", path("no/folder/x.svg")});
   EXPECT_EQ(nowhere.exit_code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("x.svg"));

@@ -157,10 +157,9 @@ void print_json(const RunAccount& run) {
 // In a run directory no file but its own is written.
 void write_svg(const Options& options, const std::string& text) {
   std::error_code error;
-  const auto folder =
-      std::filesystem::weakly_canonical(std::filesystem::absolute(options.svg).parent_path(), error);
-  const auto run = std::filesystem::weakly_canonical(options.directory, error);
-  if (folder == run) {
+  const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(options.svg), error);
+  const auto run = std::filesystem::canonical(options.directory, error);
+  if (std::mismatch(run.begin(), run.end(), file_name.begin(), file_name.end()).first == run.end()) {
     throw UsageError("--svg " + options.svg.native() + " lies in the run directory; write it elsewhere");
   }
   errno = 0;
