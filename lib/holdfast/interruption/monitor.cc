@@ -69,6 +69,9 @@ void Monitor::start() {
     stop();
     throw Error(std::string("cannot start a thread that listens for interruptions: ") + error.what() +
                 "; raise the limit of processes (ulimit -u)");
+  } catch (...) {
+    stop();  // what the listener uses may go before the monitor does
+    throw;
   }
 }
 
@@ -193,9 +196,11 @@ bool Monitor::latch(const Notice& notice, const Source* from) {
   const std::lock_guard lock(mutex_);
   if (notice.kind == NoticeKind::deadline) {
     const auto known = find(notice, from);
-    const bool old = known != announced_.end() && known->dismissed &&
-                     (*notice.seen <= *known->notice.seen || *notice.deadline <= *known->notice.deadline);
-    if (old) return false;
+    const auto same = [&](const Notice& before) {
+      const bool now_an_end = before.hibernates && !notice.hibernates;
+      return *notice.seen <= *before.seen || (*notice.deadline <= *before.deadline && !now_an_end);
+    };
+    if (known != announced_.end() && known->dismissed && same(known->notice)) return false;
   }
   try {
     if (notice.kind != NoticeKind::checkpoint_now && notices_.size() < kKept) notices_.push_back(notice);

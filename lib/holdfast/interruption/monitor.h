@@ -7,7 +7,7 @@
 //   a risk, a request for a checkpoint    wait until they are taken
 //
 // What was dismissed stays so: the same news of the same source is not heard again, neither a deadline that
-// is no later nor one that was first seen no later. Anything else is.
+// is no later nor one that was first seen no later. Anything else is, and an end where sleep was announced.
 //
 //   Monitor monitor(clock);
 //   monitor.add(std::make_unique<SignalSource>(clock));

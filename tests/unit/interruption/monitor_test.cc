@@ -209,6 +209,26 @@ TEST(Monitor, ADismissedDeadlineIsNotHeardAgainAndALaterOneIs) {
   EXPECT_EQ(monitor.time_left(), Duration(120s));
 }
 
+TEST(Monitor, AnEndIsNewsAfterASleepThatIsOver) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  const SteadyTime then = clock.now() + 100s;
+  Notice news = deadline_notice(then);
+  news.hibernates = true;
+  news.seen = clock.now();
+  monitor.post(news);
+  clock.advance(10s);
+  monitor.dismiss(clock.now() - 60s, true);
+  news.seen = clock.now();
+  monitor.post(news);
+  EXPECT_FALSE(monitor.pending()) << "no later than what was dismissed";
+  news.hibernates = false;
+  monitor.post(news);
+  EXPECT_TRUE(monitor.pending()) << "this time it does not wake up";
+  EXPECT_FALSE(monitor.standing()->hibernates);
+  EXPECT_EQ(monitor.time_left(), Duration(90s));
+}
+
 TEST(Monitor, DismissingLeavesLaterDeadlinesAlone) {
   FakeClock clock;
   Monitor monitor(clock);
@@ -354,6 +374,23 @@ TEST(Monitor, ASourceThatThrowsIsSwitchedOffAlone) {
   EXPECT_EQ(broken.polls, 1);
   good.tell(stop_notice("heard"));
   EXPECT_TRUE(monitor.wait_for(5s));
+}
+
+// Its own listener may be gone before the monitor is.
+TEST(Monitor, AStartThatFailsLeavesNoThreadBehind) {
+  class Broken final : public ScriptedSource {
+   public:
+    using ScriptedSource::ScriptedSource;
+    bool may_block() const override { throw std::runtime_error("broken"); }
+  };
+  FakeClock clock;
+  Script first;
+  Script second;
+  Monitor monitor(clock);
+  monitor.add(std::make_unique<ScriptedSource>(first, 1h, true));
+  monitor.add(std::make_unique<Broken>(second, 1h, true));
+  EXPECT_THROW(monitor.start(), std::runtime_error);
+  EXPECT_TRUE(first.cancelled);
 }
 
 TEST(Monitor, ListenersSeeTheStateThatTheNoticeMade) {
