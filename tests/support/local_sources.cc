@@ -2,5 +2,6 @@
 // every test program (tests/CMakeLists.txt), before main(), and passed on to the programs that it starts.
 #include <cstdlib>
 
-extern "C" const int holdfast_test_local_sources;
-const int holdfast_test_local_sources = setenv("HOLDFAST_SOURCES", "signal,file,deadline", 0);
+extern "C" __attribute__((constructor)) void holdfast_test_local_sources() {
+  setenv("HOLDFAST_SOURCES", "signal,file,deadline", 0);
+}

@@ -110,6 +110,21 @@ TEST(NoticeFile, GarbageIsANoticeThatMayBeHalfWritten) {
   }
 }
 
+TEST(NoticeFile, OfTwoMembersOfOneNameTheLastCountsAndWhatLiesInOthersDoesNot) {
+  EXPECT_EQ(left(R"({"in_seconds": 5, "in_seconds": 60})"), 60s);
+  EXPECT_EQ(left(R"({"more": {"in_seconds": 5, "list": [{"in_seconds": 6}]}, "in_seconds": 60})"), 60s);
+  EXPECT_EQ(left(R"({"more": [[], {}, [{"a": [1, 2]}]], "in_seconds": 60})"), 60s);
+}
+
+TEST(NoticeFile, DeepNestingIsGarbage) {
+  const auto nested = [](std::size_t deep) {
+    return R"({"a": )" + std::string(deep, '[') + std::string(deep, ']') + R"(, "in_seconds": 60})";
+  };
+  EXPECT_EQ(left(nested(63)), 60s);
+  EXPECT_EQ(left(nested(64)), kNone);
+  EXPECT_EQ(left(nested(8000)), kNone);
+}
+
 TEST(NoticeFile, WhatIsTooLongIsANoticeToo) {
   const std::string fits = R"({"action": "none")" + std::string(kMaxNoticeFile - 18, ' ') + "}";
   ASSERT_EQ(fits.size(), kMaxNoticeFile);
