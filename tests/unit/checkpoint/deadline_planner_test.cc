@@ -48,6 +48,13 @@ TEST(Planner, AMachineThatLivesAMinuteAfterItsDeadlineIsKept) {
   }
 }
 
+TEST(Planner, TriesTheVeryFirstSaveWhateverItIsSaidToCost) {
+  EXPECT_EQ(plan(5s, {.first = true}).move, Move::last_commit);
+  EXPECT_FALSE(plan(5s, {.first = true}, OnNotice::exit).too_late);
+  EXPECT_FALSE(plan_for_stop(kStart, kStart + 5s, kCosts, {.first = true}).too_late);
+  EXPECT_TRUE(plan_for_stop(kStart, kStart + 5s, kCosts, {}).too_late);
+}
+
 TEST(Planner, NeverBeginsWhatCannotEnd) {
   for (const OnNotice policy : {OnNotice::train_on, OnNotice::wait}) {
     EXPECT_EQ(plan(20s, {}, policy).move, Move::last_commit);

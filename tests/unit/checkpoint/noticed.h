@@ -28,6 +28,7 @@ class Noticed : public testing::Test {
       if (operation.path.find("trial") != std::string::npos) {
         if (operation.kind == Op::create) ++trials;
         if (operation.kind == Op::sync_file) volume.clock.advance(trial);
+        if (operation.kind == Op::unlink) ++tried;
       }
       if (of_checkpoint(operation, Op::sync_file)) volume.clock.advance(commit);
     });
@@ -61,7 +62,7 @@ class Noticed : public testing::Test {
   }
   // A trial of the disk is over, and its file gone.
   bool tried_out() {
-    if (trials == 0) return false;
+    if (tried == 0) return false;
     const auto names = volume.disk.names(kRun);
     return std::none_of(names.begin(), names.end(),
                         [](const std::string& name) { return name.find("trial") != std::string::npos; });
@@ -85,6 +86,7 @@ class Noticed : public testing::Test {
   Duration trial{};
   std::atomic<int> begun{0};   // writes of checkpoints
   std::atomic<int> trials{0};  // and of files that only try the disk out
+  std::atomic<int> tried{0};   // of those that are over
   std::unique_ptr<Attempt> run;
 };
 
