@@ -4,7 +4,6 @@
 // tests/crash/lives_test.cc.)
 #include <cstdio>
 
-#include "holdfast/base/text.h"
 #include "resume/example_run.h"
 #include "support/hears_signals.h"
 
@@ -100,7 +99,7 @@ TEST(Lives, OwnLoop) {
   const std::string last = std::to_string(counts.last_step + 100);
   const Ended ended = own_loop(run, last)->wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("resuming from step " + format_count(counts.last_step) + " ("));
+  EXPECT_THAT(ended.err, HasSubstr("resuming from step " + std::to_string(counts.last_step) + " ("));
   EXPECT_EQ(ended.last_line(), own_loop(folder.path() / "straight", last)->wait().last_line());
 
   const Ended rehearsed = rehearsal.wait();
@@ -124,7 +123,7 @@ TEST(Lives, Example) {
   const std::vector<std::string> last = {"--steps", std::to_string(counts.last_step + 3), "--no-eval"};
   const Ended ended = run.finish(last);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("resuming from step " + format_count(counts.last_step) + " ("));
+  EXPECT_THAT(ended.err, HasSubstr("resuming from step " + std::to_string(counts.last_step) + " ("));
   const ExampleRun straight(plan);
   EXPECT_EQ(value_of(ended.last_line(), "state="), value_of(straight.finish(last).last_line(), "state="));
 }
