@@ -81,6 +81,13 @@ class KernelEntries {
   void* operator new(std::size_t bytes, std::align_val_t alignment) {                                    \
     return counted_allocation(bytes, static_cast<std::size_t>(alignment));                               \
   }                                                                                                      \
+  void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {                                \
+    try {                                                                                                \
+      return counted_allocation(bytes, alignof(std::max_align_t));                                       \
+    } catch (const std::bad_alloc&) {                                                                    \
+      return nullptr;                                                                                    \
+    }                                                                                                    \
+  }                                                                                                      \
   void operator delete(void* memory) noexcept { std::free(memory); }                                     \
   void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }                        \
   void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }                   \

@@ -74,7 +74,7 @@ fs::path run_directory_of(pid_t group) {
       std::error_code unreadable;
       const fs::path target = fs::read_symlink(file->path(), unreadable);
       if (unreadable || !target.is_absolute() || !fs::is_directory(target, unreadable)) continue;
-      if (const fs::path run = run_directory_at(target); !run.empty()) return run;
+      if (fs::path run = run_directory_at(target); !run.empty()) return run;
     }
   }
   return {};
