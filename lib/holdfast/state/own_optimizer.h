@@ -1,0 +1,30 @@
+// What an optimizer of this library tells OptimizerState (optimizer_state.h): whose state it keeps, so that a
+// checkpoint of it is one of torch::optim's and the other way round; and a chance to bring the state up to
+// date that a device has counted on by itself.
+//
+// Requires: the class is derived from torch::optim::Optimizer as well, and its groups' options and its
+// parameters' states are of the kind's types.
+// Threads: the training thread.
+#pragma once
+
+namespace holdfast::inline v1 {
+
+class OwnOptimizer {
+ public:
+  enum class Kind { sgd, adam, adamw, lamb };
+
+  virtual Kind kind() const = 0;
+  // Updates go up the gradient. torch::optim has no such option: recorded only where it is true, so that such
+  // a checkpoint is refused where nobody would know of it.
+  virtual bool maximizes() const = 0;
+  // Afterwards the parameters' states say how many updates were counted. Waits for a device that counts.
+  virtual void settle() = 0;
+
+ protected:
+  OwnOptimizer() = default;
+  OwnOptimizer(const OwnOptimizer&) = default;
+  OwnOptimizer& operator=(const OwnOptimizer&) = default;
+  ~OwnOptimizer() = default;
+};
+
+}  // namespace holdfast::inline v1
