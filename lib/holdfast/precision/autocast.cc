@@ -1,0 +1,31 @@
+#include "holdfast/precision/autocast.h"
+
+#include <ATen/autocast_mode.h>
+
+namespace holdfast::inline v1 {
+
+namespace autocast = at::autocast;
+
+AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device) : device_(device) {
+  const auto type = autocast_type(precision);
+  const bool enabled = autocast::is_autocast_enabled(device);
+  if (!type && !enabled) return;
+  was_enabled_ = enabled;
+  was_type_ = autocast::get_autocast_dtype(device);
+  was_caching_ = autocast::is_autocast_cache_enabled();
+  autocast::set_autocast_enabled(device, type.has_value());
+  if (type) autocast::set_autocast_dtype(device, *type);
+  autocast::set_autocast_cache_enabled(true);
+  autocast::increment_nesting();
+  open_ = true;
+}
+
+AutocastGuard::~AutocastGuard() {
+  if (!open_) return;
+  if (autocast::decrement_nesting() == 0) autocast::clear_cache();
+  autocast::set_autocast_enabled(device_, was_enabled_);
+  autocast::set_autocast_dtype(device_, was_type_);
+  autocast::set_autocast_cache_enabled(was_caching_);
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,113 @@
+#include "holdfast/precision/grad_scaler.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <torch/optim/optimizer.h>
+
+#include <cmath>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+const GradScalerOptions& checked(const GradScalerOptions& options) {
+  if (!(options.init_scale > 0) || !std::isfinite(options.init_scale)) {
+    throw UsageError("a gradient scaler's init_scale is a positive number");
+  }
+  if (!(options.growth_factor > 1)) throw UsageError("a gradient scaler's growth_factor is above 1");
+  if (!(options.backoff_factor > 0 && options.backoff_factor < 1)) {
+    throw UsageError("a gradient scaler's backoff_factor lies between 0 and 1");
+  }
+  if (options.growth_interval < 1) throw UsageError("a gradient scaler's growth_interval is at least 1");
+  return options;
+}
+
+void require_same(const at::Tensor& gradient, const at::Tensor& scale) {
+  if (gradient.scalar_type() == at::kHalf) {
+    throw UsageError(
+        "a gradient in FP16 cannot be unscaled without loss: keep the weights in FP32 and compute under "
+        "autocast");
+  }
+  if (gradient.layout() != at::kStrided) throw UsageError("a gradient scaler takes dense gradients only");
+  if (gradient.device() != scale.device()) {
+    throw UsageError("a gradient lies on " + gradient.device().str() + ", the gradient scaler on " +
+                     scale.device().str());
+  }
+}
+
+}  // namespace
+
+GradScaler::GradScaler(c10::Device device, const GradScalerOptions& options)
+    : options_(checked(options)),
+      scale_(at::full({}, options.init_scale, at::TensorOptions(at::kFloat).device(device))),
+      growth_tracker_(at::zeros({}, at::TensorOptions(at::kInt).device(device))),
+      found_inf_(at::zeros({}, at::TensorOptions(at::kFloat).device(device))),
+      skipped_(at::zeros({}, at::TensorOptions(at::kLong).device(device))) {}
+
+at::Tensor GradScaler::scale(const at::Tensor& loss) const {
+  if (unscaled_) throw UsageError("the gradient scaler's update() was left out after unscale()");
+  return loss * scale_;
+}
+
+const at::Tensor& GradScaler::unscale(const std::vector<at::Tensor>& gradients) {
+  if (unscaled_) throw UsageError("the gradients were unscaled already since the last update()");
+  std::vector<at::Tensor> defined;
+  defined.reserve(gradients.size());
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    require_same(gradient, scale_);
+    defined.push_back(gradient);
+  }
+  const at::NoGradGuard no_grad;
+  found_inf_.zero_();
+  if (!defined.empty()) {
+    // In double as Python does: the reciprocal of a scale that is no power of two would differ.
+    const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+    at::_amp_foreach_non_finite_check_and_unscale_(defined, found_inf_, inverse);
+  }
+  unscaled_ = true;
+  return found_inf_;
+}
+
+const at::Tensor& GradScaler::unscale(const torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) gradients.push_back(parameter.grad());
+  }
+  return unscale(gradients);
+}
+
+void GradScaler::update() {
+  if (!unscaled_) throw UsageError("the gradient scaler's update() needs an unscale() before it");
+  const at::NoGradGuard no_grad;
+  at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor,
+                         options_.growth_interval);
+  skipped_.add_(found_inf_.to(at::kLong));
+  unscaled_ = false;
+}
+
+std::int64_t GradScaler::skipped() const { return skipped_.item<std::int64_t>(); }
+
+void GradScaler::save(StateWriter& out) const {
+  if (unscaled_) throw UsageError("a save came between the gradient scaler's unscale() and update()");
+  out.option("growth_factor", options_.growth_factor);
+  out.option("backoff_factor", options_.backoff_factor);
+  out.option("growth_interval", options_.growth_interval);
+  out.put_tensor("scale", scale_);
+  out.put_tensor("growth_tracker", growth_tracker_);
+  out.put_tensor("skipped", skipped_);
+}
+
+void GradScaler::load(const StateReader& in) {
+  const at::NoGradGuard no_grad;
+  scale_.copy_(in.get_tensor("scale"));
+  growth_tracker_.copy_(in.get_tensor("growth_tracker"));
+  skipped_.copy_(in.get_tensor("skipped"));
+  unscaled_ = false;
+}
+
+}  // namespace holdfast::inline v1

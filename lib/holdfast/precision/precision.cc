@@ -1,0 +1,132 @@
+#include "holdfast/precision/precision.h"
+
+#include <ATen/Context.h>
+
+#include <array>
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+#ifdef HOLDFAST_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::array<std::pair<Precision, std::string_view>, 4> kWords = {{
+    {Precision::fp32, "fp32"},
+    {Precision::tf32, "tf32"},
+    {Precision::fp16, "fp16"},
+    {Precision::bf16, "bf16"},
+}};
+
+std::string listed(const std::vector<Precision>& choices) {
+  std::string text;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
+    text += word_of(choices[i]);
+  }
+  return text;
+}
+
+// FP16 needs arithmetic in it; tensor cores (from 70 on) make it quick. BF16 below 80 is emulated, slower
+// than FP32: refused, as a user who asks for it wants speed.
+bool runs_on(Precision precision, const DeviceTraits& device) {
+  if (precision == Precision::fp32) return true;
+  if (device.type == c10::kCPU) return precision != Precision::tf32;
+  if (device.type != c10::kCUDA) return false;
+  return device.capability >= (precision == Precision::fp16 ? 60 : 80);
+}
+
+std::string need_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      break;
+    case Precision::tf32:
+      return "an NVIDIA GPU of compute capability 8.0 (A100, P4d) or newer";
+    case Precision::fp16:
+      return "an NVIDIA GPU of compute capability 6.0 or newer, or a CPU";
+    case Precision::bf16:
+      return "an NVIDIA GPU of compute capability 8.0 (A100, P4d) or newer, or a CPU";
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+Precision parse_precision(std::string_view word) {
+  for (const auto& [precision, name] : kWords) {
+    if (word == name) return precision;
+  }
+  throw UsageError("'" + std::string(word) + "' is no precision: choose fp32, tf32, fp16 or bf16");
+}
+
+std::string_view word_of(Precision precision) { return kWords[static_cast<std::size_t>(precision)].second; }
+
+DeviceTraits traits_of(c10::Device device) {
+  DeviceTraits traits{.type = device.type()};
+  if (device.is_cpu()) return traits;
+  traits.name = device.str();
+#ifdef HOLDFAST_WITH_CUDA
+  if (device.is_cuda()) {
+    int index = device.index();
+    cudaDeviceProp properties{};
+    if ((index < 0 && cudaGetDevice(&index) != cudaSuccess) ||
+        cudaGetDeviceProperties(&properties, index) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());  // or the next call of somebody else would report it
+      throw UsageError("there is no device " + device.str() + " here");
+    }
+    traits.name = properties.name;
+    traits.capability = 10 * properties.major + properties.minor;
+  }
+#else
+  if (device.is_cuda()) throw UsageError("there is no device " + device.str() + ": built without CUDA");
+#endif
+  return traits;
+}
+
+std::vector<Precision> supported_on(const DeviceTraits& device) {
+  std::vector<Precision> choices;
+  for (const auto& [precision, name] : kWords) {
+    if (runs_on(precision, device)) choices.push_back(precision);
+  }
+  return choices;
+}
+
+void require_supported(Precision precision, const DeviceTraits& device) {
+  if (runs_on(precision, device)) return;
+  std::string name = device.name;
+  if (device.type == c10::kCUDA) {
+    name += " (compute capability " + std::to_string(device.capability / 10) + "." +
+            std::to_string(device.capability % 10) + ")";
+  }
+  throw UsageError(std::string(word_of(precision)) + " is not for " + name + ": it needs " +
+                   need_of(precision) + "; here choose " + listed(supported_on(device)));
+}
+
+void require_supported(Precision precision, c10::Device device) {
+  require_supported(precision, traits_of(device));
+}
+
+void set_math_mode(Precision precision) {
+  // These two are in every LibTorch from 2.7 on. The newer setFloat32Precision is not, and to mix the two
+  // makes the older ones' readers throw.
+  at::globalContext().setAllowTF32CuBLAS(precision == Precision::tf32);
+  at::globalContext().setAllowTF32CuDNN(precision == Precision::tf32);
+}
+
+std::optional<c10::ScalarType> autocast_type(Precision precision) {
+  if (precision == Precision::fp16) return c10::ScalarType::Half;
+  if (precision == Precision::bf16) return c10::ScalarType::BFloat16;
+  return std::nullopt;
+}
+
+bool needs_scaler(Precision precision) { return precision == Precision::fp16; }
+
+c10::MemoryFormat advised_memory_format(Precision precision, c10::DeviceType device) {
+  const bool exact_on_gpu = precision == Precision::fp32 && device == c10::DeviceType::CUDA;
+  return exact_on_gpu ? c10::MemoryFormat::Contiguous : c10::MemoryFormat::ChannelsLast;
+}
+
+}  // namespace holdfast::inline v1
