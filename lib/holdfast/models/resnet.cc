@@ -1,15 +1,14 @@
 #include "holdfast/models/resnet.h"
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 
 #include <array>
-#include <cmath>
 #include <string>
 
 #include "holdfast/base/error.h"
+#include "holdfast/models/internal/layers.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -32,14 +31,9 @@ const Layout& layout_of(int depth) {
   throw UsageError("there is no ResNet-" + std::to_string(depth) + ": choose 18, 34, 50, 101 or 152");
 }
 
-// Torch's constructor draws a uniform initialisation that torchvision's normal one overwrites at once: 23.5
-// million numbers for nothing. A 1x1x1x1 convolution is built instead and given its true shape.
 torch::nn::Conv2d make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                             std::int64_t padding) {
-  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(1, 1, 1).bias(false));
-  conv->options.in_channels(in).out_channels(out).kernel_size(kernel).stride(stride).padding(padding);
-  conv->weight.set_data(at::empty({out, in, kernel, kernel}, conv->weight.options()));
-  return conv;
+  return models::undrawn_conv({.in = in, .out = out, .kernel = kernel, .stride = stride, .padding = padding});
 }
 
 torch::nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride) {
@@ -96,10 +90,10 @@ class BottleneckImpl final : public BlockImpl {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
-  BottleneckImpl(std::int64_t in, std::int64_t channels, std::int64_t stride)
-      : conv1_(register_module("conv1", conv1x1(in, channels, 1))),
+  BottleneckImpl(std::int64_t in, std::int64_t channels, std::int64_t stride, bool stride_first)
+      : conv1_(register_module("conv1", conv1x1(in, channels, stride_first ? stride : 1))),
         bn1_(register_module("bn1", torch::nn::BatchNorm2d(channels))),
-        conv2_(register_module("conv2", conv3x3(channels, channels, stride))),
+        conv2_(register_module("conv2", conv3x3(channels, channels, stride_first ? 1 : stride))),
         bn2_(register_module("bn2", torch::nn::BatchNorm2d(channels))),
         conv3_(register_module("conv3", conv1x1(channels, kExpansion * channels, 1))),
         bn3_(register_module("bn3", torch::nn::BatchNorm2d(kExpansion * channels))) {
@@ -122,13 +116,6 @@ class BottleneckImpl final : public BlockImpl {
   torch::nn::BatchNorm2d bn3_;
 };
 TORCH_MODULE(Bottleneck);
-
-// nn::init would check modes and gains and compute fans for us, at a fraction of the work: this is its
-// formula.
-void kaiming_normal_fan_out(at::Tensor& weight) {
-  const std::int64_t fan_out = weight.size(0) * weight.size(2) * weight.size(3);
-  weight.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
-}
 
 }  // namespace
 
@@ -153,7 +140,8 @@ torch::nn::Sequential ResNetImpl::make_layer(std::int64_t channels, int blocks, 
   for (int i = 0; i < blocks; ++i) {
     const std::int64_t first_stride = i == 0 ? stride : 1;
     if (layout_of(options_.depth).bottleneck) {
-      layer->push_back(Bottleneck(in_channels_, channels, first_stride));
+      layer->push_back(
+          Bottleneck(in_channels_, channels, first_stride, options_.variant == ModelVariant::table));
       in_channels_ = BottleneckImpl::kExpansion * channels;
     } else {
       layer->push_back(BasicBlock(in_channels_, channels, first_stride));
@@ -175,10 +163,15 @@ at::Tensor ResNetImpl::forward(const at::Tensor& pictures) {
 
 void ResNetImpl::initialize() {
   const at::NoGradGuard no_grad;
+  const bool table = options_.variant == ModelVariant::table;
   for (const auto& module : modules(/*include_self=*/false)) {
-    if (auto* conv = module->as<torch::nn::Conv2dImpl>()) kaiming_normal_fan_out(conv->weight);
+    if (auto* conv = module->as<torch::nn::Conv2dImpl>()) {
+      table ? models::draw_as_table(*conv) : models::draw_kaiming_fan_out(conv->weight);
+    }
     if (auto* norm = module->as<torch::nn::BatchNorm2dImpl>()) norm->reset_parameters();
-    if (auto* linear = module->as<torch::nn::LinearImpl>()) linear->reset_parameters();
+    if (auto* linear = module->as<torch::nn::LinearImpl>()) {
+      table ? models::draw_as_table(*linear, /*relu_follows=*/false) : linear->reset_parameters();
+    }
   }
   if (!options_.zero_init_residual) return;
   for (const auto& module : modules(/*include_self=*/false)) {

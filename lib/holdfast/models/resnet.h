@@ -1,14 +1,16 @@
-// ResNet (He et al. 2015) with torchvision's parameter names, registration order and initialisation;
-// bottleneck blocks are v1.5 (the stride sits in the 3x3 convolution).
+// ResNet (He et al. 2015) with torchvision's parameter names and registration order. Its bottleneck blocks
+// are v1.5 (the stride sits in the 3x3 convolution), or v1 in the variant `table` (in the first 1x1
+// convolution).
 //
 //   holdfast::ResNet net(holdfast::ResNetOptions{.depth = 50, .num_classes = 10, .stem =
 //   holdfast::Stem::cifar}); at::Tensor logits = net->forward(pictures);        // [N, 3, H, W] -> [N,
 //   num_classes]
 //
 // 25,557,032 parameters for depth 50, 1000 classes and the imagenet stem; 23,528,522 for 10 classes.
-// Convolutions: normal with variance 2 / (fan_out); batch norms: weight 1, bias 0; fc: Linear's default.
-// Drawn from the global CPU generator, in registration order. Errors: UsageError for an unknown depth or a
-// width below 1. Threads: as torch::nn::Module.
+// Convolutions: normal with variance 2 / (fan_out); batch norms: weight 1, bias 0; fc: Linear's default. In
+// the variant `table`: truncated normals (internal/layers.h). Drawn from the global CPU generator, in
+// registration order. Errors: UsageError for an unknown depth or a width below 1. Threads: as
+// torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -18,6 +20,8 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+
+#include "holdfast/models/variant.h"
 
 namespace holdfast::inline v1 {
 
@@ -31,6 +35,7 @@ struct ResNetOptions {
   std::int64_t num_classes = 1000;
   Stem stem = Stem::imagenet;
   std::int64_t width = 64;  // channels of the stem; all others scale with it. Cost grows with its square.
+  ModelVariant variant = ModelVariant::torchvision;
   bool zero_init_residual =
       false;               // last batch norm of each block starts at 0, so that blocks start as identity
   bool initialize = true;  // false leaves convolution weights undefined, for a resume that overwrites

@@ -1,0 +1,62 @@
+#include "holdfast/models/internal/layers.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+
+namespace holdfast::inline v1::models {
+namespace {
+
+// The deviation of a standard normal that is cut at two deviations.
+constexpr double kCutDeviation = 0.87962566103423978;
+// What the normal distribution function is at two deviations, as a distance from its middle, doubled.
+const double kInside = std::erf(2 / std::sqrt(2.0));
+
+}  // namespace
+
+torch::nn::Conv2d undrawn_conv(const ConvShape& shape) {
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(1, 1, 1).bias(shape.bias));
+  conv->options.in_channels(shape.in)
+      .out_channels(shape.out)
+      .kernel_size(shape.kernel)
+      .stride(shape.stride)
+      .padding(shape.padding);
+  conv->weight.set_data(at::empty({shape.out, shape.in, shape.kernel, shape.kernel}, conv->weight.options()));
+  if (shape.bias) conv->bias.set_data(at::empty({shape.out}, conv->bias.options()));
+  return conv;
+}
+
+torch::nn::Linear undrawn_linear(std::int64_t in, std::int64_t out) {
+  torch::nn::Linear linear(1, 1);
+  linear->options.in_features(in).out_features(out);
+  linear->weight.set_data(at::empty({out, in}, linear->weight.options()));
+  linear->bias.set_data(at::empty({out}, linear->bias.options()));
+  return linear;
+}
+
+// nn::init would check modes and gains and compute fans for us, at a fraction of the work: this is its
+// formula.
+void draw_kaiming_fan_out(at::Tensor weight) {
+  const std::int64_t fan_out = weight.size(0) * weight.size(2) * weight.size(3);
+  weight.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
+}
+
+// C++ has no nn::init::trunc_normal_: the inverse of the distribution function over its middle part.
+void draw_truncated_normal(at::Tensor weight, double deviation) {
+  weight.uniform_(-kInside, kInside).erfinv_().mul_(deviation * std::sqrt(2.0));
+  weight.clamp_(-2 * deviation, 2 * deviation);  // against rounding at the ends
+}
+
+void draw_as_table(torch::nn::Conv2dImpl& conv) {
+  const double fan_in = static_cast<double>(conv.weight.numel() / conv.weight.size(0));
+  draw_truncated_normal(conv.weight, std::sqrt(1 / fan_in) / kCutDeviation);
+  if (conv.bias.defined()) conv.bias.zero_();
+}
+
+void draw_as_table(torch::nn::LinearImpl& linear, bool relu_follows) {
+  const double gain = relu_follows ? 2 : 1;
+  draw_truncated_normal(linear.weight, std::sqrt(gain / static_cast<double>(linear.weight.size(1))));
+  linear.bias.zero_();
+}
+
+}  // namespace holdfast::inline v1::models

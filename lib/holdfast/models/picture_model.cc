@@ -1,0 +1,150 @@
+#include "holdfast/models/picture_model.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/models/alexnet.h"
+#include "holdfast/models/resnet.h"
+#include "holdfast/models/vgg.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr std::int64_t kTableClasses = 1001;
+
+template <typename Net>
+void hold(PictureModel& model, const Net& net) {
+  model.module = net.ptr();
+  model.forward = [inner = net.ptr().get()](const at::Tensor& pictures) { return inner->forward(pictures); };
+}
+
+// Callbacks of RecordFunction are plain functions.
+thread_local std::vector<double>* macs_of_layers = nullptr;
+
+double product(at::IntArrayRef sizes) {
+  double all = 1;
+  for (const std::int64_t size : sizes) all *= static_cast<double>(size);
+  return all;
+}
+
+// Inputs can be read when a layer begins, outputs when it ends.
+struct LayerCall final : at::ObserverContext {
+  explicit LayerCall(double macs) : macs_of_one_output(macs) {}
+  double macs_of_one_output;
+};
+
+std::unique_ptr<at::ObserverContext> begin_layer(const at::RecordFunction& called) {
+  const std::string_view name = called.name();
+  const auto inputs = called.inputs();
+  if (name == "aten::convolution") {
+    return std::make_unique<LayerCall>(product(inputs[1].toTensor().sizes().slice(1)));
+  }
+  if (name == "aten::addmm") {  // a linear layer: bias, inputs, transposed weight
+    return std::make_unique<LayerCall>(static_cast<double>(inputs[2].toTensor().size(0)));
+  }
+  return nullptr;
+}
+
+// For one picture: the size of the batch is left out.
+void end_layer(const at::RecordFunction& called, at::ObserverContext* begun) {
+  if (begun == nullptr) return;
+  const double outputs = product(called.outputs()[0].toTensor().sizes().slice(1));
+  macs_of_layers->push_back(outputs * static_cast<LayerCall*>(begun)->macs_of_one_output);
+}
+
+class CountLayers {
+ public:
+  explicit CountLayers(std::vector<double>& to) {
+    macs_of_layers = &to;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&begin_layer, &end_layer)
+                                             .needsInputs(true)
+                                             .needsOutputs(true)
+                                             .scopes({at::RecordScope::FUNCTION}));
+  }
+  ~CountLayers() {
+    at::removeCallback(handle_);
+    macs_of_layers = nullptr;
+  }
+  CountLayers(const CountLayers&) = delete;
+  CountLayers& operator=(const CountLayers&) = delete;
+
+ private:
+  at::CallbackHandle handle_{};
+};
+
+}  // namespace
+
+std::string_view word_of(ModelVariant variant) {
+  return variant == ModelVariant::table ? "table" : "torchvision";
+}
+
+ModelVariant parse_variant(std::string_view word) {
+  for (const ModelVariant variant : {ModelVariant::torchvision, ModelVariant::table}) {
+    if (word == word_of(variant)) return variant;
+  }
+  throw UsageError("there is no variant '" + std::string(word) + "': choose torchvision or table");
+}
+
+const std::vector<std::string>& picture_model_names() {
+  static const std::vector<std::string> names = {"resnet50", "resnet152", "vgg16", "alexnet"};
+  return names;
+}
+
+PictureModel make_picture_model(const PictureModelOptions& options) {
+  const bool table = options.variant == ModelVariant::table;
+  PictureModel model{.name = options.name,
+                     .variant = options.variant,
+                     .num_classes = options.num_classes != 0 ? options.num_classes
+                                    : table                  ? kTableClasses
+                                                             : 1000,
+                     .pixels = 224,
+                     .smallest_pixels = 32,
+                     .module = nullptr,
+                     .forward = nullptr};
+  if (options.name == "resnet50" || options.name == "resnet152") {
+    hold(model, ResNet(ResNetOptions{.depth = options.name == "resnet50" ? 50 : 152,
+                                     .num_classes = model.num_classes,
+                                     .variant = options.variant,
+                                     .initialize = options.initialize}));
+  } else if (options.name == "vgg16") {
+    hold(model, Vgg16(Vgg16Options{.num_classes = model.num_classes,
+                                   .variant = options.variant,
+                                   .dropout = options.dropout,
+                                   .initialize = options.initialize}));
+  } else if (options.name == "alexnet") {
+    model.pixels = table ? 227 : 224;
+    model.smallest_pixels = table ? 67 : 63;
+    hold(model, AlexNet(AlexNetOptions{.num_classes = model.num_classes,
+                                       .variant = options.variant,
+                                       .dropout = options.dropout,
+                                       .initialize = options.initialize}));
+  } else {
+    std::string names;
+    for (const std::string& name : picture_model_names()) names += (names.empty() ? "" : ", ") + name;
+    throw UsageError("there is no model '" + options.name + "': choose from " + names);
+  }
+  return model;
+}
+
+ModelWork count_work(const PictureModel& model, std::int64_t pixels) {
+  const at::NoGradGuard no_grad;
+  const bool training = model.module->is_training();
+  const at::TensorOptions like_weights = model.module->parameters().front().options();
+  std::vector<double> layers;
+  model.module->eval();  // an empty batch has no statistics
+  {
+    const CountLayers counting(layers);
+    model.forward(at::empty({0, 3, pixels, pixels}, like_weights));
+  }
+  model.module->train(training);
+  ModelWork work;
+  for (const double macs : layers) work.forward_macs += macs;
+  work.train_flops = 2 * (3 * work.forward_macs - layers.front());
+  return work;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,46 @@
+// VGG-16 (Simonyan and Zisserman 2014, configuration D, without batch norm) with torchvision's parameter
+// names and registration order.
+//
+//   holdfast::Vgg16 net;
+//   at::Tensor logits = net->forward(pictures);        // [N, 3, H, W] -> [N, num_classes], H and W at least
+//   32
+//
+// 138,357,544 parameters for 1000 classes. Both variants have the same layers; they differ in how they start:
+//   torchvision  convolutions normal with variance 2 / fan_out, linear layers normal of 0.01, biases 0
+//   table        truncated normals (internal/layers.h), biases 0
+// Drawn from the global CPU generator, in registration order. Errors: UsageError for options that cannot be.
+// Threads: as torch::nn::Module.
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+
+#include "holdfast/models/variant.h"
+
+namespace holdfast::inline v1 {
+
+struct Vgg16Options {
+  std::int64_t num_classes = 1000;
+  ModelVariant variant = ModelVariant::torchvision;
+  double dropout = 0.5;    // after the ReLU of the two hidden linear layers
+  bool initialize = true;  // false leaves every parameter undefined, for a resume that overwrites them
+};
+
+class Vgg16Impl : public torch::nn::Module {
+ public:
+  explicit Vgg16Impl(const Vgg16Options& options = {});
+  at::Tensor forward(const at::Tensor& pictures);
+
+  // (Re)draws every parameter.
+  void initialize();
+  const Vgg16Options& options() const { return options_; }
+
+ private:
+  Vgg16Options options_;
+  torch::nn::Sequential features_, classifier_;
+};
+TORCH_MODULE(Vgg16);
+
+}  // namespace holdfast::inline v1
