@@ -6,16 +6,16 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/format/internal/little_endian.h"
+#include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr std::uint64_t kLengthSize = 8;
 constexpr std::uint64_t kTensorAlignment = 64;
 
-Rejection damaged(std::string reason) { return {Rejection::Kind::damaged, std::move(reason)}; }
+using internal::damaged;
 
 Rejection became_shorter() { return damaged("the file became shorter while it was read"); }
 
@@ -54,7 +54,7 @@ bool read_all(const File& file, const std::vector<Piece>& pieces, int threads) {
 }  // namespace
 
 bool looks_like_safetensors(const File& file) {
-  std::array<std::byte, kLengthSize + 1> start{};
+  std::array<std::byte, kSafetensorsLengthSize + 1> start{};
   return file.read_at(start, 0) == start.size() &&
          internal::get_little_endian<std::uint64_t>(start, 0) <= kMaxSafetensorsHeader &&
          start.back() == std::byte{'{'};
@@ -62,24 +62,25 @@ bool looks_like_safetensors(const File& file) {
 
 std::variant<SafetensorsIndex, Rejection> read_safetensors_index(const File& file) {
   const std::uint64_t size = file.size();
-  if (size < kLengthSize)
+  if (size < kSafetensorsLengthSize)
     return damaged("the file has " + std::to_string(size) + " bytes, fewer than a header");
-  std::array<std::byte, kLengthSize> start;
+  std::array<std::byte, kSafetensorsLengthSize> start;
   if (file.read_at(start, 0) < start.size()) return became_shorter();
   const auto length = internal::get_little_endian<std::uint64_t>(start, 0);
   if (length > kMaxSafetensorsHeader) {
     return damaged("safetensors header: " + std::to_string(length) +
                    " bytes are more than the format allows");
   }
-  if (length > size - kLengthSize) {
+  if (length > size - kSafetensorsLengthSize) {
     return damaged("safetensors header: it would have " + std::to_string(length) +
                    " bytes, and the file has " + std::to_string(size));
   }
   Arena header(length);
-  if (file.read_at(header.bytes(), kLengthSize) < length) return became_shorter();
+  if (file.read_at(header.bytes(), kSafetensorsLengthSize) < length) return became_shorter();
   auto parsed = parse_safetensors_header({reinterpret_cast<const char*>(header.bytes().data()), length},
-                                         size - kLengthSize - length);
-  if (auto* const index = std::get_if<SafetensorsIndex>(&parsed)) index->data_begin = kLengthSize + length;
+                                         size - kSafetensorsLengthSize - length);
+  if (auto* const index = std::get_if<SafetensorsIndex>(&parsed))
+    index->data_begin = kSafetensorsLengthSize + length;
   return parsed;
 }
 

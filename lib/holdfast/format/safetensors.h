@@ -30,6 +30,7 @@
 
 namespace holdfast::inline v1 {
 
+inline constexpr std::uint64_t kSafetensorsLengthSize = 8;  // in front of the header: its length
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 inline constexpr std::string_view kSafetensorsMetadata = "__metadata__";
 

@@ -14,7 +14,6 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr std::uint64_t kLengthSize = 8;
 constexpr std::uint64_t kHeaderAlignment = 8;
 
 void check_storable(std::span<const TensorSpec> tensors) {
@@ -88,12 +87,12 @@ SafetensorsWriter::SafetensorsWriter(File& file, std::span<const TensorSpec> ten
   check_storable(tensors);
   std::uint64_t data = 0;
   const std::string header = header_of(tensors, order_, metadata, data);
-  length_ = kLengthSize + header.size() + data;
+  length_ = kSafetensorsLengthSize + header.size() + data;
   file_.reserve(length_);
   internal::put_little_endian<std::uint64_t>(buffer_.bytes(), 0, header.size());
-  file_.write_at(buffer_.bytes().first(kLengthSize), 0);
-  file_.write_at(std::as_bytes(std::span(header)), kLengthSize);
-  written_ = kLengthSize + header.size();
+  file_.write_at(buffer_.bytes().first(kSafetensorsLengthSize), 0);
+  file_.write_at(std::as_bytes(std::span(header)), kSafetensorsLengthSize);
+  written_ = kSafetensorsLengthSize + header.size();
 }
 
 std::span<std::byte> SafetensorsWriter::next(std::uint64_t bytes) {

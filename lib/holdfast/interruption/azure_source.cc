@@ -23,8 +23,8 @@ namespace {
 using internal::HttpAnswer;
 using internal::ScheduledEvent;
 
-constexpr std::string_view kName = "azure";
-constexpr Duration kInterval = std::chrono::seconds(2);
+constexpr std::string_view kAzureName = "azure";
+constexpr Duration kAzureInterval = std::chrono::seconds(2);
 constexpr Duration kLeast = std::chrono::seconds(25);
 constexpr std::string_view kEvents = "/metadata/scheduledevents?api-version=2020-07-01";
 constexpr std::string_view kMachine = "/metadata/instance/compute/name?api-version=2021-02-01&format=text";
@@ -37,7 +37,7 @@ class AzureSource::Conversation {
       : clock_(clock),
         options_(std::move(options)),
         sight_(clock, "Azure's metadata service"),
-        end_(clock, kName, kUnknownNoticeTime) {}
+        end_(clock, kAzureName, kUnknownNoticeTime) {}
 
   std::vector<Notice> poll();
   void tell_again() { end_.tell_again(); }
@@ -141,7 +141,7 @@ void AzureSource::Conversation::judge(const std::vector<ScheduledEvent>& events,
                         (event.not_before ? " at " + format_utc(*event.not_before) : "");
     if (event.type == "Freeze") {
       if (!frozen_.insert(event.id).second) continue;
-      news.push_back({.source = std::string(kName),
+      news.push_back({.source = std::string(kAzureName),
                       .kind = NoticeKind::at_risk,
                       .text = std::move(words),
                       .seen = clock_.now()});
@@ -187,7 +187,7 @@ std::vector<Notice> AzureSource::poll() {
     throw;
   }
 }
-Duration AzureSource::interval() const { return conversation_->sight().interval(kInterval); }
+Duration AzureSource::interval() const { return conversation_->sight().interval(kAzureInterval); }
 void AzureSource::cancel() { conversation_->cancel(); }
 SourceFigures AzureSource::figures() const { return conversation_->sight().figures(); }
 

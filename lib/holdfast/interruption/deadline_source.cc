@@ -14,7 +14,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr std::string_view kName = "deadline";
+constexpr std::string_view kDeadlineName = "deadline";
 // The process is to be gone by the end, and a poll comes every second.
 constexpr Duration kStopBefore = std::chrono::seconds(2);
 constexpr std::int64_t kLatest = 9'000'000'000;  // seconds since 1970: in nanoseconds it still fits
@@ -28,7 +28,7 @@ SteadyTime after(SteadyTime from, Duration time) {
 DeadlineSource::DeadlineSource(Clock& clock, const DeadlineOptions& options)
     : clock_(clock),
       lead_(options.lead),
-      end_(std::make_unique<internal::AnnouncedEnd>(clock, kName, kUnknownNoticeTime)),
+      end_(std::make_unique<internal::AnnouncedEnd>(clock, kDeadlineName, kUnknownNoticeTime)),
       job_end_(options.job_end) {
   if (!options.max_wall) return;
   const SteadyTime started =
@@ -43,7 +43,7 @@ std::vector<Notice> DeadlineSource::poll() {
   try {
     announce(news);
     if (wall_end_ && !wall_over_ && *wall_end_ - clock_.now() <= kStopBefore) {
-      news.push_back({.source = std::string(kName),
+      news.push_back({.source = std::string(kDeadlineName),
                       .kind = NoticeKind::stop,
                       .deadline = *wall_end_,
                       .text = "the time that this process may take is over",

@@ -22,8 +22,8 @@ namespace {
 using internal::Ec2Reading;
 using Kind = Ec2Reading::Kind;
 
-constexpr std::string_view kName = "ec2";
-constexpr Duration kInterval = std::chrono::seconds(2);
+constexpr std::string_view kEc2Name = "ec2";
+constexpr Duration kEc2Interval = std::chrono::seconds(2);
 constexpr Duration kNear = std::chrono::minutes(10);
 
 constexpr std::string_view kAction = "spot/instance-action";
@@ -43,7 +43,7 @@ class Ec2Source::Conversation {
       : clock_(clock),
         session_(clock, std::move(options.endpoint), options.request_limit),
         sight_(clock, "EC2's metadata service"),
-        end_(clock, kName, kUnknownNoticeTime) {}
+        end_(clock, kEc2Name, kUnknownNoticeTime) {}
 
   std::vector<Notice> poll();
   void tell_again() { end_.tell_again(); }
@@ -176,7 +176,7 @@ void Ec2Source::Conversation::look_at_maintenance(const std::string& body, std::
 }
 
 void Ec2Source::Conversation::at_risk(std::vector<Notice>& news, std::string text) {
-  news.push_back({.source = std::string(kName),
+  news.push_back({.source = std::string(kEc2Name),
                   .kind = NoticeKind::at_risk,
                   .text = std::move(text),
                   .seen = clock_.now()});
@@ -195,7 +195,7 @@ std::vector<Notice> Ec2Source::poll() {
     throw;
   }
 }
-Duration Ec2Source::interval() const { return conversation_->sight().interval(kInterval); }
+Duration Ec2Source::interval() const { return conversation_->sight().interval(kEc2Interval); }
 void Ec2Source::cancel() { conversation_->session().cancel(); }
 SourceFigures Ec2Source::figures() const { return conversation_->sight().figures(); }
 

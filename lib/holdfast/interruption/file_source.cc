@@ -16,7 +16,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr Duration kInterval = std::chrono::seconds(1);
+constexpr Duration kFileInterval = std::chrono::seconds(1);
 constexpr Duration kSecondLook = std::chrono::milliseconds(100);
 constexpr int kMostDoubts = 20;
 
@@ -98,7 +98,7 @@ std::vector<Notice> FileSource::poll() {
   return news;
 }
 
-Duration FileSource::interval() const { return doubtful_ ? kSecondLook : kInterval; }
+Duration FileSource::interval() const { return doubtful_ ? kSecondLook : kFileInterval; }
 
 std::vector<Notice> FileSource::gone(const char* how) const {
   if (!coming_) return {};

@@ -16,8 +16,8 @@ namespace {
 
 using internal::HttpAnswer;
 
-constexpr std::string_view kName = "gcp";
-constexpr Duration kInterval = std::chrono::seconds(2);
+constexpr std::string_view kGcpName = "gcp";
+constexpr Duration kGcpInterval = std::chrono::seconds(2);
 constexpr Duration kAtOnce = std::chrono::milliseconds(1);
 constexpr Duration kNoticeTime = std::chrono::seconds(25);
 // A server that ignores the wish to wait answers sooner, and is asked no more often than others.
@@ -43,12 +43,12 @@ class GcpSource::Conversation {
       : clock_(clock),
         options_(std::move(options)),
         sight_(clock, "Google's metadata server"),
-        end_(clock, kName, kNoticeTime) {}
+        end_(clock, kGcpName, kNoticeTime) {}
 
   std::vector<Notice> poll();
   void tell_again() { end_.tell_again(); }
   void cancel() { client_.cancel(); }
-  Duration interval() const { return sight_.interval(may_wait_ ? kAtOnce : kInterval); }
+  Duration interval() const { return sight_.interval(may_wait_ ? kAtOnce : kGcpInterval); }
   SourceFigures figures() const { return sight_.figures(); }
 
  private:
@@ -131,7 +131,7 @@ void GcpSource::Conversation::look_at_maintenance(std::vector<Notice>& news) {
   std::string value = internal::shown(trimmed(answer.body), 60);
   if (std::exchange(maintenance_, value) == value || value == "NONE") return;
   if (value.starts_with("TERMINATE")) {
-    news.push_back({.source = std::string(kName),
+    news.push_back({.source = std::string(kGcpName),
                     .kind = NoticeKind::at_risk,
                     .text = "Google announces maintenance: " + value,
                     .seen = clock_.now()});

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/round_up.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast::inline v1 {
@@ -14,8 +15,6 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kHugePage = 2u << 20;
-
-std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 [[noreturn]] void refuse(std::uint64_t size, int code) {
   throw RefusedError(

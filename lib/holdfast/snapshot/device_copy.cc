@@ -11,14 +11,13 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/round_up.h"
 
 namespace holdfast::inline v1 {
 namespace {
 
 // Where a device's vector loads like their addresses.
 constexpr std::uint64_t kSpareUnit = 512;
-
-std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // Polled: a thread that spins in the driver takes a core from the training, and its lock.
 void wait_for(CopyDevice& device, std::size_t mark) {

@@ -18,7 +18,7 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kMega = 1'000'000;
 
-Made large() { return make_snapshot({{"model/a", DType::float32, {5 << 20}}}, small_attributes()); }
+Made one_large() { return make_snapshot({{"model/a", DType::float32, {5 << 20}}}, small_attributes()); }
 
 TEST(Throttle, BytesTakeTheTimeThatTheLimitGivesThem) {
   FakeClock clock;
@@ -65,7 +65,7 @@ TEST(Throttle, BlocksAreWhatFiftyMillisecondsTake) {
 }
 
 TEST(Throttle, AnImageTakesItsBytesTimeAndIsTheSame) {
-  const Made made = large();
+  const Made made = one_large();
   FakeClock clock;
   MemoryFileSystem disk;
   write(disk, "/fast", made);

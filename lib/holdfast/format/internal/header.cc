@@ -7,6 +7,7 @@
 
 #include "holdfast/base/text.h"
 #include "holdfast/format/internal/little_endian.h"
+#include "holdfast/format/internal/segments.h"
 
 namespace holdfast::inline v1::internal {
 namespace {
@@ -27,8 +28,6 @@ Digest header_digest(std::span<const std::byte> bytes) {
   put_digest(copy, kHeaderDigestAt, Digest{});
   return digest_of(copy);
 }
-
-Rejection damaged(std::string reason) { return {Rejection::Kind::damaged, std::move(reason)}; }
 
 std::string wrong_length(std::uint64_t sealed, std::uint64_t actual) {
   const bool shorter = actual < sealed;

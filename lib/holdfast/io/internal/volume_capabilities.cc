@@ -13,7 +13,7 @@
 namespace holdfast::inline v1::internal {
 namespace {
 
-constexpr std::size_t kBlock = 4096;
+constexpr std::size_t kTrialBlock = 4096;
 
 Descriptor create(const ProbeFolder& folder, const char* name, int flags) {
   return Descriptor(
@@ -27,9 +27,9 @@ bool try_direct(ProbeFolder& folder) {
     if (errno != EINVAL && errno != EOPNOTSUPP) fail("create", folder.path_of("direct"));
     return false;
   }
-  alignas(kBlock) static const std::array<std::byte, kBlock> zeros{};
+  alignas(kTrialBlock) static const std::array<std::byte, kTrialBlock> zeros{};
   if (retry([&] { return pwrite(file.get(), zeros.data(), zeros.size(), 0); }) ==
-      static_cast<ssize_t>(kBlock)) {
+      static_cast<ssize_t>(kTrialBlock)) {
     return true;
   }
   if (errno != EINVAL && errno != EOPNOTSUPP) fail("write", folder.path_of("direct"));
@@ -72,7 +72,7 @@ void try_calls(ProbeFolder& folder, VolumeReport& report) {
   report.direct_io.works = try_direct(folder);
   ask_alignment(file, report.direct_io);
 
-  report.reserves_space = retry([&] { return fallocate(file.get(), 0, 0, kBlock); }) == 0;
+  report.reserves_space = retry([&] { return fallocate(file.get(), 0, 0, kTrialBlock); }) == 0;
   if (!report.reserves_space && !not_understood()) fail("fallocate", folder.path_of("calls"));
 
   const int at = folder.fd();

@@ -14,19 +14,19 @@
 namespace holdfast::inline v1::internal {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMemoryPage = 4096;
 constexpr std::uint64_t kTransfer = 8 << 20;
 constexpr std::uint64_t kSmall = 64 << 10;  // a commit's own costs, not those of its bytes
 constexpr int kWriters = 2;
 
 struct FreePages {
-  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kPage}); }
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kMemoryPage}); }
 };
 using Pages = std::unique_ptr<std::byte, FreePages>;
 
 // Bytes that no volume can make smaller: weights do not compress either.
 Pages noise(std::uint64_t bytes, std::uint64_t seed) {
-  Pages pages(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kPage})));
+  Pages pages(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kMemoryPage})));
   std::uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
   for (std::uint64_t at = 0; at < bytes; at += sizeof state) {
     state ^= state << 13;
@@ -39,7 +39,7 @@ Pages noise(std::uint64_t bytes, std::uint64_t seed) {
 
 // Nor two pages into one.
 void make_unique_pages(std::byte* block, std::uint64_t offset) {
-  for (std::uint64_t at = 0; at < kTransfer; at += kPage) {
+  for (std::uint64_t at = 0; at < kTransfer; at += kMemoryPage) {
     const std::uint64_t number = offset + at;
     std::memcpy(block + at, &number, sizeof number);
   }
