@@ -32,8 +32,9 @@ OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
   const bool known = with_kind(optimizer, [&](auto, const char* type) { type_ = type; });
   if (known) return;
   throw UsageError("optimizer '" + name_ + "' is a " + c10::demangle(typeid(optimizer).name()) +
-                   ": only torch::optim's own SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS are known; give "
-                   "it save(StateWriter&) const and load(const StateReader&) (state/stateful.h), and add it "
+                   ": only torch::optim's own SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS and those of "
+                   "holdfast/optim are known; give it save(StateWriter&) const and load(const StateReader&) "
+                   "(state/stateful.h), and add it "
                    "as that");
 }
 
@@ -109,6 +110,13 @@ std::vector<SlotTensor> OptimizerState::slots(const ModuleInventory& modules) co
 void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& out,
                                     std::vector<std::string>& options) const {
   out.set(name_ + ".type", type_);
+  if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer_)) {
+    own->settle();
+    if (own->maximizes()) {
+      out.set(name_ + ".maximize", true);
+      options.push_back(name_ + ".maximize");
+    }
+  }
   const Groups names = group_names(modules);
   auto& groups = optimizer_->param_groups();
   with_kind(*optimizer_, [&](auto kind, const char*) {

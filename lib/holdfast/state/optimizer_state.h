@@ -1,5 +1,5 @@
-// The state of one torch::optim optimizer (SGD, Adam, AdamW, RMSprop, Adagrad, LBFGS): every option of every
-// parameter group, the parameters of each group by name, the slots by parameter name. A slot that is not
+// The state of one torch::optim optimizer (SGD, Adam, AdamW, RMSprop, Adagrad, LBFGS) or one of holdfast/optim,
+// which keep theirs as torch's do (own_optimizer.h), or LAMB's: every option of every parameter group, the parameters of each group by name, the slots by parameter name. A slot that is not
 // there is not stored, which is not the same as a slot of zeros.
 //
 // Options. What a group's options were when TrainState first saw them (add(), or the first look after
@@ -14,6 +14,7 @@
 //   <name>.group.<g>.now.<option>    as it is now; only where that differs
 //   <name>.group.<g>.steps           integers, one a parameter: updates counted; -1: no slots yet
 //   <name>.strides.<slot>/<param>    integers; only where not those of a contiguous tensor
+//   <name>.maximize                  true (an option); only of our own, and only where it is
 //   <name>.lbfgs.…                   LBFGS's counters and the lengths of its history
 //   tensors                          <name>/<slot>/<param>; LBFGS: <name>/lbfgs/<field>
 //

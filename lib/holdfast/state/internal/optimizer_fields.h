@@ -20,6 +20,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/attributes.h"
+#include "holdfast/state/lamb_options.h"
+#include "holdfast/state/own_optimizer.h"
 
 namespace holdfast::inline v1::internal {
 
@@ -41,6 +43,14 @@ requires(std::is_same_v<Options, torch::optim::AdamOptions> ||
   visit("eps", options.eps());
   visit("weight_decay", options.weight_decay());
   visit("amsgrad", options.amsgrad());
+}
+template <class V>
+void visit_options(LambOptions& options, V&& visit) {
+  visit("lr", options.lr());
+  visit("betas", options.betas());
+  visit("eps", options.eps());
+  visit("weight_decay", options.weight_decay());
+  visit("adapt_all", options.adapt_all());
 }
 template <class V>
 void visit_options(torch::optim::RMSpropOptions& options, V&& visit) {
@@ -81,6 +91,11 @@ requires(std::is_same_v<State, torch::optim::AdamParamState> ||
   visit("exp_avg", state.exp_avg());
   visit("exp_avg_sq", state.exp_avg_sq());
   visit("max_exp_avg_sq", state.max_exp_avg_sq());
+}
+template <class V>
+void visit_slots(LambParamState& state, V&& visit) {
+  visit("exp_avg", state.exp_avg());
+  visit("exp_avg_sq", state.exp_avg_sq());
 }
 template <class V>
 void visit_slots(torch::optim::RMSpropParamState& state, V&& visit) {
@@ -173,18 +188,25 @@ struct OptimizerKind {
   static constexpr bool kPerParameter = !std::is_same_v<StateType, torch::optim::LBFGSParamState>;
 };
 
-// Calls f(OptimizerKind, name) for the exact type of `optimizer`; false for any other. A class derived from
-// one of them may hold state that nobody here knows.
+// Calls f(OptimizerKind, name) for the exact type of `optimizer`, or the kind of one of our own; false for
+// any other. A class derived from one of torch's may hold state that nobody here knows.
 template <class F>
 bool with_kind(const torch::optim::Optimizer& optimizer, F&& f) {
   namespace to = torch::optim;
+  using Own = OwnOptimizer::Kind;
   const std::type_info& type = typeid(optimizer);
-  if (type == typeid(to::SGD)) {
+  const auto* const own = dynamic_cast<const OwnOptimizer*>(&optimizer);
+  const auto is = [&](const std::type_info& exact, Own kind) {
+    return own ? own->kind() == kind : type == exact;
+  };
+  if (is(typeid(to::SGD), Own::sgd)) {
     f(OptimizerKind<to::SGDOptions, to::SGDParamState>{}, "SGD");
-  } else if (type == typeid(to::Adam)) {
+  } else if (is(typeid(to::Adam), Own::adam)) {
     f(OptimizerKind<to::AdamOptions, to::AdamParamState>{}, "Adam");
-  } else if (type == typeid(to::AdamW)) {
+  } else if (is(typeid(to::AdamW), Own::adamw)) {
     f(OptimizerKind<to::AdamWOptions, to::AdamWParamState>{}, "AdamW");
+  } else if (own) {
+    f(OptimizerKind<LambOptions, LambParamState>{}, "LAMB");
   } else if (type == typeid(to::RMSprop)) {
     f(OptimizerKind<to::RMSpropOptions, to::RMSpropParamState>{}, "RMSprop");
   } else if (type == typeid(to::Adagrad)) {

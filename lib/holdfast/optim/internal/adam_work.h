@@ -1,0 +1,162 @@
+// What FusedAdam, FusedAdamW and Lamb have in common: two moments and a count a parameter, gathered into
+// lists; checks before anything is changed; states that are only kept when the kernels have run.
+//
+// A model of `Kind` has: Options, State, kName, amsgrad(options), and
+//   run(list, options, group, maximize, on_device, rates, scale, found)   one kernel call for one list.
+//
+// Threads: the training thread.
+#pragma once
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_sub.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "holdfast/base/error.h"
+#include "holdfast/optim/internal/adoption.h"
+#include "holdfast/optim/internal/device_steps.h"
+#include "holdfast/optim/internal/kernel_lists.h"
+
+namespace holdfast::inline v1::internal {
+
+template <class Options>
+void check_adam(const Options& options, const char* name) {
+  const auto require = [&](bool good, const char* what) {
+    if (!good) throw UsageError(std::string(name) + ": " + what);
+  };
+  const auto [beta1, beta2] = options.betas();
+  require(options.lr() >= 0, "the learning rate must not be negative");
+  require(options.eps() >= 0, "eps must not be negative");
+  require(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1, "the betas must be at least 0 and below 1");
+  require(options.weight_decay() >= 0, "the weight decay must not be negative");
+}
+template <class Options>
+Options checked_adam(Options options, const char* name) {
+  check_adam(options, name);
+  return options;
+}
+
+struct AdamWork {
+  KernelLists lists;
+  DeviceRates rates;
+  DeviceSteps device_steps;
+  // One number a distinct count: the kernels for CPUs take it from a tensor.
+  std::vector<std::pair<std::int64_t, at::Tensor>> steps_here;
+  std::size_t used_steps = 0;
+
+  const at::Tensor& step_here(std::int64_t step) {
+    for (std::size_t i = used_steps; i-- > 0;) {
+      if (steps_here[i].first == step) return steps_here[i].second;
+    }
+    if (used_steps == steps_here.size()) steps_here.emplace_back(step, at::empty({}, at::kFloat));
+    auto& made = steps_here[used_steps++];
+    made.first = step;
+    *made.second.mutable_data_ptr<float>() = static_cast<float>(step);
+    return made.second;
+  }
+
+  template <class Kind, class DecidesOn>
+  void step(torch::optim::Optimizer& optimizer, bool maximize, const std::optional<at::Tensor>& grad_scale,
+            const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on);
+
+  template <class State>
+  void settle(torch::optim::Optimizer& optimizer) {
+    device_steps.settle([&](void* parameter, const at::TensorImpl* slot, std::int64_t step) {
+      const auto found = optimizer.state().find(parameter);
+      if (found == optimizer.state().end()) return false;
+      auto& state = static_cast<State&>(*found->second);
+      if (state.exp_avg().unsafeGetTensorImpl() != slot) return false;
+      state.step(step);
+      return true;
+    });
+  }
+
+  void write_rates(torch::optim::Optimizer& optimizer) {
+    const at::NoGradGuard no_grad;
+    rates.write([&](std::size_t group) { return optimizer.param_groups()[group].options().get_lr(); });
+  }
+};
+
+template <class Kind, class DecidesOn>
+void AdamWork::step(torch::optim::Optimizer& optimizer, bool maximize,
+                    const std::optional<at::Tensor>& grad_scale, const std::optional<at::Tensor>& found_inf,
+                    const DecidesOn& decides_on) {
+  using Options = typename Kind::Options;
+  using State = typename Kind::State;
+  require_scalar(grad_scale, "grad_scale");
+  require_scalar(found_inf, "found_inf");
+  auto& groups = optimizer.param_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    static_cast<void>(options_of<Options>(groups[g], Kind::kName));
+    const auto& parameters = groups[g].params();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const at::Tensor& gradient = parameters[i].grad();
+      if (gradient.defined()) require_usable(Kind::kName, g, i, parameters[i], gradient);
+    }
+  }
+  if (skipped_here(found_inf)) return;
+
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  std::vector<std::pair<void*, std::unique_ptr<State>>> made;
+  std::vector<State*> counted;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto& options = static_cast<const Options&>(groups[g].options());
+    lists.clear();
+    used_steps = 0;
+    for (const at::Tensor& parameter : groups[g].params()) {
+      const at::Tensor& gradient = parameter.grad();
+      if (!gradient.defined()) continue;
+      State* state = state_at<State>(optimizer, parameter);
+      if (state == nullptr) {
+        state = made.emplace_back(parameter.unsafeGetTensorImpl(), std::make_unique<State>()).second.get();
+      }
+      std::array<at::Tensor, 3> slots;
+      const auto slot = [&](at::Tensor& tensor) {
+        if (!tensor.defined()) tensor = at::zeros_like(parameter);
+        return tensor;
+      };
+      slots[0] = slot(state->exp_avg());
+      slots[1] = slot(state->exp_avg_sq());
+      if constexpr (requires { state->max_exp_avg_sq(); }) {
+        if (options.amsgrad()) slots[2] = slot(state->max_exp_avg_sq());
+      }
+      const bool device = decides_on(parameter.device());
+      if (!device) counted.push_back(state);
+      lists.add(parameter, gradient, slots,
+                device ? device_steps.of(parameter, slots[0], state->step()) : step_here(state->step() + 1),
+                false, grad_scale.has_value());
+    }
+    for (KernelList& list : lists.lists()) {
+      const bool device = decides_on(list.device);
+      const auto scale = on_device(grad_scale, list.device);
+      auto found = on_device(found_inf, list.device);
+      if (!device && found) {
+        if (found->item<float>() == 1) return lists.clear();
+        found.reset();
+      }
+      const Alone alone(list.small);
+      if (device) at::_foreach_add_(list.steps, 1);
+      Kind::run(list, options, g, maximize, device, rates, scale, found);
+      if (device && found) {
+        at::_foreach_sub_(list.steps, std::vector<at::Tensor>(list.steps.size(), found->reshape({})));
+      }
+    }
+    lists.finish();
+    for (State* const state : counted) state->step(state->step() + 1);
+    counted.clear();
+    for (auto& [parameter, state] : made) optimizer.state()[parameter] = std::move(state);
+    made.clear();
+  }
+}
+
+}  // namespace holdfast::inline v1::internal
