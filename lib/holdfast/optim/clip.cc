@@ -1,0 +1,100 @@
+#include "holdfast/optim/clip.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_clamp_max.h>
+#include <ATen/ops/_foreach_clamp_min.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <torch/optim/optimizer.h>
+
+#include <string>
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+struct Group {
+  at::Device device;
+  at::ScalarType dtype;
+  std::vector<at::Tensor> gradients;
+};
+
+// foreach's quick path wants one device and one type.
+std::vector<Group> grouped(const std::vector<at::Tensor>& gradients, const char* who) {
+  std::vector<Group> groups;
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    if (gradient.layout() != at::kStrided) {
+      throw UsageError(std::string(who) +
+                       ": a gradient is sparse: make it dense (for an embedding, "
+                       "sparse(false))");
+    }
+    Group* place = nullptr;
+    for (Group& group : groups) {
+      if (group.device == gradient.device() && group.dtype == gradient.scalar_type()) place = &group;
+    }
+    if (place == nullptr) place = &groups.emplace_back(Group{gradient.device(), gradient.scalar_type(), {}});
+    place->gradients.push_back(gradient);
+  }
+  return groups;
+}
+
+void require_limit(double limit, const char* who) {
+  if (!(limit >= 0)) throw UsageError(std::string(who) + ": the limit must not be negative");
+}
+
+}  // namespace
+
+std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    }
+  }
+  return gradients;
+}
+
+at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm) {
+  require_limit(max_norm, "clip_grad_norm");
+  const at::NoGradGuard no_grad;
+  std::vector<Group> groups = grouped(gradients, "clip_grad_norm");
+  if (groups.empty()) return at::zeros({}, at::kFloat);
+  // The norms in the order of the gradients: the sum of their squares depends on it.
+  std::vector<std::vector<at::Tensor>> norms;
+  for (const Group& group : groups) norms.push_back(at::_foreach_norm(group.gradients, 2));
+  std::vector<at::Tensor> ordered;
+  std::vector<std::size_t> next(groups.size(), 0);
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      if (groups[g].device != gradient.device() || groups[g].dtype != gradient.scalar_type()) continue;
+      ordered.push_back(norms[g][next[g]++].to(groups.front().device));
+    }
+  }
+  const at::Tensor norm =
+      ordered.size() == 1 ? ordered.front() : at::linalg_vector_norm(at::stack(ordered), 2);
+  const at::Tensor factor = at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
+  for (Group& group : groups) {
+    const at::Tensor here = factor.to(group.device);
+    at::_foreach_mul_(group.gradients, here);
+  }
+  return norm;
+}
+
+void clip_grad_value(std::vector<at::Tensor>& gradients, double limit) {
+  require_limit(limit, "clip_grad_value");
+  const at::NoGradGuard no_grad;
+  for (Group& group : grouped(gradients, "clip_grad_value")) {
+    at::_foreach_clamp_min_(group.gradients, -limit);
+    at::_foreach_clamp_max_(group.gradients, limit);
+  }
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,34 @@
+// Gradients held within bounds before an update, a few kernels for all tensors together.
+//
+//   const at::Tensor norm = holdfast::clip_grad_norm(gradients, 1.0);   // stays on the device: read it late
+//
+// clip_grad_norm multiplies all gradients with min(1, max_norm / (norm + 1e-6)), norm being the L2 norm of
+// all of them: torch::nn::utils::clip_grad_norm_, bit for bit on a CPU, but without waiting for a device. A
+// norm that is not finite makes all gradients NaN: leave that update out (a gradient scaler's found_inf
+// does). clip_grad_value bounds every element to [-limit, limit]; NaN stays NaN. Equal to clip_grad_value_'s
+// bits.
+//
+// Undefined gradients are passed over; those on several devices are measured on the first one's. Under a
+// gradient scaler unscale first.
+// Requires: strided gradients. Errors: UsageError for a limit that is negative or NaN, and for sparse ones.
+// Threads: free functions; work goes to the current streams.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace holdfast::inline v1 {
+
+// All gradients of an optimizer's parameters that are there.
+std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer);
+
+// Returns the norm before clipping, a scalar of the gradients' type; 0 on the CPU without any.
+at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm);
+void clip_grad_value(std::vector<at::Tensor>& gradients, double limit);
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,149 @@
+#include "holdfast/optim/ema.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_sub.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/full.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+
+Ema::Ema(torch::nn::Module& module, const EmaOptions& options) : options_(options) {
+  if (!(options.decay >= 0 && options.decay <= 1)) throw UsageError("an Ema's decay must be 0...1");
+  const at::NoGradGuard no_grad;
+  std::set<const at::TensorImpl*> seen;  // tied weights are averaged once
+  const auto take = [&](const std::string& name, const at::Tensor& tensor, bool averaged) {
+    if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) return;
+    tensors_.push_back({name, tensor, tensor.detach().clone(), averaged});
+  };
+  for (const auto& parameter : module.named_parameters()) {
+    take(parameter.key(), parameter.value(), parameter.value().is_floating_point());
+  }
+  for (const auto& buffer : module.named_buffers()) take(buffer.key(), buffer.value(), false);
+  group();
+}
+
+void Ema::group() {
+  groups_.clear();
+  for (const Named& tensor : tensors_) {
+    if (!tensor.averaged) continue;
+    const auto fits = [&](const Group& group) {
+      return group.weights.front().device() == tensor.weight.device() &&
+             group.weights.front().scalar_type() == tensor.weight.scalar_type();
+    };
+    auto place = std::find_if(groups_.begin(), groups_.end(), fits);
+    if (place == groups_.end()) place = groups_.insert(place, Group{});
+    place->weights.push_back(tensor.weight);
+    place->averages.push_back(tensor.average);
+  }
+}
+
+double Ema::decay(std::int64_t n) const {
+  const auto count = static_cast<double>(n);
+  return options_.warm_up ? std::min(options_.decay, (1 + count) / (10 + count)) : options_.decay;
+}
+
+void Ema::copy_rest() {
+  for (Named& tensor : tensors_) {
+    if (!tensor.averaged) tensor.average.copy_(tensor.weight);
+  }
+}
+
+void Ema::update() {
+  if (swapped_) throw UsageError("an Ema cannot be updated while it is swapped in");
+  if (device_updates_.defined()) return update(at::full({1}, 0.0, device_updates_.options()));
+  const at::NoGradGuard no_grad;
+  for (Group& group : groups_) at::_foreach_lerp_(group.averages, group.weights, 1 - decay(updates_));
+  copy_rest();
+  ++updates_;
+}
+
+void Ema::update(const at::Tensor& found_inf) {
+  if (found_inf.device().is_cpu()) {
+    if (found_inf.item().toDouble() != 1) update();
+    return;
+  }
+  if (swapped_) throw UsageError("an Ema cannot be updated while it is swapped in");
+  const at::NoGradGuard no_grad;
+  if (!device_updates_.defined()) {
+    device_updates_ = at::full({}, static_cast<double>(updates_), found_inf.options().dtype(at::kDouble));
+  }
+  const at::Tensor happened = 1 - found_inf.reshape({}).to(at::kDouble);
+  at::Tensor part;
+  if (options_.warm_up) {
+    part = 1 - at::clamp_max((1 + device_updates_) / (10 + device_updates_), options_.decay);
+  } else {
+    part = at::full({}, 1 - options_.decay, device_updates_.options());
+  }
+  part = part * happened;
+  for (Group& group : groups_) {
+    const at::Tensor& first = group.weights.front();
+    auto moves = at::_foreach_sub(group.weights, group.averages);
+    at::_foreach_mul_(moves, part.to(first.options()));
+    at::_foreach_add_(group.averages, moves);
+  }
+  // Statistics of a forward pass that gave no update are no worse than others.
+  copy_rest();
+  device_updates_.add_(happened);
+}
+
+std::int64_t Ema::updates() const {
+  return device_updates_.defined() ? static_cast<std::int64_t>(device_updates_.item<double>()) : updates_;
+}
+
+void Ema::exchange() {
+  const at::NoGradGuard no_grad;
+  for (Named& tensor : tensors_) {
+    const at::Tensor weight = tensor.weight.detach();
+    tensor.weight.set_data(tensor.average);
+    tensor.average = weight;
+  }
+  group();
+}
+
+Ema::Swapped::Swapped(Ema& ema) : ema_(&ema) {
+  if (ema.swapped_) throw UsageError("an Ema can be swapped in once at a time");
+  ema.exchange();
+  ema.swapped_ = true;
+}
+Ema::Swapped::~Swapped() {
+  ema_->exchange();
+  ema_->swapped_ = false;
+}
+
+void Ema::save(StateWriter& out) const {
+  if (swapped_)
+    throw UsageError("no checkpoint while an Ema is swapped in: it would have the averages as weights");
+  out.option("decay", options_.decay);
+  out.option("warm_up", options_.warm_up);
+  out.put("updates", updates());
+  for (const Named& tensor : tensors_) out.put_tensor(tensor.name, tensor.average);
+}
+
+void Ema::load(const StateReader& in) {
+  if (swapped_) throw UsageError("no resuming while an Ema is swapped in");
+  const std::int64_t updates = in.get_int("updates");
+  if (updates < 0) throw RefusedError("the recorded updates of the average are " + std::to_string(updates));
+  std::vector<at::Tensor> loaded;
+  for (const Named& tensor : tensors_) {
+    loaded.push_back(in.get_tensor(tensor.name));
+    if (loaded.back().sizes() != tensor.average.sizes()) {
+      throw RefusedError("the recorded average of '" + tensor.name + "' is of another shape");
+    }
+  }
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < loaded.size(); ++i) tensors_[i].average.copy_(loaded[i]);
+  updates_ = updates;
+  if (device_updates_.defined()) device_updates_.fill_(static_cast<double>(updates));
+}
+
+}  // namespace holdfast::inline v1
