@@ -73,6 +73,12 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       book(std::make_shared<internal::SaveBook>(clock, options.on_save)) {
   check_staging = env_flag(kEnvCheckStaging).value_or(false);
   listen();
+  verifier.when_reading([this](const CheckpointIndex& index) {
+    std::vector<TensorSpec> tensors;
+    tensors.reserve(index.tensors.size());
+    for (const IndexedTensor& tensor : index.tensors) tensors.push_back(tensor.spec);
+    stager.plan_beside(std::move(tensors), std::max(kDefaultAttributeCapacity, index.attribute_capacity));
+  });
   // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
   SourceOptions heard{.signals = options.hear_signals,
                       .term_grace = options.term_grace,

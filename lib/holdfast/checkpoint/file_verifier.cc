@@ -1,6 +1,5 @@
 #include "holdfast/checkpoint/file_verifier.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -38,25 +37,6 @@ Verdict accepted(const CheckpointIndex& index) {
   return verdict;
 }
 
-// Equal indexes mean equal files: every byte is named by a digest in them, the attributes among them.
-bool same_content(const CheckpointIndex& a, const CheckpointIndex& b) {
-  const auto same_tensor = [](const IndexedTensor& x, const IndexedTensor& y) {
-    return x.offset == y.offset && x.digest == y.digest && x.spec == y.spec;
-  };
-  const auto same_stretch = [](const CheckpointIndex::Stretch& x, const CheckpointIndex::Stretch& y) {
-    return x.offset == y.offset && x.length == y.length && x.digest == y.digest;
-  };
-  const auto same_attribute = [](const auto& x, const auto& y) {
-    return x.first == y.first && x.second.role == y.second.role && same_bits(x.second.value, y.second.value);
-  };
-  return a.file_length == b.file_length && a.step == b.step &&
-         std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(), same_tensor) &&
-         std::equal(a.stretches.begin(), a.stretches.end(), b.stretches.begin(), b.stretches.end(),
-                    same_stretch) &&
-         std::equal(a.attributes.begin(), a.attributes.end(), b.attributes.begin(), b.attributes.end(),
-                    same_attribute);
-}
-
 // A bad page of the page cache, or one bad transfer, is not the file's fault.
 template <class Look>
 auto twice(const Look& look) {
@@ -71,7 +51,7 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
   // Of a head there is little to read, and whoever lists a directory reads it again and again.
   ReadMode mode = depth == Depth::head ? ReadMode::cached : ReadMode::once;
   if (uncached) mode = ReadMode::uncached;
-  auto read = read_index(file, mode);
+  auto read = read_index(file, mode, known_index().get());
   if (const auto* rejection = std::get_if<Rejection>(&read)) return rejected(*rejection);
   auto& index = std::get<CheckpointIndex>(read);
   Verdict verdict = accepted(index);
@@ -89,10 +69,14 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
   }
   if (kept_of(index)) return verdict;
   forget();
+  if (listener_) listener_(index);
   auto state = read_snapshot(file, index, threads_, mode);
   if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
+  auto kept_index = std::make_shared<const CheckpointIndex>(std::move(index));
   const std::lock_guard lock(mutex_);
-  if (keeping_) kept_ = Loaded{std::move(index), std::get<std::shared_ptr<Snapshot>>(std::move(state))};
+  if (!keeping_) return verdict;
+  kept_index_ = std::move(kept_index);
+  kept_ = std::get<std::shared_ptr<Snapshot>>(std::move(state));
   return verdict;
 }
 
@@ -114,12 +98,13 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_some(const File
 }
 
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file, ReadMode mode) {
-  auto read = read_index(file, mode);
+  auto read = read_index(file, mode, known_index().get());
   if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
   Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
   loaded.snapshot = kept_of(loaded.index);
   if (!loaded.snapshot) {
     forget();
+    if (listener_) listener_(loaded.index);
     auto state = read_snapshot(file, loaded.index, threads_, mode);
     if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
     loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
@@ -130,17 +115,27 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& fil
 void FileVerifier::stop_keeping() {
   const std::lock_guard lock(mutex_);
   keeping_ = false;
+  kept_index_.reset();
   kept_.reset();
 }
 
 void FileVerifier::forget() {
   const std::lock_guard lock(mutex_);
+  kept_index_.reset();
   kept_.reset();
 }
 
 std::shared_ptr<Snapshot> FileVerifier::kept_of(const CheckpointIndex& index) {
   const std::lock_guard lock(mutex_);
-  return kept_ && same_content(kept_->index, index) ? kept_->snapshot : nullptr;
+  // Equal indexes mean equal files: every byte is named by a digest in them, the attributes among them.
+  const bool same =
+      kept_ && kept_index_->digest == index.digest && kept_index_->file_length == index.file_length;
+  return same ? kept_ : nullptr;
+}
+
+std::shared_ptr<const CheckpointIndex> FileVerifier::known_index() {
+  const std::lock_guard lock(mutex_);
+  return kept_index_;
 }
 
 }  // namespace holdfast::inline v1

@@ -18,9 +18,15 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+bool of_header(const CheckpointIndex& index, const internal::Header& header) {
+  return index.digest == header.index_digest && index.file_length == header.file_length &&
+         index.user_block == header.user_block && index.format_version == header.format_version;
+}
+
 }  // namespace
 
-std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode) {
+std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode,
+                                                    const CheckpointIndex* known) {
   const std::uint64_t size = file.size();
   mode = internal::resolved(mode, size);
   if (size < kHeaderSize)
@@ -43,6 +49,7 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
   if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; })) {
     return damaged("index: its padding is not zero");
   }
+  if (known != nullptr && of_header(*known, header)) return *known;
 
   auto parsed = internal::parse_index(as_text(bytes.first(header.index_length)),
                                       header.format_version > kFormatVersion);
@@ -51,6 +58,7 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
   index.format_version = header.format_version;
   index.file_length = header.file_length;
   index.user_block = header.user_block;
+  index.digest = header.index_digest;
   auto tiled = internal::tile(index);
   if (auto* const rejection = std::get_if<Rejection>(&tiled)) return std::move(*rejection);
   return parsed;

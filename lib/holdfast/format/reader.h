@@ -40,6 +40,7 @@ struct CheckpointIndex {
   std::uint32_t format_version = 0;
   std::uint64_t file_length = 0;
   std::uint64_t user_block = 0;
+  Digest digest;  // of the index itself: files of one length with equal ones are equal in every byte
   std::uint64_t attribute_capacity = 0;
   std::int64_t step = 0;
   Attributes attributes;
@@ -64,8 +65,10 @@ inline constexpr std::uint64_t kReadOnceUncached = 16u << 20;
 inline constexpr int kReadThreads = 4;
 
 // Header and index alone: cheap, whatever the file's size. Covers length, header, index.
-// Rejects a file that is not a checkpoint at all as damaged.
-std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode = ReadMode::cached);
+// Rejects a file that is not a checkpoint at all as damaged. `known`: an index that may be this file's; where
+// the bytes that were read have its digest, it is copied and nothing is parsed again.
+std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode = ReadMode::cached,
+                                                    const CheckpointIndex* known = nullptr);
 // Every byte of the file. `progress`, when given, grows by the bytes that were checked. 8 MiB a thread.
 std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& index,
                                       ReadMode mode = ReadMode::once, int threads = kReadThreads,

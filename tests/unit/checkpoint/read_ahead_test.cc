@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/format/reader.h"
 #include "rig.h"
 
@@ -104,6 +105,49 @@ TEST_F(ReadAhead, AnEmptyMountPointIsLeftAlone) {
   MemorySource source(kLarge);
   Checkpointer checkpointer(source, volume.options());
   checkpointer.read_ahead();
+}
+
+// The next file's plan is made beside the reading, from the index of the one that is read: it has its room.
+TEST(PlanBeside, AResumedRunTakesIt) {
+  const auto capacity = [](Volume& volume, const char* name) {
+    const auto file = volume.disk.open_file(volume.path(name), OpenMode::read);
+    return std::get<CheckpointIndex>(read_index(*file)).attribute_capacity;
+  };
+  Volume volume;
+  {
+    Attempt first(volume.options({SaveEvery::steps(1)}));
+    first.source.extra["vocabulary"] = std::string(300'000, 'x');
+    first.train_to(1);
+    first.source.extra.clear();
+    first.train_to(2);
+    EXPECT_EQ(first.checkpointer.finish(), 0);
+  }
+  EXPECT_EQ(capacity(volume, "step-000000000002-a0001.h5"), 2 * kDefaultAttributeCapacity);
+  Attempt second(volume.options());
+  second.train_to(3);
+  EXPECT_EQ(second.checkpointer.finish(), 0);
+  EXPECT_EQ(capacity(volume, "step-000000000003-a0002.h5"), 2 * kDefaultAttributeCapacity);
+}
+
+TEST(PlanBeside, IsTakenOnlyWhereItFits) {
+  constexpr std::uint64_t kLargeCapacity = 4 * kDefaultAttributeCapacity;
+  MemorySource source;
+  const auto planned = [&](std::vector<TensorSpec> guess, std::uint64_t capacity) {
+    internal::ImageStager stager(source, 1);
+    stager.plan_beside(std::move(guess), capacity);
+    stager.plan_ahead();
+    const auto plan = stager.stage({}).plan;
+    EXPECT_EQ(plan->layout->tensors(), source.describe());
+    return plan->attribute_capacity;
+  };
+  std::vector<TensorSpec> others = source.describe();
+  others.pop_back();
+  EXPECT_EQ(planned(source.describe(), kLargeCapacity), kLargeCapacity);
+  EXPECT_EQ(planned(others, kLargeCapacity), kDefaultAttributeCapacity);
+  EXPECT_EQ(planned(source.describe(), kMinAttributeCapacity), kDefaultAttributeCapacity) << "too small";
+  EXPECT_EQ(planned({{"no/../name", DType::float32, {1}}, {"", DType::float32, {1}}}, kLargeCapacity),
+            kDefaultAttributeCapacity)
+      << "what cannot be planned is no guess";
 }
 
 }  // namespace

@@ -138,6 +138,25 @@ TEST(RoundTrip, AnImageIsReusedForTheNextStep) {
   EXPECT_EQ(text.find_first_not_of('\0', 2), std::string::npos) << "the old /meta/json shows through";
 }
 
+// It is recognized by the digest of the bytes that were read, so nothing is believed for its name's sake.
+TEST(ReadIndex, AKnownOneIsTakenOnlyForTheSameBytes) {
+  Made made = make_snapshot(small_tensors(), small_attributes());
+  MemoryFileSystem disk;
+  write(disk, "/a", made);
+  fill(made.plan->layout->slot(0, made.snapshot->arena->bytes()), "other");
+  write(disk, "/b", made);
+  CheckpointIndex known = good_index(*disk.open_file("/a", OpenMode::read));
+  known.step = 7;  // shows which one it was
+  const auto step = [&](const char* path) {
+    const auto read = read_index(*disk.open_file(path, OpenMode::read), ReadMode::cached, &known);
+    return std::holds_alternative<Rejection>(read) ? -1 : std::get<CheckpointIndex>(read).step;
+  };
+  EXPECT_EQ(step("/a"), 7);
+  EXPECT_EQ(step("/b"), 42);
+  disk.flip_bit("/a", kIndexOffset + 10);
+  EXPECT_EQ(step("/a"), -1);
+}
+
 TEST(ReadPart, TakesOnlyThePrefix) {
   const Made made = make_snapshot({{"model/a", DType::float32, {5}},
                                    {"optimizer/a", DType::float32, {100000}},

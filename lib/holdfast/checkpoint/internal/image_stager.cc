@@ -5,14 +5,19 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 
 namespace holdfast::inline v1::internal {
 
 void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) {
-  if (plan_ && plan_->attribute_capacity >= attribute_capacity && plan_->layout->tensors() == tensors) return;
+  const auto fits = [&](const FilePlan& plan) {
+    return plan.attribute_capacity >= attribute_capacity && plan.layout->tensors() == tensors;
+  };
+  if (plan_ && fits(*plan_)) return;
   // Never shrinks: a state that outgrew its room once would outgrow it again.
   if (plan_) attribute_capacity = std::max(attribute_capacity, plan_->attribute_capacity);
-  plan_ = make_file_plan(std::move(tensors), attribute_capacity);
+  std::shared_ptr<const FilePlan> plan = planned_beside();
+  plan_ = plan && fits(*plan) ? std::move(plan) : make_file_plan(std::move(tensors), attribute_capacity);
   pool_.use_plan(plan_);
   pool_.prepare_with(source_.image_preparation());
 }
@@ -22,6 +27,27 @@ void ImageStager::check_source() {
     check_file_plan(source_.describe(), attribute_capacity_for(source_.attributes()));
   } catch (const RefusedError& error) {  // nothing refuses it: the program names its tensors so
     throw UsageError(std::string("this training state cannot be stored: ") + error.what());
+  }
+}
+
+void ImageStager::plan_beside(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) noexcept {
+  try {
+    beside_ = std::async(std::launch::async, [tensors = std::move(tensors), attribute_capacity]() mutable {
+      return make_file_plan(std::move(tensors), attribute_capacity);
+    });
+  } catch (const std::exception& error) {
+    log_debug("no thread to plan the file: {}", what_of(error));
+  }
+}
+
+// Whatever is wrong with it is found again, and said, by whoever makes the plan that is needed.
+std::shared_ptr<const FilePlan> ImageStager::planned_beside() noexcept {
+  if (!beside_.valid()) return nullptr;
+  try {
+    return beside_.get();
+  } catch (const std::exception& error) {
+    log_debug("the plan for the checkpoint's tensors: {}", what_of(error));
+    return nullptr;
   }
 }
 

@@ -2,12 +2,15 @@
 // tensors appear (optimizer slots after the first update) or attributes outgrow their room, it plans anew.
 //
 // Errors: RefusedError, IoError as make_file_plan; whatever the source throws.
-// Threads: the training thread. Snapshots may be released on any.
+// Threads: the training thread; plan_beside() on any thread that the training thread waits for before
+// plan_ahead(). Snapshots may be released on any.
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "holdfast/base/clock.h"
 #include "holdfast/checkpoint/internal/arena_pool.h"
@@ -31,6 +34,9 @@ class ImageStager {
   // UsageError when the state has names or sizes that cannot be stored: to be asked before a directory is
   // claimed.
   void check_source();
+  // Begins on a thread of its own to lay a file out for these tensors: a guess, such as those of the
+  // checkpoint that is being read. plan_ahead() takes the plan if it fits, and makes another if not.
+  void plan_beside(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) noexcept;
   // Lays the file out for the tensors as they are now; nothing when the plan still fits.
   void plan_ahead();
   // The image of the checkpoint that was loaded is the next save's memory: a resumed run needs no other, and
@@ -52,10 +58,12 @@ class ImageStager {
 
  private:
   void fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity);
+  std::shared_ptr<const FilePlan> planned_beside() noexcept;
 
   SnapshotSource& source_;
   ArenaPool pool_;
   std::shared_ptr<const FilePlan> plan_;
+  std::future<std::shared_ptr<const FilePlan>> beside_;
 };
 
 }  // namespace holdfast::inline v1::internal
