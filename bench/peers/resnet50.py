@@ -1,15 +1,15 @@
-"""ResNet-50 (v1.5) in plain torch.nn, the peer of lib/holdfast/models/resnet.h: same layers, names and
-initialisation, the same `stem` and `width` switches."""
+"""ResNet-50 in plain torch.nn, the peer of lib/holdfast/models/resnet.h: same layers, names and initialisation,
+the same `stem` and `width` switches; v1.5, or v1 with `stride_first`; ResNet-152 with other `blocks`."""
 from torch import nn
 
 
 class Bottleneck(nn.Module):
-    def __init__(self, inputs, width, stride):
+    def __init__(self, inputs, width, stride, stride_first=False):
         super().__init__()
         outputs = 4 * width
-        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.conv1 = nn.Conv2d(inputs, width, 1, stride if stride_first else 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(width, width, 3, 1 if stride_first else stride, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(outputs)
@@ -26,7 +26,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    def __init__(self, classes=10, stem="imagenet", width=64):
+    def __init__(self, classes=10, stem="imagenet", width=64, blocks=(3, 4, 6, 3), stride_first=False):
         super().__init__()
         imagenet = stem == "imagenet"
         self.conv1 = nn.Conv2d(3, width, 7 if imagenet else 3, 2 if imagenet else 1, 3 if imagenet else 1, bias=False)
@@ -34,11 +34,11 @@ class ResNet50(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, 1) if imagenet else nn.Identity()
         inputs = width
-        for layer, (blocks, stride) in enumerate(((3, 1), (4, 2), (6, 2), (3, 2))):
+        for layer, count in enumerate(blocks):
             planes = width << layer
             stack = []
-            for block in range(blocks):
-                stack.append(Bottleneck(inputs, planes, stride if block == 0 else 1))
+            for block in range(count):
+                stack.append(Bottleneck(inputs, planes, 2 if layer > 0 and block == 0 else 1, stride_first))
                 inputs = 4 * planes
             setattr(self, f"layer{layer + 1}", nn.Sequential(*stack))
         self.avgpool = nn.AdaptiveAvgPool2d(1)

@@ -1,0 +1,42 @@
+// The table for people and for programs.
+//
+// Errors: the writing functions throw Error naming the file. Threads: one thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "published.h"
+#include "table.h"
+
+namespace holdfast::bench {
+
+struct Heading {
+  std::string device = {};   // its name
+  std::string variant = {};  // "torchvision" or "table"
+  std::string machine = {};  // one line: cores, LibTorch
+  std::string how = {};      // one line: optimizer, steps, what was scaled
+};
+
+struct Table {
+  Heading heading = {};
+  std::vector<Row> rows = {};
+  std::vector<Published> published = {};
+};
+
+// Columns' names, and one line a row; printed while it is measured.
+std::string heading_line();
+std::string line_of(const Row& row, const std::string& variant);
+
+// FP16 against TF32 (and FP32) with the goals, and the published figures.
+std::string summary_of(const Table& table);
+
+std::string csv_of(const Table& table);
+std::string json_of(const Table& table);
+// Bars of images a second on one GPU, a group a model, the published ones beside ours.
+std::string chart_of(const Table& table);
+
+void write_text(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace holdfast::bench
