@@ -6,15 +6,14 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/cuda.h>
-#include <torch/nn/functional/loss.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,17 +27,20 @@
 #include "holdfast/metrics/console.h"
 #include "holdfast/metrics/jsonl.h"
 #include "holdfast/models/resnet.h"
+#include "holdfast/optim/channels_last.h"
+#include "holdfast/optim/make_optimizer.h"
 #include "holdfast/optim/schedule.h"
+#include "holdfast/precision/grad_scaler.h"
+#include "holdfast/precision/precision.h"
 #include "holdfast/state/train_state.h"
 #include "holdfast/train/step.h"
 #include "holdfast/train/trainer.h"
 #include "options.h"
 #include "plan.h"
+#include "recipe.h"
 
 namespace example {
 namespace {
-
-namespace functional = torch::nn::functional;
 
 holdfast::PictureSplits read_pictures(const Options& options) {
   return options.synthetic_count ? holdfast::synthetic_pictures(*options.synthetic_count)
@@ -57,19 +59,9 @@ bool looks_resumable(const holdfast::CheckpointerOptions& options) {
   return false;
 }
 
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options, torch::nn::Module& net) {
-  // Weight decay on everything, batch norms and biases included, as in torchvision's reference recipe.
-  if (options.optimizer == OptimizerKind::adamw) {
-    return std::make_unique<torch::optim::AdamW>(
-        net.parameters(), torch::optim::AdamWOptions(options.lr).weight_decay(options.weight_decay));
-  }
-  return std::make_unique<torch::optim::SGD>(
-      net.parameters(),
-      torch::optim::SGDOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
-}
-
 void prepare_machine(const Options& options) {
   if (options.threads > 0) at::set_num_threads(options.threads);
+  holdfast::set_math_mode(options.precision);
   if (options.cuda) {
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
@@ -98,30 +90,14 @@ Data make_loaders(const Options& options, holdfast::PictureSplits pictures) {
           {holdfast::PictureDataset(std::move(pictures.test), augment.for_evaluation()), testing}};
 }
 
-// The model on its device, as functions of a batch.
-class Forward {
- public:
-  Forward(holdfast::ResNet net, at::Device device) : net_(std::move(net)), device_(device) {}
-
-  at::Tensor loss(const holdfast::Batch& batch) {
-    return functional::cross_entropy(logits(batch), targets(batch));
-  }
-  holdfast::Score score(const holdfast::Batch& batch) {
-    const at::Tensor answers = logits(batch), right = targets(batch);
-    const auto sum = functional::CrossEntropyFuncOptions().reduction(torch::kSum);
-    return {.correct = answers.argmax(1).eq(right).sum().item<double>(),
-            .loss_sum = functional::cross_entropy(answers, right, sum).item<double>()};
-  }
-
- private:
-  at::Tensor logits(const holdfast::Batch& batch) {
-    return net_->forward(batch.inputs.to(device_, /*non_blocking=*/true));
-  }
-  at::Tensor targets(const holdfast::Batch& batch) const { return batch.targets.to(device_, true); }
-
-  holdfast::ResNet net_;
-  at::Device device_;
-};
+// What no component records by itself.
+void record_recipe(const Options& options, holdfast::TrainState& state) {
+  state.option("optimizer", options.optimizer);
+  state.option("clip_grad_norm", options.clip_grad_norm);
+  state.option("label_smoothing", options.label_smoothing);
+  state.option("precision", std::string(word_of(options.precision)));
+  state.option("channels_last", options.channels_last);
+}
 
 int train(const Options& options) {
   prepare_machine(options);
@@ -140,8 +116,12 @@ int train(const Options& options) {
   holdfast::ResNet net(holdfast::ResNetOptions{
       .num_classes = 10, .stem = options.stem, .width = options.width, .initialize = !resumable});
   net->to(device);
-  Forward forward(net, device);
-  const auto optimizer = make_optimizer(options, *net);
+  if (options.channels_last) holdfast::to_channels_last(*net);
+  Forward forward(net, device, options);
+  // Weight decay on everything, batch norms and biases included, as in torchvision's reference recipe.
+  const auto optimizer = holdfast::make_optimizer(
+      options.optimizer, *net,
+      {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay});
   Data data = make_loaders(options, reading.get());
   const std::int64_t steps = final_step(options, data.train.updates_per_epoch());
 
@@ -150,9 +130,17 @@ int train(const Options& options) {
   holdfast::Schedule schedule(*optimizer, make_plan(options, data.train.updates_per_epoch()));
   state.add("schedule", schedule);
   state.add("data", data.train);
-  state.option("clip_grad_norm", options.clip_grad_norm);  // all others are recorded by their components
+  std::optional<holdfast::GradScaler> scaler;
+  if (holdfast::needs_scaler(options.precision)) {
+    scaler.emplace(device, holdfast::GradScalerOptions{.init_scale = options.loss_scale});
+    state.add("scaler", *scaler);
+  }
+  record_recipe(options, state);
   holdfast::Step step(*optimizer, [&](const holdfast::Batch& batch) { return forward.loss(batch); },
-                      {.clip_grad_norm = options.clip_grad_norm, .accumulation = options.accumulate});
+                      {.clip_grad_norm = options.clip_grad_norm,
+                       .accumulation = options.accumulate,
+                       .precision = options.precision,
+                       .scaler = scaler ? &*scaler : nullptr});
 
   holdfast::ConsoleProgress console;
   holdfast::JsonlSink lines(options.metrics, [&](std::string_view line) { metrics->append(line); });
@@ -161,7 +149,7 @@ int train(const Options& options) {
                                .model = *net,
                                .data = data.train,
                                .step = step,
-                               .learning_rate = [&](std::int64_t done) { return schedule.apply(done); },
+                               .learning_rate = [&](std::int64_t applied) { return schedule.apply(applied); },
                                .resumed =
                                    [&](const holdfast::Resumed& from) {
                                      if (from.fresh && resumable)

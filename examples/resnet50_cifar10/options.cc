@@ -10,6 +10,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/optim/make_optimizer.h"
 #include "holdfast/store/retention_text.h"
 
 namespace example {
@@ -33,7 +34,8 @@ Stop it at any moment (Ctrl-C, SIGTERM, kill -9, a power cut) and start it again
 the same options: it goes on bit for bit where the last committed step was.
 
   resnet50_cifar10 --data cifar-10-batches-bin --checkpoint-dir runs/first
-  resnet50_cifar10 --data synthetic:2000 --width 8 --steps 50 --every 20steps)";
+  resnet50_cifar10 --data synthetic:2000 --width 8 --steps 50 --every 20steps
+  resnet50_cifar10 --precision fp16 --channels-last --label-smoothing 0.1)";
 
 std::string environment_help() {
   std::string text = "Environment:\n";
@@ -86,18 +88,41 @@ void apply_machine_defaults(Options& options, bool cuda_available) {
   options.checkpointer.directory = "runs/resnet50_cifar10";
 }
 
+void settle_precision(Options& options, bool given) {
+  const holdfast::DeviceTraits device = holdfast::traits_of(options.cuda ? at::kCUDA : at::kCPU);
+  const auto choices = holdfast::supported_on(device);
+  if (given) {
+    try {
+      holdfast::require_supported(options.precision, device);
+    } catch (const holdfast::UsageError& error) {
+      throw holdfast::UsageError(std::string("--precision: ") + error.what());
+    }
+  } else if (options.cuda &&
+             std::find(choices.begin(), choices.end(), holdfast::Precision::tf32) != choices.end()) {
+    options.precision = holdfast::Precision::tf32;
+  }
+}
+
 // Options whose defaults follow from others, and pairs that contradict each other beyond what CLI11 knows.
 void settle(Options& options, const CLI::App& app) {
   const auto given = [&](const char* name) { return app.count(name) > 0; };
-  if (options.optimizer == OptimizerKind::adamw) {
+  if (!options.optimizer.ends_with("sgd")) {
     if (given("--momentum")) {
-      throw holdfast::UsageError("--momentum belongs to --optimizer sgd; adamw has its own two");
+      throw holdfast::UsageError("--momentum belongs to --optimizer sgd; " + options.optimizer +
+                                 " has its own two");
     }
-    if (!given("--lr")) options.lr = 1e-3;
-    if (!given("--weight-decay")) options.weight_decay = 0.05;
+    const bool lamb = options.optimizer == "lamb";
+    if (!given("--lr")) options.lr = lamb ? 2e-3 : 1e-3;
+    if (!given("--weight-decay")) {
+      options.weight_decay = options.optimizer.ends_with("adamw") ? 0.05 : lamb ? 0.01 : 0;
+    }
   } else if (!given("--lr")) {
     // Goyal et al. 2017: the rate of 0.1 belongs to 128 pictures an update.
     options.lr = 0.1 * static_cast<double>(options.batch_size * options.accumulate) / 128;
+  }
+  settle_precision(options, given("--precision"));
+  if (given("--loss-scale") && !holdfast::needs_scaler(options.precision)) {
+    throw holdfast::UsageError("--loss-scale belongs to --precision fp16; the others need none");
   }
   if (options.schedule == ScheduleKind::constant && given("--schedule-steps")) {
     throw holdfast::UsageError("--schedule-steps is where the cosine ends; --schedule constant has no end");
@@ -178,12 +203,15 @@ class Parser {
         ->check(count)
         ->type_name("N")
         ->group(kGroup);
-    app_.add_option("--optimizer", options_.optimizer, "sgd or adamw")
-        ->transform(one_of<OptimizerKind>({{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}))
-        ->default_str("sgd")
+    app_.add_option(
+            "--optimizer", options_.optimizer,
+            "sgd, adam, adamw or lamb, which update all parameters in a few kernels; torch-sgd, "
+            "torch-adam or torch-adamw: LibTorch's own. sgd and torch-sgd give the same bits on a CPU")
+        ->check(CLI::IsMember(holdfast::optimizer_names()).description(""))
         ->type_name("NAME")
         ->group(kGroup);
-    app_.add_option("--lr", options_.lr, "Highest learning rate; default 0.1 per 128 pictures (adamw: 0.001)")
+    app_.add_option("--lr", options_.lr,
+                    "Highest learning rate; default 0.1 per 128 pictures (adam: 0.001, lamb: 0.002)")
         ->check(kNotNegative)
         ->type_name("X")
         ->default_str("")
@@ -193,7 +221,7 @@ class Parser {
         ->type_name("X")
         ->group(kGroup);
     app_.add_option("--weight-decay", options_.weight_decay,
-                    "On all parameters; default 0.0005 (adamw: 0.05)")
+                    "On all parameters; default 0.0005 (adam: 0, adamw: 0.05, lamb: 0.01)")
         ->check(kNotNegative)
         ->type_name("X")
         ->default_str("")
@@ -203,6 +231,12 @@ class Parser {
         ->check(kNotNegative)
         ->type_name("X")
         ->group(kGroup);
+    app_.add_option("--label-smoothing", options_.label_smoothing,
+                    "Share of the target spread over all classes, 0.1 say; the test loss has none")
+        ->check(CLI::Range(0.0, 1.0).description(""))
+        ->type_name("X")
+        ->group(kGroup);
+    add_precision(kGroup);
     app_.add_option("--schedule", options_.schedule,
                     "cosine (with linear warm-up) or constant (with warm-up)")
         ->transform(
@@ -240,6 +274,29 @@ class Parser {
         ->check(between(1, 4096))
         ->type_name("N")
         ->group(kGroup);
+  }
+
+  void add_precision(const char* group) {
+    app_.add_option(
+            "--precision", options_.precision,
+            "fp32 (exact), tf32 (FP32 in memory, tensor cores; GPUs from A100 on), fp16 (autocast with loss "
+            "scaling: steps that overflow are left out; GPUs from P100 on, slow on a CPU) or bf16 (autocast; "
+            "GPUs from A100 on, CPUs). Default: tf32 on a GPU that has it, else fp32")
+        ->transform(one_of<holdfast::Precision>({{"fp32", holdfast::Precision::fp32},
+                                                 {"tf32", holdfast::Precision::tf32},
+                                                 {"fp16", holdfast::Precision::fp16},
+                                                 {"bf16", holdfast::Precision::bf16}}))
+        ->default_str("")
+        ->type_name("NAME")
+        ->group(group);
+    app_.add_option("--loss-scale", options_.loss_scale,
+                    "Of fp16's first step; it finds its own way from there (not recorded)")
+        ->check(CLI::PositiveNumber.description(""))
+        ->type_name("X")
+        ->group(group);
+    app_.add_flag("--channels-last", options_.channels_last,
+                  "Keep pictures and weights as NHWC, which tensor cores and oneDNN's kernels want")
+        ->group(group);
   }
 
   void add_checkpoints() {
@@ -375,7 +432,6 @@ std::optional<Options> parse_options(int argc, const char* const* argv, bool cud
   return options;
 }
 
-const char* name_of(OptimizerKind kind) { return kind == OptimizerKind::sgd ? "sgd" : "adamw"; }
 const char* name_of(ScheduleKind kind) { return kind == ScheduleKind::cosine ? "cosine" : "constant"; }
 const char* name_of(holdfast::Stem stem) { return stem == holdfast::Stem::imagenet ? "imagenet" : "cifar"; }
 

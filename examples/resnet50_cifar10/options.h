@@ -11,10 +11,10 @@
 
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/models/resnet.h"
+#include "holdfast/precision/precision.h"
 
 namespace example {
 
-enum class OptimizerKind { sgd, adamw };
 enum class ScheduleKind { cosine, constant };
 
 struct Options {
@@ -28,11 +28,15 @@ struct Options {
   // The recipe. Each of these decides the next step: recorded, and compared on resume.
   std::int64_t batch_size = 128;
   std::int64_t accumulate = 1;
-  OptimizerKind optimizer = OptimizerKind::sgd;
+  std::string optimizer = "sgd";  // holdfast::optimizer_names()
   double lr = 0.1;
   double momentum = 0.9;
   double weight_decay = 5e-4;
   double clip_grad_norm = 0;
+  double label_smoothing = 0;
+  holdfast::Precision precision = holdfast::Precision::fp32;
+  double loss_scale = 65536;  // of the first update in fp16; the only one here that is not recorded
+  bool channels_last = false;
   ScheduleKind schedule = ScheduleKind::cosine;
   std::optional<std::int64_t> schedule_steps;  // where the cosine ends; default: whole epochs, see plan.h
   std::optional<std::int64_t> warmup_steps;    // default: a twentieth of schedule_steps
@@ -53,7 +57,6 @@ struct Options {
 // `cuda_available` chooses the defaults. nullopt: help was asked for and printed.
 std::optional<Options> parse_options(int argc, const char* const* argv, bool cuda_available);
 
-const char* name_of(OptimizerKind kind);
 const char* name_of(ScheduleKind kind);
 const char* name_of(holdfast::Stem stem);
 

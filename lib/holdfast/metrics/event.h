@@ -30,6 +30,7 @@ struct StepEvent {
   double loss = std::numeric_limits<double>::quiet_NaN();
   double learning_rate = 0;
   double images_per_s = 0;               // over the meter's window
+  bool skipped = false;                  // the update was left out: its gradients were not finite
   std::optional<SavedEvent> saved = {};  // the newest that became durable since the last step
   // For people; sinks that write for machines leave these out.
   std::optional<std::int64_t> last_step = {};  // of the whole run

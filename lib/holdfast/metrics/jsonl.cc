@@ -77,6 +77,7 @@ std::string_view write_step_line(const StepEvent& event, std::span<char> buffer)
   line.text(",\"images_per_s\":");
   // Half a dozen digits say all there is to say about a speed.
   line.number(std::isfinite(event.images_per_s) ? std::round(event.images_per_s * 100) / 100 : 0);
+  if (event.skipped) line.text(",\"skipped\":true");
   if (event.saved) write_saved(*event.saved, line);
   line.text("}");
   return line.done();

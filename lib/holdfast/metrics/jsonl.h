@@ -2,7 +2,8 @@
 //
 //   {"step":12,"epoch":0,"loss":2.302585,"loss_bits":"40026bb1…","lr":0.1,"images_per_s":1830.5}
 //
-// The first step after a save became durable tells of it:
+// A step whose update was left out (its gradients were not finite) has "skipped":true behind that. The
+// first step after a save became durable tells of it:
 //
 //   …,"saved":{"step":10,"bytes":188743680,"blocked_ms":21.4,"staging_ms":93.1,"write_ms":180.2,
 //   "commit_ms":31.7,"risk_steps":12,"risk_ms":15230.6}}
@@ -29,7 +30,7 @@
 
 namespace holdfast::inline v1 {
 
-inline constexpr std::size_t kStepLineSize = 768;  // more than the longest line
+inline constexpr std::size_t kStepLineSize = 784;  // more than the longest line
 
 // The line without its newline, in `buffer` (at least kStepLineSize).
 std::string_view write_step_line(const StepEvent& event, std::span<char> buffer);

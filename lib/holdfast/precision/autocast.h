@@ -1,5 +1,5 @@
-// Autocast as a scope: convolutions and products compute in 16 bits, what needs range (norms, softmax,
-// losses) in FP32.
+// Autocast as a scope: convolutions and products compute in 16 bits, what needs range (losses above all) in
+// FP32; LibTorch has a list for each device type.
 //
 //   at::Tensor loss;
 //   {

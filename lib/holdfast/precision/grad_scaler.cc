@@ -1,5 +1,6 @@
 #include "holdfast/precision/grad_scaler.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
@@ -15,8 +16,8 @@ namespace holdfast::inline v1 {
 namespace {
 
 const GradScalerOptions& checked(const GradScalerOptions& options) {
-  if (!(options.init_scale > 0) || !std::isfinite(options.init_scale)) {
-    throw UsageError("a gradient scaler's init_scale is a positive number");
+  if (!(options.init_scale > 0) || !std::isfinite(static_cast<float>(options.init_scale))) {
+    throw UsageError("a gradient scaler's init_scale is a positive float");
   }
   if (!(options.growth_factor > 1)) throw UsageError("a gradient scaler's growth_factor is above 1");
   if (!(options.backoff_factor > 0 && options.backoff_factor < 1)) {

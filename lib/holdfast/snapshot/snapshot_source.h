@@ -19,11 +19,12 @@
 
 namespace holdfast::inline v1 {
 
-// What one optimizer update tells.
+// What one optimizer update tells. One that was left out is a step as well: its data is used up.
 struct StepReport {
   std::optional<Cursor> applied = {};  // the batch's cursor; absent: everything delivered so far was applied
   double loss = std::numeric_limits<double>::quiet_NaN();  // NaN also when the loop does not say
   bool evaluation_due = false;  // an evaluation belongs to this step boundary and has not run yet
+  bool skipped = false;         // the update was left out: its gradients were not finite
 };
 
 // Which tensors to copy. `late` ones cannot change before the next optimizer update (parameters, optimizer
@@ -95,7 +96,7 @@ class SnapshotSource {
   // Everything that is not a tensor, the step among it ("step").
   virtual Attributes attributes() = 0;
 
-  // One optimizer update was applied: the state is now at the next step boundary.
+  // One optimizer update was applied, or left out: the state is now at the next step boundary.
   virtual void advance(const StepReport& report) = 0;
   virtual std::int64_t step() const = 0;
 

@@ -17,8 +17,8 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr std::array<std::string_view, 8> kReserved = {"step", "cursor", "state", "environment",
-                                                       "run",  "rng",    "rank",  "meta"};
+constexpr std::array<std::string_view, 9> kReserved = {"step", "skipped", "cursor", "state", "environment",
+                                                       "run",  "rng",     "rank",   "meta"};
 
 bool reserved(std::string_view name) {
   return std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
@@ -110,6 +110,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const ModuleInvent
   Look look;
   Attributes& out = look.attributes;
   out.set("step", step);
+  if (skipped > 0) out.set("skipped", skipped);  // all other runs stay the bytes that they were
   out.set("cursor.epoch", cursor.epoch);
   out.set("cursor.samples", cursor.samples);
   put_module_attributes(modules, inventory, out);
@@ -174,6 +175,8 @@ void TrainState::option(const std::string& name, AttributeValue value) {
 }
 
 std::int64_t TrainState::step() const { return state_->step; }
+
+std::int64_t TrainState::skipped() const { return state_->skipped; }
 
 Cursor TrainState::cursor() const { return state_->cursor; }
 
@@ -296,6 +299,7 @@ void TrainState::advance(const StepReport& report) {
   }
   if (cursor) state_->cursor = *cursor;
   ++state_->step;
+  if (report.skipped) ++state_->skipped;
 }
 
 }  // namespace holdfast::inline v1

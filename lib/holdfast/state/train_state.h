@@ -11,7 +11,7 @@
 // add_generator. Tensors are stored as "<name>/<dotted name>", slots as "<name>/<slot>/<parameter name>",
 // streams as "rng/<name>"; attributes as "<name>.…" (module_state.h, optimizer_state.h), and
 //
-//   step, cursor.epoch, cursor.samples   the counters
+//   step, cursor.epoch, cursor.samples   the counters; skipped where updates were left out
 //   <option>                             run options, named as given
 //   state.parts, state.options           records: what was added, which attributes were options
 //   environment.…                        records: what else the bits depend on
@@ -67,8 +67,10 @@ class TrainState final : public SnapshotSource {
   // An option of the run that belongs to no component ("precision", "seed"): compared on resume.
   void option(const std::string& name, AttributeValue value);
 
-  // The training loop's clock: optimizer updates applied since the start of the run.
+  // The training loop's clock: optimizer updates since the start of the run, those left out included.
   std::int64_t step() const override;
+  // Updates left out so far (StepReport::skipped). Schedules count step() - skipped().
+  std::int64_t skipped() const;
   // What the updates so far have applied; {0, 0} without a data component or a report of it.
   Cursor cursor() const;
 

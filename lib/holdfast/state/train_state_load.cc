@@ -46,6 +46,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   const ModuleInventory inventory = state_->look();
   const State::Look now = state_->look_at_attributes(inventory);
   const Cursor cursor{recorded.get_int("cursor.epoch"), recorded.get_int("cursor.samples")};
+  const std::int64_t skipped = recorded.has("skipped") ? recorded.get_int("skipped") : 0;
   for (const NamedModule& module : state_->modules) {
     static_cast<void>(recorded.get_strings(module.name + ".frozen"));
     static_cast<void>(recorded.get_strings(module.name + ".evaluating"));
@@ -84,6 +85,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
     state_->optimizers[i].commit(std::move(slots[i]), recorded, changed);
   }
   state_->step = recorded.get_int("step");
+  state_->skipped = skipped;
   state_->cursor = cursor;
   for (const auto& [stream, state] : streams) set_rng_state(stream, state);
 }

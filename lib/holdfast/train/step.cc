@@ -1,23 +1,34 @@
 #include "holdfast/train/step.h"
 
-#include <torch/nn/utils/clip_grad.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
-#include <cmath>
 #include <string>
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/optim/clip.h"
+#include "holdfast/optim/fused_step.h"
+#include "holdfast/precision/autocast.h"
+#include "holdfast/precision/grad_scaler.h"
 
 namespace holdfast::inline v1 {
 
 Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options)
-    : optimizer_(&optimizer), loss_(std::move(loss)), options_(options) {
+    : optimizer_(&optimizer),
+      fused_(dynamic_cast<FusedStep*>(&optimizer)),
+      loss_(std::move(loss)),
+      options_(options) {
   if (options.accumulation < 1) {
     throw UsageError("a step needs at least one micro-batch, not " + std::to_string(options.accumulation));
   }
   if (!(options.clip_grad_norm >= 0)) throw UsageError("clip_grad_norm must not be negative");
+  if (needs_scaler(options.precision) && options.scaler == nullptr) {
+    throw UsageError(std::string(word_of(options.precision)) +
+                     " needs a gradient scaler: without one small gradients become 0");
+  }
   if (dynamic_cast<torch::optim::LBFGS*>(&optimizer) != nullptr) {
     throw UsageError(
         "LBFGS evaluates the loss several times a step: write that loop yourself (see own_loop)");
@@ -25,19 +36,18 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
 }
 
 std::optional<StepResult> Step::run(const Batch& batch, const std::function<void()>& before_update) {
-  if (micro_batches_ == 0) optimizer_->zero_grad();
-  at::Tensor loss = loss_(batch);
-  // Backward first: reading the value would make a device idle between the two.
-  (options_.accumulation == 1 ? loss : loss / static_cast<double>(options_.accumulation)).backward();
-  loss_sum_ += loss.item().toDouble();
-  ++micro_batches_;
+  if (losses_.empty()) optimizer_->zero_grad();
+  at::Tensor loss = forward(batch);
+  backward(loss);
+  losses_.push_back(std::move(loss));
+  const auto micro_batches = static_cast<std::int64_t>(losses_.size());
   if (!batch.completes_update) {
-    if (micro_batches_ < options_.accumulation) return std::nullopt;
+    if (micro_batches < options_.accumulation) return std::nullopt;
     throw UsageError("the loader gives more batches an update than the step's accumulation of " +
                      std::to_string(options_.accumulation) + ": set both to the same number");
   }
-  if (micro_batches_ != options_.accumulation) {
-    throw UsageError("the loader gives " + std::to_string(micro_batches_) +
+  if (micro_batches != options_.accumulation) {
+    throw UsageError("the loader gives " + std::to_string(micro_batches) +
                      " batches an update, the step expects " + std::to_string(options_.accumulation) +
                      ": set both to the same number");
   }
@@ -45,21 +55,51 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
   return update();
 }
 
+at::Tensor Step::forward(const Batch& batch) {
+  if (!autocast_type(options_.precision)) return loss_(batch);
+  const auto& parameters = optimizer_->param_groups().front().params();
+  const AutocastGuard autocast(options_.precision, parameters.front().device().type());
+  return loss_(batch);
+}
+
+void Step::backward(const at::Tensor& loss) {
+  const at::Tensor part =
+      options_.accumulation == 1 ? loss : loss / static_cast<double>(options_.accumulation);
+  (options_.scaler != nullptr ? options_.scaler->scale(part) : part).backward();
+}
+
 StepResult Step::update() {
-  StepResult result;
-  result.loss = loss_sum_ / static_cast<double>(micro_batches_);
-  loss_sum_ = 0;
-  micro_batches_ = 0;
+  at::Tensor norm;
+  at::Tensor left_out;  // 1 where the gradients are not finite; undefined where nobody looks
+  if (options_.scaler != nullptr) left_out = options_.scaler->unscale(*optimizer_);
   if (options_.clip_grad_norm > 0) {
-    std::vector<at::Tensor> parameters;
-    for (const auto& group : optimizer_->param_groups()) {
-      parameters.insert(parameters.end(), group.params().begin(), group.params().end());
-    }
-    result.grad_norm = torch::nn::utils::clip_grad_norm_(parameters, options_.clip_grad_norm);
-    result.skipped = !std::isfinite(*result.grad_norm);
+    std::vector<at::Tensor> gradients = gradients_of(*optimizer_);
+    norm = clip_grad_norm(gradients, options_.clip_grad_norm);
+    // A gradient that is not finite makes the norm so. Finite ones may overflow in it: left out as well,
+    // though the scale is not to blame.
+    left_out = at::isfinite(norm).logical_not().to(at::kFloat);
   }
-  if (!result.skipped) optimizer_->step();
+  apply(left_out);
+  if (options_.scaler != nullptr) options_.scaler->update();
+
+  // Only now: to read a value earlier would make a device idle between backward and update.
+  StepResult result;
+  for (const at::Tensor& loss : losses_) result.loss += loss.item().toDouble();
+  result.loss /= static_cast<double>(losses_.size());
+  losses_.clear();
+  if (norm.defined()) result.grad_norm = norm.item().toDouble();
+  result.skipped = left_out.defined() && left_out.item<float>() != 0;
   return result;
+}
+
+void Step::apply(const at::Tensor& left_out) {
+  if (!left_out.defined()) {
+    optimizer_->step();
+  } else if (fused_ != nullptr) {
+    fused_->step_scaled(std::nullopt, left_out);
+  } else if (left_out.item<float>() == 0) {
+    optimizer_->step();
+  }
 }
 
 }  // namespace holdfast::inline v1

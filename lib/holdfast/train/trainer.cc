@@ -68,17 +68,20 @@ int Trainer::run() {
     samples_ += batch->inputs.size(0);
     double learning_rate = 0;
     const std::optional<StepResult> update = parts_.step.run(*batch, [&] {
-      learning_rate = parts_.learning_rate(state.step());
+      learning_rate = parts_.learning_rate(state.step() - state.skipped());
       checkpointer.before_update();
     });
     if (!update) continue;  // more micro-batches to come: no step boundary, nothing that could be saved
 
+    if (parts_.applied && !update->skipped) parts_.applied();
     // Before after_step: a step that is saved has its line, whenever the machine goes away.
     report(*batch, *update, learning_rate);
     const bool evaluation_due =
         parts_.test_data != nullptr && (batch->last_in_epoch || state.step() + 1 == options_.steps);
-    const Decision decision = checkpointer.after_step(
-        {.applied = batch->cursor, .loss = update->loss, .evaluation_due = evaluation_due});
+    const Decision decision = checkpointer.after_step({.applied = batch->cursor,
+                                                       .loss = update->loss,
+                                                       .evaluation_due = evaluation_due,
+                                                       .skipped = update->skipped});
     stop = decision.stop || (evaluation_due && !evaluate());
   }
   // A complete run that is started again still owes its result.
@@ -94,6 +97,7 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
                   .loss = update.loss,
                   .learning_rate = learning_rate,
                   .images_per_s = meter_.per_second(),
+                  .skipped = update.skipped,
                   .last_step = options_.steps};
   const std::int64_t updates = parts_.data.updates_per_epoch();
   event.epochs = (options_.steps + updates - 1) / updates;

@@ -43,9 +43,13 @@ struct TrainerParts {
   torch::nn::Module& model;  // put into evaluation mode and back
   Loader& data;              // endless, or with as many epochs as the options' steps need
   Step& step;
-  // Called right before the update that follows `step` updates: sets the optimizer's rates, returns the one
-  // to show.
-  std::function<double(std::int64_t step)> learning_rate;
+  // Called right before the update that follows `applied` ones: sets the optimizer's rates, returns the one
+  // to show. Updates that were left out (StepResult::skipped) do not count: a schedule stands still over
+  // them, while steps and epochs go on.
+  std::function<double(std::int64_t applied)> learning_rate;
+  // Called after each update that was not left out, before a save can see it: the moment for an average of
+  // the weights.
+  std::function<void()> applied = {};
   // Called once after resume(), before the first step.
   std::function<void(const Resumed&)> resumed = {};
   // Both or none: an evaluation reads this loader from its beginning to its end, without gradients.

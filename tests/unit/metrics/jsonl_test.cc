@@ -37,6 +37,11 @@ TEST(StepLine, WhatJsonHasNoNumberForIsAWord) {
   EXPECT_NE(line_of({.loss = 1, .images_per_s = infinity}).find(R"("images_per_s":0})"), std::string::npos);
 }
 
+TEST(StepLine, AnUpdateThatWasLeftOutSaysSo) {
+  EXPECT_NE(line_of({.loss = 1, .skipped = true}).find(R"("images_per_s":0,"skipped":true})"),
+            std::string::npos);
+}
+
 TEST(StepLine, ASaveThatBecameDurableIsToldOfInIt) {
   using namespace std::chrono_literals;
   EXPECT_EQ(line_of({.step = 12,
@@ -70,6 +75,7 @@ TEST(StepLine, TheLongestFits) {
                                     .loss = kLong,
                                     .learning_rate = kLong,
                                     .images_per_s = kLong * 1e300,
+                                    .skipped = true,
                                     .saved = saved});
   EXPECT_LT(line.size(), kStepLineSize);
   EXPECT_EQ(line.back(), '}');

@@ -3,14 +3,20 @@
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/optim/fused_adam.h"
+#include "holdfast/optim/fused_sgd.h"
+#include "holdfast/precision/grad_scaler.h"
 
 namespace holdfast {
 namespace {
@@ -106,7 +112,164 @@ TEST_F(StepTest, AGradientThatIsNotFiniteIsLeftOut) {
   EXPECT_FALSE(step.run(batch_of(1, 1))->skipped);
 }
 
+// One network in a precision, with an optimizer of a kind.
+template <class Optimizer, class Options>
+struct Trained {
+  explicit Trained(const Options& options, Precision precision = Precision::fp32, double init_scale = 0,
+                   std::int64_t accumulation = 1)
+      : net((torch::manual_seed(7), torch::nn::Linear(3, 1))), optimizer(net->parameters(), options) {
+    if (init_scale > 0) {
+      scaler = std::make_unique<GradScaler>(at::kCPU, GradScalerOptions{.init_scale = init_scale});
+    }
+    step = std::make_unique<Step>(
+        optimizer,
+        [this](const Batch& batch) {
+          const at::Tensor answers = net->forward(batch.inputs);
+          type = answers.scalar_type();
+          return torch::nn::functional::mse_loss(answers, batch.targets.to(answers.scalar_type()));
+        },
+        StepOptions{.accumulation = accumulation, .precision = precision, .scaler = scaler.get()});
+  }
+  StepResult run(float value) { return step->run(batch_of(value, 4)).value(); }
+
+  torch::nn::Linear net;
+  Optimizer optimizer;
+  std::unique_ptr<GradScaler> scaler;
+  std::unique_ptr<Step> step;
+  at::ScalarType type = at::kFloat;
+};
+using Sgd = Trained<torch::optim::SGD, torch::optim::SGDOptions>;
+using FusedSgdTrained = Trained<FusedSgd, torch::optim::SGDOptions>;
+
+const torch::optim::SGDOptions kSgd = torch::optim::SGDOptions(0.01).momentum(0.9);
+
+TEST(StepPrecision, TheLossIsComputedUnderAutocastAndTheWeightsStayFP32) {
+  for (const auto& [precision, type] : {std::pair(Precision::fp32, at::kFloat),
+                                        {Precision::bf16, at::kBFloat16},
+                                        {Precision::fp16, at::kHalf}}) {
+    Sgd trained(kSgd, precision, needs_scaler(precision) ? 1024 : 0);
+    const double first = trained.run(1).loss;
+    EXPECT_EQ(trained.type, type);
+    EXPECT_EQ(trained.net->weight.scalar_type(), at::kFloat);
+    EXPECT_EQ(trained.net->weight.grad().scalar_type(), at::kFloat);
+    EXPECT_FALSE(at::ones({2, 2}).mm(at::ones({2, 2})).scalar_type() != at::kFloat) << "outside again";
+    double last = 0;
+    for (int i = 0; i < 30; ++i) last = trained.run(1).loss;
+    EXPECT_LT(last, first / 5) << word_of(precision);
+  }
+}
+
+TEST(StepPrecision, APowerOfTwoAsScaleChangesNoBit) {
+  Sgd plain(kSgd), scaled(kSgd, Precision::fp32, 65536);
+  for (int i = 0; i < 20; ++i) {
+    const auto value = static_cast<float>(i % 3) - 0.75F;
+    EXPECT_EQ(plain.run(value).loss, scaled.run(value).loss);
+  }
+  EXPECT_TRUE(plain.net->weight.equal(scaled.net->weight));
+}
+
+TEST(StepPrecision, AnOverflowIsLeftOutAndHalvesTheScale) {
+  const auto leaves_out = [](auto&& trained) {
+    trained.run(1);
+    const at::Tensor weight = trained.net->weight.detach().clone();
+    const StepResult bad = trained.run(std::numeric_limits<float>::infinity());
+    EXPECT_TRUE(bad.skipped);
+    EXPECT_TRUE(weight.equal(trained.net->weight));
+    EXPECT_EQ(trained.scaler->scale_tensor().template item<float>(), 512);
+    EXPECT_EQ(trained.scaler->skipped(), 1);
+    EXPECT_FALSE(trained.run(1).skipped);
+    EXPECT_FALSE(weight.equal(trained.net->weight));
+  };
+  leaves_out(Sgd(kSgd, Precision::fp16, 1024));
+  leaves_out(FusedSgdTrained(kSgd, Precision::fp16, 1024));
+  leaves_out(FusedSgdTrained(kSgd, Precision::fp32, 1024));
+}
+
+TEST(StepPrecision, SkippedUpdatesDoNotCountForAdam) {
+  const auto parameters = [](auto&& trained, bool with_overflows) {
+    for (int i = 0; i < 6; ++i) {
+      if (with_overflows) {
+        EXPECT_TRUE(trained.run(std::numeric_limits<float>::quiet_NaN()).skipped);
+      }
+      EXPECT_FALSE(trained.run(1).skipped);
+    }
+    return trained.net->weight.detach().clone();
+  };
+  // Scales of powers of two: the one that was halved gives the same bits.
+  using Adam = Trained<torch::optim::Adam, torch::optim::AdamOptions>;
+  using Fused = Trained<FusedAdam, torch::optim::AdamOptions>;
+  const torch::optim::AdamOptions options(0.1);
+  EXPECT_TRUE(parameters(Adam(options, Precision::fp32, 4096), false)
+                  .equal(parameters(Adam(options, Precision::fp32, 4096), true)));
+  EXPECT_TRUE(parameters(Fused(options, Precision::fp32, 4096), false)
+                  .equal(parameters(Fused(options, Precision::fp32, 4096), true)));
+}
+
+TEST(StepPrecision, FusedAndPlainAgreeStepByStepRoundOverflows) {
+  Sgd plain(kSgd, Precision::fp16, 65536.0 * 65536);  // overflows until it is low enough
+  FusedSgdTrained fused(kSgd, Precision::fp16, 65536.0 * 65536);
+  int skipped = 0;
+  for (int i = 0; i < 40; ++i) {
+    const StepResult one = plain.run(1), other = fused.run(1);
+    EXPECT_EQ(one.loss, other.loss) << i;
+    EXPECT_EQ(one.skipped, other.skipped) << i;
+    skipped += one.skipped ? 1 : 0;
+  }
+  EXPECT_GT(skipped, 10);
+  EXPECT_LT(skipped, 40);
+  EXPECT_TRUE(plain.net->weight.equal(fused.net->weight));
+}
+
+TEST(StepPrecision, OneMicroBatchThatOverflowsSpoilsTheWholeAccumulation) {
+  Sgd trained(kSgd, Precision::fp16, 1024, /*accumulation=*/3);
+  const at::Tensor weight = trained.net->weight.detach().clone();
+  EXPECT_FALSE(trained.step->run(batch_of(std::numeric_limits<float>::infinity(), 4, false)));
+  EXPECT_FALSE(trained.step->run(batch_of(1, 4, false)));
+  EXPECT_EQ(trained.scaler->scale_tensor().item<float>(), 1024) << "the scale stands still in between";
+  EXPECT_TRUE(trained.step->run(batch_of(1, 4))->skipped);
+  EXPECT_TRUE(weight.equal(trained.net->weight));
+  EXPECT_EQ(trained.scaler->scale_tensor().item<float>(), 512) << "halved once";
+  for (const bool last : {false, false, true}) {
+    const auto result = trained.step->run(batch_of(1, 4, last));
+    EXPECT_EQ(result.has_value(), last);
+    EXPECT_FALSE(result && result->skipped);
+  }
+  EXPECT_FALSE(weight.equal(trained.net->weight));
+}
+
+TEST(StepPrecision, AccumulationIsTheMeanInEveryPrecision) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    const double scale = needs_scaler(precision) ? 1024 : 0;
+    Sgd parts(kSgd, precision, scale, 2), whole(kSgd, precision, scale);
+    parts.step->run(batch_of(1, 4, false));
+    const auto result = parts.step->run(batch_of(1, 4));
+    EXPECT_NEAR(result->loss, whole.run(1).loss, 1e-6) << "the mean of two equal ones";
+    EXPECT_TRUE(at::allclose(parts.net->weight, whole.net->weight, 1e-3, 1e-5)) << word_of(precision);
+  }
+}
+
+TEST(StepPrecision, ClippingComesAfterUnscaling) {
+  torch::manual_seed(7);
+  torch::nn::Linear net(3, 1);
+  FusedSgd optimizer(net->parameters(), torch::optim::SGDOptions(1));
+  GradScaler scaler(at::kCPU, {.init_scale = 4096});
+  Step step(optimizer,
+            [&](const Batch& batch) {
+              return torch::nn::functional::mse_loss(net->forward(batch.inputs), batch.targets + 100);
+            },
+            {.clip_grad_norm = 0.5, .scaler = &scaler});
+  const at::Tensor weight = net->weight.detach().clone(), bias = net->bias.detach().clone();
+  const auto result = step.run(batch_of(1, 4));
+  EXPECT_LT(*result->grad_norm, 1000) << "of the gradients, not of the scaled ones";
+  const double change = std::sqrt((net->weight - weight).square().sum().item<double>() +
+                                  (net->bias - bias).square().sum().item<double>());
+  EXPECT_NEAR(change, 0.5, 1e-4);
+  EXPECT_TRUE(step.run(batch_of(std::numeric_limits<float>::infinity(), 4))->skipped);
+  EXPECT_EQ(scaler.skipped(), 1);
+}
+
 TEST_F(StepTest, WrongOptions) {
+  EXPECT_THROW(Step(optimizer_, loss(), {.precision = Precision::fp16}), UsageError) << "without a scaler";
   EXPECT_THROW(Step(optimizer_, loss(), {.accumulation = 0}), UsageError);
   EXPECT_THROW(Step(optimizer_, loss(), {.clip_grad_norm = -1}), UsageError);
   torch::optim::LBFGS needs_closure(net_->parameters());

@@ -20,6 +20,8 @@
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/reader.h"
+#include "holdfast/optim/ema.h"
+#include "holdfast/precision/grad_scaler.h"
 #include "holdfast/store/names.h"
 #include "support/subprocess.h"
 
@@ -221,6 +223,68 @@ TEST_F(TrainerTest, StoppedAndResumedItEndsAsTheStraightRun) {
     ASSERT_EQ(losses.size(), 11U);
     for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i], straight.recorder.steps[i].loss);
   }
+}
+
+// A life whose updates 3, 4 and 8 (counted from 1) overflow, in FP16's way of training.
+struct OverflowingLife : Life {
+  explicit OverflowingLife(const std::filesystem::path& directory)
+      : Life(directory), scaler(at::kCPU, {.init_scale = 1024, .growth_interval = 3}), ema(*net) {
+    state.add("scaler", scaler);
+    state.add("ema", ema);
+    step = Step(
+        optimizer,
+        [this](const Batch& batch) {
+          const at::Tensor loss = torch::nn::functional::mse_loss(net->forward(batch.inputs), batch.targets);
+          const std::int64_t now = state.step() + 1;
+          return now == 3 || now == 4 || now == 8 ? loss * std::numeric_limits<float>::infinity() : loss;
+        },
+        {.scaler = &scaler});
+  }
+  TrainerResult run(std::int64_t steps) {
+    TrainerParts parts = this->parts();
+    parts.learning_rate = [this](std::int64_t applied) {
+      counts.push_back(applied);
+      return 0.1 / static_cast<double>(applied + 1);
+    };
+    parts.applied = [this] { ema.update(); };
+    Trainer trainer(std::move(parts), {.steps = steps});
+    trainer.run();
+    return trainer.result();
+  }
+  GradScaler scaler;
+  Ema ema;
+  std::vector<std::int64_t> counts;
+};
+
+TEST_F(TrainerTest, ASkippedUpdateIsAStepThatNeitherScheduleNorAverageSees) {
+  OverflowingLife straight(directory("straight"));
+  const TrainerResult expected = straight.run(10);
+  EXPECT_EQ(expected.exit_code, 0);
+  EXPECT_EQ(expected.step, 10) << "a run that overflows still comes to its end";
+  EXPECT_EQ(expected.epochs, 2);
+  EXPECT_EQ(straight.counts, (std::vector<std::int64_t>{0, 1, 2, 2, 2, 3, 4, 5, 5, 6}));
+  EXPECT_EQ(straight.ema.updates(), 7);
+  EXPECT_EQ(straight.state.skipped(), 3);
+  EXPECT_EQ(straight.scaler.skipped(), 3);
+  std::vector<std::int64_t> skipped;
+  for (const StepEvent& event : straight.recorder.steps) {
+    if (event.skipped) skipped.push_back(event.step);
+  }
+  EXPECT_EQ(skipped, (std::vector<std::int64_t>{3, 4, 8}));
+
+  // A life each round every skip.
+  TrainerResult result;
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t stop_at : {2, 3, 4, 7, 8, 9, 1000}) {
+    OverflowingLife life(directory());
+    life.recorder.on_step = [&](const StepEvent& event) {
+      if (event.step == stop_at) life.checkpointer->request_stop("a test");
+    };
+    result = life.run(10);
+    counts.insert(counts.end(), life.counts.begin(), life.counts.end());
+  }
+  EXPECT_EQ(to_line(result), to_line(expected));
+  EXPECT_EQ(counts, straight.counts);
 }
 
 TEST_F(TrainerTest, AnEvaluationThatWasCutShortIsMadeUpFor) {

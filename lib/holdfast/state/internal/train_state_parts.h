@@ -55,6 +55,7 @@ struct TrainState::State {
   bool components_in_cuda = false;              // some component's was, when last copied
   std::shared_ptr<internal::CudaStaging> cuda;  // made with the first save from a device
   std::int64_t step = 0;
+  std::int64_t skipped = 0;  // of these steps
   Cursor cursor;
 };
 
