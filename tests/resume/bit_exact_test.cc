@@ -91,7 +91,22 @@ INSTANTIATE_TEST_SUITE_P(
                            7,
                            {"--accumulate", "3", "--optimizer", "adamw", "--stem", "cifar"},
                            {}},
-                      Case{"OneEpochExactly", 16, {}, {}}),
+                      Case{"OneEpochExactly", 16, {}, {}},
+                      // These overflow until the scale has come down: beyond the first interruptions.
+                      Case{"Fp16", 28, {"--precision", "fp16", "--loss-scale", "67108864"}, {}},
+                      Case{"Fp16AccumulationClippedAdamW",
+                           9,
+                           {"--precision", "fp16", "--loss-scale", "8192", "--accumulate", "3",
+                            "--clip-grad-norm", "1", "--optimizer", "adamw"},
+                           {"--workers", "3"}},
+                      Case{"ChannelsLastTorchSgdSmoothed",
+                           12,
+                           {"--channels-last", "--optimizer", "torch-sgd", "--label-smoothing", "0.1"},
+                           {}},
+                      Case{"ChannelsLastBf16Lamb",
+                           12,
+                           {"--channels-last", "--precision", "bf16", "--optimizer", "lamb"},
+                           {}}),
     [](const auto& info) { return info.param.name; });
 
 // The first and the last step: one step a life, so that each of them is first and last once.
@@ -111,6 +126,48 @@ TEST(BitExactOneByOne, EveryStepInALifeOfItsOwn) {
   }
   EXPECT_EQ(value_of(ended.last_line(), "state="), value_of(expected.last_line(), "state="));
   EXPECT_EQ(read_losses(run.metrics()).by_step, read_losses(straight.metrics()).by_step);
+}
+
+// A life each while the scale comes down: the skips, the scale and the learning rate go on where they were.
+TEST(BitExactFp16, RoundUpdatesThatOverflow) {
+  const std::vector<std::string> words =
+      small({"--precision", "fp16", "--loss-scale", "16777216", "--schedule-steps", "20", "--no-eval"});
+  const auto with = [&](const char* steps) { return std::vector<std::string>{"--steps", steps}; };
+  const ExampleRun straight(words);
+  const Ended expected = straight.finish(with("24"));
+  ASSERT_EQ(expected.exit_code, 0) << expected.err;
+  std::int64_t skipped = 0;
+  std::string stands_at;  // the learning rate of the step before, where that one was left out
+  for (const auto& line : lines_of(read_text(straight.metrics()))) {
+    const std::string rate = value_of(line, "\"lr\":");
+    if (!stands_at.empty()) {
+      EXPECT_EQ(rate, stands_at) << line;
+    }
+    const bool left_out = line.find("\"skipped\":true") != std::string::npos;
+    stands_at = left_out ? rate : "";
+    skipped += left_out ? 1 : 0;
+  }
+  EXPECT_GE(skipped, 6) << "nothing overflowed: the test proves nothing";
+  EXPECT_LE(skipped, 20) << "nothing was trained: the test proves little";
+
+  const ExampleRun run(words);
+  Ended ended;
+  for (const char* step : {"1", "2", "5", "12", "24"}) {
+    ended = run.finish(with(step));
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  }
+  EXPECT_EQ(ended.last_line(), expected.last_line());
+  EXPECT_EQ(read_losses(run.metrics()).by_step, read_losses(straight.metrics()).by_step);
+}
+
+// What this trains is bit for bit what torch::optim::SGD trains.
+TEST(BitExactFused, SgdIsTheSameRun) {
+  const auto weights = [](const char* optimizer) {
+    const ExampleRun run(small({"--steps", "6", "--no-eval", "--optimizer", optimizer}));
+    EXPECT_EQ(run.finish().exit_code, 0);
+    return read_losses(run.metrics()).by_step;
+  };
+  EXPECT_EQ(weights("sgd"), weights("torch-sgd"));
 }
 
 }  // namespace

@@ -45,6 +45,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"ReadBack", {"--read-back", "tail"}, {"--read-back", "head", "all"}},
         Wrong{"WriteLimitNegative", {"--write-limit", "-5"}, {"--write-limit"}},
         Wrong{"WriteLimitWithUnit", {"--write-limit", "200MB"}, {"--write-limit"}},
+        Wrong{"PrecisionUnknown", {"--precision", "fp8"}, {"--precision", "fp16", "bf16"}},
+        Wrong{"LossScaleOfBf16", {"--precision", "bf16", "--loss-scale", "8"}, {"--loss-scale", "fp16"}},
+        Wrong{"LossScaleZero", {"--precision", "fp16", "--loss-scale", "0"}, {"--loss-scale"}},
+        Wrong{"SmoothingAboveOne", {"--label-smoothing", "1.5"}, {"--label-smoothing"}},
+        Wrong{"MomentumOfLamb", {"--optimizer", "lamb", "--momentum", "0.5"}, {"--momentum", "lamb"}},
         Wrong{"Stem", {"--stem", "large"}, {"--stem", "imagenet", "cifar"}},
         Wrong{"SyntheticCount", {"--data", "synthetic:many"}, {"synthetic:2000"}},
         Wrong{"StrayWord", {"train"}, {"train"}}),
@@ -55,9 +60,20 @@ TEST(Usage, HelpTeachesWithAnExample) {
   EXPECT_EQ(ended.exit_code, 0);
   for (const char* words :
        {"--data synthetic:2000", "--every", "30s", "Exit codes", "75", "--override", "HOLDFAST_TERM_GRACE",
-        "--write-limit", "--read-back", "--recycle", "--second-image"}) {
+        "--write-limit", "--read-back", "--recycle", "--second-image", "--precision", "--channels-last",
+        "--label-smoothing", "torch-sgd"}) {
     EXPECT_THAT(ended.out, HasSubstr(words));
   }
+}
+
+TEST(Usage, APrecisionThatTheDeviceHasNotIsRefusedWithItsChoices) {
+  const ExampleRun run({"--precision", "tf32"});
+  const Ended ended = run.finish({}, {{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(ended.exit_code, 64) << ended.err;
+  EXPECT_EQ(lines_of(ended.err).size(), 1U) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("--precision: tf32 is not for this CPU"));
+  EXPECT_THAT(ended.err, HasSubstr("here choose fp32, fp16 or bf16"));
+  EXPECT_FALSE(std::filesystem::exists(run.directory()));
 }
 
 TEST(Usage, DataThatIsNotThere) {
@@ -113,6 +129,24 @@ TEST_F(Changed, HowToWriteIsFree) {
   EXPECT_THAT(ended.err, HasSubstr("resuming from step 4"));
   EXPECT_THAT(ended.err, HasSubstr("training waited"));
   EXPECT_THAT(ended.err, HasSubstr("of work was at risk"));
+}
+
+TEST_F(Changed, SoAreThePrecisionTheLayoutAndTheLoss) {
+  const std::vector<std::string> same = {"--data", "synthetic:256", "--width", "2", "--batch-size",
+                                         "16",     "--lr",          "0.05"};
+  auto words = same;
+  words.insert(words.end(), {"--precision", "bf16", "--channels-last", "--label-smoothing", "0.1",
+                             "--optimizer", "torch-sgd"});
+  const Ended refused = with(words);
+  EXPECT_EQ(refused.exit_code, 78) << refused.err;
+  for (const char* name : {"precision", "channels_last", "label_smoothing", "optimizer"}) {
+    EXPECT_THAT(refused.err, HasSubstr(name));
+  }
+  words = same;
+  words.insert(words.end(), {"--precision", "bf16", "--override", "precision", "--steps", "6", "--no-eval"});
+  const Ended accepted = with(words);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_EQ(value_of(accepted.last_line(), "step="), "6");
 }
 
 TEST_F(Changed, AnotherModelIsRefusedByName) {
