@@ -231,9 +231,12 @@ TEST(PrecisionTable, WritesForPrograms) {
                            Not(HasSubstr("nan"))));
 }
 
-Ended bench_table(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), std::string(HOLDFAST_BIN_DIR) + "/bench_precision_table");
+Ended program(const std::string& name, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), std::string(HOLDFAST_BIN_DIR) + "/" + name);
   return Subprocess(std::move(arguments)).wait(std::chrono::minutes(4));
+}
+Ended bench_table(std::vector<std::string> arguments) {
+  return program("bench_precision_table", std::move(arguments));
 }
 
 TEST(BenchPrecisionTable, HasARowForEverythingOnACpu) {
@@ -265,11 +268,12 @@ TEST(BenchPrecisionTable, HasARowForEverythingOnACpu) {
   EXPECT_THAT(read_text(output + ".svg"), AllOf(StartsWith("<svg "), HasSubstr("fp16 nhwc eager, batch 2")));
 }
 
-void expect_one_line(const Ended& ended, const std::string& words) {
+void expect_one_line(const Ended& ended, const std::string& words,
+                     const std::string& name = "bench_precision_table") {
   EXPECT_NE(ended.exit_code, 0);
   EXPECT_EQ(ended.signal, 0);
   EXPECT_THAT(lines_of(ended.err), SizeIs(1)) << ended.err;
-  EXPECT_THAT(ended.err, AllOf(StartsWith("bench_precision_table: "), HasSubstr(words)));
+  EXPECT_THAT(ended.err, AllOf(StartsWith(name + ": "), HasSubstr(words)));
 }
 
 TEST(BenchPrecisionTable, RefusesInOneLineWhatCannotWork) {
@@ -293,6 +297,19 @@ TEST(BenchPrecisionTable, TeachesByHelp) {
                            "TF32 in NCHW against FP16 in NHWC", "1536/3072"}) {
     EXPECT_THAT(ended.out, HasSubstr(word));
   }
+}
+
+// The peers themselves need an installed PyTorch: no test has that.
+TEST(BenchStepTime, TeachesAndRefusesInOneLine) {
+  const Ended help = program("bench_step_time", {"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("eager"), HasSubstr("bench/peers/install"), HasSubstr("mlp")));
+  const auto refused = [](std::vector<std::string> arguments, const std::string& words) {
+    expect_one_line(program("bench_step_time", std::move(arguments)), words, "bench_step_time");
+  };
+  refused({"--models", "lenet"}, "there is no model 'lenet'");
+  refused({"--variant", "v2"}, "there is no variant 'v2'");
+  refused({"--batch", "1"}, "--batch");
 }
 
 }  // namespace

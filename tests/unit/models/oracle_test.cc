@@ -14,7 +14,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
+#include <ostream>
 
 #include "holdfast/base/error.h"
 #include "holdfast/models/picture_model.h"
@@ -160,6 +160,10 @@ struct Oracle {
   double mean, variance;  // sums of the running statistics; 0: there are none
   double parameters, parameters_abs, evaluation, next_loss;
 };
+
+void PrintTo(const Oracle& oracle, std::ostream* out) {
+  *out << oracle.model << " (" << word_of(oracle.variant) << ") at " << oracle.pixels;
+}
 
 constexpr Oracle kOracles[] = {
     {"resnet50",
