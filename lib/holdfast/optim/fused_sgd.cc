@@ -113,7 +113,7 @@ void FusedSgd::step_scaled(const std::optional<at::Tensor>& grad_scale,
       require_kernel(parameters[i]);
     }
   }
-  if (internal::skipped_here(found_inf)) return;
+  if (!decides_on(at::kCPU) && internal::skipped_here(found_inf)) return;
 
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView no_autograd;

@@ -103,7 +103,7 @@ void AdamWork::step(torch::optim::Optimizer& optimizer, bool maximize,
       if (gradient.defined()) require_usable(Kind::kName, g, i, parameters[i], gradient);
     }
   }
-  if (skipped_here(found_inf)) return;
+  if (!decides_on(at::Device(at::kCPU)) && skipped_here(found_inf)) return;
 
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
