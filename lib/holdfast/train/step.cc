@@ -15,6 +15,16 @@
 #include "holdfast/precision/grad_scaler.h"
 
 namespace holdfast::inline v1 {
+namespace {
+
+c10::DeviceType device_of(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    if (!group.params().empty()) return group.params().front().device().type();
+  }
+  return c10::DeviceType::CPU;
+}
+
+}  // namespace
 
 Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options)
     : optimizer_(&optimizer),
@@ -37,9 +47,9 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
 
 std::optional<StepResult> Step::run(const Batch& batch, const std::function<void()>& before_update) {
   if (losses_.empty()) optimizer_->zero_grad();
-  at::Tensor loss = forward(batch);
+  const at::Tensor loss = forward(batch);
   backward(loss);
-  losses_.push_back(std::move(loss));
+  losses_.push_back(loss.detach());
   const auto micro_batches = static_cast<std::int64_t>(losses_.size());
   if (!batch.completes_update) {
     if (micro_batches < options_.accumulation) return std::nullopt;
@@ -57,8 +67,7 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
 
 at::Tensor Step::forward(const Batch& batch) {
   if (!autocast_type(options_.precision)) return loss_(batch);
-  const auto& parameters = optimizer_->param_groups().front().params();
-  const AutocastGuard autocast(options_.precision, parameters.front().device().type());
+  const AutocastGuard autocast(options_.precision, device_of(*optimizer_));
   return loss_(batch);
 }
 
