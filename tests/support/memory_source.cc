@@ -1,6 +1,8 @@
 #include "support/memory_source.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "holdfast/base/error.h"
 #include "support/vector_copies.h"
@@ -95,11 +97,17 @@ std::unique_ptr<LateCopy> MemorySource::prepare_late(const ImageLayout& layout, 
   if (on_copy) on_copy();
   auto late = std::make_unique<VectorCopies>();
   late->before = on_late_copy;
+  late->after = [this, which = late_copies] { late_copied_ = which; };
   const auto all = pieces();
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].late) late->add(all[i].name, all[i].bytes, layout.slot(i, image));
   }
   return late;
+}
+
+void MemorySource::wait_for_late_copy() const {
+  using namespace std::chrono_literals;
+  for (int i = 0; i < 10'000 && late_copied_ != late_copies; ++i) std::this_thread::sleep_for(1ms);
 }
 
 void MemorySource::copy_early(std::span<const std::string> names) {

@@ -6,6 +6,7 @@
 // Threads: as SnapshotSource says.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -50,6 +51,8 @@ class MemorySource final : public SnapshotSource {
   std::function<void()> on_copy;
   // Called by a late copy before it begins, on its thread.
   std::function<void()> on_late_copy;
+  // The newest late copy has been run to its end, so that an update nobody announces races with nothing.
+  void wait_for_late_copy() const;
 
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
@@ -73,6 +76,7 @@ class MemorySource final : public SnapshotSource {
   };
   std::vector<Piece> pieces();
 
+  std::atomic<std::int64_t> late_copied_ = 0;  // which of late_copies
   Options options_;
   std::set<std::string> early_;  // named by copy_early
   std::int64_t step_ = 0;

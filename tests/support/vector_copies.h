@@ -24,6 +24,7 @@ class VectorCopies final : public LateCopy {
   void run() noexcept override {
     if (before) before();
     copies_.work();
+    if (after) after();
   }
   std::vector<std::string> changed() const override {
     std::vector<std::string> names;
@@ -33,6 +34,7 @@ class VectorCopies final : public LateCopy {
     return names;
   }
   std::function<void()> before;  // each run(), on its thread
+  std::function<void()> after;
 
  private:
   struct One {

@@ -246,7 +246,11 @@ TEST(Save, RacedOnPurpose) {
       }
     });
     for (int i = 1; i <= 200; ++i) {
-      if (i % 50 != 0) run.checkpointer.before_update();
+      if (i % 50 != 0) {
+        run.checkpointer.before_update();
+      } else {
+        run.source.wait_for_late_copy();
+      }
       run.step();
       if (i % 9 == 0) run.checkpointer.save();
       const std::lock_guard lock(mutex);
