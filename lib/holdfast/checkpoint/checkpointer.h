@@ -160,10 +160,10 @@ class Checkpointer {
 
   // Optional, as early as can be: begins to read and verify the checkpoint that resume() will want, on
   // threads of its own, while the program reads its data and builds its model (the source is not asked for
-  // anything yet). Only a hint: changes nothing on the disk and says nothing; resume() waits for it, looks
-  // again, and believes only what was verified and is still there. Costs memory for one state from now on
-  // instead of from resume() on. Does nothing with `resume_from`, or while the volume is not mounted. Never
-  // throws.
+  // anything yet). Only a hint: changes nothing in the run directory and says nothing; resume() waits for it,
+  // looks again, and believes only what was verified and is still there. Costs memory for one state from now
+  // on instead of from resume() on. Does nothing with `resume_from`, or while the volume is not mounted.
+  // Never throws.
   void read_ahead();
   // Checks read-only, claims the next attempt, recovers, loads. Call once, before the loop.
   Resumed resume();

@@ -131,6 +131,8 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
   return plan;
 }
 
+bool plans_beside_others() { return internal::hdf5_has_a_lock(); }
+
 std::shared_ptr<Arena> make_image(const FilePlan& plan) {
   auto arena = std::make_shared<Arena>(plan.layout->length());
   put_stretches(plan, *arena);

@@ -45,6 +45,10 @@ void check_file_plan(std::span<const TensorSpec> tensors, std::uint64_t attribut
 std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
                                                std::uint64_t attribute_capacity = kDefaultAttributeCapacity);
 
+// Whether make_file_plan may run while other code of the program calls libhdf5: this libhdf5 has a lock of
+// its own.
+bool plans_beside_others();
+
 // A zeroed arena with the plan's metadata bytes in place, ready to be staged into.
 std::shared_ptr<Arena> make_image(const FilePlan& plan);
 // Makes one of memory that held another image of the same length, a checkpoint that was read: its pages are

@@ -18,9 +18,12 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-bool of_header(const CheckpointIndex& index, const internal::Header& header) {
-  return index.digest == header.index_digest && index.file_length == header.file_length &&
-         index.user_block == header.user_block && index.format_version == header.format_version;
+// `text` is the index as this header bounds it: a header that bounds it elsewhere, into its padding or before
+// its end, is one that the parser refuses.
+bool of_header(const CheckpointIndex& index, const internal::Header& header, std::string_view text) {
+  return !text.empty() && text.back() != '\0' && index.digest == header.index_digest &&
+         index.file_length == header.file_length && index.user_block == header.user_block &&
+         index.format_version == header.format_version;
 }
 
 }  // namespace
@@ -49,10 +52,10 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
   if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; })) {
     return damaged("index: its padding is not zero");
   }
-  if (known != nullptr && of_header(*known, header)) return *known;
+  const std::string_view text = as_text(bytes.first(header.index_length));
+  if (known != nullptr && of_header(*known, header, text)) return *known;
 
-  auto parsed = internal::parse_index(as_text(bytes.first(header.index_length)),
-                                      header.format_version > kFormatVersion);
+  auto parsed = internal::parse_index(text, header.format_version > kFormatVersion);
   if (std::holds_alternative<Rejection>(parsed)) return parsed;
   auto& index = std::get<CheckpointIndex>(parsed);
   index.format_version = header.format_version;

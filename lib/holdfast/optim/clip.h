@@ -4,9 +4,9 @@
 //
 // clip_grad_norm multiplies all gradients with min(1, max_norm / (norm + 1e-6)), norm being the L2 norm of
 // all of them: torch::nn::utils::clip_grad_norm_, bit for bit on a CPU, but without waiting for a device. A
-// norm that is not finite makes all gradients NaN: leave that update out (a gradient scaler's found_inf
-// does). clip_grad_value bounds every element to [-limit, limit]; NaN stays NaN. Equal to clip_grad_value_'s
-// bits.
+// norm that is not finite leaves useless gradients, zeros or NaN: look at the returned norm, and leave that
+// update out. clip_grad_value bounds every element to [-limit, limit]; NaN stays NaN. Equal to
+// clip_grad_value_'s bits.
 //
 // Undefined gradients are passed over; those on several devices are measured on the first one's. Under a
 // gradient scaler unscale first.

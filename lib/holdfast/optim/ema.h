@@ -12,7 +12,11 @@
 // not floating-point are copied. The average starts as the weights are when the Ema is made.
 //
 // A skipped update: do not call update(), or, where only a device knows, update(found_inf) (fused_step.h):
-// with 1 nothing advances. On a device nobody waits, and the count is kept there.
+// with 1 no average advances (buffers are copied all the same). On a device nobody waits, and the count is
+// kept there.
+//
+// After --init-from, or resume() that began afresh with weights drawn elsewhere, make the Ema anew: its
+// averages began with the weights that it was made with.
 //
 // Stateful: option "decay", "warm_up"; "updates"; tensors by the parameters' names.
 //

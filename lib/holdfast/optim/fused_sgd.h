@@ -5,6 +5,9 @@
 //   holdfast::FusedSgd other(a_torch_sgd);        // its groups, options and slots; that one is left without
 //   other.give_back(a_torch_sgd);                 // and back: the other one goes on
 //
+// Add to the TrainState, and schedule, the one that makes the updates: checkpoints of an adopted optimizer
+// have no slots.
+//
 // It is a torch::optim::SGD: groups, options, slots, schedules and checkpoints (type, names, bits) are those.
 //
 // Bits. On a CPU, float and double: parameters and slots equal torch::optim::SGD's bit for bit, every update.

@@ -16,7 +16,8 @@ namespace holdfast::inline v1 {
 namespace {
 
 const GradScalerOptions& checked(const GradScalerOptions& options) {
-  if (!(options.init_scale > 0) || !std::isfinite(static_cast<float>(options.init_scale))) {
+  if (!(static_cast<float>(options.init_scale) > 0) ||
+      !std::isfinite(static_cast<float>(options.init_scale))) {
     throw UsageError("a gradient scaler's init_scale is a positive float");
   }
   if (!(options.growth_factor > 1)) throw UsageError("a gradient scaler's growth_factor is above 1");
@@ -105,9 +106,20 @@ void GradScaler::save(StateWriter& out) const {
 
 void GradScaler::load(const StateReader& in) {
   const at::NoGradGuard no_grad;
-  scale_.copy_(in.get_tensor("scale"));
-  growth_tracker_.copy_(in.get_tensor("growth_tracker"));
-  skipped_.copy_(in.get_tensor("skipped"));
+  const at::Tensor scale = in.get_tensor("scale");
+  const at::Tensor tracker = in.get_tensor("growth_tracker");
+  const at::Tensor skipped = in.get_tensor("skipped");
+  if (scale.numel() != 1 || tracker.numel() != 1 || skipped.numel() != 1) {
+    throw RefusedError(
+        "the recorded scale, growth_tracker and skipped of a gradient scaler are one number each");
+  }
+  const auto recorded = scale.item<float>();
+  if (!(recorded >= 0) || !std::isfinite(recorded)) {
+    throw RefusedError("the recorded scale of a gradient scaler is " + std::to_string(recorded));
+  }
+  scale_.copy_(scale.reshape({}));
+  growth_tracker_.copy_(tracker.reshape({}));
+  skipped_.copy_(skipped.reshape({}));
   unscaled_ = false;
 }
 

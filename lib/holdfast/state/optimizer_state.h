@@ -1,5 +1,6 @@
-// The state of one torch::optim optimizer (SGD, Adam, AdamW, RMSprop, Adagrad, LBFGS) or one of holdfast/optim,
-// which keep theirs as torch's do (own_optimizer.h), or LAMB's: every option of every parameter group, the parameters of each group by name, the slots by parameter name. A slot that is not
+// The state of one torch::optim optimizer (SGD, Adam, AdamW, RMSprop, Adagrad, LBFGS) or one of
+// holdfast/optim, which keep theirs as torch's do (own_optimizer.h), or LAMB's: every option of every
+// parameter group, the parameters of each group by name, the slots by parameter name. A slot that is not
 // there is not stored, which is not the same as a slot of zeros.
 //
 // Options. What a group's options were when TrainState first saw them (add(), or the first look after

@@ -34,7 +34,9 @@ TEST_P(SavedLate, LeavesTimeForASaveAtAStop) {
       EXPECT_FALSE(run->checkpointer.tick());
     }
     if (way == "notice") announcer.deadline(now() + 600s);
-    if (way != "metric") ASSERT_TRUE(soon([&] { return durable() == 11; }));
+    if (way != "metric") {
+      ASSERT_TRUE(soon([&] { return durable() == 11; }));
+    }
   }
   ASSERT_TRUE(soon([&] { return durable() == 11; }));
   announcer.withdraw();

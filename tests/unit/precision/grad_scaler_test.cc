@@ -9,6 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -68,7 +69,11 @@ TEST(GradScaler, AgreesWithTorchAmpStepByStep) {
     if (!recorded.skipped) {
       EXPECT_EQ(bits_of_three(w.grad()), recorded.gradient);
     }
-    EXPECT_EQ(bits_of_three(w), recorded.weight);
+    // Not to the bit: a processor without fused multiply-add rounds the momentum's sum once more.
+    for (int i = 0; i < 3; ++i) {
+      const auto expected = std::bit_cast<float>(recorded.weight.at(static_cast<std::size_t>(i)));
+      EXPECT_NEAR(w[i].item<float>(), expected, 1e-5 * (1 + std::abs(expected)));
+    }
     EXPECT_EQ(bits(scaler.scale_tensor()), recorded.scale);
     skipped += recorded.skipped ? 1 : 0;
     EXPECT_EQ(scaler.skipped(), skipped);

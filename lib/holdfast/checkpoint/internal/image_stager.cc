@@ -8,6 +8,11 @@
 #include "holdfast/base/log.h"
 
 namespace holdfast::inline v1::internal {
+namespace {
+
+constexpr std::size_t kMostBeside = 50'000;
+
+}  // namespace
 
 void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) {
   const auto fits = [&](const FilePlan& plan) {
@@ -31,6 +36,7 @@ void ImageStager::check_source() {
 }
 
 void ImageStager::plan_beside(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) noexcept {
+  if (beside_.valid() || tensors.size() > kMostBeside || !plans_beside_others()) return;
   try {
     beside_ = std::async(std::launch::async, [tensors = std::move(tensors), attribute_capacity]() mutable {
       return make_file_plan(std::move(tensors), attribute_capacity);

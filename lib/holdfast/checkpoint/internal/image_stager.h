@@ -35,7 +35,9 @@ class ImageStager {
   // claimed.
   void check_source();
   // Begins on a thread of its own to lay a file out for these tensors: a guess, such as those of the
-  // checkpoint that is being read. plan_ahead() takes the plan if it fits, and makes another if not.
+  // checkpoint that is being read. plan_ahead() takes the plan if it fits, and makes another if not. Does
+  // nothing while an earlier guess stands, for more tensors than honest models have (a refusal would wait
+  // for their plan), and where libhdf5 could not bear the program's own calls beside it.
   void plan_beside(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) noexcept;
   // Lays the file out for the tensors as they are now; nothing when the plan still fits.
   void plan_ahead();

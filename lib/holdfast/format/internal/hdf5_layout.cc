@@ -106,6 +106,11 @@ std::uint64_t small_bytes(std::uint64_t bytes) { return bytes < kAlignedFrom ? b
 
 }  // namespace
 
+bool hdf5_has_a_lock() {
+  hbool_t locked = 0;
+  return H5is_library_threadsafe(&locked) >= 0 && locked != 0;
+}
+
 Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                         std::uint64_t attribute_capacity, std::uint64_t user_block) {
   // Distributions ship libhdf5 with and without a lock of its own.

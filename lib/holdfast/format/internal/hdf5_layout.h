@@ -19,6 +19,9 @@ struct Hdf5Layout {
   std::uint64_t json_offset = 0;
 };
 
+// Of libhdf5's own, so that others may call it meanwhile.
+bool hdf5_has_a_lock();
+
 // Makes `file` an HDF5 file with this user block: groups and datasets with their space, no data. Drops its
 // name.
 Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
