@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "../svg_text.h"
 #include "report.h"
 #include "statistics.h"
 
@@ -14,27 +15,6 @@ constexpr int kWidth = 860;
 constexpr int kBarsAt = 300;  // where the bars begin; names stand to the left
 constexpr int kFull = 460;    // the length of the ceiling
 constexpr int kLine = 26;
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-std::string text_at(int x, int y, const std::string& style, const std::string& text) {
-  return "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" " + style + ">" +
-         escaped(text) + "</text>\n";
-}
 
 std::string bar(int y, const Row& row) {
   const double share = std::clamp(row.ratio, 0.0, 1.2);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "../svg_text.h"
 #include "output.h"
 
 namespace holdfast::bench {
@@ -17,27 +18,6 @@ struct Bar {
   double images_per_second;
   const char* color;
 };
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-std::string text_at(int x, int y, const std::string& style, const std::string& text) {
-  return "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" " + style + ">" +
-         escaped(text) + "</text>\n";
-}
 
 const char* color_of(const std::string& precision) {
   return precision == "fp16" ? "#1668b8" : precision == "bf16" ? "#4a9bd9" : "#8fc1e3";
