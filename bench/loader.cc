@@ -1,10 +1,12 @@
 // How fast pictures become batches: the augmentation kernel on one core, the whole loader with 0, 1 and 2
-// workers, and the ceiling, a memcpy of as many bytes as a batch has. Medians of interleaved repetitions.
+// workers, pictures that live on the device (the GPU where there is one), and the ceiling, a memcpy of as
+// many bytes as a batch has. Medians of interleaved repetitions.
 //
 //   bench_loader [--pictures N] [--batch N] [--repetitions N]
 #include "holdfast/data/loader.h"
 
 #include <ATen/core/Tensor.h>
+#include <torch/cuda.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,11 +15,13 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "holdfast/data/pictures.h"
+#include "holdfast/data/resident_pictures.h"
 #include "holdfast/data/synthetic.h"
 #include "median.h"
 
@@ -78,7 +82,7 @@ int main(int argc, char** argv) {
                      return pictures;
                    }});
   std::vector<holdfast::Loader> loaders;
-  loaders.reserve(3);
+  loaders.reserve(4);
   for (const int workers : {0, 1, 2}) {
     auto& loader =
         loaders.emplace_back(holdfast::PictureDataset(holdfast::synthetic_pictures(pictures).train, {}),
@@ -91,6 +95,19 @@ int main(int argc, char** argv) {
                        return made;
                      }});
   }
+  const at::Device device(torch::cuda::is_available() ? at::kCUDA : at::kCPU);
+  auto& resident = loaders.emplace_back(
+      holdfast::ResidentPictures(holdfast::synthetic_pictures(pictures).train, {}, {.device = device}),
+      holdfast::LoaderOptions{.batch_size = batch, .workers = 1, .pin_memory = device.is_cuda()});
+  cases.push_back({"loader, pictures on " + device.str(), 2, [&resident, batch] {
+                     std::optional<holdfast::Batch> last;
+                     std::int64_t made = 0;
+                     for (std::int64_t i = resident.batches_per_epoch(); i > 0; --i, made += batch) {
+                       last = resident.next();
+                     }
+                     last->targets[0].item();  // waits for the device
+                     return made;
+                   }});
 
   for (int repetition = -1; repetition < repetitions; ++repetition) {  // the first warms up
     for (Case& one : cases) {

@@ -40,8 +40,16 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     # The wheel's CUDA packages lie beside torch/; a system toolkit is the other place.
     set(cuda_hints "${LibTorch_ROOT_DIR}/../nvidia/cu13" "${LibTorch_ROOT_DIR}/../nvidia/cuda_runtime" /usr/local/cuda
         /usr/local/cuda/targets/x86_64-linux)
+    # What was found beside another LibTorch is not this one's.
+    if(DEFINED LibTorch_CUDART_OF AND NOT LibTorch_CUDART_OF STREQUAL LibTorch_ROOT_DIR)
+      unset(LibTorch_CUDART_INCLUDE_DIR CACHE)
+      unset(LibTorch_CUDART_LIBRARY CACHE)
+    endif()
+    set(LibTorch_CUDART_OF "${LibTorch_ROOT_DIR}" CACHE INTERNAL "")
     find_path(LibTorch_CUDART_INCLUDE_DIR cuda_runtime_api.h HINTS ${cuda_hints} PATH_SUFFIXES include)
-    find_library(LibTorch_CUDART_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12 HINTS ${cuda_hints} PATH_SUFFIXES lib lib64)
+    # By folder: a newer runtime of the system must not come before the one that this LibTorch was built with.
+    find_library(LibTorch_CUDART_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12 NAMES_PER_DIR
+                 HINTS ${cuda_hints} PATH_SUFFIXES lib lib64)
     mark_as_advanced(LibTorch_CUDART_INCLUDE_DIR LibTorch_CUDART_LIBRARY)
     if(LibTorch_CUDART_INCLUDE_DIR AND LibTorch_CUDART_LIBRARY AND EXISTS "${LibTorch_ROOT_DIR}/lib/libtorch_cuda.so")
       set(LibTorch_CUDA ON)

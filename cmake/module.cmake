@@ -49,6 +49,25 @@ function(holdfast_module name)
   set_property(GLOBAL APPEND PROPERTY HOLDFAST_MODULES ${name})
 endfunction()
 
+# holdfast_embed_kernels(<module> <files>): the text of kernel sources (holdfast/kernels/source.h) in the module's library,
+# for the compiler that runs beside the training. Paths are relative to the module's folder; the module's code declares
+# `namespace holdfast::inline v1::kernels { std::span<const Text> texts_of_<module>(); }`.
+function(holdfast_embed_kernels name)
+  if(NOT TARGET holdfast_${name})
+    return()  # a module with Torch, in a build without
+  endif()
+  set(texts)
+  foreach(file IN LISTS ARGN)
+    file(READ "${file}" text)
+    string(APPEND texts "    {\"holdfast/${name}/${file}\", R\"kernel(${text})kernel\"},\n")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+  endforeach()
+  set(generated "${CMAKE_CURRENT_BINARY_DIR}/texts_of_${name}.cc")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/kernel_texts.cc.in" "${generated}" @ONLY)
+  target_sources(holdfast_${name} PRIVATE "${generated}")
+  set_source_files_properties("${generated}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
 # Links every module to its DEPS, once all folders have been read (their order is the glob's).
 function(holdfast_link_modules)
   get_property(modules GLOBAL PROPERTY HOLDFAST_MODULES)
@@ -81,6 +100,13 @@ function(holdfast_program name)
   endif()
   if(arg_INSTALL)
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endfunction()
+
+# holdfast_in_batches(<target>): its files are compiled up to eight at a time, which reads their headers once.
+function(holdfast_in_batches target)
+  if(HOLDFAST_BATCHES AND NOT DEFINED CMAKE_UNITY_BUILD)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
   endif()
 endfunction()
 

@@ -13,8 +13,9 @@ foreach(name IN LISTS modules)
   else()
     list(APPEND core_targets holdfast_${name})
   endif()
+  # Those under internal/ as well: a few public headers need them to be complete.
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/lib/holdfast/${name}" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/holdfast
-          FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
+          FILES_MATCHING PATTERN "*.h")
 endforeach()
 if(TARGET holdfast_early_signals)
   set_target_properties(holdfast_early_signals PROPERTIES EXPORT_NAME early_signals)

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "child.h"
+#include "../shared/child.h"
 #include "holdfast/base/error.h"
 #include "machine.h"
 #include "ours.h"
@@ -37,7 +37,8 @@ void measure_memory(Bench& bench, const StateSpec& spec) {
   bench.progress("memory, " + spec.name, 0, 1);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const auto folder = bench.scratch.folder("memory-" + spec.name);
-  Child child({self, "--child-memory", spec.name, "--directory", folder.string()}, folder / "errors");
+  Child child({self, "--child-memory", spec.name, "--directory", folder.string()},
+              {.errors = folder / "errors", .meanwhile = stop_if_interrupted});
   const std::string line = child.read_line();
   unsigned long long extra = 0;
   unsigned long long state = 0;

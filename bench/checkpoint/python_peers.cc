@@ -44,7 +44,7 @@ std::string python_peers_missing() {
 PythonPeers::PythonPeers(const StateSpec& spec, const std::filesystem::path& folder)
     : child_({python().string(), script().string(), "--directory", folder.string(), "--copies",
               std::to_string(spec.copies), "--width", std::to_string(spec.width)},
-             folder / "errors") {
+             {.errors = folder / "errors"}) {
   const json hello = answer_of(child_.read_line(), "bench/peers/checkpoint.py");
   methods_ = hello["methods"].get<std::vector<std::string>>();
   for (const auto& [name, version] : hello["versions"].items()) {

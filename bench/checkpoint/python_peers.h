@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "child.h"
+#include "../shared/child.h"
 #include "training_state.h"
 
 namespace holdfast::bench {

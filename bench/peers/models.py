@@ -1,7 +1,15 @@
-"""The models of lib/holdfast/models in plain torch.nn, by name and variant: same layers and names. Weights are
-given by who asks, so there is no initialisation of the variant `table` here."""
+"""The models of lib/holdfast/models in plain torch.nn, by name and variant: same layers and names. Weights and inputs
+are given by who asks, so there is no initialisation of the variant `table` here.
+
+    net, loss_of = make(job)                 # a job of bench/precision_table/peer_job.h
+    loss_of(net, inputs).backward()          # inputs by name
+"""
+import torch.nn.functional as F
 from torch import nn
 
+import bert
+import inception
+import ssd
 from resnet50 import ResNet50
 
 
@@ -48,7 +56,7 @@ def alexnet(classes, dropout, table):
     return Features(features, 6, classifier + [nn.Linear(4096, classes)])
 
 
-def make(name, variant, classes, dropout):
+def classifier(name, variant, classes, dropout=0.0):
     table = variant == "table"
     if name == "mlp":
         return nn.Sequential(nn.Linear(784, 128), relu(), nn.Linear(128, 128), relu(), nn.Linear(128, classes))
@@ -60,4 +68,32 @@ def make(name, variant, classes, dropout):
         return vgg16(classes, dropout)
     if name == "alexnet":
         return alexnet(classes, dropout, table)
+    if name in ("inception3", "inception_v3"):
+        return inception.InceptionV3(classes, table, dropout=dropout)
+    if name in ("inception4", "inception_v4"):
+        return inception.InceptionV4(classes, table, dropout=dropout)
     raise ValueError(f"there is no model {name}")
+
+
+def classifier_loss(net, inputs):
+    return F.cross_entropy(net(inputs["pictures"]), inputs["labels"])
+
+
+def detector_loss(net, inputs):
+    pictures = ssd.table_pictures(inputs["pictures"], inputs["jitter"])
+    return ssd.table_loss(net(pictures), inputs["boxes"], inputs["classes"], inputs["counts"])
+
+
+def language_loss(net, inputs):
+    return net.loss((inputs["input_ids"], inputs["segment_ids"], None, inputs["masked_lm_positions"],
+                     inputs["masked_lm_ids"], None, inputs["next_sentence_labels"]))
+
+
+def make(job):
+    name, table = job["model"], job["variant"] == "table"
+    if name == "ssd300":
+        return ssd.make("resnet34", job["variant"], 81), detector_loss
+    if name.startswith("bert-"):
+        tiny = dict(vocabulary=1000, hidden=64, layers=2, heads=4, inner=128) if job["tiny"] else {}
+        return bert.Bert(bert.options(job["variant"], dropout=0.0, attention_dropout=0.0, **tiny)), language_loss
+    return classifier(name, job["variant"], job["classes"] or (1001 if table else 1000)), classifier_loss

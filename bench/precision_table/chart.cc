@@ -15,7 +15,7 @@ constexpr int kLine = 24;
 
 struct Bar {
   std::string name;
-  double images_per_second;
+  double per_second;
   const char* color;
 };
 
@@ -27,9 +27,11 @@ std::vector<Bar> bars_of(const Table& table, const std::string& model) {
   std::vector<Bar> bars;
   for (const Row& row : table.rows) {
     if (row.cell.model != model || !row.measured()) continue;
-    bars.push_back({row.cell.precision + " " + row.cell.layout + " " + row.cell.mode + ", batch " +
-                        std::to_string(row.cell.batch),
-                    row.images_per_second(), color_of(row.cell.precision)});
+    const std::string layout = row.cell.layout == kNoLayout ? "" : " " + row.cell.layout;
+    const std::string times = row.cell.accumulation == 1 ? "" : " x " + std::to_string(row.cell.accumulation);
+    bars.push_back({row.cell.precision + layout + " " + row.cell.mode + ", batch " +
+                        std::to_string(row.cell.batch) + times,
+                    row.samples_per_second(), color_of(row.cell.precision)});
   }
   for (const Published& one : table.published) {
     if (one.model == model) {
@@ -40,30 +42,44 @@ std::vector<Bar> bars_of(const Table& table, const std::string& model) {
 }
 
 std::string drawn(const Bar& bar, double longest, int y) {
-  const int length = static_cast<int>(std::lround(bar.images_per_second / longest * kFull));
+  const int length = static_cast<int>(std::lround(bar.per_second / longest * kFull));
   char value[64];
-  std::snprintf(value, sizeof value, bar.images_per_second < 100 ? "%.1f" : "%.0f", bar.images_per_second);
+  std::snprintf(value, sizeof value, bar.per_second < 100 ? "%.1f" : "%.0f", bar.per_second);
   return text_at(kBarsAt - 10, y + 14, "text-anchor=\"end\"", bar.name) + "<rect x=\"" +
          std::to_string(kBarsAt) + "\" y=\"" + std::to_string(y) + "\" width=\"" + std::to_string(length) +
          "\" height=\"18\" rx=\"2\" fill=\"" + bar.color + "\"/>\n" +
          text_at(kBarsAt + length + 8, y + 14, "", value);
 }
 
+std::string sources_of(const Table& table) {
+  std::vector<std::string> sources;
+  std::string text;
+  for (const Published& one : table.published) {
+    const std::string source = one.source.substr(0, one.source.find(','));
+    if (std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
+    sources.push_back(source);
+    text += (text.empty() ? "" : ", ") + source;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string chart_of(const Table& table) {
   std::string body = text_at(20, 30, "font-size=\"18\" font-weight=\"bold\"",
-                             "Training, images per second of one device (" + table.heading.variant + ")");
+                             "Training, samples per second of one device (" + table.heading.variant + ")");
   body += text_at(20, 52, "fill=\"#555\"", table.heading.device + "; " + table.heading.how);
   std::vector<std::string> models;
   for (const Row& row : table.rows) {
-    if (models.empty() || models.back() != row.cell.model) models.push_back(row.cell.model);
+    if (std::find(models.begin(), models.end(), row.cell.model) == models.end()) {
+      models.push_back(row.cell.model);
+    }
   }
   int y = 66;
   for (const std::string& model : models) {
     const std::vector<Bar> bars = bars_of(table, model);
     double longest = 0;
-    for (const Bar& bar : bars) longest = std::max(longest, bar.images_per_second);
+    for (const Bar& bar : bars) longest = std::max(longest, bar.per_second);
     body += text_at(20, y + 24, "font-weight=\"bold\"", model + " (" + table.heading.variant + ")");
     y += 36;
     if (longest == 0) {
@@ -77,7 +93,7 @@ std::string chart_of(const Table& table) {
   }
   if (!table.published.empty()) {
     body += text_at(20, y + 28, "fill=\"#555\"",
-                    "published: " + table.published.front().source + ", divided by the number of GPUs");
+                    "published: " + sources_of(table) + "; divided by the number of GPUs");
     y += 28;
   }
   y += 24;

@@ -3,21 +3,26 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/api/include/torch/version.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
-#include "captured.h"
+#include "catalogue.h"
+#include "device.h"
+#include "format.h"
 #include "holdfast/base/error.h"
 #include "holdfast/precision/precision.h"
 #include "measure.h"
 #include "options.h"
 #include "output.h"
 #include "peak.h"
+#include "session.h"
 
 namespace holdfast::bench {
 namespace {
 
+constexpr int kLeastWithPeers = 9;     // steps, one a turn
 constexpr double kLargestOf32 = 36e9;  // bytes; a GPU with more takes the batch sizes for 40 GB
 
 c10::Device device_of(const Options& options) {
@@ -37,58 +42,138 @@ std::string name_of(c10::Device device) {
   return "unknown CPU";
 }
 
-int run(Options options) {
-  const c10::Device device = device_of(options);
-  const bool gpu = device.is_cuda();
-  Choice& choice = options.choice;
-  const double memory = memory_of(device);
-  choice.memory = options.memory.value_or(gpu && memory < kLargestOf32 ? 32 : 40);
-  choice.scale = options.scale.value_or(gpu ? 1 : 1.0 / 64);
-  const Setup setup{.device = device,
-                    .variant = options.variant,
-                    .pixels = options.pixels,
-                    .steps = options.steps.value_or(gpu ? 99 : 3),
-                    .warm_up = options.warm_up.value_or(gpu ? 11 : 1)};
-  Table table{.heading = {.device = name_of(device), .variant = options.variant},
-              .rows = {},
-              .published = read_published(options.published)};
-  const auto peaks =
-      options.peak.empty() ? known_peaks(table.heading.device) : std::optional(parse_peaks(options.peak));
-  at::globalContext().setBenchmarkCuDNN(true);
-  if (options.threads != 0) at::set_num_threads(options.threads);
-
-  char how[256];
-  std::snprintf(how, sizeof how, "batches for %d GB x %.4g, %d steps after %d, SGD with momentum",
-                choice.memory, choice.scale, setup.steps, setup.warm_up);
-  table.heading.how = how;
+Table heading_of(const Options& options, const Setup& setup) {
+  Table table{
+      .heading = {.device = name_of(setup.device), .variant = options.variant, .peers = options.peers},
+      .rows = {},
+      .published = read_published(options.published)};
+  const Choice& choice = options.choice;
+  const std::string timed =
+      setup.seconds > 0 ? formatted("%.4g s of steps", setup.seconds) : formatted("%d steps", setup.steps);
+  table.heading.how = formatted("batches for %d GB x %.4g, %s after %d, ", choice.memory, choice.scale,
+                                timed.c_str(), setup.warm_up);
+  table.heading.how += setup.update ? "SGD with momentum (BERT: LAMB)" : "forward and backward alone";
+  if (!options.peers.empty()) table.heading.how += ", no dropout, in turns with peers in Python";
   table.heading.machine =
       std::to_string(at::get_num_threads()) + " threads, LibTorch " + std::string(TORCH_VERSION);
-  std::printf("bench_precision_table: %s, variant %s, %s\n%s\n", table.heading.device.c_str(),
-              options.variant.c_str(), table.heading.machine.c_str(), how);
-  if (!peaks) {
-    std::printf("no utilisation: the peak of %s is not known; give it with --peak\n",
-                table.heading.device.c_str());
+  return table;
+}
+
+// What figures depend on: a table that goes on has to have it the same.
+std::vector<std::pair<std::string, AttributeValue>> options_of(const Options& options, const Setup& setup,
+                                                               const Heading& heading) {
+  return {{"device", heading.device},
+          {"machine", heading.machine},
+          {"variant", options.variant},
+          {"bn", options.bn},
+          {"pixels", options.pixels},
+          {"tiny-bert", options.tiny_bert},
+          {"update", options.update},
+          {"memory", std::int64_t{options.choice.memory}},
+          {"scale", options.choice.scale},
+          {"steps", std::int64_t{setup.seconds > 0 ? 0 : setup.steps}},
+          {"seconds", setup.seconds},
+          {"warm-up", std::int64_t{setup.warm_up}},
+          {"free", options.free_gb.value_or(0)},
+          {"peers", options.peers}};
+}
+
+class Run {
+ public:
+  explicit Run(Options options) : options_(std::move(options)) {
+    const c10::Device device = device_of(options_);
+    const bool gpu = device.is_cuda();
+    Choice& choice = options_.choice;
+    const double memory = memory_of(device);
+    choice.memory = options_.memory.value_or(gpu && memory < kLargestOf32 ? 32 : 40);
+    choice.scale = options_.scale.value_or(gpu ? 1 : 1.0 / 64);
+    setup_.device = device;
+    setup_.variant = options_.variant;
+    setup_.bn = options_.bn;
+    setup_.pixels = options_.pixels;
+    setup_.tiny = options_.tiny_bert;
+    setup_.update = options_.update;
+    setup_.steps = options_.steps.value_or(gpu ? 99 : 3);
+    setup_.seconds = options_.seconds;
+    setup_.warm_up = options_.warm_up.value_or(gpu ? 11 : 1);
+    setup_.peers = options_.peers;
+    if (!setup_.peers.empty()) setup_.steps = std::max(setup_.steps, kLeastWithPeers);
+    setup_.root = HOLDFAST_SOURCE_DIR;
+    if (options_.free_gb) setup_.free = *options_.free_gb * 1e9;
+    if (options_.threads != 0) at::set_num_threads(options_.threads);
+    at::globalContext().setBenchmarkCuDNN(true);
+    table_ = heading_of(options_, setup_);
+    peaks_ = options_.peak.empty() ? known_peaks(table_.heading.device)
+                                   : std::optional(parse_peaks(options_.peak));
   }
-  const auto write_all = [&] {
-    write_text(options.output.string() + ".csv", csv_of(table));
-    write_text(options.output.string() + ".json", json_of(table));
-    write_text(options.output.string() + ".svg", chart_of(table));
-  };
-  write_all();  // minutes of work must not end in a place that cannot be written
-  std::fputs(heading_line().c_str(), stdout);
-  for (const Cell& cell : planned(choice)) {
+
+  int operator()() {
+    const Heading& heading = table_.heading;
+    std::printf("bench_precision_table: %s, variant %s, %s\n%s\n", heading.device.c_str(),
+                heading.variant.c_str(), heading.machine.c_str(), heading.how.c_str());
+    if (!peaks_) {
+      std::printf("no utilisation: the peak of %s is not known; give it with --peak\n",
+                  heading.device.c_str());
+    }
+    write_all();  // minutes of work must not end in a place that cannot be written
+    const std::string name = options_.output.string();
+    Session session(
+        {.folder = name + ".run", .options = options_of(options_, setup_, heading), .fresh = options_.fresh});
+    if (session.found() > 0) std::printf("going on: %zu rows were measured before\n", session.found());
+    setup_.stop = [&session] { return session.told_to_stop(); };
+    std::fputs(heading_line(table_).c_str(), stdout);
+    const bool complete = fill(session);
+    const int code = session.finish(complete);
+    if (!complete) {
+      std::printf("interrupted: %zu rows are kept; the same command goes on\n", table_.rows.size());
+      return code;
+    }
+    std::fputs(("\n" + summary_of(table_)).c_str(), stdout);
+    std::printf("written: %s.csv, %s.json, %s.svg\n", name.c_str(), name.c_str(), name.c_str());
+    return code;
+  }
+
+ private:
+  // False: told to stop.
+  bool fill(Session& session) {
+    for (const Cell& cell : planned(options_.choice)) {
+      std::fflush(stdout);
+      if (const Row* row = session.find(cell)) {
+        show(*row);
+        continue;
+      }
+      setup_.full_batch = batch_of(cell.model, cell.precision, options_.choice.memory, 1);
+      try {
+        if (session.told_to_stop()) return false;
+        const Row row = measure(cell, setup_);
+        show(row);
+        session.add(row);
+      } catch (const Stopped&) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void show(Row row) {
+    if (peaks_ && peaks_->contains(row.cell.precision)) row.peak_tflops = peaks_->at(row.cell.precision);
+    std::fputs(line_of(row, table_).c_str(), stdout);
     std::fflush(stdout);
-    Row row = measure(cell, setup);
-    if (peaks && peaks->contains(cell.precision)) row.peak_tflops = peaks->at(cell.precision);
-    std::fputs(line_of(row, options.variant).c_str(), stdout);
-    table.rows.push_back(std::move(row));
+    table_.rows.push_back(std::move(row));
     write_all();  // what an interrupted run has is kept
   }
-  std::fputs(("\n" + summary_of(table)).c_str(), stdout);
-  const std::string name = options.output.string();
-  std::printf("written: %s.csv, %s.json, %s.svg\n", name.c_str(), name.c_str(), name.c_str());
-  return 0;
-}
+
+  void write_all() const {
+    write_text(options_.output.string() + ".csv", csv_of(table_));
+    write_text(options_.output.string() + ".json", json_of(table_));
+    write_text(options_.output.string() + ".svg", chart_of(table_));
+  }
+
+  Options options_;
+  Setup setup_;
+  Table table_;
+  std::optional<Peaks> peaks_;
+};
 
 }  // namespace
 }  // namespace holdfast::bench
@@ -96,7 +181,7 @@ int run(Options options) {
 int main(int argc, char** argv) {
   try {
     const auto options = holdfast::bench::parse_options(argc, argv);
-    return options ? holdfast::bench::run(*options) : 0;
+    return options ? holdfast::bench::Run(*options)() : 0;
   } catch (const holdfast::Error& error) {
     std::fprintf(stderr, "bench_precision_table: %s\n", error.what());
     return static_cast<int>(error.exit_code());

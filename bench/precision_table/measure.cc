@@ -1,78 +1,226 @@
 #include "measure.h"
 
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <cmath>
+#include <memory>
 
-#include "captured.h"
+#include "catalogue.h"
+#include "device.h"
 #include "holdfast/base/error.h"
-#include "holdfast/models/picture_model.h"
 #include "holdfast/precision/precision.h"
+#include "memory.h"
+#include "peer.h"
+#include "peer_job.h"
+#include "stepper.h"
 #include "training.h"
+#include "workload.h"
 
 namespace holdfast::bench {
 namespace {
 
-std::vector<double> windows(const std::function<void()>& step, const Setup& setup) {
-  using Clock = std::chrono::steady_clock;
-  const int count = std::min(setup.steps, 9);
-  std::vector<double> seconds;
-  for (int window = 0; window < count; ++window) {
-    const int steps = setup.steps * (window + 1) / count - setup.steps * window / count;
-    const auto begin = Clock::now();
-    for (int i = 0; i < steps; ++i) step();
-    wait_for(setup.device);
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / steps);
+using Clock = std::chrono::steady_clock;
+constexpr int kWindows = 9;
+// What a device's libraries take besides tensors; and of what is free, what is left alone.
+constexpr double kScratch = 1.1;
+constexpr double kReserve = 0.95;
+constexpr std::int64_t kSmallBatch = 2;
+
+// Each is seeded before its part, so that the peers can be.
+enum Seed : std::uint64_t { kWeights = 1, kInputs = 2, kSteps = 3 };
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void stop_if_told(const Setup& setup) {
+  if (setup.stop && setup.stop()) throw Stopped{};
+}
+
+double processes(const Setup& setup) { return 1 + static_cast<double>(setup.peers.size()); }
+
+double bytes_of_weights(const Training& training) {
+  double bytes = 0;
+  for (const at::Tensor& parameter : training.work().module->parameters()) {
+    bytes += static_cast<double>(parameter.nbytes());
   }
-  return seconds;
+  return bytes;
+}
+
+Training training_of(const Row& row, const Setup& setup) {
+  const Kind& kind = kind_of(row.cell.model);
+  torch::manual_seed(kWeights);
+  Workload work = make_workload({.model = row.cell.model,
+                                 .variant = setup.variant,
+                                 .bn = row.cell.layout == "nhwc" ? setup.bn : "aten",
+                                 .pixels = setup.pixels,
+                                 .dropout = setup.peers.empty(),
+                                 .fixed = !setup.peers.empty(),
+                                 .tiny = setup.tiny,
+                                 .device = setup.device});
+  const bool lamb = kind.global != 0;
+  return {std::move(work),
+          setup.device,
+          {.precision = parse_precision(row.cell.precision),
+           .layout = row.cell.layout,
+           .optimizer = {.name = lamb ? "lamb" : "sgd", .weight_decay = lamb ? 0.01 : 4e-5},
+           .accumulation = row.cell.accumulation,
+           .update = setup.update}};
+}
+
+// Leaves the training as it was, but for running statistics, which no loss depends on.
+Demand demand_of(Training& training, std::int64_t batch, const Setup& setup, double slots) {
+  const std::int64_t seen = std::min(batch, kSmallBatch);
+  const double weights = bytes_of_weights(training);
+  const double peak = peak_bytes(setup.device, [&] {
+    training.give(training.work().draw(seen));
+    training.pass();
+  });
+  training.forget_gradients();
+  training.give({});
+  const double activations = std::max(0.0, peak - weights) * kScratch;
+  return {.fixed = weights * (2 + slots) * processes(setup),
+          .per_sample = activations / static_cast<double>(seen) * processes(setup),
+          .seen = seen};
+}
+
+void say_no_room(Row& row, const Setup& setup, const Demand& demand, double free) {
+  row.why = why_no_room(demand, row.cell.batch, setup.full_batch, free);
+  if (row.why.empty()) return;
+  if (!setup.peers.empty()) row.why += "; that is with its peers beside it";
+  row.needed_bytes = demand.of(row.cell.batch);
+  row.batch_that_fits = demand.seen > 0 ? demand.batch_in(free) : 0;
+}
+
+double free_for(const Setup& setup) { return kReserve * setup.free.value_or(free_bytes(setup.device)); }
+
+// Before anything is made: do the weights fit?
+bool weights_fit(Row& row, const Setup& setup) {
+  if (setup.tiny && row.cell.layout == kNoLayout) return true;
+  const Kind& kind = kind_of(row.cell.model);
+  say_no_room(row, setup, {.fixed = 4 * kind.parameters * (2 + kind.slots) * processes(setup)},
+              free_for(setup));
+  return row.why.empty();
+}
+
+// A GPU says by itself that it is full, a CPU has the process killed.
+bool batch_fits(Row& row, const Setup& setup, Training& training) {
+  if (setup.device.is_cuda() && !setup.free) return true;
+  if (row.cell.batch <= kSmallBatch && !setup.free) return true;  // as much as trying
+  const double taken = setup.free ? 0 : bytes_of_weights(training);
+  const double free = free_for(setup) + taken;
+  say_no_room(row, setup, demand_of(training, row.cell.batch, setup, kind_of(row.cell.model).slots), free);
+  return row.why.empty();
+}
+
+void explain_overflow(Row& row, const Setup& setup) {
+  Training training = training_of(row, setup);
+  const double free = free_for(setup) + bytes_of_weights(training);
+  say_no_room(row, setup, demand_of(training, row.cell.batch, setup, kind_of(row.cell.model).slots), free);
+  if (row.why.empty()) {
+    row.why = "it does not fit, though an estimate from a batch of 2 says so; choose a smaller --scale";
+  }
+}
+
+struct Rival {
+  PeerFigure* figure;
+  std::unique_ptr<Peer> peer;
+
+  void turn(int steps) {
+    if (!figure->why.empty()) return;
+    try {
+      figure->seconds.push_back(peer->steps(steps).seconds / steps);
+    } catch (const Error& error) {
+      figure->why = error.what();
+    }
+  }
+};
+
+std::vector<Rival> start_peers(Row& row, const Setup& setup, const std::filesystem::path& folder) {
+  for (const std::string& kind : setup.peers) row.peers.push_back({.name = kind});
+  std::vector<Rival> rivals;
+  for (PeerFigure& figure : row.peers) {
+    const auto meanwhile = [&setup] { stop_if_told(setup); };
+    try {
+      auto peer = std::make_unique<Peer>(setup.root, folder, figure.name, meanwhile);
+      const double loss = peer->steps(1).loss;
+      figure.first_loss_difference = std::abs(loss - row.first_loss) / std::abs(row.first_loss);
+      peer->steps(std::max(1, setup.warm_up - 1));
+      rivals.push_back({.figure = &figure, .peer = std::move(peer)});
+    } catch (const Error& error) {
+      figure.why = error.what();
+    }
+  }
+  return rivals;
+}
+
+int planned_steps(const Setup& setup, const std::function<double(int)>& window) {
+  const int least = setup.peers.empty() ? 1 : kWindows;
+  if (setup.seconds == 0) return std::max(setup.steps, least);
+  const int tried = setup.device.is_cuda() ? 5 : 1;
+  const double each = window(tried) / tried;
+  return static_cast<int>(std::clamp(std::round(setup.seconds / each), 1.0 * least, 1e6));
+}
+
+// There and back again: nobody is always first.
+void take_turns(Row& row, std::vector<Rival>& rivals, int steps, const std::function<double(int)>& ours) {
+  const int count = std::min(steps, kWindows);
+  for (int window = 0; window < count; ++window) {
+    const int share = steps * (window + 1) / count - steps * window / count;
+    for (std::size_t i = 0; i <= rivals.size(); ++i) {
+      const std::size_t who = window % 2 == 0 ? i : rivals.size() - i;
+      if (who == rivals.size()) {
+        row.seconds.push_back(ours(share) / share);
+      } else {
+        rivals[who].turn(share);
+      }
+    }
+  }
 }
 
 void measure_into(Row& row, const Setup& setup) {
-  const Precision precision = parse_precision(row.cell.precision);
-  require_supported(precision, setup.device);
+  require_supported(parse_precision(row.cell.precision), setup.device);
   const bool graph = row.cell.mode == "graph";
-  if (graph) {
-    row.why = why_no_graph(setup.device);
-    if (!row.why.empty()) return;
+  if (graph) row.why = why_no_graph(setup.device);
+  if (!row.why.empty() || !weights_fit(row, setup)) return;
+  set_math_mode(parse_precision(row.cell.precision));
+  Training training = training_of(row, setup);
+  row.size = training.work().size;
+  row.bn = training.work().bn;
+  row.note = training.work().note;
+  row.train_flops = training.work().train_flops;
+  stop_if_told(setup);
+  if (!batch_fits(row, setup, training)) return;
+  torch::manual_seed(kInputs);
+  training.give(training.work().draw(row.cell.batch));
+  const JobFolder folder;
+  if (!setup.peers.empty()) {
+    write_job({.model = row.cell.model, .variant = setup.variant, .tiny = setup.tiny, .device = setup.device},
+              training, folder.path());
   }
-  set_math_mode(precision);
-  torch::manual_seed(1);
-  const SideStream side(setup.device);
-  PictureModel model = make_picture_model({.name = row.cell.model, .variant = parse_variant(setup.variant)});
-  row.pixels = setup.pixels != 0 ? setup.pixels : model.pixels;
-  if (row.pixels < model.smallest_pixels) {
-    row.why = "it needs pictures of at least " + std::to_string(model.smallest_pixels) + " pixels";
-    return;
+  torch::manual_seed(kSteps);
+  const auto between = [&setup] { stop_if_told(setup); };
+  Stepper stepper(training, setup.device, graph);
+  stepper.warm_up(1, between);
+  row.first_loss = training.loss();
+  stepper.warm_up(setup.warm_up - 1, between);
+  if (const std::string why = stepper.record(); !why.empty()) {
+    row.note += (row.note.empty() ? "" : "; ") + why;
+    row.counts_for_ratios = false;
   }
-  row.train_flops = count_work(model, row.pixels).train_flops;
-  const auto on_device = at::TensorOptions(setup.device);
-  const at::Tensor pictures = at::randn({row.cell.batch, 3, row.pixels, row.pixels}, on_device);
-  const at::Tensor labels = at::randint(model.num_classes, {row.cell.batch}, on_device.dtype(at::kLong));
-  // A rate so small that losses stay finite on pictures of noise.
-  Training training(std::move(model), precision, row.cell.layout, {pictures, labels},
-                    torch::optim::SGDOptions(1e-4).momentum(0.9).weight_decay(4e-5));
-  for (int i = 0; i < setup.warm_up; ++i) training.step();
-  wait_for(setup.device);
-  std::optional<CapturedStep> captured;
-  if (graph) {
-    try {
-      captured.emplace([&] { training.step(); });
-    } catch (const Error& error) {
-      row.note = std::string("measured eagerly, as the capture failed: ") + error.what();
-      row.counts_for_ratios = false;
+  std::vector<Rival> rivals = start_peers(row, setup, folder.path());
+  const auto window = [&](int steps) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < steps; ++i) {
+      between();
+      stepper.step();
     }
-  }
-  if (captured) {
-    captured->replay();  // the first one uploads the graph
     wait_for(setup.device);
-    row.seconds = windows([&] { captured->replay(); }, setup);
-  } else {
-    row.seconds = windows([&] { training.step(); }, setup);
-  }
+    return seconds_since(begin);
+  };
+  take_turns(row, rivals, planned_steps(setup, window), window);
   row.loss = training.loss();
 }
 
@@ -81,19 +229,33 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 }  // namespace
 
 Row measure(const Cell& cell, const Setup& setup) {
-  Row row{.cell = cell};
+  const Row bare{.cell = cell, .unit = kind_of(cell.model).unit};
+  Row row = bare;
+  bool overflowed = false;
   try {
     measure_into(row, setup);
   } catch (const UsageError& error) {
     row.why = error.what();
   } catch (const c10::OutOfMemoryError& error) {
-    row.why = "it does not fit into memory; choose a smaller --scale";
+    overflowed = true;
   } catch (const c10::Error& error) {
     row.why = "it failed: " + first_line(error.what_without_backtrace());
   }
-  if (!row.why.empty()) row.seconds.clear();
-  row.note = first_line(row.note);
   release_memory();
+  if (overflowed) {
+    row = bare;
+    try {
+      explain_overflow(row, setup);
+    } catch (const c10::Error& error) {
+      row.why = "it does not fit: not even a batch of 2 does";
+    }
+    release_memory();
+  }
+  if (!row.why.empty()) {
+    row.seconds.clear();
+    row.peers.clear();
+  }
+  row.note = first_line(row.note);
   return row;
 }
 

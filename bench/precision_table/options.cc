@@ -5,37 +5,74 @@
 #include <cmath>
 #include <cstdio>
 
+#include "catalogue.h"
 #include "holdfast/base/error.h"
 
 namespace holdfast::bench {
 namespace {
 
 constexpr char kHelp[] =
-    R"(Training throughput of ResNet-50, ResNet-152, VGG-16 and AlexNet in every precision, layout and mode, on
-synthetic pictures that are made on the device: forward, backward and SGD with momentum, for FP16 with loss
-scaling. Prints images/s, the model's own FLOP/s (and which share of the device's peak that is), and what FP16
-gains over TF32 in two ways:
+    R"(Training throughput of the eight models of the published AWS P4d table, in every precision, layout and mode, on
+synthetic batches that are made on the device: forward, backward and update (SGD with momentum; BERT: LAMB), for
+FP16 with loss scaling. Prints samples/s with published figures beside them, the model's own FLOP/s (and which share
+of the device's peak that is), and what FP16 gains over TF32 in two ways:
   table-style   TF32 in NCHW against FP16 in NHWC, as published tables compare
   fair          both in the layout that is best for them
-Writes OUTPUT.csv, OUTPUT.json and OUTPUT.svg, with published figures beside ours. What a device cannot do is a
-row that says so.
+Writes OUTPUT.csv, OUTPUT.json and OUTPUT.svg. What a device cannot do is a row that says so; one that does not fit
+into memory says what it needs, by an estimate, and which batch fits.
+
+rows (--rows), chosen by words of their names, joined by /; all words must fit:
+  resnet50 resnet152 inception3 inception4 vgg16 alexnet ssd300 bert-128 bert-512 (bert: both)
+  fp32 tf32 fp16 bf16      nchw nhwc (not BERT's)      eager graph      x1 x16 (BERT's accumulation, --accumulate)
+for example
+  --rows resnet50/fp16,fp32/nchw/eager        all of ResNet-50 in FP16, and everything in FP32, NCHW, eager
+  --rows bert/eager/x16
 
 variants (--variant), part of every figure's name:
-  torchvision   ResNet v1.5, AlexNet at 224 pixels, 1000 classes
-  table         of the published table's harness: ResNet v1, AlexNet at 227 pixels with 384 channels in its fourth
-                convolution, 1001 classes
+  torchvision   ResNet v1.5, AlexNet at 224 pixels, 1000 classes; SSD300 as MLPerf's; BERT with GELU by erf
+  table         of the published table's harnesses: ResNet v1, AlexNet at 227 pixels with 384 channels in its fourth
+                convolution, 1001 classes; Inception without gamma in its norms; BERT with GELU by tanh
+Inception v3 is without its second head in both, SSD300 is on ResNet-34 and computes its published harness' step:
+colours jittered, targets drawn, two sorts.
 
-Batch sizes are that harness' for one GPU with 32 or 40 GB (--memory), FP16 twice that of FP32:
-  ResNet-50 192/384 or 224/448, ResNet-152 96/192 or 112/200, VGG-16 like ResNet-50, AlexNet 1536/3072 or 1792/3584
-On a CPU they are scaled by 1/64, and three steps are timed after one. Smaller still, in seconds:
-  bench_precision_table --models resnet50 --scale 0.01 --pixels 64
+batch norms (--bn), of NHWC rows, also a column of the table; NCHW rows always have Torch's:
+  aten     Torch's operators, one by one
+  cudnn    cuDNN's fused calls with additions and ReLUs: FP16 on a GPU; of ResNets and Inceptions
+  fused    own kernels that do the same in every type; slow on a CPU; of ResNets and Inceptions
+
+Batch sizes are the harnesses' for one GPU with 32 or 40 GB (--memory), FP32/FP16:
+  ResNet-50, VGG-16 192/384 or 224/448, ResNet-152 96/192 or 112/200, Inception v3 192/384 or 224/360, Inception v4
+  48/96 or 56/112, AlexNet 1536/3072 or 1792/3584, SSD300 96/192 or 112/224; BERT-Large with 128 tokens 32/64 or
+  64/64, with 512 tokens 8/8 or 8/16 sequences, once (x1) and 16 times (x16) before an update
+On a CPU they are scaled by 1/64, and three steps are timed after one.
+
+peers (--peers): the same in Python beside each row, on the same weights and batch, without dropout, in turns of at
+least nine windows; a column says how many times as fast ours is. Words joined by +:
+  eager                                        a plain loop
+  compile, reduce-overhead, max-autotune       torch.compile, in these modes; minutes before it begins
+  fused                                        SGD with fused=True
+Install them once: bench/peers/install. In FP32 first losses are compared, too. With --no-update nobody updates.
+
+An interruption (SIGTERM, Ctrl-C, a notice of the cloud) costs the row in hand: finished ones are committed to
+OUTPUT.run, the program ends with 75, and the same command goes on. Options that change figures must be the same
+then (78 otherwise); --fresh forgets the earlier rows. A table that is complete leaves no such folder.
+
+Quickly, to see that it works:
+  bench_precision_table --rows resnet50/eager --scale 0.01 --pixels 64
+  bench_precision_table --rows bert/eager --tiny-bert
 A figure is the median of up to nine windows of steps. Run it on a quiet machine.
 )";
 
-const std::vector<std::string> kModels = {"resnet50", "resnet152", "vgg16", "alexnet"};
 const std::vector<std::string> kPrecisions = {"fp32", "tf32", "fp16", "bf16"};
 const std::vector<std::string> kLayouts = {"nchw", "nhwc"};
 const std::vector<std::string> kModes = {"eager", "graph"};
+const std::vector<std::string> kPeerWords = {"eager", "compile", "reduce-overhead", "max-autotune", "fused"};
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds()) names.push_back(kind.name);
+  return names;
+}
 
 void check_known(const char* option, const std::vector<std::string>& known, std::vector<std::string>& given) {
   if (given.empty()) given = known;
@@ -47,6 +84,65 @@ void check_known(const char* option, const std::vector<std::string>& known, std:
   }
 }
 
+void check_one(const char* option, const std::vector<std::string>& known, const std::string& given) {
+  std::vector<std::string> one = {given};
+  check_known(option, known, one);
+}
+
+void check_peers(const std::vector<std::string>& peers) {
+  for (const std::string& peer : peers) {
+    std::size_t begin = 0;
+    while (begin <= peer.size()) {
+      const std::size_t end = std::min(peer.find('+', begin), peer.size());
+      check_one("--peers", kPeerWords, peer.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  const std::string python = std::string(HOLDFAST_SOURCE_DIR) + "/.deps/peers/bin/python";
+  if (!peers.empty() && !std::filesystem::exists(python)) {
+    throw UsageError("--peers needs PyTorch in .deps/peers: bench/peers/install gets it");
+  }
+}
+
+void add_options(CLI::App& app, Options& options) {
+  Choice& choice = options.choice;
+  app.add_option("--rows", choice.rows, "which rows, separated by commas (all)")->delimiter(',');
+  app.add_option("--models", choice.models, "which models (all)")->delimiter(',');
+  app.add_option("--precisions,--precision", choice.precisions, "of fp32, tf32, fp16, bf16 (all)")
+      ->delimiter(',');
+  app.add_option("--layouts", choice.layouts, "of nchw, nhwc (both)")->delimiter(',');
+  app.add_option("--modes", choice.modes, "of eager, graph (both): step by step, or as a CUDA graph")
+      ->delimiter(',');
+  app.add_option("--accumulate", choice.accumulations, "BERT's forward passes of an update (1,16)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--variant", options.variant, "torchvision or table (torchvision)");
+  app.add_option("--bn", options.bn,
+                 "batch norms of NHWC rows, with what stands behind them: aten, cudnn or fused (aten)");
+  app.add_option("--device", options.device, "cpu or cuda (cuda where there is one)");
+  app.add_option("--memory", options.memory, "batch sizes for a GPU of 32 or 40 GB (by the device's memory)");
+  app.add_option("--scale", options.scale, "of the batch sizes (1 on a GPU, 1/64 on a CPU)");
+  app.add_option("--pixels", options.pixels,
+                 "the pictures' side (what the model is made for; SSD300 always)");
+  app.add_flag("--tiny-bert", options.tiny_bert,
+               "2 layers of 64 in the place of BERT-Large: to see that things work");
+  app.add_flag("!--no-update", options.update, "forward and backward alone");
+  auto* steps = app.add_option("--steps", options.steps, "timed steps of a row (99 on a GPU, 3 on a CPU)")
+                    ->check(CLI::Range(1, 1000000));
+  app.add_option("--seconds", options.seconds, "as many timed steps as go into so long, instead of --steps")
+      ->check(CLI::Range(0.001, 1e6))
+      ->excludes(steps);
+  app.add_option("--warm-up", options.warm_up, "steps before those (11 on a GPU, 1 on a CPU)")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--free", options.free_gb, "GB that a row may take (what is free)")
+      ->check(CLI::Range(0.001, 1e6));
+  app.add_option("--peers", options.peers, "in Python, separated by commas (none)")->delimiter(',');
+  app.add_option("--threads", options.threads, "of a CPU (one a core)")->check(CLI::Range(1, 4096));
+  app.add_option("--peak", options.peak,
+                 "dense TFLOP/s of the device: one number, or tf32=156,fp16=312 (known devices: theirs)");
+  app.add_flag("--fresh", options.fresh, "do not go on with a table that was interrupted");
+}
+
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv) {
@@ -55,24 +151,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   std::string output;
   std::string published = std::string(HOLDFAST_SOURCE_DIR) + "/bench/precision_table/published.csv";
   CLI::App app(kHelp, "bench_precision_table");
-  app.add_option("--models", choice.models, "which models, separated by commas (all)")->delimiter(',');
-  app.add_option("--precisions,--precision", choice.precisions, "of fp32, tf32, fp16, bf16 (all)")
-      ->delimiter(',');
-  app.add_option("--layouts", choice.layouts, "of nchw, nhwc (both)")->delimiter(',');
-  app.add_option("--modes", choice.modes, "of eager, graph (both): step by step, or as a CUDA graph")
-      ->delimiter(',');
-  app.add_option("--variant", options.variant, "torchvision or table (torchvision)");
-  app.add_option("--device", options.device, "cpu or cuda (cuda where there is one)");
-  app.add_option("--memory", options.memory, "batch sizes for a GPU of 32 or 40 GB (by the device's memory)");
-  app.add_option("--scale", options.scale, "of the batch sizes (1 on a GPU, 1/64 on a CPU)");
-  app.add_option("--pixels", options.pixels, "the pictures' side (what the model is made for)");
-  app.add_option("--steps", options.steps, "timed steps (99 on a GPU, 3 on a CPU)")
-      ->check(CLI::Range(1, 1000000));
-  app.add_option("--warm-up", options.warm_up, "steps before those (11 on a GPU, 1 on a CPU)")
-      ->check(CLI::Range(1, 1000000));
-  app.add_option("--threads", options.threads, "of a CPU (one a core)")->check(CLI::Range(1, 4096));
-  app.add_option("--peak", options.peak,
-                 "dense TFLOP/s of the device: one number, or tf32=156,fp16=312 (known devices: theirs)");
+  add_options(app, options);
   app.add_option("--published", published, "published figures, a CSV (bench/precision_table/published.csv)");
   app.add_option("--output", output, "name of the files without .csv, .json and .svg");
   try {
@@ -83,14 +162,14 @@ std::optional<Options> parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string(error.what()) + " (see --help)");
   }
-  check_known("--models", kModels, choice.models);
+  check_known("--models", model_names(), choice.models);
   check_known("--precisions", kPrecisions, choice.precisions);
   check_known("--layouts", kLayouts, choice.layouts);
   check_known("--modes", kModes, choice.modes);
-  std::vector<std::string> one = {options.variant};
-  check_known("--variant", {"torchvision", "table"}, one);
-  one = {options.device.empty() ? "cpu" : options.device};
-  check_known("--device", {"cpu", "cuda"}, one);
+  check_one("--variant", {"torchvision", "table"}, options.variant);
+  check_one("--bn", {"aten", "cudnn", "fused"}, options.bn);
+  check_one("--device", {"cpu", "cuda"}, options.device.empty() ? "cpu" : options.device);
+  check_peers(options.peers);
   if (options.memory && *options.memory != 32 && *options.memory != 40) {
     throw UsageError("--memory is 32 or 40, not " + std::to_string(*options.memory));
   }
@@ -98,6 +177,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
     throw UsageError("--scale is a factor above 0");
   }
   if (options.pixels < 0) throw UsageError("--pixels must not be negative");
+  static_cast<void>(planned(choice));  // --rows
   options.published = published;
   options.output = output.empty()
                        ? std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /

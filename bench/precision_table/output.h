@@ -13,10 +13,11 @@
 namespace holdfast::bench {
 
 struct Heading {
-  std::string device = {};   // its name
-  std::string variant = {};  // "torchvision" or "table"
-  std::string machine = {};  // one line: cores, LibTorch
-  std::string how = {};      // one line: optimizer, steps, what was scaled
+  std::string device = {};              // its name
+  std::string variant = {};             // "torchvision" or "table"
+  std::string machine = {};             // one line: cores, LibTorch
+  std::string how = {};                 // one line: optimizers, steps, what was scaled
+  std::vector<std::string> peers = {};  // columns of the lines
 };
 
 struct Table {
@@ -25,16 +26,17 @@ struct Table {
   std::vector<Published> published = {};
 };
 
-// Columns' names, and one line a row; printed while it is measured.
-std::string heading_line();
-std::string line_of(const Row& row, const std::string& variant);
+// Columns' names, and one line a row; printed while it is measured. Beside our figure stand those of one GPU
+// of each published device, with how many times as fast ours is, and how many times as fast as each peer.
+std::string heading_line(const Table& table);
+std::string line_of(const Row& row, const Table& table);
 
-// FP16 against TF32 (and FP32) with the goals, and the published figures.
+// FP16 against TF32 (and FP32) with the goals, the published figures, and the speed-ups that they show.
 std::string summary_of(const Table& table);
 
 std::string csv_of(const Table& table);
 std::string json_of(const Table& table);
-// Bars of images a second on one GPU, a group a model, the published ones beside ours.
+// Bars of samples a second on one GPU, a group a model, the published ones beside ours.
 std::string chart_of(const Table& table);
 
 void write_text(const std::filesystem::path& file, const std::string& text);

@@ -9,7 +9,7 @@
 namespace holdfast::bench {
 namespace {
 
-constexpr const char* kPrecisions[] = {"fp32", "tf32", "fp16", "bf16"};
+constexpr const char* kPeakKeys[] = {"fp32", "tf32", "fp16", "bf16"};
 
 struct Known {
   std::string_view name;          // a part of the driver's name; the longer ones first
@@ -38,7 +38,7 @@ std::optional<Peaks> known_peaks(std::string_view device) {
     Peaks peaks;
     const double values[] = {one.fp32, one.tf32, one.fp16, one.bf16};
     for (int i = 0; i < 4; ++i) {
-      if (values[i] > 0) peaks[kPrecisions[i]] = values[i];
+      if (values[i] > 0) peaks[kPeakKeys[i]] = values[i];
     }
     return peaks;
   }
@@ -48,14 +48,14 @@ std::optional<Peaks> known_peaks(std::string_view device) {
 Peaks parse_peaks(const std::string& text) {
   Peaks peaks;
   if (text.find('=') == std::string::npos) {
-    for (const char* precision : kPrecisions) peaks[precision] = number(text, text);
+    for (const char* precision : kPeakKeys) peaks[precision] = number(text, text);
     return peaks;
   }
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const auto equal = part.find('=');
     bool known = false;
-    for (const char* precision : kPrecisions) known = known || part.substr(0, equal) == precision;
+    for (const char* precision : kPeakKeys) known = known || part.substr(0, equal) == precision;
     if (equal == std::string::npos || !known) number("", text);
     peaks[part.substr(0, equal)] = number(part.substr(equal + 1), text);
   }

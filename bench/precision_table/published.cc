@@ -1,5 +1,6 @@
 #include "published.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -10,7 +11,8 @@
 namespace holdfast::bench {
 namespace {
 
-constexpr char kColumns[] = "model,device,precision,gpus,images_per_second,source";
+constexpr char kColumns[] = "model,device,precision,gpus,samples_per_second,source";
+constexpr char kOldColumns[] = "model,device,precision,gpus,images_per_second,source";
 
 // The last field may hold commas.
 std::vector<std::string> fields_of(const std::string& line) {
@@ -29,6 +31,10 @@ double positive(const std::string& text) {
   return !text.empty() && *end == 0 && std::isfinite(value) && value > 0 ? value : 0;
 }
 
+bool half(const std::string& precision) { return precision == "fp16" || precision == "bf16"; }
+
+std::string words_of(const Published& one) { return one.device + " " + one.precision; }
+
 }  // namespace
 
 std::vector<Published> read_published(const std::filesystem::path& file) {
@@ -43,7 +49,8 @@ std::vector<Published> read_published(const std::filesystem::path& file) {
     if (line.empty() || line.front() == '#') continue;
     const std::string where = file.string() + ", line " + std::to_string(number) + ": ";
     if (!named) {
-      if (line != kColumns) throw UsageError(where + "the columns must be " + kColumns);
+      if (line != kColumns && line != kOldColumns)
+        throw UsageError(where + "the columns must be " + kColumns);
       named = true;
       continue;
     }
@@ -51,16 +58,56 @@ std::vector<Published> read_published(const std::filesystem::path& file) {
     const double gpus = fields.size() == 6 ? positive(fields[3]) : 0;
     const double speed = fields.size() == 6 ? positive(fields[4]) : 0;
     if (gpus < 1 || gpus != std::floor(gpus) || speed == 0) {
-      throw UsageError(where + "it needs six fields, with a number of GPUs and of images per second");
+      throw UsageError(where + "it needs six fields, with a number of GPUs and of samples per second");
     }
     all.push_back({.model = fields[0],
                    .device = fields[1],
                    .precision = fields[2],
                    .gpus = static_cast<int>(gpus),
-                   .images_per_second = speed,
+                   .samples_per_second = speed,
                    .source = fields[5]});
   }
   return all;
+}
+
+std::vector<std::string> devices_of(const std::vector<Published>& all) {
+  std::vector<std::string> devices;
+  for (const Published& one : all) {
+    if (std::find(devices.begin(), devices.end(), one.device) == devices.end()) devices.push_back(one.device);
+  }
+  return devices;
+}
+
+std::optional<Published> beside(const std::vector<Published>& all, const std::string& model,
+                                const std::string& device, const std::string& precision) {
+  std::optional<Published> found;
+  for (const Published& one : all) {
+    if (one.model != model || one.device != device || half(one.precision) != half(precision)) continue;
+    if (one.precision == precision) return one;
+    if (!found) found = one;
+  }
+  return found;
+}
+
+std::vector<SpeedUp> speed_ups_of(const std::vector<Published>& all) {
+  std::vector<SpeedUp> found;
+  const std::vector<std::string> devices = devices_of(all);
+  const auto age = [&](const Published& one) {
+    return std::find(devices.begin(), devices.end(), one.device) - devices.begin();
+  };
+  for (const Published& one : all) {
+    for (const Published& base : all) {
+      if (one.model != base.model) continue;
+      const bool of_numbers = one.device == base.device && half(one.precision) && !half(base.precision);
+      const bool of_devices = half(one.precision) == half(base.precision) && age(one) > age(base);
+      if (!of_numbers && !of_devices) continue;
+      found.push_back({.model = one.model,
+                       .of = words_of(one),
+                       .over = words_of(base),
+                       .times = one.of_one_gpu() / base.of_one_gpu()});
+    }
+  }
+  return found;
 }
 
 }  // namespace holdfast::bench

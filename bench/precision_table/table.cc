@@ -2,78 +2,79 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "../median.h"
+#include "catalogue.h"
 #include "holdfast/base/error.h"
 
 namespace holdfast::bench {
 namespace {
 
-struct Batches {
-  const char* model;
-  std::int64_t full_32, half_32, full_40, half_40;
-};
-constexpr Batches kBatches[] = {{"resnet50", 192, 384, 224, 448},
-                                {"resnet152", 96, 192, 112, 200},
-                                {"vgg16", 192, 384, 224, 448},
-                                {"alexnet", 1536, 3072, 1792, 3584}};
+bool same_group(const Ratio& of, const Cell& cell) {
+  return of.model == cell.model && of.mode == cell.mode && of.accumulation == cell.accumulation;
+}
 
 // The quickest of those that fit; NaN: none was measured. `layout` empty: any.
 double best(const std::vector<Row>& rows, const Ratio& of, const std::string& precision,
             const std::string& layout) {
   double best = kNotMeasured;
   for (const Row& row : rows) {
-    if (!row.measured() || !row.counts_for_ratios || row.cell.model != of.model || row.cell.mode != of.mode ||
-        row.cell.precision != precision || (!layout.empty() && row.cell.layout != layout)) {
+    const bool fits = layout.empty() || row.cell.layout == layout || row.cell.layout == kNoLayout;
+    if (!row.measured() || !row.counts_for_ratios || !same_group(of, row.cell) ||
+        row.cell.precision != precision || !fits) {
       continue;
     }
-    if (!(best >= row.images_per_second())) best = row.images_per_second();
+    if (!(best >= row.samples_per_second())) best = row.samples_per_second();
   }
   return best;
 }
 
 std::string why_not(const std::vector<Row>& rows, const Ratio& of, const std::string& precision) {
-  std::string why = precision + " was not asked for";
+  std::string why = precision + " " + kNotAskedFor;
   for (const Row& row : rows) {
-    if (row.cell.model != of.model || row.cell.mode != of.mode || row.cell.precision != precision) continue;
+    if (!same_group(of, row.cell) || row.cell.precision != precision) continue;
     if (row.measured()) return "";
     why = row.why;
   }
   return why;
 }
 
-}  // namespace
-
-double Row::seconds_per_step() const { return measured() ? median(seconds) : kNotMeasured; }
-
-double Row::images_per_second() const { return static_cast<double>(cell.batch) / seconds_per_step(); }
-
-double Row::tflops() const { return images_per_second() * train_flops / 1e12; }
-
-double Row::utilisation() const { return tflops() / peak_tflops; }
-
-std::int64_t batch_of(const std::string& model, const std::string& precision, int memory, double scale) {
-  const bool half = precision == "fp16" || precision == "bf16";
-  for (const Batches& one : kBatches) {
-    if (model != one.model) continue;
-    const std::int64_t batch =
-        memory == 32 ? (half ? one.half_32 : one.full_32) : (half ? one.half_40 : one.full_40);
-    return std::max<std::int64_t>(2, std::llround(static_cast<double>(batch) * scale));
-  }
-  throw UsageError("there are no published batch sizes for '" + model + "'");
+std::vector<std::string> words_of(const std::string& name) {
+  std::vector<std::string> words;
+  std::istringstream in(name);
+  for (std::string word; std::getline(in, word, '/');) words.push_back(word);
+  return words;
 }
 
-std::vector<Cell> planned(const Choice& choice) {
+// Are all its words the cell's? "bert" is both of them.
+bool chosen_by(const std::string& row, const Cell& cell) {
+  const auto of_cell = words_of(name_of(cell));
+  const auto known = [&](const std::string& word) {
+    return std::find(of_cell.begin(), of_cell.end(), word) != of_cell.end() ||
+           (word == "bert" && cell.model.starts_with("bert"));
+  };
+  const auto words = words_of(row);
+  return !words.empty() && std::all_of(words.begin(), words.end(), known);
+}
+
+std::vector<Cell> all_cells(const Choice& choice) {
   std::vector<Cell> cells;
   for (const std::string& model : choice.models) {
+    const Kind& kind = kind_of(model);
     for (const std::string& precision : choice.precisions) {
-      for (const std::string& layout : choice.layouts) {
+      for (const std::string& layout :
+           kind.has_layouts ? choice.layouts : std::vector<std::string>{kNoLayout}) {
         for (const std::string& mode : choice.modes) {
-          cells.push_back({.model = model,
-                           .precision = precision,
-                           .layout = layout,
-                           .mode = mode,
-                           .batch = batch_of(model, precision, choice.memory, choice.scale)});
+          for (const std::int64_t accumulation :
+               kind.global != 0 ? choice.accumulations : std::vector<std::int64_t>{1}) {
+            cells.push_back({.model = model,
+                             .precision = precision,
+                             .layout = layout,
+                             .mode = mode,
+                             .batch = batch_of(model, precision, choice.memory, choice.scale),
+                             .accumulation = accumulation});
+          }
         }
       }
     }
@@ -81,14 +82,57 @@ std::vector<Cell> planned(const Choice& choice) {
   return cells;
 }
 
+}  // namespace
+
+std::string name_of(const Cell& cell) {
+  std::string name = cell.model + "/" + cell.precision;
+  if (cell.layout != kNoLayout) name += "/" + cell.layout;
+  name += "/" + cell.mode;
+  if (cell.layout == kNoLayout) name += "/x" + std::to_string(cell.accumulation);
+  return name;
+}
+
+double Row::seconds_per_step() const { return measured() ? median(seconds) : kNotMeasured; }
+
+double Row::samples_per_second() const {
+  return static_cast<double>(cell.batch * cell.accumulation) / seconds_per_step();
+}
+
+double Row::tflops() const { return samples_per_second() * train_flops / 1e12; }
+
+double Row::utilisation() const { return tflops() / peak_tflops; }
+
+double Row::times_as_fast_as(const PeerFigure& peer) const {
+  if (!measured() || !peer.measured() || seconds.size() != peer.seconds.size()) return kNotMeasured;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < seconds.size(); ++i) ratios.push_back(peer.seconds[i] / seconds[i]);
+  return median(ratios);
+}
+
+std::vector<Cell> planned(const Choice& choice) {
+  const std::vector<Cell> all = all_cells(choice);
+  if (choice.rows.empty()) return all;
+  for (const std::string& row : choice.rows) {
+    const auto chosen = [&](const Cell& cell) { return chosen_by(row, cell); };
+    if (std::any_of(all.begin(), all.end(), chosen)) continue;
+    throw UsageError("--rows: there is no row '" + row +
+                     "': give words of a row's name, joined by /, such as resnet50/fp16/nhwc or fp32/eager");
+  }
+  std::vector<Cell> cells;
+  for (const Cell& cell : all) {
+    const auto chooses = [&](const std::string& row) { return chosen_by(row, cell); };
+    if (std::any_of(choice.rows.begin(), choice.rows.end(), chooses)) cells.push_back(cell);
+  }
+  return cells;
+}
+
 std::vector<Ratio> ratios_of(const std::vector<Row>& rows, const std::string& base) {
   std::vector<Ratio> ratios;
   for (const Row& row : rows) {
-    const auto known = [&](const Ratio& one) {
-      return one.model == row.cell.model && one.mode == row.cell.mode;
-    };
+    const auto known = [&](const Ratio& one) { return same_group(one, row.cell); };
     if (std::any_of(ratios.begin(), ratios.end(), known)) continue;
-    Ratio ratio{.model = row.cell.model, .mode = row.cell.mode, .base = base};
+    Ratio ratio{
+        .model = row.cell.model, .mode = row.cell.mode, .accumulation = row.cell.accumulation, .base = base};
     ratio.table_style = best(rows, ratio, "fp16", "nhwc") / best(rows, ratio, base, "nchw");
     ratio.fair = best(rows, ratio, "fp16", "") / best(rows, ratio, base, "");
     if (std::isnan(ratio.table_style) && std::isnan(ratio.fair)) {

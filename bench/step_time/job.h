@@ -1,10 +1,8 @@
-// What ours and the peers train alike: model, weights, batch and rates. Ours draws them from seed 1 and
-// writes them to files that the peers read.
+// What ours and the peers train alike: model, weights, batch and rates, drawn from seed 1.
 //
-// Errors: UsageError for a model that is not known, Error when a file cannot be written. Threads: one thread.
+// Errors: UsageError for a model that is not known. Threads: one thread.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -20,9 +18,10 @@ struct JobOptions {
   c10::Device device = c10::Device(c10::kCPU);
 };
 
-// Writes `folder`/job.json and `folder`/values.
-void write_job(const JobOptions& options, const std::filesystem::path& folder);
-// A training that begins where the peers begin.
+constexpr std::int64_t kJobClasses = 10;
+
+// Begins where the peers begin that read what write_job() made of one of these. `amp`: BF16 on a CPU, FP16 on
+// a GPU, in NHWC; the values are the same.
 std::unique_ptr<Training> our_training(const JobOptions& options, bool amp);
 
 }  // namespace holdfast::bench

@@ -8,26 +8,26 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "../median.h"
-#include "../precision_table/captured.h"
+#include "../precision_table/device.h"
+#include "../precision_table/peer.h"
+#include "../precision_table/peer_job.h"
 #include "holdfast/base/error.h"
+#include "holdfast/models/picture_model.h"
 #include "job.h"
-#include "peer.h"
 
 namespace holdfast::bench {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr char kHelp[] =
     R"(Wall time of a training step (forward, backward, SGD with momentum), ours against the same model in Python:
 same weights, same batch, same number of threads, all of them taking turns. Prints medians, how much longer the
-peer takes, and the largest difference of the losses after equally many steps.
+peer takes, and how far losses lie apart: the first ones, and at most after equally many steps.
 
 peers (--peers), words joined by +:
   eager                                        a plain loop; the default optimizer
@@ -59,22 +59,13 @@ struct Rival {
   std::function<Window(int)> steps;
   std::unique_ptr<Training> ours;
   std::unique_ptr<Peer> peer;
+  double first_loss = 0;  // before any update
   std::vector<Window> windows;
-};
 
-class Folder {
- public:
-  Folder() : path_((fs::temp_directory_path() / "step-time-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw IoError("mkdtemp", path_, errno);
+  void warm_up(int count) {
+    first_loss = steps(1).loss;
+    steps(count);
   }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  fs::path path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 Window our_window(Training& training, c10::Device device, int steps) {
@@ -132,9 +123,10 @@ nlohmann::ordered_json compare(const Options& options, const std::string& model)
                                                        : 64,
                        .device = device};
   const int steps = options.steps != 0 ? options.steps : mlp ? 300 : 1;
-  const Folder folder;
-  write_job(job, folder.path());
+  const JobFolder folder;
   set_math_mode(Precision::fp32);
+  write_job({.model = model, .variant = options.variant, .classes = kJobClasses, .device = device},
+            *our_training(job, false), folder.path());
   std::vector<Rival> rivals;
   for (const bool amp : {false, true}) {
     const auto wanted = [&](const std::string& peer) { return has_word(peer, "amp") == amp; };
@@ -151,28 +143,24 @@ nlohmann::ordered_json compare(const Options& options, const std::string& model)
               at::get_num_threads(), options.repetitions, steps, steps == 1 ? "step" : "steps");
   std::fflush(stdout);
   auto left_out = nlohmann::ordered_json::array();
-  const fs::path root = HOLDFAST_SOURCE_DIR;
+  const std::filesystem::path root = HOLDFAST_SOURCE_DIR;
   for (const std::string& name : options.peers) {
     Rival rival;
     rival.name = name;
     rival.amp = has_word(name, "amp");
     try {
-      rival.peer =
-          std::make_unique<Peer>(std::vector<std::string>{(root / ".deps/peers/bin/python").string(),
-                                                          (root / "bench/peers/step_time.py").string(),
-                                                          (folder.path() / "job.json").string(), name},
-                                 folder.path() / "errors");
-      rival.peer->steps(mlp ? steps : 2);  // warm; and torch.compile does its work
+      rival.peer = std::make_unique<Peer>(root, folder.path(), name);
+      rival.steps = [peer = rival.peer.get()](int count) { return peer->steps(count); };
+      rival.warm_up(mlp ? steps : 1);  // and torch.compile does its work
     } catch (const Error& error) {
       std::printf("  left out: %s: %s\n", name.c_str(), error.what());
       left_out.push_back({{"peer", name}, {"why", error.what()}});
       continue;
     }
-    rival.steps = [peer = rival.peer.get()](int count) { return peer->steps(count); };
     rivals.push_back(std::move(rival));
   }
   for (Rival& rival : rivals) {
-    if (rival.ours) rival.steps(mlp ? steps : 2);
+    if (rival.ours) rival.warm_up(mlp ? steps : 1);
   }
   for (int i = 0; i < options.repetitions; ++i) {  // there and back again: nobody is always first
     for (Rival& rival : rivals) rival.windows.push_back(rival.steps(steps));
@@ -188,11 +176,14 @@ nlohmann::ordered_json compare(const Options& options, const std::string& model)
       const Rival& ours = *std::find_if(rivals.begin(), rivals.end(),
                                         [&](const Rival& one) { return one.ours && one.amp == rival.amp; });
       const double ratio = times_as_fast(ours, rival);
+      const double first = std::abs(ours.first_loss - rival.first_loss);
       const double difference = largest_difference(ours, rival);
       const double goal = goal_of(model, rival);
-      std::printf("   ours is %.2f times as fast, losses within %.2g", ratio, difference);
+      std::printf("   ours is %.2f times as fast, first losses within %.2g, later ones %.2g", ratio, first,
+                  difference);
       if (goal > 0) std::printf("   goal >= %.1f: %s", goal, ratio >= goal ? "met" : "missed");
       row["ours_times_as_fast"] = ratio;
+      row["first_loss_difference"] = first;
       row["largest_loss_difference"] = difference;
       if (goal > 0) row["goal"] = goal;
       row["torch"] = rival.peer->version();
@@ -240,7 +231,7 @@ int run(int argc, char** argv) {
   if (options.device == "cuda" && !at::hasCUDA()) {
     throw UsageError("there is no CUDA device here, or no CUDA in this build (HOLDFAST_CUDA): --device cpu");
   }
-  if (!fs::exists(fs::path(HOLDFAST_SOURCE_DIR) / ".deps/peers/bin/python")) {
+  if (!std::filesystem::exists(HOLDFAST_SOURCE_DIR "/.deps/peers/bin/python")) {
     throw UsageError("the peers are not installed; run bench/peers/install");
   }
   at::globalContext().setBenchmarkCuDNN(true);

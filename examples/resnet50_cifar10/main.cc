@@ -6,8 +6,10 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/cuda.h>
+#include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -22,6 +24,8 @@
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/data/cifar10.h"
 #include "holdfast/data/loader.h"
+#include "holdfast/data/pictures.h"
+#include "holdfast/data/resident_pictures.h"
 #include "holdfast/data/synthetic.h"
 #include "holdfast/io/line_file.h"
 #include "holdfast/metrics/console.h"
@@ -65,6 +69,8 @@ void prepare_machine(const Options& options) {
   if (options.cuda) {
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+    // Nothing here reads memory before it is written; filling it would be a kernel a tensor.
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
   }
 }
 
@@ -73,7 +79,17 @@ struct Data {
   holdfast::Loader test;
 };
 
-Data make_loaders(const Options& options, holdfast::PictureSplits pictures) {
+holdfast::Loader make_loader(const Options& options, at::Device device, holdfast::PictureSet pictures,
+                             const holdfast::AugmentOptions& augment,
+                             const holdfast::LoaderOptions& loading) {
+  if (options.data_on == DataOn::host)
+    return {holdfast::PictureDataset(std::move(pictures), augment), loading};
+  const auto layout = options.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  return {holdfast::ResidentPictures(std::move(pictures), augment, {.device = device, .layout = layout}),
+          loading};
+}
+
+Data make_loaders(const Options& options, at::Device device, holdfast::PictureSplits pictures) {
   const holdfast::AugmentOptions augment;
   const holdfast::LoaderOptions training{.batch_size = options.batch_size,
                                          .seed = static_cast<std::uint64_t>(options.seed),
@@ -86,8 +102,8 @@ Data make_loaders(const Options& options, holdfast::PictureSplits pictures) {
                                         .drop_last = false,
                                         .workers = options.workers,
                                         .pin_memory = options.cuda};
-  return {{holdfast::PictureDataset(std::move(pictures.train), augment), training},
-          {holdfast::PictureDataset(std::move(pictures.test), augment.for_evaluation()), testing}};
+  return {make_loader(options, device, std::move(pictures.train), augment, training),
+          make_loader(options, device, std::move(pictures.test), augment.for_evaluation(), testing)};
 }
 
 // What no component records by itself.
@@ -96,7 +112,9 @@ void record_recipe(const Options& options, holdfast::TrainState& state) {
   state.option("clip_grad_norm", options.clip_grad_norm);
   state.option("label_smoothing", options.label_smoothing);
   state.option("precision", std::string(word_of(options.precision)));
-  state.option("channels_last", options.channels_last);
+  // Checkpoints from before there was a choice have none.
+  if (options.bn != holdfast::BatchNormKind::aten) state.option("bn", std::string(word_of(options.bn)));
+  state.layout_option("channels_last", options.channels_last);
 }
 
 int train(const Options& options) {
@@ -113,16 +131,22 @@ int train(const Options& options) {
   auto reading = std::async(std::launch::async, read_pictures, options);
   const bool resumable = looks_resumable(options.checkpointer);
   torch::manual_seed(static_cast<std::uint64_t>(options.seed));
-  holdfast::ResNet net(holdfast::ResNetOptions{
-      .num_classes = 10, .stem = options.stem, .width = options.width, .initialize = !resumable});
+  holdfast::ResNet net(holdfast::ResNetOptions{.num_classes = 10,
+                                               .stem = options.stem,
+                                               .width = options.width,
+                                               .batch_norm = options.bn,
+                                               .initialize = !resumable});
   net->to(device);
   if (options.channels_last) holdfast::to_channels_last(*net);
   Forward forward(net, device, options);
-  // Weight decay on everything, batch norms and biases included, as in torchvision's reference recipe.
-  const auto optimizer = holdfast::make_optimizer(
-      options.optimizer, *net,
-      {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay});
-  Data data = make_loaders(options, reading.get());
+  // By default weight decay on everything, batch norms and biases included, as in torchvision's recipe.
+  const auto optimizer = holdfast::make_optimizer(options.optimizer, *net,
+                                                  {.lr = options.lr,
+                                                   .momentum = options.momentum,
+                                                   .nesterov = options.nesterov,
+                                                   .weight_decay = options.weight_decay,
+                                                   .decay_all = options.decay_all});
+  Data data = make_loaders(options, device, reading.get());
   const std::int64_t steps = final_step(options, data.train.updates_per_epoch());
 
   state.add("model", *net);
@@ -140,7 +164,8 @@ int train(const Options& options) {
                       {.clip_grad_norm = options.clip_grad_norm,
                        .accumulation = options.accumulate,
                        .precision = options.precision,
-                       .scaler = scaler ? &*scaler : nullptr});
+                       .scaler = scaler ? &*scaler : nullptr,
+                       .graph = options.graph});
 
   holdfast::ConsoleProgress console;
   holdfast::JsonlSink lines(options.metrics, [&](std::string_view line) { metrics->append(line); });
@@ -164,6 +189,10 @@ int train(const Options& options) {
   }
   holdfast::Trainer trainer(std::move(parts), {.steps = steps});
   const int exit_code = trainer.run();
+  if (!options.recipe.empty()) {
+    holdfast::log_info("trained for {:.2f} s, start-up and evaluations apart",
+                       std::chrono::duration<double>(trainer.result().training).count());
+  }
   if (const std::string line = to_line(trainer.result()); !line.empty()) std::puts(line.c_str());
   if (exit_code == static_cast<int>(holdfast::ExitCode::io_failed)) {
     // finish() may have given up on a disk that hangs; the writer's destructor would wait for it.

@@ -5,13 +5,13 @@
 #include <iostream>
 #include <limits>
 #include <map>
-#include <thread>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/optim/make_optimizer.h"
 #include "holdfast/store/retention_text.h"
+#include "settle.h"
 
 namespace example {
 namespace {
@@ -35,7 +35,8 @@ the same options: it goes on bit for bit where the last committed step was.
 
   resnet50_cifar10 --data cifar-10-batches-bin --checkpoint-dir runs/first
   resnet50_cifar10 --data synthetic:2000 --width 8 --steps 50 --every 20steps
-  resnet50_cifar10 --precision fp16 --channels-last --label-smoothing 0.1)";
+  resnet50_cifar10 --precision fp16 --channels-last --label-smoothing 0.1
+  resnet50_cifar10 --data cifar-10-batches-bin --recipe 94)";
 
 std::string environment_help() {
   std::string text = "Environment:\n";
@@ -55,16 +56,6 @@ holdfast::SaveEvery parse_every(const std::string& text) {
                              ": say a time, a number of steps, or auto, e.g. 30s, 5min, 500steps");
 }
 
-std::optional<std::int64_t> parse_synthetic(const std::string& data) {
-  if (data == "synthetic") return 50'000;
-  constexpr std::string_view kPrefix = "synthetic:";
-  if (!data.starts_with(kPrefix)) return std::nullopt;
-  const auto count = holdfast::parse_int(data.substr(kPrefix.size()));
-  if (count && *count > 0) return count;
-  throw holdfast::UsageError("--data " + data +
-                             ": the count must be a whole number above 0, e.g. synthetic:2000");
-}
-
 // What a flag is recorded as: data.batch_size, schedule.after.cosine.steps.
 std::string recorded_name(std::string flag) {
   flag.erase(0, std::min(flag.find_first_not_of('-'), flag.size()));
@@ -73,65 +64,6 @@ std::string recorded_name(std::string flag) {
   if (flag == "warmup_steps") return "warmup.steps";
   if (flag == "accumulate") return "accumulation";
   return flag;
-}
-
-void apply_machine_defaults(Options& options, bool cuda_available) {
-  const int cores = std::max(1U, std::thread::hardware_concurrency());
-  options.cuda = cuda_available;
-  options.workers = cuda_available ? std::min(4, cores) : 1;
-  options.default_epochs = 1;
-  if (cuda_available) {
-    options.stem = holdfast::Stem::cifar;
-    options.batch_size = 512;
-    options.default_epochs = 100;
-  }
-  options.checkpointer.directory = "runs/resnet50_cifar10";
-}
-
-void settle_precision(Options& options, bool given) {
-  const holdfast::DeviceTraits device = holdfast::traits_of(options.cuda ? at::kCUDA : at::kCPU);
-  const auto choices = holdfast::supported_on(device);
-  if (given) {
-    try {
-      holdfast::require_supported(options.precision, device);
-    } catch (const holdfast::UsageError& error) {
-      throw holdfast::UsageError(std::string("--precision: ") + error.what());
-    }
-  } else if (options.cuda &&
-             std::find(choices.begin(), choices.end(), holdfast::Precision::tf32) != choices.end()) {
-    options.precision = holdfast::Precision::tf32;
-  }
-}
-
-// Options whose defaults follow from others, and pairs that contradict each other beyond what CLI11 knows.
-void settle(Options& options, const CLI::App& app) {
-  const auto given = [&](const char* name) { return app.count(name) > 0; };
-  if (!options.optimizer.ends_with("sgd")) {
-    if (given("--momentum")) {
-      throw holdfast::UsageError("--momentum belongs to --optimizer sgd; " + options.optimizer +
-                                 " has its own two");
-    }
-    const bool lamb = options.optimizer == "lamb";
-    if (!given("--lr")) options.lr = lamb ? 2e-3 : 1e-3;
-    if (!given("--weight-decay")) {
-      options.weight_decay = options.optimizer.ends_with("adamw") ? 0.05 : lamb ? 0.01 : 0;
-    }
-  } else if (!given("--lr")) {
-    // Goyal et al. 2017: the rate of 0.1 belongs to 128 pictures an update.
-    options.lr = 0.1 * static_cast<double>(options.batch_size * options.accumulate) / 128;
-  }
-  settle_precision(options, given("--precision"));
-  if (given("--loss-scale") && !holdfast::needs_scaler(options.precision)) {
-    throw holdfast::UsageError("--loss-scale belongs to --precision fp16; the others need none");
-  }
-  if (options.schedule == ScheduleKind::constant && given("--schedule-steps")) {
-    throw holdfast::UsageError("--schedule-steps is where the cosine ends; --schedule constant has no end");
-  }
-  if (options.schedule_steps && options.warmup_steps && *options.warmup_steps > *options.schedule_steps) {
-    throw holdfast::UsageError("--warmup-steps " + std::to_string(*options.warmup_steps) +
-                               " is longer than --schedule-steps " + std::to_string(*options.schedule_steps));
-  }
-  options.synthetic_count = parse_synthetic(options.data);
 }
 
 class Parser {
@@ -170,7 +102,7 @@ class Parser {
       }
     }
     for (auto& name : options_.checkpointer.overrides) name = recorded_name(name);
-    settle(options_, app_);
+    settle(options_, [this](const char* flag) { return app_.count(flag) > 0; });
     return true;
   }
 
@@ -195,6 +127,16 @@ class Parser {
   void add_recipe() {
     constexpr auto kGroup = "Recipe (recorded; a change on resume is refused unless overridden)";
     const auto count = between(1, 1 << 30);
+    app_.add_option(
+            "--recipe", options_.recipe,
+            "94: what is meant to reach 94 % on CIFAR-10's test pictures: --epochs 30 --batch-size 512 "
+            "--stem cifar --nesterov --no-decay-all --label-smoothing 0.1 --channels-last, a fifth of the "
+            "steps for the warm-up; on a GPU --precision fp16 --graph --data-on device, too. What is given "
+            "beside it counts")
+        ->check(CLI::IsMember({"94"}).description(""))
+        ->type_name("NAME")
+        ->default_str("")
+        ->group(kGroup);
     app_.add_option("--batch-size", options_.batch_size, "Pictures of one (micro-)batch")
         ->check(count)
         ->type_name("N")
@@ -220,11 +162,16 @@ class Parser {
         ->check(CLI::Range(0.0, 1.0).description(""))
         ->type_name("X")
         ->group(kGroup);
+    app_.add_flag("--nesterov,!--no-nesterov", options_.nesterov, "Nesterov's momentum, of sgd")
+        ->group(kGroup);
     app_.add_option("--weight-decay", options_.weight_decay,
-                    "On all parameters; default 0.0005 (adam: 0, adamw: 0.05, lamb: 0.01)")
+                    "Default 0.0005 (adam: 0, adamw: 0.05, lamb: 0.01)")
         ->check(kNotNegative)
         ->type_name("X")
         ->default_str("")
+        ->group(kGroup);
+    app_.add_flag("--decay-all,!--no-decay-all", options_.decay_all,
+                  "Weight decay on all parameters, or on none of the biases and batch norms")
         ->group(kGroup);
     app_.add_option("--clip-grad-norm", options_.clip_grad_norm,
                     "Scale gradients down to this norm; 0: never")
@@ -294,8 +241,19 @@ class Parser {
         ->check(CLI::PositiveNumber.description(""))
         ->type_name("X")
         ->group(group);
-    app_.add_flag("--channels-last", options_.channels_last,
+    app_.add_flag("--channels-last,!--no-channels-last", options_.channels_last,
                   "Keep pictures and weights as NHWC, which tensor cores and oneDNN's kernels want")
+        ->group(group);
+    app_.add_option(
+            "--bn", options_.bn,
+            "Batch norms, with the additions and ReLUs behind them: aten (Torch's operators), fused (own "
+            "kernels; slow on a CPU) or cudnn (cuDNN's, GPUs in fp16); the latter two with "
+            "--channels-last")
+        ->transform(one_of<holdfast::BatchNormKind>({{"aten", holdfast::BatchNormKind::aten},
+                                                     {"cudnn", holdfast::BatchNormKind::cudnn},
+                                                     {"fused", holdfast::BatchNormKind::fused}}))
+        ->default_str("aten")
+        ->type_name("NAME")
         ->group(group);
   }
 
@@ -403,6 +361,21 @@ class Parser {
 
   void add_machine(bool cuda_available) {
     constexpr auto kGroup = "Machine (free to change)";
+    app_.add_option(
+            "--data-on", options_.data_on,
+            "Where the pictures lie, which are the same bits on both: host (threads crop, flip and normalise "
+            "them) or device (the GPU keeps them as bytes, CIFAR-10's take 184 MB there, and does it itself; "
+            "without a GPU the device is the CPU)")
+        ->transform(one_of<DataOn>({{"host", DataOn::host}, {"device", DataOn::device}}))
+        ->default_str("host")
+        ->type_name("WHERE")
+        ->group(kGroup);
+    app_.add_flag(
+            "--graph,!--no-graph", options_.graph,
+            "Replay forward and backward as CUDA graphs after three steps: quicker where launching "
+            "kernels takes longer than computing them, with the same bits. Where that cannot be done, on "
+            "a CPU say, a warning says why and steps are made as without")
+        ->group(kGroup);
     app_.add_option("--workers", options_.workers, "Threads that make batches; 0: the training thread does")
         ->check(between(0, 1024))
         ->type_name("N")

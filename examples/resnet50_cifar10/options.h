@@ -16,6 +16,7 @@
 namespace example {
 
 enum class ScheduleKind { cosine, constant };
+enum class DataOn { host, device };
 
 struct Options {
   std::string data = "synthetic";  // a folder, or synthetic[:COUNT]
@@ -31,22 +32,30 @@ struct Options {
   std::string optimizer = "sgd";  // holdfast::optimizer_names()
   double lr = 0.1;
   double momentum = 0.9;
+  bool nesterov = false;
   double weight_decay = 5e-4;
+  bool decay_all = true;  // off: weights alone, neither biases nor batch norms
   double clip_grad_norm = 0;
   double label_smoothing = 0;
   holdfast::Precision precision = holdfast::Precision::fp32;
   double loss_scale = 65536;  // of the first update in fp16; the only one here that is not recorded
   bool channels_last = false;
+  holdfast::BatchNormKind bn = holdfast::BatchNormKind::aten;
   ScheduleKind schedule = ScheduleKind::cosine;
   std::optional<std::int64_t> schedule_steps;  // where the cosine ends; default: whole epochs, see plan.h
-  std::optional<std::int64_t> warmup_steps;    // default: a twentieth of schedule_steps
+  std::optional<std::int64_t> warmup_steps;    // default: one in warmup_share of schedule_steps
+  std::int64_t warmup_share = 20;
   std::int64_t seed = 1;
   holdfast::Stem stem = holdfast::Stem::imagenet;
   std::int64_t width = 64;
 
+  std::string recipe;  // a name for many of these and some of those below: "94", or none
+
   // Where, how often, how fast: free to change.
   std::int64_t default_epochs = 1;  // of the recipe, when neither epochs nor steps is given
   bool evaluate = true;
+  DataOn data_on = DataOn::host;
+  bool graph = false;
   int workers = 1;
   int threads = 0;  // 0: all cores
   bool cuda = false;

@@ -8,7 +8,6 @@ namespace example {
 namespace {
 
 constexpr double kFloor = 0.01;
-constexpr std::int64_t kWarmupShare = 20;
 
 using holdfast::Length;
 using holdfast::RatePlan;
@@ -33,7 +32,7 @@ std::int64_t final_step(const Options& options, std::int64_t updates_per_epoch) 
 
 RatePlan make_plan(const Options& options, std::int64_t updates_per_epoch) {
   const std::int64_t steps = planned_steps(options, updates_per_epoch);
-  const std::int64_t warmup = options.warmup_steps.value_or(steps / kWarmupShare);
+  const std::int64_t warmup = options.warmup_steps.value_or(steps / options.warmup_share);
   RatePlan after = RatePlan::constant();
   if (options.schedule == ScheduleKind::cosine) {
     const std::int64_t rest = std::max<std::int64_t>(steps - warmup, 1);

@@ -1,5 +1,4 @@
-// bench_precision_table: its arithmetic on figures that were made up, and the program on a tiny scale. No
-// figure is judged here.
+// bench_precision_table's arithmetic on figures that were made up: nothing of Torch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,9 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "../../bench/precision_table/catalogue.h"
+#include "../../bench/precision_table/memory.h"
 #include "../../bench/precision_table/output.h"
 #include "../../bench/precision_table/peak.h"
 #include "../../bench/precision_table/published.h"
+#include "../../bench/precision_table/row_text.h"
 #include "../../bench/precision_table/table.h"
 #include "holdfast/base/error.h"
 #include "support/subprocess.h"
@@ -27,6 +29,7 @@ using bench::Row;
 using bench::summary_of;
 using bench::Table;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -34,10 +37,10 @@ using testing::SizeIs;
 using testing::StartsWith;
 
 Row measured(const std::string& model, const std::string& precision, const std::string& layout,
-             double images_per_second, const std::string& mode = "eager") {
+             double per_second, const std::string& mode = "eager") {
   return {.cell = {.model = model, .precision = precision, .layout = layout, .mode = mode, .batch = 100},
-          .pixels = 224,
-          .seconds = {1e9, 100 / images_per_second, 0},  // the median is what counts
+          .size = 224,
+          .seconds = {1e9, 100 / per_second, 0},  // the median is what counts
           .train_flops = 24e9};
 }
 
@@ -63,21 +66,57 @@ TEST(PrecisionTable, TakesThePublishedBatchSizes) {
   EXPECT_EQ(batch_of("alexnet", "fp16", 32, 1), 3072);
   EXPECT_EQ(batch_of("alexnet", "tf32", 40, 1), 1792);
   EXPECT_EQ(batch_of("alexnet", "fp16", 40, 1), 3584);
+  EXPECT_EQ(batch_of("inception3", "fp32", 32, 1), 192);
+  EXPECT_EQ(batch_of("inception3", "fp16", 40, 1), 360);
+  EXPECT_EQ(batch_of("inception4", "tf32", 40, 1), 56);
+  EXPECT_EQ(batch_of("ssd300", "fp16", 32, 1), 192);
+  EXPECT_EQ(batch_of("bert-128", "fp32", 32, 1), 32);
+  EXPECT_EQ(batch_of("bert-512", "fp16", 40, 1), 16);
+  EXPECT_EQ(batch_of("bert-512", "fp16", 40, 0.001), 1);
   EXPECT_EQ(batch_of("alexnet", "fp16", 40, 1.0 / 64), 56);
   EXPECT_EQ(batch_of("resnet152", "fp32", 40, 0.001), 2);  // a batch norm needs two
   EXPECT_THROW(batch_of("lenet", "fp32", 40, 1), UsageError);
 }
 
+Choice everything() {
+  Choice choice{.rows = {},
+                .models = {},
+                .precisions = {"fp32", "tf32", "fp16", "bf16"},
+                .layouts = {"nchw", "nhwc"},
+                .modes = {"eager", "graph"}};
+  for (const bench::Kind& kind : bench::kinds()) choice.models.push_back(kind.name);
+  return choice;
+}
+
 TEST(PrecisionTable, PlansEveryCombination) {
-  const Choice choice{.models = {"resnet50", "alexnet"},
-                      .precisions = {"fp32", "tf32", "fp16", "bf16"},
-                      .layouts = {"nchw", "nhwc"},
-                      .modes = {"eager", "graph"}};
-  const auto cells = planned(choice);
+  const auto cells = planned(everything());
   std::set<std::string> different;
-  for (const auto& cell : cells) different.insert(cell.model + cell.precision + cell.layout + cell.mode);
-  EXPECT_THAT(cells, SizeIs(32));
-  EXPECT_THAT(different, SizeIs(32));
+  for (const auto& cell : cells) different.insert(name_of(cell));
+  EXPECT_THAT(cells, SizeIs(7 * 16 + 2 * 16));  // BERT has no layouts, but two accumulations
+  EXPECT_THAT(different, SizeIs(cells.size()));
+  EXPECT_TRUE(different.contains("ssd300/bf16/nhwc/graph"));
+  EXPECT_TRUE(different.contains("bert-512/fp16/eager/x16"));
+  EXPECT_TRUE(different.contains("bert-512/fp16/eager/x1"));
+}
+
+TEST(PrecisionTable, ChoosesRowsByWords) {
+  const auto chosen = [](std::vector<std::string> rows) {
+    Choice choice = everything();
+    choice.rows = std::move(rows);
+    std::vector<std::string> names;
+    for (const auto& cell : planned(choice)) names.push_back(name_of(cell));
+    return names;
+  };
+  EXPECT_THAT(chosen({"vgg16/fp16/nhwc/graph"}), ElementsAre("vgg16/fp16/nhwc/graph"));
+  EXPECT_THAT(chosen({"eager/nchw/fp32"}), SizeIs(7));
+  EXPECT_THAT(chosen({"bert/fp32/eager/x1"}),
+              ElementsAre("bert-128/fp32/eager/x1", "bert-512/fp32/eager/x1"));
+  EXPECT_THAT(chosen({"bert-512/tf32/graph", "alexnet/tf32/nhwc"}),
+              ElementsAre("alexnet/tf32/nhwc/eager", "alexnet/tf32/nhwc/graph", "bert-512/tf32/graph/x1",
+                          "bert-512/tf32/graph/x16"));  // in the table's order
+  for (const char* wrong : {"resnet51", "bert/nhwc", "resnet50/x16", "", "fp32/fp16"}) {
+    EXPECT_THROW(chosen({wrong}), UsageError) << wrong;
+  }
 }
 
 TEST(PrecisionTable, ComparesInTwoWays) {
@@ -129,13 +168,80 @@ TEST(PrecisionTable, SaysWhyNothingCanBeCompared) {
 
 TEST(PrecisionTable, CountsTheModelsOwnArithmetic) {
   Row row = measured("resnet50", "fp16", "nhwc", 2500);
-  EXPECT_NEAR(row.images_per_second(), 2500, 1e-9);
+  EXPECT_NEAR(row.samples_per_second(), 2500, 1e-9);
   EXPECT_NEAR(row.tflops(), 60, 1e-9);
   EXPECT_TRUE(std::isnan(row.utilisation()));
   row.peak_tflops = 120;
   EXPECT_NEAR(row.utilisation(), 0.5, 1e-12);
-  EXPECT_THAT(line_of(row, "table"), AllOf(HasSubstr("resnet50   table"), HasSubstr("2500.00"),
-                                           HasSubstr("       60 "), HasSubstr("50 %")));
+  const Table table{.heading = {.variant = "table"}};
+  EXPECT_THAT(line_of(row, table), AllOf(HasSubstr("resnet50   table"), HasSubstr("2500.00 img/s"),
+                                         HasSubstr("       60 "), HasSubstr("50 %")));
+  row.cell.accumulation = 16;  // 100 at a time, and all of them in a step
+  row.unit = "sequences";
+  EXPECT_NEAR(row.samples_per_second(), 40000, 1e-6);
+  EXPECT_THAT(line_of(row, table), AllOf(HasSubstr("100x16"), HasSubstr("40000.00 seq/s")));
+}
+
+TEST(PrecisionTable, ComparesWithPeersTurnByTurn) {
+  Row row = measured("resnet50", "fp32", "nchw", 10);
+  row.seconds = {1, 2, 4};
+  // Slower by a half in each turn, though the medians of both, 2 and 2.25, say otherwise.
+  row.peers = {{.name = "eager", .seconds = {1.5, 2.25, 6}, .first_loss_difference = 1e-6},
+               {.name = "compile", .why = "no compiler"}};
+  EXPECT_NEAR(row.times_as_fast_as(row.peers[0]), 1.5, 1e-12);
+  EXPECT_TRUE(std::isnan(row.times_as_fast_as(row.peers[1])));
+  Table table{.heading = {.variant = "table", .peers = {"eager", "compile"}}, .rows = {row}};
+  EXPECT_THAT(line_of(row, table),
+              AllOf(HasSubstr(" 1.50       -"), HasSubstr("; left out: compile: no compiler"),
+                    Not(HasSubstr("loss"))));
+  EXPECT_THAT(csv_of(table), AllOf(HasSubstr(",times_as_fast_as_eager,"), HasSubstr(",1.5,,")));
+  row.peers[0].first_loss_difference = 3e-4;
+  EXPECT_THAT(line_of(row, table), HasSubstr("the first loss of eager differs by 0.0003"));
+  row.peers[0].seconds.pop_back();
+  EXPECT_TRUE(std::isnan(row.times_as_fast_as(row.peers[0])));
+}
+
+TEST(PrecisionTable, KeepsARowAsText) {
+  Row row = measured("bert-128", "fp16", bench::kNoLayout, 1.0 / 3);
+  row.cell.accumulation = 16;
+  row.unit = "sequences";
+  row.note = "a note with \"quotes\"";
+  row.loss = 10.3;
+  row.counts_for_ratios = false;
+  row.peers = {{.name = "eager+fused", .seconds = {0.1, 0.2}, .first_loss_difference = 1.0 / 7}};
+  const Row same = bench::row_of(text_of(row));
+  EXPECT_EQ(text_of(same), text_of(row));
+  EXPECT_EQ(same.cell, row.cell);
+  EXPECT_EQ(same.seconds, row.seconds);
+  EXPECT_EQ(same.note, row.note);
+  EXPECT_EQ(same.peers[0].first_loss_difference, 1.0 / 7);
+  EXPECT_TRUE(std::isnan(same.first_loss));
+  EXPECT_FALSE(same.counts_for_ratios);
+  const Row none = refused("vgg16", "tf32", "nchw", "no \xC3\xA4");
+  EXPECT_EQ(bench::row_of(text_of(none)).why, none.why);
+  EXPECT_THROW(bench::row_of("{}"), RefusedError);
+}
+
+TEST(PrecisionTable, SaysWhatDoesNotFit) {
+  const bench::Demand demand{.fixed = 2e9, .per_sample = 0.5e9, .seen = 2};
+  EXPECT_EQ(why_no_room(demand, 12, 64, 8e9), "");
+  EXPECT_EQ(
+      why_no_room(demand, 64, 64, 8e9),
+      "it does not fit: it needs about 34 GB (estimated from a batch of 2) and 8 GB are free; a batch of "
+      "12 fits: --scale 0.1875");
+  EXPECT_THAT(why_no_room(demand, 64, 64, 2.4e9), EndsWith("no batch fits"));
+  const bench::Demand weights{.fixed = 5.4e9};
+  EXPECT_EQ(
+      why_no_room(weights, 64, 64, 4e9),
+      "it does not fit: it needs about 5.4 GB for its weights, gradients and slots alone and 4 GB are free; "
+      "no batch fits");
+  EXPECT_EQ(demand.batch_in(1e9), 0);
+  EXPECT_GT(bench::free_of_machine(), 0);
+  Row row = refused("vgg16", "fp32", "nchw", "it does not fit");
+  row.needed_bytes = 34e9;
+  row.batch_that_fits = 12;
+  EXPECT_THAT(csv_of(Table{.heading = {}, .rows = {row}}), HasSubstr(",34,12,"));
+  EXPECT_EQ(bench::row_of(text_of(row)).batch_that_fits, 12);
 }
 
 TEST(PrecisionTable, KnowsSomeDevicesAndIsToldOfOthers) {
@@ -158,15 +264,15 @@ TEST(PrecisionTable, KnowsSomeDevicesAndIsToldOfOthers) {
 TEST(PrecisionTable, ReadsPublishedFigures) {
   const std::string ours = std::string(HOLDFAST_SOURCE_DIR) + "/bench/precision_table/published.csv";
   const auto figures = bench::read_published(ours);
-  ASSERT_THAT(figures, SizeIs(4));
+  ASSERT_THAT(figures, SizeIs(12));
   EXPECT_EQ(figures[3].model, "resnet50");
   EXPECT_EQ(figures[3].device, "A100");
-  EXPECT_EQ(figures[3].images_per_second, 15621);
+  EXPECT_EQ(figures[3].samples_per_second, 15621);
   EXPECT_NEAR(figures[3].of_one_gpu(), 1952.625, 1e-9);
 
   const TemporaryFolder folder;
   const std::string file = folder.path() / "figures.csv";
-  const std::string names = "model,device,precision,gpus,images_per_second,source\n";
+  const std::string names = "model,device,precision,gpus,samples_per_second,source\n";
   const auto said = [&](const std::string& text) -> std::string {
     std::ofstream(file) << text;
     try {
@@ -176,11 +282,62 @@ TEST(PrecisionTable, ReadsPublishedFigures) {
     }
   };
   EXPECT_EQ(said("# remark\n" + names + "a,b,fp16,2,10,somebody, somewhere\n\n"), "1");
+  EXPECT_EQ(said("model,device,precision,gpus,images_per_second,source\na,b,fp16,2,10,c\n"), "1");
   EXPECT_THAT(said("a,b,fp16,2,10,c\n"), HasSubstr("line 1: the columns must be model,device"));
   EXPECT_THAT(said(names + "a,b,fp16,8,many,c\n"), HasSubstr("line 2: "));
   EXPECT_THAT(said(names + "a,b,fp16,0,10,c\n"), HasSubstr("line 2: "));
   EXPECT_THAT(said(names + "a,b\n"), HasSubstr("line 2: "));
   EXPECT_THROW(bench::read_published(folder.path() / "none"), UsageError);
+}
+
+bench::Published published(const std::string& model, const std::string& device, const std::string& precision,
+                           int gpus, double speed) {
+  return {.model = model,
+          .device = device,
+          .precision = precision,
+          .gpus = gpus,
+          .samples_per_second = speed,
+          .source = "somebody"};
+}
+
+TEST(PrecisionTable, PutsPublishedFiguresBeside) {
+  const std::vector<bench::Published> all = {published("vgg16", "V100", "fp32", 8, 800),
+                                             published("vgg16", "A100", "tf32", 4, 800),
+                                             published("vgg16", "A100", "fp16", 8, 4000)};
+  EXPECT_THAT(devices_of(all), ElementsAre("V100", "A100"));
+  EXPECT_EQ(beside(all, "vgg16", "A100", "fp32")->of_one_gpu(), 200);  // what the table has in FP32's place
+  EXPECT_EQ(beside(all, "vgg16", "V100", "tf32")->of_one_gpu(), 100);
+  EXPECT_EQ(beside(all, "vgg16", "A100", "bf16")->of_one_gpu(), 500);
+  EXPECT_EQ(beside(all, "vgg16", "V100", "fp16"), std::nullopt);
+  EXPECT_EQ(beside(all, "alexnet", "V100", "fp32"), std::nullopt);
+  const Row row = measured("vgg16", "bf16", "nhwc", 750);
+  const Table table{.heading = {.variant = "table"}, .rows = {row}, .published = all};
+  EXPECT_THAT(heading_line(table), EndsWith("     V100  times      A100  times\n"));
+  EXPECT_THAT(line_of(row, table), EndsWith("        -      -     500.0    1.5\n"));
+  const auto json = nlohmann::json::parse(json_of(table));
+  EXPECT_EQ(json["rows"][0]["published"]["A100"]["times"], 1.5);
+  EXPECT_FALSE(json["rows"][0]["published"].contains("V100"));
+}
+
+TEST(PrecisionTable, ComputesPublishedSpeedUps) {
+  const auto all = bench::speed_ups_of(
+      {published("vgg16", "V100", "fp32", 8, 800), published("vgg16", "V100", "fp16", 8, 1600),
+       published("vgg16", "A100", "tf32", 4, 1000), published("vgg16", "A100", "fp16", 4, 2400),
+       published("alexnet", "A100", "fp16", 1, 7)});
+  std::vector<std::string> lines;
+  for (const auto& one : all) lines.push_back(one.of + "/" + one.over + "=" + std::to_string(one.times));
+  EXPECT_THAT(lines,
+              testing::UnorderedElementsAre("V100 fp16/V100 fp32=2.000000", "A100 tf32/V100 fp32=2.500000",
+                                            "A100 fp16/V100 fp16=3.000000", "A100 fp16/A100 tf32=2.400000"));
+  const auto ours =
+      bench::read_published(std::string(HOLDFAST_SOURCE_DIR) + "/bench/precision_table/published.csv");
+  const Table table{.heading = {},
+                    .rows = {measured("resnet50", "fp16", "nhwc", 1), measured("bert-512", "fp16", "-", 1)},
+                    .published = ours};
+  EXPECT_THAT(summary_of(table), AllOf(HasSubstr("resnet50   A100 fp16  over A100 tf32    2.28"),
+                                       HasSubstr("resnet50   A100 fp16  over V100 fp16    2.11"),
+                                       HasSubstr("bert-512   A100 tf32  over V100 fp32    3.89"),
+                                       Not(HasSubstr("bert-128")), Not(HasSubstr("not asked for"))));
 }
 
 Table made_up() {
@@ -192,14 +349,14 @@ Table made_up() {
                          .device = "A100",
                          .precision = "fp16",
                          .gpus = 8,
-                         .images_per_second = 15621,
+                         .samples_per_second = 15621,
                          .source = "AWS"}}};
 }
 
 TEST(PrecisionTable, JudgesTheGoalsOfResNet50) {
   const std::string good = summary_of(made_up());
   EXPECT_THAT(good, AllOf(HasSubstr("2.50   goal >= 2.28: met"), HasSubstr("2.50   goal >= 1.80: met"),
-                          HasSubstr("1953   (15621 by 8 GPUs; AWS)")));
+                          HasSubstr("1952.6   (15621 by 8 GPUs; AWS)")));
   Table slow = made_up();
   slow.rows[1] = measured("resnet50", "fp16", "nhwc", 2000);
   EXPECT_THAT(summary_of(slow),
@@ -210,16 +367,18 @@ TEST(PrecisionTable, WritesForPrograms) {
   const Table table = made_up();
   const std::vector<std::string> lines = lines_of(csv_of(table));
   ASSERT_THAT(lines, SizeIs(5));
-  EXPECT_THAT(lines[0],
-              StartsWith("device,variant,model,precision,layout,mode,batch,pixels,images_per_second"));
-  EXPECT_THAT(lines[1], StartsWith("a GPU <of> ours,table,resnet50,tf32,nchw,eager,100,224,1000,0.1,24,,"));
+  EXPECT_THAT(
+      lines[0],
+      StartsWith("device,variant,model,precision,layout,mode,batch,accumulation,size,samples_per_second"));
+  EXPECT_THAT(lines[1],
+              StartsWith("a GPU <of> ours,table,resnet50,tf32,nchw,eager,100,1,224,1000,images,0.1,24,,"));
   EXPECT_THAT(lines[3], EndsWith(",\"no, \"\"never\"\"\""));
 
   const auto all = nlohmann::json::parse(json_of(table));
   EXPECT_EQ(all["variant"], "table");
   ASSERT_EQ(all["rows"].size(), 4u);
-  EXPECT_EQ(all["rows"][1]["images_per_second"], 2500);
-  EXPECT_TRUE(all["rows"][2]["images_per_second"].is_null());
+  EXPECT_EQ(all["rows"][1]["samples_per_second"], 2500);
+  EXPECT_TRUE(all["rows"][2]["samples_per_second"].is_null());
   EXPECT_EQ(all["rows"][3]["why"], "it does not fit");
   EXPECT_EQ(all["ratios"][0]["of"], "fp16/tf32");
   EXPECT_NEAR(all["ratios"][0]["table_style"].get<double>(), 2.5, 1e-9);
@@ -229,87 +388,6 @@ TEST(PrecisionTable, WritesForPrograms) {
   EXPECT_THAT(chart, AllOf(StartsWith("<svg "), EndsWith("</svg>\n"), HasSubstr("a GPU &lt;of&gt; ours"),
                            HasSubstr("published: A100 fp16"), HasSubstr("nothing was measured"),
                            Not(HasSubstr("nan"))));
-}
-
-Ended program(const std::string& name, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), std::string(HOLDFAST_BIN_DIR) + "/" + name);
-  return Subprocess(std::move(arguments)).wait(std::chrono::minutes(4));
-}
-Ended bench_table(std::vector<std::string> arguments) {
-  return program("bench_precision_table", std::move(arguments));
-}
-
-TEST(BenchPrecisionTable, HasARowForEverythingOnACpu) {
-  const TemporaryFolder folder;
-  const std::string output = folder.path() / "result";
-  const Ended ended =
-      bench_table({"--device", "cpu", "--models", "resnet50", "--scale", "0.001", "--pixels", "32", "--steps",
-                   "1", "--threads", "1", "--variant", "table", "--peak", "fp32=2", "--output", output});
-  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
-  const auto all = nlohmann::json::parse(read_text(output + ".json"));
-  ASSERT_EQ(all["rows"].size(), 16u);
-  for (const auto& row : all["rows"]) {
-    const bool can = row["mode"] == "eager" && row["precision"] != "tf32";
-    ASSERT_EQ(row["measured"].get<bool>(), can) << row;
-    if (can) {
-      EXPECT_GT(row["images_per_second"].get<double>(), 0);
-      EXPECT_NEAR(row["loss"].get<double>(), 10, 8);  // a guess among 1001, of two pictures
-      EXPECT_EQ(row["utilisation"].is_number(), row["precision"] == "fp32");
-    } else if (row["precision"] == "tf32") {
-      EXPECT_THAT(row["why"].get<std::string>(), HasSubstr("tf32"));
-    } else {
-      EXPECT_THAT(row["why"].get<std::string>(), HasSubstr("CUDA"));
-    }
-  }
-  EXPECT_THAT(ended.out,
-              AllOf(HasSubstr("variant table"), HasSubstr("FP16/TF32, resnet50 (table), eager: not"),
-                    HasSubstr("published, images/s of one GPU")));
-  EXPECT_THAT(lines_of(read_text(output + ".csv")), SizeIs(17));
-  EXPECT_THAT(read_text(output + ".svg"), AllOf(StartsWith("<svg "), HasSubstr("fp16 nhwc eager, batch 2")));
-}
-
-void expect_one_line(const Ended& ended, const std::string& words,
-                     const std::string& name = "bench_precision_table") {
-  EXPECT_NE(ended.exit_code, 0);
-  EXPECT_EQ(ended.signal, 0);
-  EXPECT_THAT(lines_of(ended.err), SizeIs(1)) << ended.err;
-  EXPECT_THAT(ended.err, AllOf(StartsWith(name + ": "), HasSubstr(words)));
-}
-
-TEST(BenchPrecisionTable, RefusesInOneLineWhatCannotWork) {
-  expect_one_line(bench_table({"--fast"}), "--fast");
-  expect_one_line(bench_table({"--models", "resnet51"}), "knows no 'resnet51': choose from resnet50");
-  expect_one_line(bench_table({"--precisions", "fp8"}), "knows no 'fp8'");
-  expect_one_line(bench_table({"--layouts", "nhcw"}), "knows no 'nhcw'");
-  expect_one_line(bench_table({"--variant", "v2"}), "knows no 'v2'");
-  expect_one_line(bench_table({"--memory", "64"}), "32 or 40");
-  expect_one_line(bench_table({"--scale", "-1"}), "--scale");
-  expect_one_line(bench_table({"--device", "cpu", "--peak", "fast"}), "--peak 'fast'");
-  expect_one_line(bench_table({"--device", "cpu", "--published", "/nowhere"}), "cannot read /nowhere");
-  expect_one_line(bench_table({"--device", "cpu", "--output", "/nowhere/at/all"}),
-                  "cannot write /nowhere/at/all.csv");
-}
-
-TEST(BenchPrecisionTable, TeachesByHelp) {
-  const Ended ended = bench_table({"--help"});
-  EXPECT_EQ(ended.exit_code, 0);
-  for (const char* word : {"torchvision", "table", "227", "--scale", "--memory", "--peak", "--published",
-                           "TF32 in NCHW against FP16 in NHWC", "1536/3072"}) {
-    EXPECT_THAT(ended.out, HasSubstr(word));
-  }
-}
-
-// The peers themselves need an installed PyTorch: no test has that.
-TEST(BenchStepTime, TeachesAndRefusesInOneLine) {
-  const Ended help = program("bench_step_time", {"--help"});
-  EXPECT_EQ(help.exit_code, 0);
-  EXPECT_THAT(help.out, AllOf(HasSubstr("eager"), HasSubstr("bench/peers/install"), HasSubstr("mlp")));
-  const auto refused = [](std::vector<std::string> arguments, const std::string& words) {
-    expect_one_line(program("bench_step_time", std::move(arguments)), words, "bench_step_time");
-  };
-  refused({"--models", "lenet"}, "there is no model 'lenet'");
-  refused({"--variant", "v2"}, "there is no variant 'v2'");
-  refused({"--batch", "1"}, "--batch");
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Notice& notice = *file.notice;
   require(!notice.text.empty() && notice.text.size() < 400, "a text of the wrong length");
   require(is_utf8(notice.text) && !has_control(notice.text), "a text that cannot be shown");
-  require(notice.kind == NoticeKind::deadline || notice.kind == NoticeKind::checkpoint_now,
+  require(notice.kind == NoticeKind::deadline || notice.kind == NoticeKind::checkpoint_now ||
+              notice.kind == NoticeKind::at_risk,
           "a notice of another kind");
   if (notice.deadline) {
     require(*notice.deadline >= now && *notice.deadline <= now + 24h * 366, "a deadline that cannot be");

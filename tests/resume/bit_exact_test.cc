@@ -14,6 +14,7 @@ struct Case {
   std::vector<std::string> arguments;
   // What every second attempt is started with: free to change.
   std::vector<std::string> changed;
+  std::string width = "2";
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& value) { return out << value.name; }
@@ -26,7 +27,7 @@ unsigned seed() {
 class BitExact : public ::testing::TestWithParam<Case> {
  protected:
   static std::vector<std::string> with_steps(const Case& value) {
-    auto words = small(value.arguments);
+    auto words = small(value.arguments, value.width);
     words.insert(words.end(), {"--steps", std::to_string(value.steps * (nightly() ? 10 : 1))});
     return words;
   }
@@ -80,33 +81,34 @@ TEST_P(BitExact, InterruptedRunEndsAsTheStraightOne) {
 
 INSTANTIATE_TEST_SUITE_P(
     Runs, BitExact,
-    ::testing::Values(Case{"Plain", 40, {}, {"--workers", "3"}},
-                      Case{"ThreeWorkersToNone", 40, {"--workers", "3"}, {}},
-                      Case{"WorkersChange", 40, {}, {"--workers", "0"}},
-                      Case{
-                          "AdamW", 40, {"--optimizer", "adamw", "--clip-grad-norm", "1"}, {"--workers", "2"}},
-                      Case{"CifarStem", 12, {"--stem", "cifar"}, {}},
-                      Case{"Accumulation", 13, {"--accumulate", "3"}, {"--workers", "3"}},
-                      Case{"AccumulationAdamWCifar",
-                           7,
-                           {"--accumulate", "3", "--optimizer", "adamw", "--stem", "cifar"},
-                           {}},
-                      Case{"OneEpochExactly", 16, {}, {}},
-                      // These overflow until the scale has come down: beyond the first interruptions.
-                      Case{"Fp16", 28, {"--precision", "fp16", "--loss-scale", "67108864"}, {}},
-                      Case{"Fp16AccumulationClippedAdamW",
-                           9,
-                           {"--precision", "fp16", "--loss-scale", "8192", "--accumulate", "3",
-                            "--clip-grad-norm", "1", "--optimizer", "adamw"},
-                           {"--workers", "3"}},
-                      Case{"ChannelsLastTorchSgdSmoothed",
-                           12,
-                           {"--channels-last", "--optimizer", "torch-sgd", "--label-smoothing", "0.1"},
-                           {}},
-                      Case{"ChannelsLastBf16Lamb",
-                           12,
-                           {"--channels-last", "--precision", "bf16", "--optimizer", "lamb"},
-                           {}}),
+    ::testing::Values(
+        Case{"Plain", 40, {}, {"--workers", "3"}}, Case{"ThreeWorkersToNone", 40, {"--workers", "3"}, {}},
+        Case{"WorkersChange", 40, {}, {"--workers", "0"}},
+        Case{"AdamW", 40, {"--optimizer", "adamw", "--clip-grad-norm", "1"}, {"--workers", "2"}},
+        Case{"CifarStem", 12, {"--stem", "cifar"}, {}},
+        Case{"Accumulation", 13, {"--accumulate", "3"}, {"--workers", "3"}},
+        Case{"AccumulationAdamWCifar",
+             7,
+             {"--accumulate", "3", "--optimizer", "adamw", "--stem", "cifar"},
+             {}},
+        Case{"OneEpochExactly", 16, {}, {}},
+        // These overflow until the scale has come down: beyond the first interruptions.
+        Case{"Fp16", 28, {"--precision", "fp16", "--loss-scale", "67108864"}, {}},
+        Case{"Fp16AccumulationClippedAdamW",
+             9,
+             {"--precision", "fp16", "--loss-scale", "8192", "--accumulate", "3", "--clip-grad-norm", "1",
+              "--optimizer", "adamw"},
+             {"--workers", "3"}},
+        Case{"ChannelsLastTorchSgdSmoothed",
+             12,
+             {"--channels-last", "--optimizer", "torch-sgd", "--label-smoothing", "0.1"},
+             {}},
+        Case{"ChannelsLastBf16Lamb",
+             12,
+             {"--channels-last", "--precision", "bf16", "--optimizer", "lamb"},
+             {}},
+        Case{"FusedBatchNormsGraphOrNot", 12, {"--channels-last", "--bn", "fused"}, {"--graph"}, "4"},
+        Case{"Recipe94", 12, {"--recipe", "94"}, {"--workers", "3"}}),
     [](const auto& info) { return info.param.name; });
 
 // The first and the last step: one step a life, so that each of them is first and last once.

@@ -103,8 +103,9 @@ class ExampleRun {
 };
 
 // Small enough that a step takes a few milliseconds: 16 updates of 16 pictures an epoch.
-inline std::vector<std::string> small(std::vector<std::string> more = {}) {
-  std::vector<std::string> words = {"--data", "synthetic:256", "--width", "2",    "--batch-size",
+inline std::vector<std::string> small(const std::vector<std::string>& more = {},
+                                      const std::string& width = "2") {
+  std::vector<std::string> words = {"--data", "synthetic:256", "--width", width,  "--batch-size",
                                     "16",     "--threads",     "1",       "--lr", "0.05"};
   words.insert(words.end(), more.begin(), more.end());
   return words;

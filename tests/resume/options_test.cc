@@ -49,6 +49,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"LossScaleOfBf16", {"--precision", "bf16", "--loss-scale", "8"}, {"--loss-scale", "fp16"}},
         Wrong{"LossScaleZero", {"--precision", "fp16", "--loss-scale", "0"}, {"--loss-scale"}},
         Wrong{"SmoothingAboveOne", {"--label-smoothing", "1.5"}, {"--label-smoothing"}},
+        Wrong{"NesterovOfLamb", {"--optimizer", "lamb", "--nesterov"}, {"--nesterov", "lamb"}},
+        Wrong{"FusedWithoutItsLayout", {"--bn", "fused"}, {"--bn fused", "--channels-last"}},
+        Wrong{"FusedTooNarrow", {"--bn", "fused", "--channels-last", "--width", "6"}, {"--width", "4"}},
+        Wrong{"CudnnOnACpu", {"--bn", "cudnn", "--channels-last"}, {"--bn cudnn", "GPU", "--bn fused"}},
+        Wrong{"RecipeUnknown", {"--recipe", "95"}, {"--recipe"}},
         Wrong{"MomentumOfLamb", {"--optimizer", "lamb", "--momentum", "0.5"}, {"--momentum", "lamb"}},
         Wrong{"Stem", {"--stem", "large"}, {"--stem", "imagenet", "cifar"}},
         Wrong{"SyntheticCount", {"--data", "synthetic:many"}, {"synthetic:2000"}},
@@ -61,7 +66,7 @@ TEST(Usage, HelpTeachesWithAnExample) {
   for (const char* words :
        {"--data synthetic:2000", "--every", "30s", "Exit codes", "75", "--override", "HOLDFAST_TERM_GRACE",
         "--write-limit", "--read-back", "--recycle", "--second-image", "--precision", "--channels-last",
-        "--label-smoothing", "torch-sgd"}) {
+        "--label-smoothing", "torch-sgd", "--bn", "--graph", "--recipe"}) {
     EXPECT_THAT(ended.out, HasSubstr(words));
   }
 }

@@ -30,6 +30,7 @@ MemorySource::MemorySource(Options options)
     : options_(options), weight_(options.elements), bias_(7), stream_{options.seed} {
   for (float& value : weight_) value = static_cast<float>(uniform(stream_[0]) - 0.5);
   for (double& value : bias_) value = uniform(stream_[0]) - 0.5;
+  if (options_.rank >= 0) own_ = {100 * (static_cast<std::uint64_t>(options_.rank) + 1)};
 }
 
 std::vector<MemorySource::Piece> MemorySource::pieces() {
@@ -37,6 +38,7 @@ std::vector<MemorySource::Piece> MemorySource::pieces() {
                                {"model/bias", DType::float64, bytes_of(bias_), true},
                                {"model/batches", DType::int64, bytes_of(batches_), false},
                                {"rng/stream", DType::uint64, bytes_of(stream_), false}};
+  if (!own_.empty()) pieces.push_back({"rng/own", DType::uint64, bytes_of(own_), false});
   if (!momentum_.empty()) {
     pieces.push_back({"optimizer/momentum/weight", DType::float32, bytes_of(momentum_), true});
   }
@@ -57,6 +59,7 @@ StepReport MemorySource::train() {
     bias_[i % bias_.size()] -= 1e-4 * error;
   }
   ++batches_[0];
+  for (std::uint64_t& own : own_) draw(own);
   training_ = true;
   Cursor next = cursor_;
   if (next.samples >= options_.epoch_size) next = {next.epoch + 1, 0};

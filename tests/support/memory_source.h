@@ -27,6 +27,7 @@ class MemorySource final : public SnapshotSource {
     std::int64_t threads = 2;     // environment.threads: a record
     std::uint64_t seed = 1;
     std::int64_t epoch_size = 100;  // samples; a step applies 4
+    int rank = -1;  // of several that train together: has a stream of its own, from which no weight is drawn
   };
   MemorySource() : MemorySource(Options{}) {}
   explicit MemorySource(Options options);
@@ -66,6 +67,9 @@ class MemorySource final : public SnapshotSource {
   void load(const Snapshot& snapshot, const Overrides& overrides) override;
   void load_weights(const Snapshot& snapshot) override;
   bool takes_weight(const TensorSpec& tensor) const override { return tensor.name.starts_with("model/"); }
+  bool own_of_rank(const TensorSpec& tensor) const override { return tensor.name == "rng/own"; }
+  void derive_own(int rank) override { own_ = {static_cast<std::uint64_t>(-rank)}; }
+  std::vector<std::uint64_t> own() const { return own_; }
 
  private:
   struct Piece {
@@ -87,6 +91,7 @@ class MemorySource final : public SnapshotSource {
   std::vector<float> momentum_;              // empty until the first update
   std::vector<std::int64_t> batches_ = {0};  // a buffer
   std::vector<std::uint64_t> stream_;        // the random stream
+  std::vector<std::uint64_t> own_;           // this rank's own; empty alone
 };
 
 }  // namespace holdfast::test

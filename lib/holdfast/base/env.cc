@@ -9,10 +9,48 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr std::array kAll{
-    kEnvLog,          kEnvTermGrace,   kEnvNoticeFile,    kEnvSources,   kEnvEc2Endpoint,
-    kEnvEc2Disabled,  kEnvGcpHost,     kEnvAzureEndpoint, kEnvLocalRank, kEnvOpenMpiLocalRank,
-    kEnvSlurmLocalId, kEnvSlurmJobEnd, kEnvCheckStaging,  kEnvTmpDir};
+constexpr std::array kAll{kEnvLog,
+                          kEnvTermGrace,
+                          kEnvNoticeFile,
+                          kEnvSources,
+                          kEnvEc2Endpoint,
+                          kEnvEc2Disabled,
+                          kEnvGcpHost,
+                          kEnvAzureEndpoint,
+                          kEnvLocalRank,
+                          kEnvOpenMpiLocalRank,
+                          kEnvSlurmLocalId,
+                          kEnvRank,
+                          kEnvWorldSize,
+                          kEnvLocalWorldSize,
+                          kEnvMasterAddress,
+                          kEnvMasterPort,
+                          kEnvGlooInterface,
+                          kEnvOmpThreads,
+                          kEnvElasticRun,
+                          kEnvElasticRestart,
+                          kEnvElasticStore,
+                          kEnvLaunchJob,
+                          kEnvLaunchSocket,
+                          kEnvOpenMpiRank,
+                          kEnvOpenMpiSize,
+                          kEnvOpenMpiLocalSize,
+                          kEnvPmixNamespace,
+                          kEnvMpichRank,
+                          kEnvMpichSize,
+                          kEnvMpichLocalRank,
+                          kEnvMpichLocalSize,
+                          kEnvSlurmStepTasks,
+                          kEnvSlurmRank,
+                          kEnvSlurmTasks,
+                          kEnvSlurmNode,
+                          kEnvSlurmTasksPerNode,
+                          kEnvSlurmHosts,
+                          kEnvSlurmJob,
+                          kEnvSlurmStep,
+                          kEnvSlurmJobEnd,
+                          kEnvCheckStaging,
+                          kEnvTmpDir};
 
 [[noreturn]] void refuse(const EnvVariable& variable, const std::string& value, const std::string& wanted) {
   throw UsageError("environment variable " + std::string(variable.name) + "=" + value + ": expected " +

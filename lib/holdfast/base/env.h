@@ -44,12 +44,54 @@ inline constexpr EnvVariable kEnvGcpHost{
 inline constexpr EnvVariable kEnvAzureEndpoint{
     "HOLDFAST_AZURE_METADATA_ENDPOINT",
     "address of Azure's metadata service (default http://169.254.169.254 on its machines)"};
-// Set by launchers: only the first process of a host asks a metadata service.
+// Set by launchers; base/launch_environment.h says whose count. The first three also decide which process of
+// a host asks a metadata service.
 inline constexpr EnvVariable kEnvLocalRank{
     "LOCAL_RANK", "number of this process on its host, by torchrun; not 0: asks no metadata service"};
 inline constexpr EnvVariable kEnvOpenMpiLocalRank{"OMPI_COMM_WORLD_LOCAL_RANK",
                                                   "the same, by Open MPI, where LOCAL_RANK is not set"};
 inline constexpr EnvVariable kEnvSlurmLocalId{"SLURM_LOCALID", "the same, by Slurm, where neither is set"};
+inline constexpr EnvVariable kEnvRank{"RANK",
+                                      "number of this process, by torchrun; without LOCAL_RANK by a pod"};
+inline constexpr EnvVariable kEnvWorldSize{"WORLD_SIZE", "how many processes train together, beside RANK"};
+inline constexpr EnvVariable kEnvLocalWorldSize{"LOCAL_WORLD_SIZE", "how many of them are on this host"};
+inline constexpr EnvVariable kEnvMasterAddress{"MASTER_ADDR",
+                                               "host of rank 0, where the processes meet (any launcher)"};
+inline constexpr EnvVariable kEnvMasterPort{"MASTER_PORT", "port there, 1 to 65535 (any launcher)"};
+inline constexpr EnvVariable kEnvGlooInterface{
+    "GLOO_SOCKET_IFNAME", "network interface that Gloo uses (default: the one towards MASTER_ADDR)"};
+inline constexpr EnvVariable kEnvOmpThreads{
+    "OMP_NUM_THREADS", "threads of each process's computations (holdfast launch: cores / processes)"};
+inline constexpr EnvVariable kEnvElasticRun{"TORCHELASTIC_RUN_ID", "torchrun's name for the job"};
+inline constexpr EnvVariable kEnvElasticRestart{"TORCHELASTIC_RESTART_COUNT",
+                                                "how often torchrun has restarted its processes"};
+inline constexpr EnvVariable kEnvElasticStore{
+    "TORCHELASTIC_USE_AGENT_STORE", "True: torchrun itself keeps the store at MASTER_ADDR:MASTER_PORT"};
+inline constexpr EnvVariable kEnvLaunchJob{"HOLDFAST_LAUNCH_JOB", "holdfast launch's name for the job"};
+inline constexpr EnvVariable kEnvLaunchSocket{
+    "HOLDFAST_LAUNCH_SOCKET", "rank 0's socket that listens on MASTER_PORT, by holdfast launch"};
+inline constexpr EnvVariable kEnvOpenMpiRank{"OMPI_COMM_WORLD_RANK", "number of this process, by Open MPI"};
+inline constexpr EnvVariable kEnvOpenMpiSize{"OMPI_COMM_WORLD_SIZE", "how many there are, by Open MPI"};
+inline constexpr EnvVariable kEnvOpenMpiLocalSize{"OMPI_COMM_WORLD_LOCAL_SIZE",
+                                                  "how many of them are on this host, by Open MPI"};
+inline constexpr EnvVariable kEnvPmixNamespace{"PMIX_NAMESPACE", "Open MPI's name for the job"};
+inline constexpr EnvVariable kEnvMpichRank{"PMI_RANK", "number of this process, by MPICH"};
+inline constexpr EnvVariable kEnvMpichSize{"PMI_SIZE", "how many there are, by MPICH"};
+inline constexpr EnvVariable kEnvMpichLocalRank{"MPI_LOCALRANKID",
+                                                "number of this process on its host, by MPICH"};
+inline constexpr EnvVariable kEnvMpichLocalSize{"MPI_LOCALNRANKS", "how many are on this host, by MPICH"};
+inline constexpr EnvVariable kEnvSlurmStepTasks{
+    "SLURM_STEP_NUM_TASKS", "how many processes srun has started; it alone says that srun did"};
+inline constexpr EnvVariable kEnvSlurmRank{"SLURM_PROCID", "number of this process, by srun"};
+inline constexpr EnvVariable kEnvSlurmTasks{
+    "SLURM_NTASKS", "tasks of the Slurm job: more than one without srun is remarked upon"};
+inline constexpr EnvVariable kEnvSlurmNode{"SLURM_NODEID", "number of this host in the job, by srun"};
+inline constexpr EnvVariable kEnvSlurmTasksPerNode{"SLURM_STEP_TASKS_PER_NODE",
+                                                   "processes of each host, such as 8(x3),4, by srun"};
+inline constexpr EnvVariable kEnvSlurmHosts{"SLURM_STEP_NODELIST",
+                                            "hosts of the step: rank 0's is the first, by srun"};
+inline constexpr EnvVariable kEnvSlurmJob{"SLURM_JOB_ID", "number of the Slurm job"};
+inline constexpr EnvVariable kEnvSlurmStep{"SLURM_STEP_ID", "number of the step in it"};
 // Set by Slurm.
 inline constexpr EnvVariable kEnvSlurmJobEnd{
     "SLURM_JOB_END_TIME", "end of the Slurm job, in seconds since 1970: announced ten minutes before"};

@@ -254,6 +254,7 @@ void AsyncWriter::try_out() noexcept {
 CheckpointInfo AsyncWriter::commit(const Job& job) {
   const WriteRequest& request = job.request;
   request.snapshot->wait_for_arrival();
+  if (request.complete) request.complete();
   const SteadyTime began = clock_.now();
   const bool slowed = options_.write_limit > 0 && !hurry_.load(std::memory_order_relaxed);
   Snapshot sealed = *request.snapshot;  // shares the image; its own attributes

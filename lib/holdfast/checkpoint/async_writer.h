@@ -15,6 +15,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,9 @@ struct WriteRequest {
   Ancestry ancestry;
   // What copying it took: a part of what a commit costs.
   Duration copied{};
+  // Called on the writer's thread before anything is written: brings what the image still lacks (what is
+  // other ranks' own). What it throws fails the save.
+  std::function<void()> complete = {};
   // Made by whoever began the save; null: submit() makes one.
   std::shared_ptr<SaveHandle::Shared> save = nullptr;
 };

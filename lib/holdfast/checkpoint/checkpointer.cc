@@ -60,8 +60,9 @@ auto or_out_of_memory(const Work& work) {
 }  // namespace
 
 Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_options)
-    : source(the_source),
-      options(checked(std::move(the_options))),
+    : options(checked(std::move(the_options))),
+      crew(internal::crew_of(options.companions, the_source)),
+      source(crew ? crew->source() : the_source),
       file_system(options.file_system ? *options.file_system : FileSystem::real()),
       clock(options.clock ? *options.clock : Clock::real()),
       ledger(clock),
@@ -93,13 +94,14 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
 }
 
 Checkpointer::State::~State() {
+  if (crew) crew->settle(SaveStatus::failed, "this rank ended before it heard of it");
   monitor.stop();
   watch->stop();
   if (late_save) late_save->settle(SaveStatus::failed, "dropped: the run ended before it was staged");
 }
 
 void Checkpointer::State::require(Phase needed, const char* call) const {
-  if (phase == needed) return;
+  if (phase == needed || (needed == Phase::running && phase == Phase::together)) return;
   const std::string name = std::string("Checkpointer::") + call + "()";
   if (phase == Phase::constructed) throw UsageError(name + " before resume()");
   throw UsageError(name + (phase == Phase::finished ? " after finish()" : " a second time"));
@@ -122,7 +124,9 @@ Checkpointer::~Checkpointer() {
   }
 }
 
-void Checkpointer::read_ahead() { state_->read_ahead(); }
+void Checkpointer::read_ahead() {
+  if (!state_->crew || state_->crew->leads()) state_->read_ahead();
+}
 
 Resumed Checkpointer::resume() {
   return or_out_of_memory([&] { return state_->resume(); });

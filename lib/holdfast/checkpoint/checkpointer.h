@@ -11,14 +11,13 @@
 //   return checkpointer.finish();                           // the process's exit code
 //
 // Errors: the constructor throws UsageError; resume() throws RefusedError (78), IoError (74), SupersededError
-// (76); both, and state_digest(), OutOfMemoryError (74). after_step() never throws for a failed save and
-// never ends the training for one: it shows in Decision::failure until the next acknowledged commit. It stops
-// the loop when a newer attempt took over. Threads: all methods on the training thread, except request_save()
-// and request_stop(), which, like figures(), may be called from any thread. after_step waits for one memory
-// copy of the state, never for the disk; only when told to stop, or shortly before an announced end of the
-// machine, for a write in flight. Durability: a step
-// counts as saved when SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names
-// it.
+// (76); both, and state_digest(), OutOfMemoryError (74). With `companions`, more. after_step() never throws
+// for a failed save and never ends the training for one: it shows in Decision::failure until the next
+// acknowledged commit. It stops the loop when a newer attempt took over. Threads: all methods on the training
+// thread, except request_save() and request_stop(), which, like figures(), may be called from any thread.
+// after_step waits for one memory copy of the state, never for the disk; only when told to stop, or shortly
+// before an announced end of the machine, for a write in flight. Durability: a step counts as saved when
+// SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names it.
 //
 // Pressure: one write is in flight. While it holds the only image, a save that falls due waits until the next
 // step boundary that finds the image free, and takes the state of then: however slow the disk, it is given
@@ -36,6 +35,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/exit_code.h"
+#include "holdfast/checkpoint/companions.h"
 #include "holdfast/checkpoint/deadline_planner.h"
 #include "holdfast/checkpoint/save_handle.h"
 #include "holdfast/checkpoint/save_policy.h"
@@ -118,6 +118,27 @@ struct CheckpointerOptions {
   // write, waits for it. It may call request_save(), request_stop() and figures(), and nothing else here.
   // What it throws is caught and said once; no save is lost by it.
   OnSave on_save = {};
+
+  // The other ranks of this run, which train the same state in step with this one; distributed/agreement.h
+  // makes them. nullptr, or a world of one: alone. Every rank has a Checkpointer with these options, and all
+  // make the same calls at the same steps:
+  //
+  //   * Rank 0 alone touches `directory`, which the others need not see. It claims, decides by time, reads
+  //     and writes; the others get the checkpoint from it, and verify every byte.
+  //   * Saves and stops are agreed, one step after one rank or more want them: from whatever rank a notice, a
+  //     signal or a request comes, all save and stop at the same step. save() asks as request_save() does,
+  //     and returns a handle on nothing; tick() says true once a stop is agreed; an EvaluationScope commits
+  //     nothing by itself. Decision::saved and failure are told to all, and finish() returns rank 0's code on
+  //     all ranks when the last commit is acknowledged, or is not.
+  //   * What is a rank's own (SnapshotSource::own_of_rank) goes to rank 0 beside the training and lies in
+  //     "rank/<r>/" of the file. Another number of ranks resumes from it, not bit-exact: own state of ranks
+  //     that were not there is derived.
+  //   * resume(), after_step() and finish() then throw when a rank is lost (75, naming it; what was committed
+  //     stands), when ranks have taken different numbers of steps (UsageError), and what rank 0's resume()
+  //     throws on all ranks.
+  //
+  // It outlives the Checkpointer.
+  Companions* companions = nullptr;
 
   // Seams. nullptr: the machine's own.
   FileSystem* file_system = nullptr;

@@ -18,6 +18,7 @@ constexpr Duration kSayEvery = std::chrono::seconds(30);
 bool Checkpointer::State::tick() {
   if (!monitor.pending() && !leaving && !(writer && writer->superseded())) return false;
   watch->heard();
+  if (crew) return leaving;  // a stop is agreed, or is none
   const bool stop = should_stop();
   if (stop) leave();
   if (evaluating) {
@@ -39,6 +40,7 @@ void Checkpointer::State::enter_evaluation() {
   late_stager.complete();
   evaluating = true;
   stopped_inside = false;
+  if (crew) return;
   try {
     boundary = stage(Part::all);
     put_on_shelf();
@@ -59,7 +61,7 @@ void Checkpointer::State::leave_evaluation() {
   }
   boundary = {};
   evaluation_due = false;
-  if (save_it && phase == Phase::running && !should_stop()) save();
+  if (save_it && loop_runs() && !should_stop()) save();
 }
 
 // What memory holds now is no step boundary.
@@ -73,6 +75,23 @@ void Checkpointer::State::check_undisturbed() const {
 int Checkpointer::State::finish() {
   if (phase == Phase::finished) return end_code;
   require(Phase::running, "finish");
+  if (!crew) return finish_alone();
+  try {
+    part_together();
+    if (crew->leads()) {
+      finish_alone();
+      tell_outcome();
+    } else {
+      hear_outcome();
+    }
+  } catch (const Error& error) {
+    abandon(error);
+    throw;
+  }
+  return end_code;
+}
+
+int Checkpointer::State::finish_alone() {
   const SteadyTime began = clock.now();
   watch->end();
   drop_late();

@@ -11,6 +11,7 @@
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/checkpoint/internal/ranked_state.h"
 #include "holdfast/checkpoint/ledger_reader.h"
 
 namespace holdfast::inline v1 {
@@ -27,6 +28,11 @@ std::string joined(const std::vector<std::string>& texts) {
 Resumed Checkpointer::State::resume() {
   require(Phase::constructed, "resume");
   stager.check_source();
+  if (!crew) return resume_alone();
+  return crew->leads() ? lead() : follow();
+}
+
+Resumed Checkpointer::State::resume_alone() {
   wait_for_volume();
   const SteadyTime began = clock.now();
   const StartingPoint point = starting_point();
@@ -82,7 +88,17 @@ Resumed Checkpointer::State::resume() {
 
 void Checkpointer::State::check(const Start& start) {
   if (start.fresh) return;
-  source.check(start.snapshot->layout->tensors(), start.attributes, options.overrides);
+  source.check(internal::without_ranks(start.snapshot->layout->tensors()), start.attributes,
+               options.overrides);
+}
+
+std::vector<std::string> Checkpointer::State::differences_to(const Start& start) {
+  auto differences = environment_differences(start.attributes, source.attributes());
+  if (start.record.world_size != record.world_size) {
+    differences.push_back("world size: " + std::to_string(start.record.world_size) + " → " +
+                          std::to_string(record.world_size));
+  }
+  return differences;
 }
 
 Resumed Checkpointer::State::become(Start start, Resumed resumed, SteadyTime began) {
@@ -96,8 +112,8 @@ Resumed Checkpointer::State::become(Start start, Resumed resumed, SteadyTime beg
     }
   } else {
     if (!options.init_from.empty()) log_info("--init-from is for a fresh start: this run goes on instead");
-    const auto differences = environment_differences(start.attributes, source.attributes());
-    source.load(*start.snapshot, options.overrides);
+    const auto differences = differences_to(start);
+    source.load(*internal::share_of(0, start.snapshot), options.overrides);
     resumed.step = start.step;
     resumed.checkpoint = start.name;
     resumed.evaluation_due = start.record.evaluation_due;
@@ -202,7 +218,7 @@ void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
                                                             .ledger = &ledger});
   boundary_time = clock.now();
   book->open(start_step, boundary_time);
-  phase = Phase::running;
+  phase = crew ? Phase::together : Phase::running;
   watch->begin();
 }
 

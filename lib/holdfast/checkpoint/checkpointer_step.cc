@@ -13,10 +13,8 @@
 
 namespace holdfast::inline v1 {
 
-Decision Checkpointer::State::after_step(const StepReport& report) {
-  if (phase != Phase::running) [[unlikely]] {
-    require(Phase::running, "after_step");
-  }
+// What stands at the new step boundary, whoever decides what is done about it.
+[[gnu::always_inline]] inline void Checkpointer::State::arrive(const StepReport& report) {
   if (late_stager.open()) [[unlikely]] {
     give_up_late_staging();
   }
@@ -27,6 +25,15 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   loss_was_told = loss_was_told || !std::isnan(loss);
   losses.push(step, loss);
   receipt.compare(step, loss);
+}
+
+Decision Checkpointer::State::after_step(const StepReport& report) {
+  if (phase != Phase::running) [[unlikely]] {
+    if (phase == Phase::together) return step_together(report);
+    require(Phase::running, "after_step");
+  }
+  arrive(report);
+  const std::int64_t step = source.step();
 
   if (boundary) [[unlikely]] {
     clear_shelf();
@@ -46,6 +53,19 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   if (writer->failing()) [[unlikely]] {
     decision.failure = writer->failure();
   }
+  return decision;
+}
+
+Decision Checkpointer::State::step_together(const StepReport& report) {
+  arrive(report);
+  Decision decision;
+  try {
+    agree(decision);
+  } catch (const Error& error) {
+    abandon(error);
+    throw;
+  }
+  update_announced = false;
   return decision;
 }
 
@@ -140,6 +160,10 @@ void Checkpointer::State::choose_interval() {
 
 SaveHandle Checkpointer::State::save() {
   require(Phase::running, "save");
+  if (crew) {
+    save_wanted = true;
+    return {};
+  }
   const Waiting waiting(*this);
   drop_late();
   clear_shelf();
@@ -249,7 +273,9 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
                        .plan = std::move(staged.plan),
                        .ancestry = record.ancestry,
                        .copied = staged.copied,
+                       .complete = {},
                        .save = save};
+  if (crew) request.complete = bring_own_of_others(*request.snapshot);
   save->update([&](SaveFigures& figures) { figures.blocked += waited; });
   save->staged(clock.now());
   newest = writer->submit(std::move(request));

@@ -78,6 +78,7 @@ void put_run_record(Attributes& attributes, const RunRecord& record) {
   put(kRunGrownFrom, record.grown_from);
   put(kRunTime, record.time);
   put(kRunHost, record.host);
+  if (record.world_size > 1) put(kWorldSize, std::int64_t{record.world_size});
   put_metrics(attributes, record.metrics);
 }
 
@@ -98,6 +99,7 @@ RunRecord run_record_of(const Attributes& attributes) {
   record.time = attributes.get_string(kRunTime);
   record.host = attributes.get_string(kRunHost);
   record.metrics = metrics_of(attributes);
+  if (attributes.has(kWorldSize)) record.world_size = static_cast<int>(attributes.get_int(kWorldSize));
   return record;
 }
 
@@ -110,7 +112,7 @@ Ancestry grown_from(const RunRecord& record, std::int64_t step) {
 std::vector<std::string> environment_differences(const Attributes& recorded, const Attributes& now) {
   std::map<std::string, std::pair<const Attribute*, const Attribute*>> both;
   for (const auto& [name, attribute] : recorded) {
-    if (name.starts_with(kEnvironmentPrefix)) both[name].first = &attribute;
+    if (name.starts_with(kEnvironmentPrefix) && name != kWorldSize) both[name].first = &attribute;
   }
   for (const auto& [name, attribute] : now) {
     if (name.starts_with(kEnvironmentPrefix)) both[name].second = &attribute;

@@ -37,8 +37,12 @@ inline constexpr char kRunMetricValues[] = "run.metric_values";  // doubles
 // bit-exact promise.
 inline constexpr char kEnvironmentPrefix[] = "environment.";
 
+// int: ranks that train together; absent: one. Known to the Checkpointer, not to the training state.
+inline constexpr char kWorldSize[] = "environment.world_size";
+
 struct RunRecord {
   AttemptNumber attempt = 0;
+  int world_size = 1;
   Ancestry ancestry;
   double loss = std::numeric_limits<double>::quiet_NaN();
   bool loss_told = false;
@@ -57,7 +61,7 @@ RunRecord run_record_of(const Attributes& attributes);
 // The history of an attempt that begins with that checkpoint: its ancestry and {its attempt: its step}.
 Ancestry grown_from(const RunRecord& record, std::int64_t step);
 
-// "environment.threads: 4 → 8" for every difference, in order of name.
+// "environment.threads: 4 → 8" for every difference, in order of name; without the world size.
 std::vector<std::string> environment_differences(const Attributes& recorded, const Attributes& now);
 
 }  // namespace holdfast::inline v1

@@ -9,7 +9,9 @@ namespace holdfast::inline v1 {
 namespace {
 
 bool waits_for_itself(const SaveHandle::Shared& save) {
-  return save.status == SaveStatus::staging && save.ended_by == std::this_thread::get_id();
+  const auto self = std::this_thread::get_id();
+  if (save.settled_by == self) return is_open(save.status);
+  return save.status == SaveStatus::staging && save.ended_by == self;
 }
 
 }  // namespace

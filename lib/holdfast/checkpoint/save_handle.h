@@ -30,7 +30,8 @@ class SaveHandle {
   SaveStatus status() const;
   // Waits until it is no longer staging.
   SaveStatus wait_staged() const;
-  // Waits until durable, overtaken or failed.
+  // Waits until durable, overtaken or failed. On a rank that learns it from another (companions), its
+  // training thread returns at once, with what is known.
   SaveStatus wait() const;
   // nullopt when still being staged or written after `limit`.
   std::optional<SaveStatus> wait_for(std::chrono::nanoseconds limit) const;

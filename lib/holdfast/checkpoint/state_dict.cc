@@ -36,12 +36,36 @@ bool same_tensor(const Snapshot& snapshot, std::size_t a, std::size_t b) {
          std::equal(bytes.begin(), bytes.end(), others.begin(), others.end());
 }
 
+// Other programs' spelling of a key, the first that applies, into ours; empty: not looked at.
+std::string respelt(std::string name, const std::vector<std::string>& spellings) {
+  const std::size_t begin = kModelModule.size() + 1;
+  for (std::size_t i = 0; i + 1 < spellings.size(); i += 2) {
+    const std::size_t at = name.find(spellings[i], begin);
+    if (at == std::string::npos) continue;
+    name.replace(at, spellings[i].size(), spellings[i + 1]);
+    return name.size() == begin ? std::string() : name;
+  }
+  return name;
+}
+
 // Gives shared tensors the one name that they have in the state. Where two keys hold different bytes nothing
 // is done, and load_weights says so.
-void unite(Snapshot& snapshot, const std::vector<Alias>& aliases) {
+void unite(Snapshot& snapshot, const std::vector<Alias>& aliases, const std::vector<std::string>& spellings) {
   const auto& tensors = snapshot.layout->tensors();
   std::map<std::string, std::size_t> by_name;
-  for (std::size_t i = 0; i < tensors.size(); ++i) by_name.emplace(tensors[i].name, i);
+  std::vector<std::pair<std::string, std::size_t>> respelt_ones;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::string name = respelt(tensors[i].name, spellings);
+    if (name == tensors[i].name) {
+      by_name.emplace(std::move(name), i);
+    } else if (!name.empty()) {
+      respelt_ones.emplace_back(std::move(name), i);
+    }
+  }
+  // Where both spellings are there, the other stays unknown, and load_weights says so.
+  for (const auto& [name, i] : respelt_ones) {
+    if (!by_name.emplace(name, i).second) by_name.emplace(tensors[i].name, i);
+  }
   for (const Alias& alias : aliases) {
     const auto own = by_name.find(std::string(kModelModule) + "/" + alias.key);
     const auto target = by_name.find(alias.target);
@@ -89,7 +113,9 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& safe
   if (auto* const rejection = std::get_if<Rejection>(&index)) return std::move(*rejection);
   auto read = read_safetensors(safetensors, std::get<SafetensorsIndex>(index), kModelModule, threads);
   if (auto* const snapshot = std::get_if<std::shared_ptr<Snapshot>>(&read)) {
-    unite(**snapshot, aliases_in(now, kModelModule));
+    const std::string spellings = std::string(kModelModule) + ".spellings";
+    unite(**snapshot, aliases_in(now, kModelModule),
+          now.has(spellings) ? now.get_strings(spellings) : std::vector<std::string>());
   }
   return read;
 }

@@ -25,7 +25,8 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index,
 
 // The weights in a safetensors file, as SnapshotSource::load_weights wants them. `now` are the attributes of
 // the state that will take them: keys that share a tensor there may all be in the file, with the same bytes,
-// or only one of them.
+// or only one of them. Keys that it spells otherwise ("model.spellings", state/other_keys.h) get its
+// spelling.
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& safetensors,
                                                                 const Attributes& now, int threads = 2);
 

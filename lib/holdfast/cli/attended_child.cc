@@ -1,6 +1,5 @@
 #include "holdfast/cli/attended_child.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,15 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 #include <utility>
 
-#include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/cli/started_process.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -39,42 +36,6 @@ constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGTERM, "SIGTERM
                                                               {SIGUSR2, "SIGUSR2"},
                                                               {SIGXCPU, "SIGXCPU"},
                                                               {SIGSYS, "SIGSYS"}}};
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
-  std::vector<std::string> settings;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (!more.contains(text.substr(0, text.find('=')))) settings.push_back(text);
-  }
-  for (const auto& [name, value] : more) settings.push_back(name + "=" + value);
-  return settings;
-}
-
-// Between fork and exec: async-signal-safe calls only.
-[[noreturn]] void become(char* const* words, char* const* settings, const SignalInbox& inbox, pid_t wrapper,
-                         int report) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != wrapper) _exit(128 + SIGTERM);  // it died before that was arranged
-  if (isatty(STDIN_FILENO) != 0) {
-    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  }
-  std::signal(SIGPIPE, inbox.ignored_broken_pipes() ? SIG_IGN : SIG_DFL);
-  pthread_sigmask(SIG_SETMASK, &inbox.before(), nullptr);
-  execvpe(words[0], words, settings);
-  const int code = errno;
-  [[maybe_unused]] const auto written = write(report, &code, sizeof code);
-  _exit(code == ENOENT ? 127 : 126);
-}
 
 // Those that have ended and were not reaped included.
 std::vector<pid_t> children_of(pid_t parent) {
@@ -144,31 +105,10 @@ AttendedChild::AttendedChild(std::vector<std::string> command,
                              const std::map<std::string, std::string>& environment,
                              const SignalInbox& inbox) {
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
-  std::vector<std::string> settings = environment_with(environment);
-  const auto words = pointers_to(command);
-  const auto variables = pointers_to(settings);
-  std::array<int, 2> report{};
-  if (pipe2(report.data(), O_CLOEXEC) != 0) throw IoError("pipe", command.front(), errno);
-  const pid_t wrapper = getpid();
-  not_ours_ = children_of(wrapper);
-  id_ = fork();
-  if (id_ == 0) become(words.data(), variables.data(), inbox, wrapper, report[1]);
-  const int refused = errno;
-  close(report[1]);
-  if (id_ < 0) {
-    close(report[0]);
-    throw IoError("fork", command.front(), refused);
-  }
-  setpgid(id_, id_);  // whichever of the two comes first; it fails once the other has exec'd
-  int code = 0;
-  ssize_t got = 0;
-  do {
-    got = read(report[0], &code, sizeof code);
-  } while (got < 0 && errno == EINTR);
-  close(report[0]);
-  if (got == static_cast<ssize_t>(sizeof code)) {
-    ending_.not_started = "cannot execute '" + printable(command.front()) + "': " + std::strerror(code);
-  }
+  not_ours_ = children_of(getpid());
+  const StartedProcess started = start_process(std::move(command), {.environment = environment}, inbox);
+  id_ = started.id;
+  ending_.not_started = started.not_started;
 }
 
 AttendedChild::~AttendedChild() {

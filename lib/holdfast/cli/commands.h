@@ -29,6 +29,7 @@ void add_probe(CLI::App& app, Command& chosen);
 // `wrapped`: the command after `--`, untouched.
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
+void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 
 // The whole program: parses, runs, and turns every exception into one line on standard error.
 int run_program(std::vector<std::string> arguments);

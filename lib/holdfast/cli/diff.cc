@@ -14,7 +14,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-struct Options {
+struct DiffRequest {
   std::filesystem::path a;
   std::filesystem::path b;
   bool all = false;
@@ -41,7 +41,7 @@ std::string spec_text(const TensorSpec& spec) {
 
 class Comparison {
  public:
-  Comparison(const Options& options, Opened a, Opened b)
+  Comparison(const DiffRequest& options, Opened a, Opened b)
       : options_(options), a_(std::move(a)), b_(std::move(b)) {}
 
   int run() {
@@ -144,7 +144,7 @@ class Comparison {
     table.print(std::cout, 2);
   }
 
-  const Options& options_;
+  const DiffRequest& options_;
   Opened a_;
   Opened b_;
   std::vector<Differing> changed_;
@@ -161,14 +161,14 @@ Opened open_for_comparison(const std::filesystem::path& path) {
   }
 }
 
-int run(const Options& options) {
+int run_diff(const DiffRequest& options) {
   return Comparison(options, open_for_comparison(options.a), open_for_comparison(options.b)).run();
 }
 
 }  // namespace
 
 void add_diff(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DiffRequest>();
   CLI::App* const command = app.add_subcommand("diff", "Compare the training states of two checkpoints");
   command->add_option("A", options->a, "a checkpoint")->required();
   command->add_option("B", options->b, "another")->required();
@@ -179,7 +179,7 @@ void add_diff(CLI::App& app, Command& chosen) {
       "farthest "
       "apart.\nExit code: 0 equal, 1 different, 2 unreadable.\n\n"
       "Example:\n  holdfast diff run1/step-000000001200-a0001.h5 run2/step-000000001200-a0001.h5");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_diff(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

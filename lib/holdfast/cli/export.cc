@@ -18,7 +18,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-struct Options {
+struct ExportRequest {
   std::filesystem::path file;
   std::filesystem::path to;
   std::string module = std::string(kModelModule);
@@ -80,12 +80,12 @@ class NewFile {
   bool published_ = false;
 };
 
-[[noreturn]] void refuse_existing(const Options& options) {
+[[noreturn]] void refuse_existing(const ExportRequest& options) {
   throw UsageError("--to " + shown(options.to) + ": it exists; --force replaces it");
 }
 
 // What may lie there already.
-void check_target(Directory& directory, const Options& options) {
+void check_target(Directory& directory, const ExportRequest& options) {
   const std::string name = options.to.filename().string();
   const auto status = directory.status(name);
   if (!status) return;
@@ -98,7 +98,7 @@ void check_target(Directory& directory, const Options& options) {
   }
 }
 
-int run(const Options& options) {
+int run_export(const ExportRequest& options) {
   if (!options.to.has_filename()) throw UsageError("--to " + shown(options.to) + ": name a file");
   const auto folder = options.to.has_parent_path() ? options.to.parent_path() : std::filesystem::path(".");
   const auto directory = FileSystem::real().open_directory(folder, false);
@@ -133,7 +133,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_export(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportRequest>();
   CLI::App* const command =
       app.add_subcommand("export", "Write a checkpoint's weights as a safetensors file, for other tools");
   command->add_option("FILE", options->file, "the checkpoint")->required();
@@ -152,7 +152,7 @@ void add_export(CLI::App& app, Command& chosen) {
       "damaged, 2 unreadable.\n\n"
       "Example:\n  holdfast export /mnt/ckpt/run1/step-000000001200-a0001.h5 --to weights.safetensors\n"
       "  python3 -c 'import safetensors.torch as s; print(s.load_file(\"weights.safetensors\").keys())'");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_export(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

@@ -11,11 +11,9 @@
 namespace holdfast::inline v1 {
 namespace {
 
-using Json = nlohmann::json;
+constexpr std::uint64_t kMostOfAStory = 64 << 20;
 
-constexpr std::uint64_t kLongest = 64 << 20;
-
-std::int64_t number_in(const Json& line, const char* name, std::int64_t otherwise) {
+std::int64_t number_in(const nlohmann::json& line, const char* name, std::int64_t otherwise) {
   const auto found = line.find(name);
   if (found == line.end() || !found->is_number()) return otherwise;
   // A number that no clock and no step can have is as good as none.
@@ -24,7 +22,7 @@ std::int64_t number_in(const Json& line, const char* name, std::int64_t otherwis
   return value > -kMost && value < kMost ? static_cast<std::int64_t>(value) : otherwise;
 }
 
-std::string text_in(const Json& line, const char* name) {
+std::string text_in(const nlohmann::json& line, const char* name) {
   const auto found = line.find(name);
   return found != line.end() && found->is_string() ? found->get<std::string>() : "";
 }
@@ -34,7 +32,7 @@ Duration milliseconds(std::int64_t count) {
   return std::chrono::milliseconds(std::clamp(count, -kMost, kMost));
 }
 
-void add(const Json& line, LifeStory& story) {
+void add(const nlohmann::json& line, LifeStory& story) {
   const std::string event = text_in(line, "event");
   const WallTime when{milliseconds(number_in(line, "t", 0))};
   const std::int64_t step = number_in(line, "step", -1);
@@ -94,7 +92,7 @@ LifeStory parse_life_story(std::string_view lines) {
   while (!lines.empty()) {
     const auto end = lines.find('\n');
     if (end == std::string_view::npos) break;  // torn
-    const Json line = Json::parse(lines.substr(0, end), nullptr, false);
+    const nlohmann::json line = nlohmann::json::parse(lines.substr(0, end), nullptr, false);
     if (line.is_object()) add(line, story);
     lines.remove_prefix(end + 1);
   }
@@ -120,7 +118,7 @@ std::string read_ledger_text(Directory& run_directory, AttemptNumber attempt) {
   const auto file = run_directory.open(ledger_name(attempt), OpenMode::read);
   if (!file) return {};
   const std::uint64_t size = file->size();
-  const std::uint64_t from = size > kLongest ? size - kLongest : 0;
+  const std::uint64_t from = size > kMostOfAStory ? size - kMostOfAStory : 0;
   std::string text(size - from, '\0');
   text.resize(file->read_at(std::as_writable_bytes(std::span(text)), from));
   return text;

@@ -11,7 +11,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-struct Options {
+struct LsRequest {
   std::filesystem::path directory;
   bool verify = false;
 };
@@ -52,7 +52,7 @@ void print_run_state(const RunState& state) {
   }
 }
 
-int run(const Options& options) {
+int run_ls(const LsRequest& options) {
   const auto directory = open_run_directory(options.directory);
   const Listing listing = list_checkpoints(*directory);
   using enum Table::Align;
@@ -88,14 +88,14 @@ int run(const Options& options) {
 }  // namespace
 
 void add_ls(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LsRequest>();
   CLI::App* const command = app.add_subcommand("ls", "List the checkpoints of a run directory, newest first");
   command->add_option("DIR", options->directory, "the run directory")->required();
   command->add_flag("--verify", options->verify, "read every byte, not only header and index");
   command->footer(
       "STATE is ok (header and index hold; with --verify: every byte), damaged, newer (of a newer format) or "
       "unreadable.\n\nExample:\n  holdfast ls /mnt/ckpt/run1");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_ls(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

@@ -17,9 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Weight = VolumeRemark::Weight;
 
-constexpr Duration kNotice = std::chrono::minutes(2);  // of a spot machine's end
+constexpr Duration kSpotNotice = std::chrono::minutes(2);  // of a spot machine's end
 
-struct Options {
+struct ProbeRequest {
   std::filesystem::path directory;
   std::string size = "1GiB";
   std::string state;
@@ -51,7 +51,7 @@ const char* word_of(Weight weight) {
 std::string estimate_text(const VolumeReport& report, std::uint64_t state) {
   const auto save = estimate_save(report, state);
   if (!save) return "a save of " + format_bytes(state) + ": nothing was measured, so nothing can be said";
-  const auto count = static_cast<std::int64_t>(kNotice / std::max<Duration>(*save, Duration(1)));
+  const auto count = static_cast<std::int64_t>(kSpotNotice / std::max<Duration>(*save, Duration(1)));
   std::string text = "a save of " + format_bytes(state) + " takes about " + format_duration(*save) + "; ";
   if (count == 0)
     return text + "a notice of two minutes is NOT enough for one: count on the regular saves alone";
@@ -114,7 +114,7 @@ void print_text(const VolumeReport& report, std::uint64_t state) {
             << '\n';
 }
 
-int run(const Options& options) {
+int run_probe(const ProbeRequest& options) {
   const std::uint64_t bytes = size_of("--size", options.size);
   const std::uint64_t state = options.state.empty() ? 0 : size_of("--state", options.state);
   std::signal(SIGINT, note_signal);
@@ -127,7 +127,7 @@ int run(const Options& options) {
       if (const auto save = estimate_save(report, state); save && state > 0) {
         json["estimate"] = {{"state_bytes", state},
                             {"save_seconds", std::chrono::duration<double>(*save).count()},
-                            {"saves_in_two_minutes", kNotice / std::max<Duration>(*save, Duration(1))}};
+                            {"saves_in_two_minutes", kSpotNotice / std::max<Duration>(*save, Duration(1))}};
       }
       std::cout << json.dump(2) << '\n';
     } else {
@@ -146,7 +146,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_probe(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ProbeRequest>();
   CLI::App* const command =
       app.add_subcommand("probe", "Say what a volume promises, and what Holdfast will do with it");
   command->add_option("DIR", options->directory, "a folder on the volume; a run directory will do")
@@ -168,7 +168,7 @@ void add_probe(CLI::App& app, Command& chosen) {
       "Ctrl-C. Files that are there are not touched; a run that trains there shares the disk for that time.\n"
       "Exit code: 0 checkpoints can be committed there, 1 they cannot, 2 unreadable, 64 wrong use.\n\n"
       "Example:\n  holdfast probe /mnt/ckpt --state 2GB");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_probe(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

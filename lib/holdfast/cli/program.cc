@@ -33,7 +33,9 @@ ExitCode tool_code(ExitCode code) {
 // Everything after `--` of a command that runs another: not ours to interpret. CLI11 would take an argument
 // such as [1,2] apart.
 std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
-  if (arguments.empty() || (arguments.front() != "supervise" && arguments.front() != "rehearse")) return {};
+  const bool wraps = !arguments.empty() && (arguments.front() == "supervise" ||
+                                            arguments.front() == "rehearse" || arguments.front() == "launch");
+  if (!wraps) return {};
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes == arguments.end()) return {};
   std::vector<std::string> wrapped(dashes + 1, arguments.end());
@@ -53,8 +55,8 @@ int finish(int code) {
 int run_program(std::vector<std::string> arguments) {
   CLI::App app{
       "Looks at Holdfast checkpoints: lists, shows, verifies, compares and exports them, and deletes what is "
-      "asked for. Never changes one. Runs trainers: starts them again when they were interrupted, and "
-      "rehearses interruptions."};
+      "asked for. Never changes one. Runs trainers: starts one process for each GPU, starts them again when "
+      "they were interrupted, and rehearses interruptions."};
   app.name("holdfast");
   app.set_version_flag("--version",
                        "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion));
@@ -72,6 +74,7 @@ int run_program(std::vector<std::string> arguments) {
   add_probe(app, chosen);
   add_supervise(app, wrapped, chosen);
   add_rehearse(app, wrapped, chosen);
+  add_launch(app, wrapped, chosen);
 
   // CLI11 would only say that a command is required.
   std::string unknown;

@@ -22,7 +22,7 @@ namespace {
 
 using Fate = RetentionReport::Fate;
 
-struct Options {
+struct PruneRequest {
   std::filesystem::path directory;
   std::string keep;
   bool dry_run = false;
@@ -107,7 +107,7 @@ void check_metrics(const Retention& keep, const RetentionReport& plan, const Met
   }
 }
 
-void print_plan(const Options& options, const RetentionReport& plan) {
+void print_plan(const PruneRequest& options, const RetentionReport& plan) {
   if (plan.files.empty()) {
     std::cout << "no checkpoints in " << printable(options.directory.string(), 4096) << '\n';
     return;
@@ -131,7 +131,7 @@ std::string summary_of(const RetentionReport& report) {
   return format_count(files) + (files == 1 ? " file, " : " files, ") + format_bytes(report.bytes_that_go());
 }
 
-int run(const Options& options) {
+int run_prune(const PruneRequest& options) {
   PatientVerifier verifier;
   const Retention keep = parse_retention(options.keep);
   const PruneResult result = prune(FileSystem::real(), Clock::real(), verifier,
@@ -159,7 +159,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_prune(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PruneRequest>();
   CLI::App* const command = app.add_subcommand(
       "prune", "Delete checkpoints that no policy wants, in a directory where nobody trains");
   command->add_option("DIR", options->directory, "the run directory")->required();
@@ -185,7 +185,7 @@ void add_prune(CLI::App& app, Command& chosen) {
       "Exit code: 0 done, or nothing to do; 2 refused (a run seems to be alive, nothing verifies, a newer "
       "format) or unreadable; 64 wrong use.\n\n"
       "Example:\n  holdfast prune /mnt/ckpt/run1 --keep last=2,every=10000,best=test_accuracy:max --dry-run");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_prune(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

@@ -3,19 +3,18 @@
 #include <chrono>
 #include <iostream>
 
-#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/life_story.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/cli/rehearsal_report.h"
 #include "holdfast/cli/run_watch.h"
-#include "holdfast/interruption/signal_source.h"
 #include "holdfast/snapshot/utf8.h"
 
 namespace holdfast::inline v1 {
@@ -24,12 +23,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kLook = 20ms;
-// From SIGTERM to SIGKILL, beyond the trainer's own grace: together what most orchestrators give.
-constexpr Duration kMargin = 5s;
 constexpr Duration kPatience = 30s;  // between two words about what does not come
 constexpr Duration kUnkillable = 60s;
 
-struct Options {
+struct RehearseRequest {
   std::vector<std::string> command;
   std::string in = "30s";
   std::string notice;
@@ -39,12 +36,6 @@ struct Options {
   std::filesystem::path directory;
 };
 
-Duration duration_of(const std::string& option, const std::string& text) {
-  const auto duration = parse_duration(text);
-  if (!duration) throw UsageError(option + " '" + printable(text) + "': a time like 30s or 2min is needed");
-  return *duration;
-}
-
 CloudProvider provider_of(const std::string& name) {
   if (name == "gcp") return CloudProvider::gcp;
   return name == "azure" ? CloudProvider::azure : CloudProvider::ec2;
@@ -52,14 +43,14 @@ CloudProvider provider_of(const std::string& name) {
 
 class Rehearsal {
  public:
-  explicit Rehearsal(const Options& options)
+  explicit Rehearsal(const RehearseRequest& options)
       : options_(options),
         in_(duration_of("--in", options.in)),
         // Amazon's two minutes; the others say half a minute.
         notice_(duration_of("--notice", !options.notice.empty()     ? options.notice
                                         : options.provider == "ec2" ? "2min"
                                                                     : "30s")),
-        grace_(env_duration(kEnvTermGrace).value_or(kDefaultTermGrace) + kMargin),
+        grace_(time_to_leave()),
         environment_(server_.environment(provider_of(options.provider))),
         watch_(options.directory) {
     environment_["HOLDFAST_SOURCES"] = "signal,file,deadline," + options.provider;
@@ -276,7 +267,7 @@ class Rehearsal {
               << " verified, every byte\n";
   }
 
-  const Options& options_;
+  const RehearseRequest& options_;
   SignalInbox inbox_;  // before the server's threads
   Duration in_;
   Duration notice_;
@@ -289,7 +280,7 @@ class Rehearsal {
   int cancelled_ = 0;
 };
 
-int run(const Options& options) {
+int run_rehearse(const RehearseRequest& options) {
   if (options.command.empty()) {
     throw UsageError("which command? It goes last, after two dashes: holdfast rehearse -- ./train --lr 0.1");
   }
@@ -299,7 +290,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RehearseRequest>();
   options->command = wrapped;
   CLI::App* const command = app.add_subcommand(
       "rehearse",
@@ -336,7 +327,7 @@ void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Comman
       "use.\n\n"
       "Example:\n  holdfast rehearse --in 30s --notice 120s --kill -- ./train --checkpoint-dir "
       "/mnt/ckpt/rehearsal");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_rehearse(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

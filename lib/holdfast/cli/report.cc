@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct ReportRequest {
   std::filesystem::path directory;
   bool json = false;
   std::filesystem::path svg;
@@ -155,7 +155,7 @@ void print_json(const RunAccount& run) {
 }
 
 // In a run directory no file but its own is written.
-void write_svg(const Options& options, const std::string& text) {
+void write_svg(const ReportRequest& options, const std::string& text) {
   std::error_code error;
   const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(options.svg), error);
   const auto run = std::filesystem::canonical(options.directory, error);
@@ -169,7 +169,7 @@ void write_svg(const Options& options, const std::string& text) {
   if (!file) throw IoError("write", options.svg.native(), errno == 0 ? EIO : errno);
 }
 
-int run(const Options& options) {
+int run_report(const ReportRequest& options) {
   const auto directory = open_run_directory(options.directory);
   const std::vector<LedgerLife> lives = read_lives(*directory);
   const RunAccount account = account_for(lives);
@@ -194,7 +194,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_report(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReportRequest>();
   CLI::App* const command =
       app.add_subcommand("report", "Report where a run's time went, over all its attempts");
   command->add_option("DIR", options->directory, "the run directory")->required();
@@ -209,7 +209,7 @@ void add_report(CLI::App& app, Command& chosen) {
       "running? "
       "(the newest; lives, or has ended without a word).\n\nExample:\n  holdfast report /mnt/ckpt/run1 --svg "
       "run1.svg");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

@@ -71,9 +71,8 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
   ++in_a_row_;
 
   RestartDecision verdict{.restart = true, .delay = delay()};
-  if (life.deadline_left &&
-      *life.deadline_left<options_.near_deadline&& * life.deadline_left + options_.after_deadline> verdict
-           .delay) {
+  const bool soon = life.deadline_left && *life.deadline_left < options_.near_deadline;
+  if (soon && *life.deadline_left + options_.after_deadline > verdict.delay) {
     verdict.delay = *life.deadline_left + options_.after_deadline;
     verdict.text = what + ": a notice says that this machine goes away " +
                    (*life.deadline_left > Duration::zero() ? "in " + format_duration(*life.deadline_left)

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct ShowRequest {
   std::filesystem::path file;
   bool json = false;
 };
@@ -35,7 +35,7 @@ Json json_of(const AttributeValue& value) {
   return std::visit([](const auto& plain) -> Json { return plain; }, value);
 }
 
-void print_json(const Options& options, const CheckpointIndex& index) {
+void print_json(const ShowRequest& options, const CheckpointIndex& index) {
   Json attributes = Json::object();
   for (const auto& [name, attribute] : index.attributes) {
     attributes[name] = {{"value", json_of(attribute.value)}, {"decides", attribute.role == Role::decides}};
@@ -61,7 +61,7 @@ void print_json(const Options& options, const CheckpointIndex& index) {
   std::cout << all.dump(2) << '\n';
 }
 
-void print_text(const Options& options, const CheckpointIndex& index) {
+void print_text(const ShowRequest& options, const CheckpointIndex& index) {
   using enum Table::Align;
   std::uint64_t tensor_bytes = 0;
   for (const IndexedTensor& tensor : index.tensors) tensor_bytes += tensor.spec.bytes();
@@ -98,7 +98,7 @@ void print_text(const Options& options, const CheckpointIndex& index) {
   table.print(std::cout, 2);
 }
 
-int run(const Options& options) {
+int run_show(const ShowRequest& options) {
   const CheckpointIndex index = open_index(options.file).index;
   if (options.json) {
     print_json(options, index);
@@ -111,7 +111,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_show(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShowRequest>();
   CLI::App* const command = app.add_subcommand("show", "Show a checkpoint's attributes, tensors and digests");
   command->add_option("FILE", options->file, "the checkpoint")->required();
   command->add_flag("--json", options->json, "print one JSON object, nothing shortened");
@@ -119,7 +119,7 @@ void add_show(CLI::App& app, Command& chosen) {
       "Reads header and index alone; `holdfast verify` reads every byte. `state` is the digest that the run "
       "printed "
       "as state=.\n\nExample:\n  holdfast show /mnt/ckpt/run1/step-000000001200-a0001.h5");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_show(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

@@ -2,15 +2,14 @@
 #include <algorithm>
 #include <set>
 
-#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/restart_policy.h"
 #include "holdfast/cli/run_news.h"
-#include "holdfast/interruption/signal_source.h"
 #include "holdfast/snapshot/utf8.h"
 
 namespace holdfast::inline v1 {
@@ -20,11 +19,9 @@ using namespace std::chrono_literals;
 
 // Where nothing tells whether a life has brought the run forward.
 constexpr Duration kLongLife = 10min;
-// Beyond the trainer's own grace, for what the command left behind.
-constexpr Duration kMargin = 5s;
 constexpr int kFailed = static_cast<int>(ExitCode::internal);
 
-struct Options {
+struct SuperviseRequest {
   std::vector<std::string> command;
   std::string on_complete;
   std::filesystem::path directory;
@@ -33,15 +30,9 @@ struct Options {
   std::string after_deadline = "1min";
 };
 
-Duration duration_of(const std::string& option, const std::string& text) {
-  const auto duration = parse_duration(text);
-  if (!duration) throw UsageError(option + " '" + printable(text) + "': a time like 30s or 2min is needed");
-  return *duration;
-}
-
 class Supervisor {
  public:
-  explicit Supervisor(const Options& options)
+  explicit Supervisor(const SuperviseRequest& options)
       : options_(options),
         policy_({.max_restarts = options.max_restarts,
                  .first_delay = duration_of("--first-delay", options.first_delay),
@@ -113,7 +104,7 @@ class Supervisor {
 
   // A launcher died and its trainer did not: two of them must not run side by side.
   bool clear(AttendedChild& child) {
-    const Duration limit = env_duration(kEnvTermGrace).value_or(kDefaultTermGrace) + kMargin;
+    const Duration limit = time_to_leave();
     log_info("the command ({}) has left processes behind: they get SIGTERM, and {} to commit and leave",
              to_text(child.ending()), format_duration(limit));
     const SteadyTime end = Clock::real().now() + limit;
@@ -160,7 +151,7 @@ class Supervisor {
     return kFailed;
   }
 
-  const Options& options_;
+  const SuperviseRequest& options_;
   SignalInbox inbox_;
   RestartPolicy policy_;
   bool asked_to_stop_ = false;
@@ -168,7 +159,7 @@ class Supervisor {
   std::optional<SteadyTime> deadline_;  // of this machine
 };
 
-int run(const Options& options) {
+int run_supervise(const SuperviseRequest& options) {
   if (options.command.empty()) {
     throw UsageError("which command? It goes last, after two dashes: holdfast supervise -- ./train --lr 0.1");
   }
@@ -182,7 +173,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SuperviseRequest>();
   options->command = wrapped;
   CLI::App* const command = app.add_subcommand(
       "supervise",
@@ -227,7 +218,7 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
       "COMMAND said 0\nand the run directory does not say complete.\n\n"
       "Example:\n  holdfast supervise --directory /mnt/ckpt/run1 --on-complete ./cancel-fleet -- ./train "
       "--checkpoint-dir /mnt/ckpt/run1");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_supervise(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

@@ -13,7 +13,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-struct Options {
+struct VerifyRequest {
   std::filesystem::path path;
 };
 
@@ -42,7 +42,7 @@ class Verdicts {
   bool worst_unknown_ = false;
 };
 
-int verify_directory(Directory& directory, const Options& options) {
+int verify_directory(Directory& directory, const VerifyRequest& options) {
   const Listing listing = list_checkpoints(directory);
   if (listing.checkpoints.empty()) {
     throw Error("no checkpoints in " + printable(options.path.string(), 4096) +
@@ -58,7 +58,7 @@ int verify_directory(Directory& directory, const Options& options) {
   return verdicts.exit_code();
 }
 
-int run(const Options& options) {
+int run_verify(const VerifyRequest& options) {
   std::error_code ignored;
   if (std::filesystem::is_directory(options.path, ignored)) {
     return verify_directory(*open_run_directory(options.path), options);
@@ -76,7 +76,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyRequest>();
   CLI::App* const command =
       app.add_subcommand("verify", "Read every byte of a checkpoint, or of all in a directory");
   command->add_option("PATH", options->path, "a checkpoint, or a run directory")->required();
@@ -84,7 +84,7 @@ void add_verify(CLI::App& app, Command& chosen) {
       "Reads from the device, not from the page cache; damage is believed only when two reads agree.\n"
       "Exit code: 0 all good, 1 something is damaged, 2 unreadable or of a newer format.\n\n"
       "Example:\n  holdfast verify /mnt/ckpt/run1");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
 }
 
 }  // namespace holdfast::inline v1

@@ -13,10 +13,15 @@
 //
 // Optional members: `std::string fingerprint() const`, a text that changes when the content does, checked on
 // resume (without it the size and the types and shapes of sample 0 are taken: reading more could cost
-// minutes); and `void save_options(StateWriter&) const`, which records options that decide what a sample is.
+// minutes); `void save_options(StateWriter&) const`, which records options that decide what a sample is; and,
+// beside get_batch, `std::vector<at::Tensor> finish_batch(std::vector<at::Tensor> made)`, which makes the
+// fields of the batch from what get_batch returned: kernels on a device belong there (resident_pictures.h).
 //
-// Threads: get and get_batch are called by several workers at once, under no-grad.
+// Threads: get and get_batch are called by several workers at once, finish_batch on the training thread,
+// batch by batch as they are delivered, on the device's current stream; all under no-grad.
 #pragma once
+
+#include <ATen/core/grad_mode.h>
 
 #include <concepts>
 #include <cstdint>
@@ -63,6 +68,11 @@ concept BatchedDataset = SizedDataset<D> && requires(D& data, const BatchRequest
 };
 
 template <class D>
+concept FinishingDataset = BatchedDataset<D> && requires(D& data, std::vector<at::Tensor> made) {
+  { data.finish_batch(std::move(made)) } -> std::convertible_to<std::vector<at::Tensor>>;
+};
+
+template <class D>
 concept Dataset = PlainDataset<D> || RandomDataset<D> || BatchedDataset<D>;
 
 namespace internal {
@@ -73,6 +83,7 @@ class BatchMaker {
   virtual ~BatchMaker() = default;
   virtual std::int64_t size() const = 0;
   virtual std::vector<at::Tensor> make(const BatchRequest& request, TensorPool& pool) = 0;
+  virtual std::vector<at::Tensor> finish(std::vector<at::Tensor> made) = 0;
   virtual std::string fingerprint() = 0;
   virtual void save_options(StateWriter& out) const = 0;
 };
@@ -107,6 +118,15 @@ class BatchMakerOf final : public BatchMaker {
       rows.reserve(request.samples.size());
       for (const std::int64_t sample : request.samples) rows.push_back(one(request, sample));
       return stack(request.samples, rows, pool);
+    }
+  }
+
+  std::vector<at::Tensor> finish(std::vector<at::Tensor> made) override {
+    if constexpr (FinishingDataset<D>) {
+      const at::NoGradGuard no_grad;
+      return data_.finish_batch(std::move(made));
+    } else {
+      return made;
     }
   }
 

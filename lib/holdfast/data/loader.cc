@@ -3,6 +3,9 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
+#include <exception>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -49,10 +52,12 @@ class Loader::Impl {
   }
 
   std::optional<Batch> next() {
+    if (failure_) std::rethrow_exception(failure_);
     if (!pipeline_) start();
     auto made = pipeline_->next();
     if (!made) return std::nullopt;
-    auto& [slice, fields] = *made;
+    const Slice& slice = made->first;
+    std::vector<at::Tensor> fields = finish(slice, std::move(made->second));
     delivered_ = slice.after;
     ++pending_batches_;
     if (slice.completes_update) ++pending_updates_;
@@ -94,6 +99,8 @@ class Loader::Impl {
   void go_to(Cursor cursor) {
     plan_ = BatchPlan(plan_options(options_, size_), cursor);  // throws before anything has changed
     pipeline_.reset();
+    order_.reset();  // its workers are gone
+    failure_ = nullptr;
     applied_ = delivered_ = cursor;
     pending_batches_ = pending_updates_ = 0;
   }
@@ -130,12 +137,38 @@ class Loader::Impl {
     const at::NoGradGuard no_grad;
     std::vector<std::int64_t> samples;
     samples.reserve(static_cast<std::size_t>(slice.end - slice.begin));
-    const Permutation order(options_.seed, slice.epoch, size_);
+    const auto order = options_.shuffle ? order_of(slice.epoch) : nullptr;
     for (std::int64_t position = slice.begin; position < slice.end; ++position) {
-      samples.push_back(options_.shuffle ? order(position) : position);
+      samples.push_back(order ? (*order)(position) : position);
     }
+    return naming(slice, [&] {
+      return maker_->make({.seed = options_.seed, .epoch = slice.epoch, .samples = samples}, pool_);
+    });
+  }
+
+  // The newest epoch's; workers still at the one before make theirs anew, a moment of each epoch.
+  std::shared_ptr<const Permutation> order_of(std::int64_t epoch) {
+    const std::lock_guard lock(order_mutex_);
+    if (order_ && order_->epoch() == epoch) return order_;
+    auto order = std::make_shared<const Permutation>(options_.seed, epoch, size_);
+    if (!order_ || epoch > order_->epoch()) order_ = order;
+    return order;
+  }
+
+  // The pipeline is past this batch: after a failure it must not go on with the next one.
+  std::vector<at::Tensor> finish(const Slice& slice, std::vector<at::Tensor> made) {
     try {
-      auto fields = maker_->make({.seed = options_.seed, .epoch = slice.epoch, .samples = samples}, pool_);
+      return naming(slice, [&] { return maker_->finish(std::move(made)); });
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  }
+
+  template <class Call>
+  static std::vector<at::Tensor> naming(const Slice& slice, const Call& call) {
+    try {
+      std::vector<at::Tensor> fields = call();
       if (fields.empty()) throw Error("the data set returned a batch without tensors");
       return fields;
     } catch (const Error& error) {
@@ -159,6 +192,9 @@ class Loader::Impl {
   std::int64_t pending_batches_ = 0;
   std::int64_t pending_updates_ = 0;
   bool completes_update_ = false;
+  std::exception_ptr failure_;  // of the last finish()
+  std::mutex order_mutex_;
+  std::shared_ptr<const Permutation> order_;
   // Last: its threads use everything above.
   std::optional<internal::OrderedPipeline<Slice, std::vector<at::Tensor>>> pipeline_;
 };

@@ -12,10 +12,10 @@
 // an optimizer update the training state reports it: applied(batch->cursor), or, when the user names none,
 // applied_all_delivered(). load() continues right there; batches delivered since are made again.
 //
-// Errors: next() throws what get()/get_batch() threw (Error kept as it is, anything else as Error naming the
-// batch and the sample), and goes on throwing it until load() or restart(). The destructor waits for the
-// samples being made, at most one batch a worker. Threads: all methods on the training thread, save() and
-// cursor() included. Workers are plain threads.
+// Errors: next() throws what get(), get_batch() or finish_batch() threw (Error kept as it is, anything else
+// as Error naming the batch and the sample), and goes on throwing it until load() or restart(). The
+// destructor waits for the samples being made, at most one batch a worker. Threads: all methods on the
+// training thread, save() and cursor() included. Workers are plain threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "holdfast/base/error.h"
+#include "holdfast/data/internal/augment_options.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -66,16 +67,7 @@ std::string PictureSet::fingerprint() const {
 
 PictureDataset::PictureDataset(PictureSet pictures, const AugmentOptions& options)
     : pictures_(std::move(pictures)), options_(options), table_(options) {
-  const PictureShape& shape = pictures_.shape();
-  if (options.padding < 0 || options.padding > shape.width || options.padding > shape.height) {
-    throw UsageError("the crop's padding must lie between 0 and the picture's side, not " +
-                     std::to_string(options.padding));
-  }
-  for (int c = 0; c < shape.channels; ++c) {
-    if (!(options.stddev[static_cast<std::size_t>(c)] > 0)) {
-      throw UsageError("the standard deviation of channel " + std::to_string(c) + " must be above 0");
-    }
-  }
+  internal::check_augmentation(options, pictures_.shape());
 }
 
 std::vector<at::Tensor> PictureDataset::get_batch(const BatchRequest& request, TensorPool& pool) const {
@@ -101,11 +93,7 @@ std::vector<at::Tensor> PictureDataset::get_batch(const BatchRequest& request, T
 }
 
 void PictureDataset::save_options(StateWriter& out) const {
-  out.option("crop_padding", std::int64_t{options_.padding});
-  out.option("flip", options_.flip);
-  const auto channels = static_cast<std::size_t>(pictures_.shape().channels);
-  out.option("mean", std::vector<double>(options_.mean.begin(), options_.mean.begin() + channels));
-  out.option("stddev", std::vector<double>(options_.stddev.begin(), options_.stddev.begin() + channels));
+  internal::save_augmentation(options_, pictures_.shape(), out);
 }
 
 }  // namespace holdfast::inline v1

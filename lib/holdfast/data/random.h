@@ -31,7 +31,7 @@ constexpr Random4 philox(std::uint64_t key, Random4 counter) {
 }
 
 // What a draw is for. The values are part of every recorded run: never renumber.
-enum class RandomPurpose : std::uint32_t { augment = 1, shuffle = 2 };
+enum class RandomPurpose : std::uint32_t { augment = 1, shuffle = 2, topic = 3 };
 
 // The `block`-th 128 bits of the stream of (seed, epoch, sample). `sample` is the index in the data set, not
 // the position in the epoch. Requires 0 <= epoch < 2^32 and 0 <= sample < 2^56.

@@ -9,6 +9,9 @@
 namespace holdfast::inline v1 {
 namespace {
 
+// Up to 16,777,216 samples: 33,000 draws and 64 KiB of table an epoch.
+constexpr int kTableBits = 12;
+
 // Eight rounds suffice where a half has many values; for sets of up to 64 samples, where every order can be
 // counted, they leave a bias that a chi-square test sees.
 constexpr std::uint32_t rounds_for(int half_bits) { return half_bits < 4 ? 16 : 8; }
@@ -54,6 +57,19 @@ Permutation::Permutation(std::uint64_t seed, std::int64_t epoch, std::int64_t si
   while (half_bits_ < 31 && (std::uint64_t{1} << (2 * half_bits_)) < size_) ++half_bits_;
   // A Feistel network is an even permutation; one keyed transposition makes odd orders as likely.
   swap_ = shuffle_bits(seed_, 0, epoch_, ~0U)[0] & 1;
+  if (half_bits_ > kTableBits) return;
+  const std::uint32_t rounds = rounds_for(half_bits_);
+  table_.reserve(std::size_t{rounds} << half_bits_);
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (std::uint32_t half = 0; half < std::uint32_t{1} << half_bits_; ++half) {
+      table_.push_back(static_cast<std::uint16_t>(drawn(half, round)));
+    }
+  }
+}
+
+std::uint32_t Permutation::drawn(std::uint32_t half, std::uint32_t round) const {
+  return shuffle_bits(seed_, half, epoch_, round)[0] &
+         static_cast<std::uint32_t>((std::uint64_t{1} << half_bits_) - 1);
 }
 
 std::int64_t Permutation::operator()(std::int64_t position) const {
@@ -64,7 +80,8 @@ std::int64_t Permutation::operator()(std::int64_t position) const {
     auto left = static_cast<std::uint32_t>(value >> half_bits_);
     auto right = static_cast<std::uint32_t>(value) & mask;
     for (std::uint32_t round = 0; round < rounds; ++round) {
-      const std::uint32_t mixed = left ^ (shuffle_bits(seed_, right, epoch_, round)[0] & mask);
+      const std::uint32_t mixed =
+          left ^ (table_.empty() ? drawn(right, round) : table_[std::size_t{round} << half_bits_ | right]);
       left = right;
       right = mixed;
     }

@@ -71,11 +71,13 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
   const std::int64_t left = order.size_ - order.drawn_.samples;
   const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));
   if (count == 0) return std::nullopt;
-  const Permutation permutation(order.seed_, order.drawn_.epoch, order.size_);
+  if (!order.order_ || order.order_->epoch() != order.drawn_.epoch) {
+    order.order_.emplace(order.seed_, order.drawn_.epoch, order.size_);
+  }
   std::vector<std::size_t> samples;
   samples.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    samples.push_back(static_cast<std::size_t>(permutation(order.drawn_.samples + i)));
+    samples.push_back(static_cast<std::size_t>((*order.order_)(order.drawn_.samples + i)));
   }
   order.drawn_.samples += count;
   order.open_ = true;

@@ -49,6 +49,7 @@ class EpochOrder {
   std::uint64_t seed_;
   Cursor applied_;
   Cursor drawn_;
+  std::optional<Permutation> order_;  // of the epoch that was drawn from last
   bool open_ = false;  // the current pass has drawn something: the next reset() opens a new epoch
 };
 

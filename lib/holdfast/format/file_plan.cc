@@ -1,5 +1,7 @@
 #include "holdfast/format/file_plan.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -75,6 +77,13 @@ std::uint64_t room_for(std::span<const TensorSpec> tensors) {
   return room;
 }
 
+// libhdf5 took some 10 KiB a tensor, all of it freed by now. The allocator would keep it beside the image.
+void give_memory_back() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
+
 }  // namespace
 
 std::uint64_t attribute_capacity_for(const Attributes& attributes) {
@@ -128,6 +137,7 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
       std::max(plan->step_offset + sizeof(std::int64_t), plan->json_offset + attribute_capacity);
   plan->head = (meta_end + kBlockSize - 1) / kBlockSize * kBlockSize;
   plan->layout = std::make_shared<ImageLayout>(std::move(tensors), std::move(layout.offsets), length);
+  give_memory_back();
   return plan;
 }
 

@@ -24,6 +24,8 @@ class Meter {
   void begin();
   void pause();
 
+  // The time of all steps so far.
+  Duration worked() const { return worked_; }
   // Samples per second of work; 0 before anything is known.
   double per_second() const;
   // nullopt before anything is known.

@@ -2,10 +2,7 @@
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/pooling.h>
-
-#include <string>
 
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/layers.h"
@@ -14,7 +11,6 @@ namespace holdfast::inline v1 {
 namespace {
 
 constexpr std::int64_t kPooled = 6;
-constexpr std::int64_t kHidden = 4096;
 
 void add_conv(torch::nn::Sequential& to, models::ConvShape shape) {
   shape.bias = true;
@@ -30,9 +26,7 @@ void add_pool(torch::nn::Sequential& to) {
 
 AlexNetImpl::AlexNetImpl(const AlexNetOptions& options) : options_(options) {
   if (options.num_classes < 1) throw UsageError("an AlexNet needs at least one class");
-  if (!(options.dropout >= 0 && options.dropout <= 1)) {
-    throw UsageError("dropout is a probability between 0 and 1, not " + std::to_string(options.dropout));
-  }
+  if (options.hidden < 1) throw UsageError("an AlexNet needs at least one hidden unit a layer");
   const bool table = options.variant == ModelVariant::table;
   const std::int64_t fourth = table ? 384 : 256;
   add_conv(features_, {.in = 3, .out = 64, .kernel = 11, .stride = 4, .padding = table ? 0 : 2});
@@ -53,11 +47,11 @@ void AlexNetImpl::add_classifier() {
   const bool table = options_.variant == ModelVariant::table;
   std::int64_t inputs = 256 * kPooled * kPooled;
   for (int hidden = 0; hidden < 2; ++hidden) {
-    if (!table) classifier_->push_back(torch::nn::Dropout(options_.dropout));
-    classifier_->push_back(models::undrawn_linear(inputs, kHidden));
+    if (!table) classifier_->push_back(models::make_dropout(options_.dropout));
+    classifier_->push_back(models::undrawn_linear(inputs, options_.hidden));
     classifier_->push_back(torch::nn::ReLU(torch::nn::ReLUOptions(true)));
-    if (table) classifier_->push_back(torch::nn::Dropout(options_.dropout));
-    inputs = kHidden;
+    if (table) classifier_->push_back(models::make_dropout(options_.dropout));
+    inputs = options_.hidden;
   }
   classifier_->push_back(models::undrawn_linear(inputs, options_.num_classes));
 }
@@ -75,7 +69,7 @@ void AlexNetImpl::initialize() {
       table ? models::draw_as_table(*conv) : conv->reset_parameters();
     }
     if (auto* linear = module->as<torch::nn::LinearImpl>()) {
-      table ? models::draw_as_table(*linear, linear->options.out_features() == kHidden)
+      table ? models::draw_as_table(*linear, linear != classifier_->children().back().get())
             : linear->reset_parameters();
     }
   }

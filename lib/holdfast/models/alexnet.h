@@ -26,6 +26,7 @@ namespace holdfast::inline v1 {
 struct AlexNetOptions {
   std::int64_t num_classes = 1000;
   ModelVariant variant = ModelVariant::torchvision;
+  std::int64_t hidden = 4096;  // units of each hidden linear layer: nine tenths of the parameters
   double dropout = 0.5;
   bool initialize = true;  // false leaves every parameter undefined, for a resume that overwrites them
 };

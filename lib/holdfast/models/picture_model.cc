@@ -1,5 +1,6 @@
 #include "holdfast/models/picture_model.h"
 
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
 
@@ -8,6 +9,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/models/alexnet.h"
+#include "holdfast/models/inception_v3.h"
+#include "holdfast/models/inception_v4.h"
 #include "holdfast/models/resnet.h"
 #include "holdfast/models/vgg.h"
 
@@ -20,7 +23,12 @@ template <typename Net>
 void hold(PictureModel& model, const Net& net) {
   model.module = net.ptr();
   model.forward = [inner = net.ptr().get()](const at::Tensor& pictures) { return inner->forward(pictures); };
+  model.outputs = [inner = net.ptr().get()](const at::Tensor& pictures) {
+    return std::vector{inner->forward(pictures)};
+  };
 }
+
+constexpr double kDropout = 0.5;  // of VGG-16 and AlexNet
 
 // Callbacks of RecordFunction are plain functions.
 thread_local std::vector<double>* macs_of_layers = nullptr;
@@ -90,7 +98,8 @@ ModelVariant parse_variant(std::string_view word) {
 }
 
 const std::vector<std::string>& picture_model_names() {
-  static const std::vector<std::string> names = {"resnet50", "resnet152", "vgg16", "alexnet"};
+  static const std::vector<std::string> names = {"resnet50", "resnet152",    "vgg16",
+                                                 "alexnet",  "inception_v3", "inception_v4"};
   return names;
 }
 
@@ -104,30 +113,67 @@ PictureModel make_picture_model(const PictureModelOptions& options) {
                      .pixels = 224,
                      .smallest_pixels = 32,
                      .module = nullptr,
-                     .forward = nullptr};
+                     .forward = nullptr,
+                     .outputs = nullptr};
+  if (options.auxiliary && options.name != "inception_v3") {
+    throw UsageError("'" + options.name + "' has no auxiliary head; inception_v3 has one");
+  }
   if (options.name == "resnet50" || options.name == "resnet152") {
     hold(model, ResNet(ResNetOptions{.depth = options.name == "resnet50" ? 50 : 152,
                                      .num_classes = model.num_classes,
                                      .variant = options.variant,
+                                     .batch_norm = options.batch_norm,
                                      .initialize = options.initialize}));
   } else if (options.name == "vgg16") {
     hold(model, Vgg16(Vgg16Options{.num_classes = model.num_classes,
                                    .variant = options.variant,
-                                   .dropout = options.dropout,
+                                   .dropout = options.dropout.value_or(kDropout),
                                    .initialize = options.initialize}));
   } else if (options.name == "alexnet") {
     model.pixels = table ? 227 : 224;
     model.smallest_pixels = table ? 67 : 63;
     hold(model, AlexNet(AlexNetOptions{.num_classes = model.num_classes,
                                        .variant = options.variant,
-                                       .dropout = options.dropout,
+                                       .dropout = options.dropout.value_or(kDropout),
                                        .initialize = options.initialize}));
+  } else if (options.name == "inception_v3") {
+    const InceptionV3 net(InceptionV3Options{.num_classes = model.num_classes,
+                                             .variant = options.variant,
+                                             .auxiliary = options.auxiliary,
+                                             .dropout = options.dropout,
+                                             .batch_norm = options.batch_norm,
+                                             .initialize = options.initialize});
+    hold(model, net);
+    model.pixels = InceptionV3Impl::kPixels;
+    model.smallest_pixels = InceptionV3Impl::kSmallestPixels;
+    if (options.auxiliary) {
+      model.smallest_pixels = InceptionV3Impl::kSmallestPixelsOfBoth;
+      model.outputs = [inner = net.ptr().get()](const at::Tensor& pictures) {
+        const InceptionV3Impl::Outputs both = inner->forward_both(pictures);
+        return std::vector{both.logits, both.auxiliary};
+      };
+    }
+  } else if (options.name == "inception_v4") {
+    model.pixels = InceptionV4Impl::kPixels;
+    model.smallest_pixels = InceptionV4Impl::kSmallestPixels;
+    hold(model, InceptionV4(InceptionV4Options{.num_classes = model.num_classes,
+                                               .variant = options.variant,
+                                               .dropout = options.dropout,
+                                               .batch_norm = options.batch_norm,
+                                               .initialize = options.initialize}));
   } else {
     std::string names;
     for (const std::string& name : picture_model_names()) names += (names.empty() ? "" : ", ") + name;
     throw UsageError("there is no model '" + options.name + "': choose from " + names);
   }
   return model;
+}
+
+at::Tensor PictureModel::loss(const at::Tensor& pictures, const at::Tensor& labels) const {
+  if (!module->is_training()) return at::cross_entropy_loss(forward(pictures), labels);
+  const std::vector<at::Tensor> all = outputs(pictures);
+  const at::Tensor main = at::cross_entropy_loss(all[0], labels);
+  return all.size() == 1 ? main : main + kAuxiliaryWeight * at::cross_entropy_loss(all[1], labels);
 }
 
 ModelWork count_work(const PictureModel& model, std::int64_t pixels) {
@@ -138,7 +184,7 @@ ModelWork count_work(const PictureModel& model, std::int64_t pixels) {
   model.module->eval();  // an empty batch has no statistics
   {
     const CountLayers counting(layers);
-    model.forward(at::empty({0, 3, pixels, pixels}, like_weights));
+    model.outputs(at::empty({0, 3, pixels, pixels}, like_weights));
   }
   model.module->train(training);
   ModelWork work;

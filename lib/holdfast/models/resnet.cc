@@ -2,13 +2,14 @@
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
-#include <ATen/ops/relu.h>
 
 #include <array>
 #include <string>
 
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/layers.h"
+#include "holdfast/models/internal/normalize.h"
+#include "holdfast/models/internal/residual_block.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -31,83 +32,37 @@ const Layout& layout_of(int depth) {
   throw UsageError("there is no ResNet-" + std::to_string(depth) + ": choose 18, 34, 50, 101 or 152");
 }
 
-torch::nn::Conv2d make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
-                            std::int64_t padding) {
-  return models::undrawn_conv({.in = in, .out = out, .kernel = kernel, .stride = stride, .padding = padding});
+using models::conv1x1;
+using models::conv3x3;
+
+torch::nn::Conv2d conv7x7(std::int64_t out) {
+  return models::undrawn_conv({.in = 3, .out = out, .kernel = 7, .stride = 2, .padding = 3});
 }
 
-torch::nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride) {
-  return make_conv(in, out, 3, stride, 1);
-}
-torch::nn::Conv2d conv1x1(std::int64_t in, std::int64_t out, std::int64_t stride) {
-  return make_conv(in, out, 1, stride, 0);
-}
-
-// What both kinds of block share: named slots in torchvision's order, the shortcut last.
-class BlockImpl : public torch::nn::Module {
- public:
-  virtual torch::nn::BatchNorm2d last_norm() const = 0;
-
- protected:
-  void add_downsample(std::int64_t in, std::int64_t out, std::int64_t stride) {
-    if (stride == 1 && in == out) return;
-    downsample_ = register_module(
-        "downsample", torch::nn::Sequential(conv1x1(in, out, stride), torch::nn::BatchNorm2d(out)));
-  }
-  at::Tensor shortcut(const at::Tensor& x) { return downsample_ ? downsample_->forward(x) : x; }
-
- private:
-  torch::nn::Sequential downsample_{nullptr};
-};
-
-class BasicBlockImpl final : public BlockImpl {
- public:
-  static constexpr std::int64_t kExpansion = 1;
-
-  BasicBlockImpl(std::int64_t in, std::int64_t channels, std::int64_t stride)
-      : conv1_(register_module("conv1", conv3x3(in, channels, stride))),
-        bn1_(register_module("bn1", torch::nn::BatchNorm2d(channels))),
-        conv2_(register_module("conv2", conv3x3(channels, channels, 1))),
-        bn2_(register_module("bn2", torch::nn::BatchNorm2d(channels))) {
-    add_downsample(in, channels, stride);
-  }
-  at::Tensor forward(const at::Tensor& x) {
-    at::Tensor out = bn1_(conv1_(x)).relu_();
-    out = bn2_(conv2_(out));
-    return out.add_(shortcut(x)).relu_();
-  }
-  torch::nn::BatchNorm2d last_norm() const override { return bn2_; }
-
- private:
-  torch::nn::Conv2d conv1_;
-  torch::nn::BatchNorm2d bn1_;
-  torch::nn::Conv2d conv2_;
-  torch::nn::BatchNorm2d bn2_;
-};
-TORCH_MODULE(BasicBlock);
-
-class BottleneckImpl final : public BlockImpl {
+class BottleneckImpl final : public models::ResidualBlockImpl {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
-  BottleneckImpl(std::int64_t in, std::int64_t channels, std::int64_t stride, bool stride_first)
-      : conv1_(register_module("conv1", conv1x1(in, channels, stride_first ? stride : 1))),
+  BottleneckImpl(const ResNetOptions& options, std::int64_t in, std::int64_t channels, std::int64_t stride)
+      : ResidualBlockImpl(options.batch_norm),
+        stride_first_(options.variant == ModelVariant::table),
+        conv1_(register_module("conv1", conv1x1(in, channels, stride_first_ ? stride : 1))),
         bn1_(register_module("bn1", torch::nn::BatchNorm2d(channels))),
-        conv2_(register_module("conv2", conv3x3(channels, channels, stride_first ? 1 : stride))),
+        conv2_(register_module("conv2", conv3x3(channels, channels, stride_first_ ? 1 : stride))),
         bn2_(register_module("bn2", torch::nn::BatchNorm2d(channels))),
         conv3_(register_module("conv3", conv1x1(channels, kExpansion * channels, 1))),
         bn3_(register_module("bn3", torch::nn::BatchNorm2d(kExpansion * channels))) {
     add_downsample(in, kExpansion * channels, stride);
   }
-  at::Tensor forward(const at::Tensor& x) {
-    at::Tensor out = bn1_(conv1_(x)).relu_();
-    out = bn2_(conv2_(out)).relu_();
-    out = bn3_(conv3_(out));
-    return out.add_(shortcut(x)).relu_();
+  Activation forward(const Activation& x) {
+    at::Tensor out = relu(bn1_, conv1_(x.main));
+    out = relu(bn2_, conv2_(out));
+    return add_relu(bn3_, conv3_(out), x);
   }
   torch::nn::BatchNorm2d last_norm() const override { return bn3_; }
 
  private:
+  bool stride_first_;
   torch::nn::Conv2d conv1_;
   torch::nn::BatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
@@ -125,7 +80,7 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options), in_cha
   if (width < 1) throw UsageError("the width of a ResNet must be at least 1, not " + std::to_string(width));
   if (options.num_classes < 1) throw UsageError("a ResNet needs at least one class");
   const bool imagenet = options.stem == Stem::imagenet;
-  conv1_ = register_module("conv1", imagenet ? make_conv(3, width, 7, 2, 3) : conv3x3(3, width, 1));
+  conv1_ = register_module("conv1", imagenet ? conv7x7(width) : conv3x3(3, width, 1));
   bn1_ = register_module("bn1", torch::nn::BatchNorm2d(width));
   layer1_ = register_module("layer1", make_layer(width, layout.blocks[0], 1));
   layer2_ = register_module("layer2", make_layer(2 * width, layout.blocks[1], 2));
@@ -140,25 +95,24 @@ torch::nn::Sequential ResNetImpl::make_layer(std::int64_t channels, int blocks, 
   for (int i = 0; i < blocks; ++i) {
     const std::int64_t first_stride = i == 0 ? stride : 1;
     if (layout_of(options_.depth).bottleneck) {
-      layer->push_back(
-          Bottleneck(in_channels_, channels, first_stride, options_.variant == ModelVariant::table));
+      layer->push_back(Bottleneck(options_, in_channels_, channels, first_stride));
       in_channels_ = BottleneckImpl::kExpansion * channels;
     } else {
-      layer->push_back(BasicBlock(in_channels_, channels, first_stride));
-      in_channels_ = BasicBlockImpl::kExpansion * channels;
+      layer->push_back(models::BasicBlock(options_.batch_norm, in_channels_, channels, first_stride));
+      in_channels_ = models::BasicBlockImpl::kExpansion * channels;
     }
   }
   return layer;
 }
 
 at::Tensor ResNetImpl::forward(const at::Tensor& pictures) {
-  at::Tensor x = bn1_(conv1_(pictures)).relu_();
-  if (options_.stem == Stem::imagenet) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
-  x = layer1_->forward(x);
-  x = layer2_->forward(x);
-  x = layer3_->forward(x);
-  x = layer4_->forward(x);
-  return fc_(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+  models::require_layout(options_.batch_norm, pictures);
+  Activation x = models::normalize(options_.batch_norm, bn1_, conv1_(pictures), {.relu = true});
+  if (options_.stem == Stem::imagenet) x.main = x.shortcut = at::max_pool2d(x.main, {3, 3}, {2, 2}, {1, 1});
+  for (torch::nn::Sequential* layer : {&layer1_, &layer2_, &layer3_, &layer4_}) {
+    x = (*layer)->forward<Activation>(x);
+  }
+  return fc_(at::adaptive_avg_pool2d(x.main, {1, 1}).flatten(1));
 }
 
 void ResNetImpl::initialize() {
@@ -175,7 +129,8 @@ void ResNetImpl::initialize() {
   }
   if (!options_.zero_init_residual) return;
   for (const auto& module : modules(/*include_self=*/false)) {
-    if (auto* block = dynamic_cast<BlockImpl*>(module.get())) block->last_norm()->weight.zero_();
+    if (auto* block = dynamic_cast<models::ResidualBlockImpl*>(module.get()))
+      block->last_norm()->weight.zero_();
   }
 }
 

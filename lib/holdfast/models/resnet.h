@@ -9,8 +9,9 @@
 // 25,557,032 parameters for depth 50, 1000 classes and the imagenet stem; 23,528,522 for 10 classes.
 // Convolutions: normal with variance 2 / (fan_out); batch norms: weight 1, bias 0; fc: Linear's default. In
 // the variant `table`: truncated normals (internal/layers.h). Drawn from the global CPU generator, in
-// registration order. Errors: UsageError for an unknown depth or a width below 1. Threads: as
-// torch::nn::Module.
+// registration order.
+// Errors: UsageError for an unknown depth or a width below 1; of forward(), for what the chosen batch norms
+// cannot do (batch_norm.h), a layout other than channels_last above all. Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -21,6 +22,7 @@
 
 #include <cstdint>
 
+#include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
 namespace holdfast::inline v1 {
@@ -36,6 +38,7 @@ struct ResNetOptions {
   Stem stem = Stem::imagenet;
   std::int64_t width = 64;  // channels of the stem; all others scale with it. Cost grows with its square.
   ModelVariant variant = ModelVariant::torchvision;
+  BatchNormKind batch_norm = BatchNormKind::aten;
   bool zero_init_residual =
       false;               // last batch norm of each block starts at 0, so that blocks start as identity
   bool initialize = true;  // false leaves convolution weights undefined, for a resume that overwrites

@@ -9,9 +9,11 @@
 namespace holdfast::inline v1 {
 
 enum class ModelVariant {
-  torchvision,  // layers and initialisation of torchvision; ResNet v1.5, 1000 classes
+  torchvision,  // layers and initialisation of torchvision, of timm for Inception v4; ResNet v1.5, 1000
+                // classes
   table,        // of the harness behind the published table (tf_cnn_benchmarks): ResNet v1, AlexNet at 227
-                // pixels with 384 channels in its fourth convolution, 1001 classes
+                // pixels with 384 channels in its fourth convolution, Inceptions whose batch norms have no
+                // scale, 1001 classes
 };
 
 std::string_view word_of(ModelVariant variant);

@@ -1,49 +1,28 @@
 #include "holdfast/models/vgg.h"
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/pooling.h>
-
-#include <string>
 
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/layers.h"
+#include "holdfast/models/internal/vgg_features.h"
 
 namespace holdfast::inline v1 {
 namespace {
 
-// Channels of the convolutions, each followed by a ReLU; 0 is a pool that halves the picture.
-constexpr int kLayers[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
+constexpr std::int64_t kChannels = 512;  // of the last feature map
 constexpr std::int64_t kPooled = 7;
-constexpr std::int64_t kHidden = 4096;
-
-torch::nn::ReLU in_place_relu() { return torch::nn::ReLU(torch::nn::ReLUOptions(true)); }
 
 }  // namespace
 
-Vgg16Impl::Vgg16Impl(const Vgg16Options& options) : options_(options) {
+Vgg16Impl::Vgg16Impl(const Vgg16Options& options) : options_(options), features_(models::vgg16_features()) {
   if (options.num_classes < 1) throw UsageError("a VGG-16 needs at least one class");
-  if (!(options.dropout >= 0 && options.dropout <= 1)) {
-    throw UsageError("dropout is a probability between 0 and 1, not " + std::to_string(options.dropout));
-  }
-  std::int64_t channels = 3;
-  for (const int layer : kLayers) {
-    if (layer == 0) {
-      features_->push_back(torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(2).stride(2)));
-      continue;
-    }
-    features_->push_back(
-        models::undrawn_conv({.in = channels, .out = layer, .kernel = 3, .padding = 1, .bias = true}));
-    features_->push_back(in_place_relu());
-    channels = layer;
-  }
-  std::int64_t inputs = channels * kPooled * kPooled;
+  if (options.hidden < 1) throw UsageError("a VGG-16 needs at least one hidden unit a layer");
+  std::int64_t inputs = kChannels * kPooled * kPooled;
   for (int hidden = 0; hidden < 2; ++hidden) {
-    classifier_->push_back(models::undrawn_linear(inputs, kHidden));
-    classifier_->push_back(in_place_relu());
-    classifier_->push_back(torch::nn::Dropout(options.dropout));
-    inputs = kHidden;
+    classifier_->push_back(models::undrawn_linear(inputs, options.hidden));
+    classifier_->push_back(models::in_place_relu());
+    classifier_->push_back(models::make_dropout(options.dropout));
+    inputs = options.hidden;
   }
   classifier_->push_back(models::undrawn_linear(inputs, options.num_classes));
   register_module("features", features_);
@@ -70,7 +49,7 @@ void Vgg16Impl::initialize() {
     }
     if (auto* linear = module->as<torch::nn::LinearImpl>()) {
       if (table) {
-        models::draw_as_table(*linear, linear->options.out_features() == kHidden);
+        models::draw_as_table(*linear, linear != classifier_->children().back().get());
       } else {
         linear->weight.normal_(0.0, 0.01);
         linear->bias.zero_();

@@ -24,8 +24,9 @@ namespace holdfast::inline v1 {
 struct Vgg16Options {
   std::int64_t num_classes = 1000;
   ModelVariant variant = ModelVariant::torchvision;
-  double dropout = 0.5;    // after the ReLU of the two hidden linear layers
-  bool initialize = true;  // false leaves every parameter undefined, for a resume that overwrites them
+  std::int64_t hidden = 4096;  // units of each hidden linear layer: nine tenths of the parameters
+  double dropout = 0.5;        // after the ReLU of the two hidden linear layers
+  bool initialize = true;      // false leaves every parameter undefined, for a resume that overwrites them
 };
 
 class Vgg16Impl : public torch::nn::Module {

@@ -1,5 +1,6 @@
 #include "holdfast/optim/clip.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_clamp_max.h>
 #include <ATen/ops/_foreach_clamp_min.h>
@@ -11,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -45,6 +47,29 @@ std::vector<Group> grouped(const std::vector<at::Tensor>& gradients, const char*
   return groups;
 }
 
+// On the first one's device. `wide`: in float at least.
+at::Tensor norm_of(const std::vector<at::Tensor>& gradients, const std::vector<Group>& groups,
+                   bool wide = false) {
+  if (groups.empty()) return at::zeros({}, at::kFloat);
+  // The norms in the order of the gradients: the sum of their squares depends on it.
+  std::vector<std::vector<at::Tensor>> norms;
+  for (const Group& group : groups) {
+    const bool narrow = group.dtype == at::kHalf || group.dtype == at::kBFloat16;
+    norms.push_back(
+        at::_foreach_norm(group.gradients, 2, wide && narrow ? std::optional(at::kFloat) : std::nullopt));
+  }
+  std::vector<at::Tensor> ordered;
+  std::vector<std::size_t> next(groups.size(), 0);
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      if (groups[g].device != gradient.device() || groups[g].dtype != gradient.scalar_type()) continue;
+      ordered.push_back(norms[g][next[g]++].to(groups.front().device));
+    }
+  }
+  return ordered.size() == 1 ? ordered.front() : at::linalg_vector_norm(at::stack(ordered), 2);
+}
+
 void require_limit(double limit, const char* who) {
   if (!(limit >= 0)) throw UsageError(std::string(who) + ": the limit must not be negative");
 }
@@ -61,25 +86,16 @@ std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
   return gradients;
 }
 
+at::Tensor grad_norm(const std::vector<at::Tensor>& gradients) {
+  const at::NoGradGuard no_grad;
+  return norm_of(gradients, grouped(gradients, "grad_norm"), /*wide=*/true);
+}
+
 at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm) {
   require_limit(max_norm, "clip_grad_norm");
   const at::NoGradGuard no_grad;
   std::vector<Group> groups = grouped(gradients, "clip_grad_norm");
-  if (groups.empty()) return at::zeros({}, at::kFloat);
-  // The norms in the order of the gradients: the sum of their squares depends on it.
-  std::vector<std::vector<at::Tensor>> norms;
-  for (const Group& group : groups) norms.push_back(at::_foreach_norm(group.gradients, 2));
-  std::vector<at::Tensor> ordered;
-  std::vector<std::size_t> next(groups.size(), 0);
-  for (const at::Tensor& gradient : gradients) {
-    if (!gradient.defined()) continue;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (groups[g].device != gradient.device() || groups[g].dtype != gradient.scalar_type()) continue;
-      ordered.push_back(norms[g][next[g]++].to(groups.front().device));
-    }
-  }
-  const at::Tensor norm =
-      ordered.size() == 1 ? ordered.front() : at::linalg_vector_norm(at::stack(ordered), 2);
+  const at::Tensor norm = norm_of(gradients, groups);
   const at::Tensor factor = at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
   for (Group& group : groups) {
     const at::Tensor here = factor.to(group.device);

@@ -27,6 +27,9 @@ namespace holdfast::inline v1 {
 // All gradients of an optimizer's parameters that are there.
 std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer);
 
+// Of all of them together, as clip_grad_norm measures it, but in float at least: the norm of half gradients
+// may be more than half can hold.
+at::Tensor grad_norm(const std::vector<at::Tensor>& gradients);
 // Returns the norm before clipping, a scalar of the gradients' type; 0 on the CPU without any.
 at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm);
 void clip_grad_value(std::vector<at::Tensor>& gradients, double limit);

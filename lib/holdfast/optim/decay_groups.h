@@ -9,6 +9,9 @@
 //                                                                   .weight_decay(0.05)),
 //                                  torch::optim::AdamWOptions(3e-4));
 //
+// The defaults of the example have no decay beyond the constructor's: from LibTorch 2.12 on, optimizers of
+// torch::optim itself (not holdfast/optim's) would give theirs to group 1 in the place of its 0.
+//
 // Group 0 decays, group 1 does not; both keep the module's order, and frozen parameters (requires_grad off)
 // stay in: they have no gradients. A parameter that two modules share is taken where it comes first.
 //

@@ -69,7 +69,7 @@ void Ema::update() {
 
 void Ema::update(const at::Tensor& found_inf) {
   if (found_inf.device().is_cpu()) {
-    if (found_inf.item().toDouble() != 1) update();
+    if (found_inf.item().toDouble() == 0) update();
     return;
   }
   if (swapped_) throw UsageError("an Ema cannot be updated while it is swapped in");
@@ -77,7 +77,7 @@ void Ema::update(const at::Tensor& found_inf) {
   if (!device_updates_.defined()) {
     device_updates_ = at::full({}, static_cast<double>(updates_), found_inf.options().dtype(at::kDouble));
   }
-  const at::Tensor happened = 1 - found_inf.reshape({}).to(at::kDouble);
+  const at::Tensor happened = found_inf.reshape({}).eq(0).to(at::kDouble);
   at::Tensor part;
   if (options_.warm_up) {
     part = 1 - at::clamp_max((1 + device_updates_) / (10 + device_updates_), options_.decay);
@@ -94,6 +94,14 @@ void Ema::update(const at::Tensor& found_inf) {
   // Statistics of a forward pass that gave no update are no worse than others.
   copy_rest();
   device_updates_.add_(happened);
+}
+
+void Ema::restart() {
+  if (swapped_) throw UsageError("an Ema cannot begin again while it is swapped in");
+  const at::NoGradGuard no_grad;
+  for (Named& tensor : tensors_) tensor.average.copy_(tensor.weight);
+  updates_ = 0;
+  device_updates_.reset();
 }
 
 std::int64_t Ema::updates() const {

@@ -12,11 +12,11 @@
 // not floating-point are copied. The average starts as the weights are when the Ema is made.
 //
 // A skipped update: do not call update(), or, where only a device knows, update(found_inf) (fused_step.h):
-// with 1 no average advances (buffers are copied all the same). On a device nobody waits, and the count is
-// kept there.
+// with 1, or more, no average advances (buffers are copied all the same). On a device nobody waits, and the
+// count is kept there.
 //
-// After --init-from, or resume() that began afresh with weights drawn elsewhere, make the Ema anew: its
-// averages began with the weights that it was made with.
+// The averages begin with the weights that the Ema was made with. Where those are overwritten before the
+// first step (Resumed::fresh after --init-from, or weights that are only drawn then), call restart().
 //
 // Stateful: option "decay", "warm_up"; "updates"; tensors by the parameters' names.
 //
@@ -51,6 +51,8 @@ class Ema {
 
   void update();
   void update(const at::Tensor& found_inf);
+  // Begins again with the weights as they are now, and no update behind it. UsageError while swapped in.
+  void restart();
   // Updates that counted. Waits for a device that counts.
   std::int64_t updates() const;
 

@@ -24,73 +24,19 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 
-#include <memory>
-#include <optional>
-#include <vector>
-
-#include "holdfast/optim/fused_sgd.h"
-#include "holdfast/optim/fused_step.h"
+#include "holdfast/optim/fused_optimizer.h"
 
 namespace holdfast::inline v1 {
 
 namespace internal {
-struct AdamWork;
-}
+struct AdamKernel;
+struct AdamWKernel;
+}  // namespace internal
 
-class FusedAdam : public torch::optim::Adam, public FusedStep {
- public:
-  FusedAdam(std::vector<torch::optim::OptimizerParamGroup> groups, torch::optim::AdamOptions defaults,
-            FusedOptions more = {});
-  FusedAdam(std::vector<at::Tensor> parameters, torch::optim::AdamOptions defaults, FusedOptions more = {});
-  explicit FusedAdam(torch::optim::Adam& adopted, FusedOptions more = {});
-  ~FusedAdam() override;
+extern template class FusedOptimizer<torch::optim::Adam, torch::optim::AdamOptions, internal::AdamKernel>;
+using FusedAdam = FusedOptimizer<torch::optim::Adam, torch::optim::AdamOptions, internal::AdamKernel>;
 
-  void give_back(torch::optim::Adam& to);
-
-  at::Tensor step(LossClosure closure = nullptr) override;
-  void step_scaled(const std::optional<at::Tensor>& grad_scale,
-                   const std::optional<at::Tensor>& found_inf) override;
-  void write_rates() override;
-  void save(torch::serialize::OutputArchive& archive) const override;
-
-  Kind kind() const override { return Kind::adam; }
-  bool maximizes() const override { return more_.maximize; }
-  void settle() override;
-
- protected:
-  virtual bool decides_on(at::Device device) const { return !device.is_cpu(); }
-
- private:
-  FusedOptions more_;
-  std::unique_ptr<internal::AdamWork> work_;
-};
-
-class FusedAdamW : public torch::optim::AdamW, public FusedStep {
- public:
-  FusedAdamW(std::vector<torch::optim::OptimizerParamGroup> groups, torch::optim::AdamWOptions defaults,
-             FusedOptions more = {});
-  FusedAdamW(std::vector<at::Tensor> parameters, torch::optim::AdamWOptions defaults, FusedOptions more = {});
-  explicit FusedAdamW(torch::optim::AdamW& adopted, FusedOptions more = {});
-  ~FusedAdamW() override;
-
-  void give_back(torch::optim::AdamW& to);
-
-  at::Tensor step(LossClosure closure = nullptr) override;
-  void step_scaled(const std::optional<at::Tensor>& grad_scale,
-                   const std::optional<at::Tensor>& found_inf) override;
-  void write_rates() override;
-  void save(torch::serialize::OutputArchive& archive) const override;
-
-  Kind kind() const override { return Kind::adamw; }
-  bool maximizes() const override { return more_.maximize; }
-  void settle() override;
-
- protected:
-  virtual bool decides_on(at::Device device) const { return !device.is_cpu(); }
-
- private:
-  FusedOptions more_;
-  std::unique_ptr<internal::AdamWork> work_;
-};
+extern template class FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
+using FusedAdamW = FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
 
 }  // namespace holdfast::inline v1

@@ -5,8 +5,8 @@
 //   holdfast::FusedSgd other(a_torch_sgd);        // its groups, options and slots; that one is left without
 //   other.give_back(a_torch_sgd);                 // and back: the other one goes on
 //
-// Add to the TrainState, and schedule, the one that makes the updates: checkpoints of an adopted optimizer
-// have no slots.
+// Add to the TrainState, and schedule, the one that makes the updates; a save refuses the one that is left
+// without slots. Members and what adopting does: fused_optimizer.h.
 //
 // It is a torch::optim::SGD: groups, options, slots, schedules and checkpoints (type, names, bits) are those.
 //
@@ -26,48 +26,15 @@
 
 #include <torch/optim/sgd.h>
 
-#include <memory>
-#include <optional>
-#include <vector>
-
-#include "holdfast/optim/fused_step.h"
+#include "holdfast/optim/fused_optimizer.h"
 
 namespace holdfast::inline v1 {
 
-// What the kernels can do and torch::optim cannot.
-struct FusedOptions {
-  bool maximize = false;  // go up the gradient; recorded in checkpoints where it is true
-};
+namespace internal {
+struct SgdKernel;
+}
 
-class FusedSgd : public torch::optim::SGD, public FusedStep {
- public:
-  // UsageError for options that cannot be (negative rates, Nesterov without momentum or with dampening).
-  FusedSgd(std::vector<torch::optim::OptimizerParamGroup> groups, torch::optim::SGDOptions defaults,
-           FusedOptions more = {});
-  FusedSgd(std::vector<at::Tensor> parameters, torch::optim::SGDOptions defaults, FusedOptions more = {});
-  // Takes over; `adopted` must not be stepped before give_back.
-  explicit FusedSgd(torch::optim::SGD& adopted, FusedOptions more = {});
-  ~FusedSgd() override;
-
-  void give_back(torch::optim::SGD& to);
-
-  at::Tensor step(LossClosure closure = nullptr) override;
-  void step_scaled(const std::optional<at::Tensor>& grad_scale,
-                   const std::optional<at::Tensor>& found_inf) override;
-  void write_rates() override;
-
-  Kind kind() const override { return Kind::sgd; }
-  bool maximizes() const override { return more_.maximize; }
-  void settle() override {}
-
- protected:
-  // Is skipping decided where the parameters are? Everywhere but on a CPU.
-  virtual bool decides_on(at::Device device) const { return !device.is_cpu(); }
-
- private:
-  struct Work;
-  FusedOptions more_;
-  std::unique_ptr<Work> work_;
-};
+extern template class FusedOptimizer<torch::optim::SGD, torch::optim::SGDOptions, internal::SgdKernel>;
+using FusedSgd = FusedOptimizer<torch::optim::SGD, torch::optim::SGDOptions, internal::SgdKernel>;
 
 }  // namespace holdfast::inline v1

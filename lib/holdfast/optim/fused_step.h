@@ -6,8 +6,8 @@
 //
 // step_scaled() is step() without a closure, and with two tensors of a loss scaler, each optional:
 //   grad_scale  gradients are divided by it in the same kernel, and left divided;
-//   found_inf   1: this update does not happen. Parameters, slots and counted steps are as before. 0: it
-//               does.
+//   found_inf   1, or more: this update does not happen. Parameters, slots and counted steps are as before.
+//               0: it does.
 // Both are of type float with one element; on the parameters' device nobody waits for their values. On
 // another device they are copied there, which waits.
 //

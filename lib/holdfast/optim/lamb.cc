@@ -1,49 +1,106 @@
 #include "holdfast/optim/lamb.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_neg.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
-#include <utility>
-
+#include "holdfast/optim/clip.h"
 #include "holdfast/optim/internal/adam_work.h"
 
 namespace holdfast::inline v1 {
+namespace internal {
 namespace {
 
-using internal::KernelList;
+// A count of updates at which moments are what an infinite past would have made them.
+constexpr double kEver = 1e30;
 
 std::vector<at::Tensor> scaled_rates(const KernelList& list, const std::vector<at::Tensor>& directions,
-                                     const at::Tensor& rate) {
+                                     const at::Tensor& rate, double most_norm) {
   const bool narrow = list.dtype == at::kHalf || list.dtype == at::kBFloat16;
   const auto wide = narrow ? std::optional(at::kFloat) : std::nullopt;
-  const at::Tensor weights = at::stack(at::_foreach_norm(list.parameters, 2, wide));
+  at::Tensor weights = at::stack(at::_foreach_norm(list.parameters, 2, wide));
+  if (most_norm > 0) weights = weights.clamp_max(most_norm);
   const at::Tensor updates = at::stack(at::_foreach_norm(directions, 2, wide));
   const at::Tensor ratios = at::where(weights.gt(0).logical_and(updates.gt(0)), weights / updates, 1.0);
   return (ratios * rate).to(weights.scalar_type()).unbind();
 }
 
-struct LambKind {
+}  // namespace
+
+struct LambKernel {
   using Options = LambOptions;
   using State = LambParamState;
   static constexpr char kName[] = "Lamb";
+  static constexpr OwnOptimizer::Kind kKind = OwnOptimizer::Kind::lamb;
+  static void check(const Options& options) {
+    check_adam(options, kName);
+    if (options.max_grad_norm() >= 0 && options.most_norm() >= 0) return;
+    throw UsageError("Lamb: max_grad_norm and most_norm must not be negative");
+  }
+
+  // What all gradients are to be divided by: a loss scale, the clip, or both.
+  static std::optional<at::Tensor> divisor(torch::optim::Optimizer& optimizer,
+                                           const std::optional<at::Tensor>& grad_scale) {
+    double limit = 0;
+    for (auto& group : optimizer.param_groups()) {
+      const double wanted = static_cast<const Options&>(group.options()).max_grad_norm();
+      if (&group != &optimizer.param_groups().front() && wanted != limit) {
+        throw UsageError(
+            "Lamb: the gradients of all groups are clipped together: give every group the same "
+            "max_grad_norm");
+      }
+      limit = wanted;
+    }
+    if (limit == 0) return grad_scale;
+    at::Tensor norm = grad_norm(gradients_of(optimizer));
+    if (!grad_scale) return (norm / limit).clamp_min(1);
+    const at::Tensor scale = grad_scale->reshape({}).to(norm.options());
+    return (norm / (scale * limit)).clamp_min(1) * scale;
+  }
+
   static void run(KernelList& list, const Options& options, std::size_t group, bool maximize, bool on_device,
-                  internal::DeviceRates& rates, const std::optional<at::Tensor>& scale,
+                  DeviceRates& rates, std::optional<at::Tensor> divisor,
                   const std::optional<at::Tensor>& found) {
+    const auto [beta1, beta2] = options.betas();
+    const double decay = options.weight_decay();
+    const bool in_gradient = decay != 0 && !options.decoupled();
+    if (divisor && (in_gradient || list.dtype == at::kDouble)) {  // the kernel would divide by a float
+      at::_foreach_div_(list.gradients,
+                        divisor->reshape({}).to(list.dtype == at::kDouble ? at::kDouble : at::kFloat));
+      divisor.reset();
+    } else if (divisor) {
+      divisor = divisor->to(at::kFloat);
+    }
+    std::vector<at::Tensor> gradients = list.gradients;
+    if (in_gradient) {
+      if (maximize) gradients = at::_foreach_neg(gradients);
+      gradients = at::_foreach_add(gradients, list.parameters, decay);
+      maximize = false;
+    }
+    std::vector<at::Tensor> steps = list.steps;
+    if (!options.bias_correction()) {
+      steps.assign(steps.size(), at::full({}, kEver, steps.front().options()));
+    }
     // Adam's kernel, started from zeros at rate -1, leaves its direction there; a skipped one leaves zeros.
     std::vector<at::Tensor> directions;
     directions.reserve(list.parameters.size());
-    for (const at::Tensor& parameter : list.parameters) directions.push_back(at::zeros_like(parameter));
-    const auto [beta1, beta2] = options.betas();
-    at::_fused_adam_(directions, list.gradients, list.slots[0], list.slots[1], {}, list.steps, -1.0, beta1,
-                     beta2, 0, options.eps(), false, maximize, scale, found);
-    if (options.weight_decay() != 0) at::_foreach_add_(directions, list.parameters, options.weight_decay());
+    for (const at::Tensor& parameter : list.parameters) directions.push_back(at::empty_like(parameter));
+    at::_foreach_zero_(directions);
+    const double rate_of_direction = options.grad_averaging() ? -1.0 : -1.0 / (1 - beta1);
+    at::_fused_adam_(directions, gradients, list.slots[0], list.slots[1], {}, steps, rate_of_direction, beta1,
+                     beta2, 0, options.eps(), false, maximize, divisor, found);
+    if (decay != 0 && !in_gradient) at::_foreach_add_(directions, list.parameters, decay);
 
-    const bool adapts = options.weight_decay() != 0 || options.adapt_all();
+    const bool adapts = decay != 0 || options.adapt_all();
     if (!on_device && !adapts) {
       at::_foreach_add_(list.parameters, directions, -options.lr());
       return;
@@ -52,7 +109,7 @@ struct LambKind {
                                 : at::full({}, -options.lr(), at::kDouble);
     if (found) rate = rate * (1 - found->reshape({}));
     if (adapts) {
-      at::_foreach_mul_(directions, scaled_rates(list, directions, rate));
+      at::_foreach_mul_(directions, scaled_rates(list, directions, rate, options.most_norm()));
     } else {
       at::_foreach_mul_(directions, rate.to(list.dtype));
     }
@@ -60,38 +117,8 @@ struct LambKind {
   }
 };
 
-}  // namespace
+}  // namespace internal
 
-Lamb::Lamb(std::vector<torch::optim::OptimizerParamGroup> groups, LambOptions defaults, FusedOptions more)
-    : Optimizer(groups, std::make_unique<LambOptions>(internal::checked_adam(defaults, LambKind::kName))),
-      more_(more),
-      work_(std::make_unique<internal::AdamWork>()) {
-  for (auto& group : param_groups())
-    internal::check_adam(internal::options_of<LambOptions>(group, LambKind::kName), LambKind::kName);
-}
-Lamb::Lamb(std::vector<at::Tensor> parameters, LambOptions defaults, FusedOptions more)
-    : Lamb(std::vector<torch::optim::OptimizerParamGroup>{torch::optim::OptimizerParamGroup(
-               std::move(parameters))},
-           std::move(defaults), more) {}
-Lamb::~Lamb() = default;
-
-at::Tensor Lamb::step(LossClosure closure) {
-  at::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode with_gradients(true);
-    loss = closure();
-  }
-  step_scaled({}, {});
-  return loss;
-}
-
-void Lamb::step_scaled(const std::optional<at::Tensor>& grad_scale,
-                       const std::optional<at::Tensor>& found_inf) {
-  work_->step<LambKind>(*this, more_.maximize, grad_scale, found_inf,
-                        [this](at::Device device) { return decides_on(device); });
-}
-
-void Lamb::write_rates() { work_->write_rates(*this); }
-void Lamb::settle() { work_->settle<LambParamState>(*this); }
+template class FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
 
 }  // namespace holdfast::inline v1

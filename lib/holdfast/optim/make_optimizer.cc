@@ -7,6 +7,7 @@
 #include "holdfast/optim/fused_adam.h"
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/optim/lamb.h"
+#include "holdfast/state/torch_compat.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -15,7 +16,10 @@ template <class Optimizer, class Options>
 std::unique_ptr<torch::optim::Optimizer> made(const torch::nn::Module& module, const Options& options,
                                               const OptimizerSettings& settings) {
   if (settings.decay_all) return std::make_unique<Optimizer>(module.parameters(), options);
-  return std::make_unique<Optimizer>(decay_groups(module, options), options);
+  const auto groups = decay_groups(module, options);
+  auto optimizer = std::make_unique<Optimizer>(groups, options);
+  compat::keep_options(*optimizer, groups);
+  return optimizer;
 }
 
 template <class Options>

@@ -92,6 +92,13 @@ RatePlan RatePlan::one_cycle(Length steps, const OneCycleOptions& options) {
            {"final_div", options.final_div}}};
 }
 
+RatePlan RatePlan::polynomial(Length steps, double rising, double power) {
+  require(steps.steps > 0, "a length must be positive");
+  require(rising >= 0 && rising <= 1, "the rising part must be 0...1");
+  require(power > 0, "the power must be positive");
+  return {Kind::polynomial, {{"steps", steps.steps, steps.chosen}, {"rising", rising}, {"power", power}}};
+}
+
 RatePlan RatePlan::plateau(const PlateauOptions& options) {
   require(options.factor > 0 && options.factor < 1, "a plateau's factor must be between 0 and 1");
   require(options.patience >= 0 && options.cooldown >= 0, "patience and cooldown must not be negative");
@@ -151,6 +158,10 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
       if (at <= peak) return anneal(first, 1, peak > 0 ? at / peak : 1);
       return anneal(1, first / real(3), (at - peak) / (last - peak));
     }
+    case Kind::polynomial: {
+      const double progress = share(t + 1, whole(0));
+      return progress < real(1) ? progress / real(1) : std::pow(1 - progress, real(2));
+    }
     case Kind::plateau:
       return plateau;
     case Kind::warmup:
@@ -179,6 +190,8 @@ const char* RatePlan::name_of(Kind kind) {
       return "cosine";
     case Kind::one_cycle:
       return "one_cycle";
+    case Kind::polynomial:
+      return "polynomial";
     case Kind::plateau:
       return "plateau";
     case Kind::warmup:

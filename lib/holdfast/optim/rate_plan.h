@@ -18,6 +18,9 @@
 //                                                               two phases; rates only, no momentum
 //   warmup      start + (1 - start) t / n while t < n, then `after` at t - n
 //                                                               SequentialLR of LinearLR and `after`
+//   polynomial  p / rising while p < rising, else (1 - p)^power, for p = min(t + 1, n) / n: BERT's with LAMB
+//               (NVIDIA's PolyWarmUpScheduler). Where the two meet it leaps: with rising 0.2843 and power 0.5
+//               from 1 down to 0.846. The n-th update has rate 0.
 //   plateau     what the metrics told: observe() below          ReduceLROnPlateau without eps
 //
 // Lengths. A run may be made longer on resume, so a length that was derived from the final step must not
@@ -85,6 +88,9 @@ class RatePlan {
   static RatePlan linear(Length steps, double from, double to);
   static RatePlan cosine(Length steps, double floor = 0);
   static RatePlan one_cycle(Length steps, const OneCycleOptions& options = {});
+  // `rising` is a part of the steps, 0...1. BERT-Large's phases: 7038 steps from a rate of 6e-3, rising
+  // 0.2843, then 1563 from 4e-3, rising 0.128.
+  static RatePlan polynomial(Length steps, double rising, double power = 0.5);
   static RatePlan plateau(const PlateauOptions& options = {});
   // From base * start up to base in n steps, then `after`. Default start: 1 / (n + 1), so that no update is
   // wasted on a rate of zero and update n + 1 is the first at full rate.
@@ -102,7 +108,7 @@ class RatePlan {
   void load(const StateReader& in, const std::string& prefix);
 
  private:
-  enum class Kind { constant, step, multi_step, linear, cosine, one_cycle, plateau, warmup };
+  enum class Kind { constant, step, multi_step, linear, cosine, one_cycle, polynomial, plateau, warmup };
   struct Number {
     const char* name;
     AttributeValue value;

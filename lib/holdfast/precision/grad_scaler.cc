@@ -72,6 +72,7 @@ const at::Tensor& GradScaler::unscale(const std::vector<at::Tensor>& gradients) 
     at::_amp_foreach_non_finite_check_and_unscale_(defined, found_inf_, inverse);
   }
   unscaled_ = true;
+  if (agree_) agree_(found_inf_);
   return found_inf_;
 }
 
@@ -88,7 +89,7 @@ void GradScaler::update() {
   const at::NoGradGuard no_grad;
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor,
                          options_.growth_interval);
-  skipped_.add_(found_inf_.to(at::kLong));
+  skipped_.add_(found_inf_.ne(0).to(at::kLong));
   unscaled_ = false;
 }
 

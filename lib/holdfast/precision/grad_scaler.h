@@ -15,7 +15,8 @@
 //
 // A skipped update changes no parameter, no slot and no step count of Adam; it must not advance a schedule or
 // an average of the weights either (StepReport::skipped). Gradients summed over ranks overflow on every rank
-// alike, so their scalers agree.
+// alike, so their scalers agree. Where ranks look at different gradients, agree_by() a function that makes
+// the answer of one that of all (distributed/found_inf.h has it).
 //
 // Requires: gradients in FP32 or FP64 (the weights are FP32 under autocast), dense, on one device.
 // Errors: UsageError for options that cannot work, for gradients in FP16, and for calls out of order: a
@@ -26,6 +27,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "holdfast/state/stateful.h"
@@ -54,12 +57,17 @@ class GradScaler {
   const at::Tensor& unscale(const std::vector<at::Tensor>& gradients);
   const at::Tensor& unscale(const torch::optim::Optimizer& optimizer);  // of all its parameters
 
+  // From now on each unscale() ends with this: a chance to change what was found before anybody acts upon it.
+  // A part of the program, not of the state.
+  void agree_by(std::function<void(at::Tensor& found_inf)> agree) { agree_ = std::move(agree); }
+
   // After the optimizer had its step, or not: halves the scale, or counts towards its growth.
   void update();
 
   // Float scalars on the device, which stay where they are for the scaler's life (CUDA graphs hold them).
   const at::Tensor& scale_tensor() const { return scale_; }
-  const at::Tensor& found_inf() const { return found_inf_; }  // 1: not finite; of the newest unscale()
+  // Of the newest unscale(). 0: all were finite; anything else: not.
+  const at::Tensor& found_inf() const { return found_inf_; }
 
   // Updates left out so far, over all lives of the run. Waits for the device.
   std::int64_t skipped() const;
@@ -71,6 +79,7 @@ class GradScaler {
 
  private:
   GradScalerOptions options_;
+  std::function<void(at::Tensor&)> agree_;
   at::Tensor scale_;           // float
   at::Tensor growth_tracker_;  // int32
   at::Tensor found_inf_;       // float

@@ -63,9 +63,14 @@ struct Snapshot {
   std::optional<std::span<const std::byte>> find(std::string_view name) const;
 };
 
+// The group of what is rank r's own, of several that train one state together, is "rank/<r>/":
+// "rank/1/rng/cpu". Rank 0's lies where that of a process alone does.
+inline constexpr std::string_view kRankGroup = "rank/";
+
 // `state=`: one digest of names, types, shapes and bytes of all tensors and of all `decides` attributes,
 // sorted by name, in a canonical encoding (documented in the source). Independent of layout, attempt and
-// clock. `tensor_digests`, when given, are those of layout->tensors() in order and spare hashing again.
+// clock, and of how many ranks there are: what lies in kRankGroup is left out. `tensor_digests`, when given,
+// are those of layout->tensors() in order and spare hashing again.
 Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_digests = {});
 
 }  // namespace holdfast::inline v1

@@ -110,6 +110,13 @@ class SnapshotSource {
   virtual void load_weights(const Snapshot& snapshot) = 0;
   // Whether load_weights() looks at this tensor of a checkpoint: the others are not even read.
   virtual bool takes_weight(const TensorSpec& /*tensor*/) const { return true; }
+
+  // Where several ranks train one state together: whether this tensor is every rank's own (random numbers),
+  // and not the same on all. It is early, and of one type and shape on all ranks.
+  virtual bool own_of_rank(const TensorSpec& /*tensor*/) const { return false; }
+  // After a load() of rank 0's: own ones for this rank, which the checkpoint has none of; a function of the
+  // loaded state and the rank alone. Requires rank > 0.
+  virtual void derive_own(int /*rank*/) {}
 };
 
 }  // namespace holdfast::inline v1

@@ -2,7 +2,7 @@
 // bytes; a double is its bits as u64. All sorting is by bytes.
 //
 //   text  "holdfast state 1"
-//   u64   number of tensors; for each, sorted by name:
+//   u64   number of tensors, without those of kRankGroup; for each, sorted by name:
 //           text name, text type name, u64 rank, i64 dimensions…, 16 bytes tensor digest (snapshot/digest.h)
 //   u64   number of `decides` attributes; for each, sorted by name:
 //           text name, u8 kind, value
@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -67,8 +66,11 @@ Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_dig
   if (!tensor_digests.empty() && tensor_digests.size() != tensors.size()) {
     throw Error("state_digest needs one digest a tensor");
   }
-  std::vector<std::size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order;
+  order.reserve(tensors.size());
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    if (!tensors[index].name.starts_with(kRankGroup)) order.push_back(index);
+  }
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return tensors[a].name < tensors[b].name; });
 

@@ -11,6 +11,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/utf8.h"
+#include "holdfast/state/other_keys.h"
 #include "holdfast/state/tensor_bytes.h"
 
 namespace holdfast::inline v1 {
@@ -74,6 +75,14 @@ class Taker {
     inventory.tensors.push_back({std::move(name), tensor, buffer});
   }
 
+  // A name that the module itself does not use.
+  void tie(const std::string& module, const TiedKey& tied) {
+    std::string stored = module + "/" + tied.stored;
+    const auto again = inventory.aliases.find(stored);
+    if (again != inventory.aliases.end()) stored = again->second;
+    inventory.aliases.emplace(module + "/" + tied.key, std::move(stored));
+  }
+
   void refuse_overlaps() const {
     std::vector<std::pair<Extent, const ModuleTensor*>> extents;
     for (const ModuleTensor& item : inventory.tensors) {
@@ -116,6 +125,9 @@ ModuleInventory take_inventory(std::span<const NamedModule> modules) {
   for (const auto& [name, module] : modules) {
     for (const auto& item : module->named_parameters()) taker.add(name, item.key(), item.value(), false);
     for (const auto& item : module->named_buffers()) taker.add(name, item.key(), item.value(), true);
+    const auto* const others = dynamic_cast<const OtherKeys*>(module);
+    if (others == nullptr) continue;
+    for (const TiedKey& tied : others->tied_keys()) taker.tie(name, tied);
   }
   taker.refuse_overlaps();
   return std::move(taker.inventory);
@@ -143,6 +155,11 @@ void put_module_attributes(std::span<const NamedModule> modules, const ModuleInv
     });
     out.set(name + ".frozen", std::move(frozen));
     out.set(name + ".evaluating", std::move(evaluating));
+    const auto* const others = dynamic_cast<const OtherKeys*>(module);
+    if (others == nullptr) continue;
+    std::vector<std::string> spellings;
+    for (const auto& [there, here] : others->spellings()) spellings.insert(spellings.end(), {there, here});
+    if (!spellings.empty()) out.set(name + ".spellings", std::move(spellings), Role::record);
   }
 }
 

@@ -2,12 +2,15 @@
 // anew each time, so module.to(), load and re-registration are seen.
 //
 // A tensor that is registered under several names (tied weights) is stored once, under its first name; the
-// others are aliases. Attributes, all of which decide the next step:
+// others are aliases; so are the further names that a module tells of (other_keys.h). Attributes, all of
+// which decide the next step:
 //
 //   <module>.alias.<dotted name>    text: full name of the tensor it is the same as
 //   <module>.strides.<dotted name>  integers; only where they are not those of a contiguous tensor
 //   <module>.frozen                 texts: parameters without requires_grad
 //   <module>.evaluating             texts: submodules in evaluation mode, "." being the module itself
+//   <module>.spellings              a record, texts: what to look for in keys of a state dict, what to put
+//                                   there, and so on in turns
 //
 // Errors: UsageError naming the tensors: names with '/' or NUL, tensors that share memory without being the
 // same tensor, tensors that overlap themselves (expand()).

@@ -7,7 +7,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/state/internal/lbfgs_fields.h"
-#include "holdfast/state/internal/optimizer_fields.h"
+#include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/optimizer_state.h"
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
@@ -48,11 +48,16 @@ std::string names_difference(const std::vector<std::string>& here, const std::ve
   return text;
 }
 
-at::Tensor slot_tensor(const TensorSpec& spec, const Attributes& recorded, at::Device device) {
+at::Tensor slot_tensor(const TensorSpec& spec, const Attributes& recorded, const at::Tensor& parameter,
+                       bool own_layout) {
   std::optional<std::vector<std::int64_t>> strides;
   const std::string name = attribute_of(spec.name, "strides");
-  if (recorded.has(name)) strides = recorded.get_ints(name);
-  return empty_like_spec(spec, std::move(strides), device);
+  if (own_layout && spec.shape == parameter.sizes()) {
+    strides = parameter.strides().vec();
+  } else if (recorded.has(name)) {
+    strides = recorded.get_ints(name);
+  }
+  return empty_like_spec(spec, std::move(strides), parameter.device());
 }
 
 }  // namespace
@@ -80,30 +85,30 @@ std::vector<std::string> OptimizerState::differences(const ModuleInventory& modu
   }
   if (!texts.empty()) return texts;
   try {
-    static_cast<void>(build(modules, tensors, recorded, nullptr));
+    static_cast<void>(build(modules, tensors, recorded, nullptr, false));
   } catch (const RefusedError& error) {
     texts.emplace_back(error.what());
   }
   return texts;
 }
 
-OptimizerState::Loaded OptimizerState::prepare(const ModuleInventory& modules,
-                                               const Snapshot& snapshot) const {
-  return build(modules, snapshot.layout->tensors(), snapshot.attributes, &snapshot);
+OptimizerState::Loaded OptimizerState::prepare(const ModuleInventory& modules, const Snapshot& snapshot,
+                                               bool own_layout) const {
+  return build(modules, snapshot.layout->tensors(), snapshot.attributes, &snapshot, own_layout);
 }
 
 OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
                                              std::span<const TensorSpec> tensors, const Attributes& recorded,
-                                             const Snapshot* snapshot) const {
+                                             const Snapshot* snapshot, bool own_layout) const {
   // The recorded slots, by what follows the optimizer's name.
   std::map<std::string, const TensorSpec*> slots;
   for (const TensorSpec& spec : tensors) {
     if (spec.name.starts_with(name_ + "/")) slots.emplace(spec.name.substr(name_.size() + 1), &spec);
   }
   Stager copies;
-  const auto restore = [&](const TensorSpec& spec, at::Device device) {
+  const auto restore = [&](const TensorSpec& spec, const at::Tensor& parameter) {
     if (!snapshot) return at::Tensor();
-    at::Tensor tensor = slot_tensor(spec, recorded, device);
+    at::Tensor tensor = slot_tensor(spec, recorded, parameter, own_layout);
     copies.add(snapshot->find(spec.name).value(), tensor);
     return tensor;
   };
@@ -143,7 +148,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
               throw RefusedError("'" + spec.name + "' has the shape " + shape_text(spec.shape) +
                                  ", its parameter " + shape_text(parameter.sizes()));
             }
-            tensor = restore(spec, parameter.device());
+            tensor = restore(spec, parameter);
             slots.erase(found);
           });
           loaded.states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
@@ -156,7 +161,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
       const auto take = [&](const std::string& field) {
         const auto found = slots.find("lbfgs/" + field);
         if (found == slots.end()) throw RefusedError("'" + name_ + "/lbfgs/" + field + "' is missing");
-        at::Tensor tensor = restore(*found->second, parameter.device());
+        at::Tensor tensor = restore(*found->second, parameter);
         slots.erase(found);
         return tensor;
       };

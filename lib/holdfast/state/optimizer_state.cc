@@ -3,13 +3,16 @@
 #include <c10/util/Type.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <typeinfo>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/state/internal/lbfgs_fields.h"
-#include "holdfast/state/internal/optimizer_fields.h"
+#include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/tensor_bytes.h"
 
 namespace holdfast::inline v1 {
@@ -25,17 +28,49 @@ using internal::visit_slots;
 using internal::with_kind;
 using torch::optim::Optimizer;
 
+template <class Options>
+Attributes values_of(Options options) {
+  Attributes values;
+  visit_options(options, [&](const char* option, auto& field) { values.set(option, to_value(field)); });
+  return values;
+}
+
+// LAMB's variants came after the first checkpoints: recorded only where they are not as the constructor
+// leaves them, which is what a checkpoint without them means.
+bool unsaid(std::string_view option, const AttributeValue& value) {
+  constexpr std::string_view kLater[] = {"max_grad_norm", "grad_averaging", "bias_correction", "decoupled",
+                                         "most_norm"};
+  if (std::find(std::begin(kLater), std::end(kLater), option) == std::end(kLater)) return false;
+  static const Attributes plain = values_of(LambOptions());
+  return same_bits(value, plain.find(option)->value);
+}
+
+// Are this optimizer's numbers others under torch::optim's kernels than under the fused ones? FusedSgd's are
+// torch's, to the last bit, on a CPU.
+bool depends_on_kernels(Optimizer& optimizer, std::string_view type) {
+  if (type == "Adam" || type == "AdamW") return true;
+  if (type != "SGD") return false;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      const bool exact = parameter.scalar_type() == at::kFloat || parameter.scalar_type() == at::kDouble;
+      if (!parameter.device().is_cpu() || !exact) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
     : name_(std::move(name)), optimizer_(&optimizer) {
   const bool known = with_kind(optimizer, [&](auto, const char* type) { type_ = type; });
   if (known) return;
-  throw UsageError("optimizer '" + name_ + "' is a " + c10::demangle(typeid(optimizer).name()) +
-                   ": only torch::optim's own SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS and those of "
-                   "holdfast/optim are known; give it save(StateWriter&) const and load(const StateReader&) "
-                   "(state/stateful.h), and add it "
-                   "as that");
+  throw UsageError(
+      "optimizer '" + name_ + "' is a " + c10::demangle(typeid(optimizer).name()) +
+      ": only torch::optim's own SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS and those of "
+      "holdfast/optim are known, without what a derived class adds; give it save(StateWriter&) "
+      "const and load(const StateReader&) (state/stateful.h), and add it as that. One derived from "
+      "holdfast/optim's that adds no state overrides described() (state/own_optimizer.h)");
 }
 
 std::string OptimizerState::group_prefix(std::size_t group) const {
@@ -71,12 +106,16 @@ OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& module
 void OptimizerState::look(const ModuleInventory& modules) {
   static_cast<void>(group_names(modules));
   auto& groups = optimizer_->param_groups();
+  for (const auto& group : groups) {
+    if (dynamic_cast<const SlotsAway*>(&group.options()) == nullptr) continue;
+    throw UsageError("optimizer '" + name_ +
+                     "' has no slots of its own any more, another one took them over: add that one to the "
+                     "TrainState in its place, or call that one's give_back() first");
+  }
   if (chosen_.size() > groups.size()) chosen_.resize(groups.size());
   for (std::size_t g = chosen_.size(); g < groups.size(); ++g) {
-    Attributes& chosen = chosen_.emplace_back();
     with_kind(*optimizer_, [&](auto kind, const char*) {
-      visit_options(options_as<typename decltype(kind)::Options>(groups[g].options(), name_),
-                    [&](const char* option, auto& field) { chosen.set(option, to_value(field)); });
+      chosen_.push_back(values_of(options_as<typename decltype(kind)::Options>(groups[g].options(), name_)));
     });
   }
 }
@@ -117,6 +156,10 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& 
       options.push_back(name_ + ".maximize");
     }
   }
+  if (depends_on_kernels(*optimizer_, type_)) {
+    const bool own = dynamic_cast<OwnOptimizer*>(optimizer_) != nullptr;
+    out.set("environment." + name_ + ".kernels", std::string(own ? "fused" : "torch::optim"), Role::record);
+  }
   const Groups names = group_names(modules);
   auto& groups = optimizer_->param_groups();
   with_kind(*optimizer_, [&](auto kind, const char*) {
@@ -128,8 +171,10 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& 
       visit_options(options_as<typename Kind::Options>(groups[g].options(), name_),
                     [&](const char* option, auto& field) {
                       const AttributeValue& chosen = chosen_[g].find(option)->value;
-                      out.set(prefix + option, chosen);
-                      options.push_back(prefix + option);
+                      if (!unsaid(option, chosen)) {
+                        out.set(prefix + option, chosen);
+                        options.push_back(prefix + option);
+                      }
                       if (!same_bits(to_value(field), chosen))
                         out.set(prefix + "now." + option, to_value(field));
                     });

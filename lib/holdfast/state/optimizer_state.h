@@ -11,18 +11,23 @@
 //
 //   <name>.type                      text: "AdamW"
 //   <name>.group.<g>.parameters      texts, in order
-//   <name>.group.<g>.<option>        as chosen (an option)
+//   <name>.group.<g>.<option>        as chosen (an option); LAMB's variants only where one was chosen
 //   <name>.group.<g>.now.<option>    as it is now; only where that differs
 //   <name>.group.<g>.steps           integers, one a parameter: updates counted; -1: no slots yet
 //   <name>.strides.<slot>/<param>    integers; only where not those of a contiguous tensor
 //   <name>.maximize                  true (an option); only of our own, and only where it is
+//   environment.<name>.kernels       a record: "fused" (holdfast/optim) or "torch::optim", where their bits
+//   differ;
+//                                    another one on resume withdraws the bit-exact promise, aloud
 //   <name>.lbfgs.…                   LBFGS's counters and the lengths of its history
 //   tensors                          <name>/<slot>/<param>; LBFGS: <name>/lbfgs/<field>
 //
 // A parameter is named as its module names it, with the module's name and a dot before it when the optimizer
 // trains several modules.
 //
-// Errors: UsageError for another type of optimizer, and for parameters that belong to no added module.
+// Errors: UsageError for another type of optimizer (one derived from a known one included, as it may have
+// state of its own), for parameters that belong to no added module, and for an optimizer whose slots one of
+// holdfast/optim has taken over.
 // Threads: the training thread.
 #pragma once
 
@@ -71,7 +76,8 @@ class OptimizerState {
   struct Loaded {
     std::vector<std::pair<void*, std::unique_ptr<torch::optim::OptimizerParamState>>> states;
   };
-  Loaded prepare(const ModuleInventory& modules, const Snapshot& snapshot) const;
+  // `own_layout`: slots get the strides of their parameters, not the recorded ones.
+  Loaded prepare(const ModuleInventory& modules, const Snapshot& snapshot, bool own_layout) const;
   // Cannot fail: replaces all slots, stale ones are gone, and sets what had changed since it was chosen.
   // `overridden` are full names of options.
   void commit(Loaded loaded, const Attributes& recorded, const std::vector<std::string>& overridden);
@@ -82,7 +88,7 @@ class OptimizerState {
   std::string group_prefix(std::size_t group) const;
   // Without a snapshot: only what RefusedError it would throw; the tensors stay undefined.
   Loaded build(const ModuleInventory& modules, std::span<const TensorSpec> tensors,
-               const Attributes& recorded, const Snapshot* snapshot) const;
+               const Attributes& recorded, const Snapshot* snapshot, bool own_layout) const;
 
   std::string name_;
   torch::optim::Optimizer* optimizer_;

@@ -7,6 +7,9 @@
 // Threads: the training thread.
 #pragma once
 
+#include <typeinfo>
+#include <utility>
+
 namespace holdfast::inline v1 {
 
 class OwnOptimizer {
@@ -14,6 +17,9 @@ class OwnOptimizer {
   enum class Kind { sgd, adam, adamw, lamb };
 
   virtual Kind kind() const = 0;
+  // The class whose state the kind describes in full. One derived from it may have more, which no checkpoint
+  // would hold: it is refused, unless it overrides this with its own typeid to say that it has none.
+  virtual const std::type_info& described() const = 0;
   // Updates go up the gradient. torch::optim has no such option: recorded only where it is true, so that such
   // a checkpoint is refused where nobody would know of it.
   virtual bool maximizes() const = 0;
@@ -25,6 +31,16 @@ class OwnOptimizer {
   OwnOptimizer(const OwnOptimizer&) = default;
   OwnOptimizer& operator=(const OwnOptimizer&) = default;
   ~OwnOptimizer() = default;
+};
+
+// Marks the options of an optimizer whose slots another has taken over, so that nobody saves it without them.
+// A clone() of such options is unmarked.
+struct SlotsAway {
+  virtual ~SlotsAway() = default;
+};
+template <class Options>
+struct OptionsWithSlotsAway final : Options, SlotsAway {
+  explicit OptionsWithSlotsAway(Options options) : Options(std::move(options)) {}
 };
 
 }  // namespace holdfast::inline v1

@@ -5,9 +5,12 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>
 
+#include <cstring>
 #include <mutex>
+#include <span>
 
 #include "holdfast/base/error.h"
+#include "holdfast/snapshot/digest.h"
 
 namespace holdfast::inline v1 {
 
@@ -43,6 +46,17 @@ void set_rng_state(const NamedGenerator& stream, const at::Tensor& state) {
   at::Generator generator = stream.generator;
   const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
+}
+
+void branch_off(const NamedGenerator& stream, std::uint64_t number) {
+  const at::Tensor state = rng_state(stream).contiguous();
+  const Digest digest = digest_of(std::as_bytes(std::span(
+      static_cast<const std::uint8_t*>(state.const_data_ptr()), static_cast<std::size_t>(state.nbytes()))));
+  std::uint64_t seed = 0;
+  std::memcpy(&seed, digest.bytes.data(), sizeof seed);
+  at::Generator generator = stream.generator;
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed + 0x9e3779b97f4a7c15 * number);
 }
 
 }  // namespace holdfast::inline v1

@@ -9,6 +9,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,7 @@ at::Tensor rng_state(const NamedGenerator& stream);
 // Tries the state on a copy; the stream itself goes on undisturbed.
 void check_rng_state(const NamedGenerator& stream, const at::Tensor& state);
 void set_rng_state(const NamedGenerator& stream, const at::Tensor& state);
+// Another stream for each `number`, a function of it and of the stream's state.
+void branch_off(const NamedGenerator& stream, std::uint64_t number);
 
 }  // namespace holdfast::inline v1

@@ -174,6 +174,11 @@ void TrainState::option(const std::string& name, AttributeValue value) {
   state_->options.emplace_back(name, std::move(value));
 }
 
+void TrainState::layout_option(const std::string& name, AttributeValue value) {
+  option(name, std::move(value));
+  state_->layout_options.push_back(name);
+}
+
 std::int64_t TrainState::step() const { return state_->step; }
 
 std::int64_t TrainState::skipped() const { return state_->skipped; }
@@ -283,6 +288,14 @@ PrepareImage TrainState::image_preparation() const {
 
 void TrainState::copy_early(std::span<const std::string> names) {
   state_->early.insert(names.begin(), names.end());
+}
+
+bool TrainState::own_of_rank(const TensorSpec& tensor) const { return tensor.name.starts_with("rng/"); }
+
+void TrainState::derive_own(int rank) {
+  for (const NamedGenerator& stream : state_->streams()) {
+    branch_off(stream, static_cast<std::uint64_t>(rank));
+  }
 }
 
 Attributes TrainState::attributes() { return state_->look_at_attributes(state_->look()).attributes; }

@@ -66,6 +66,10 @@ class TrainState final : public SnapshotSource {
   void add(const std::string& name, T& component);
   // An option of the run that belongs to no component ("precision", "seed"): compared on resume.
   void option(const std::string& name, AttributeValue value);
+  // One that chooses how tensors lie in memory ("channels_last"). Strides are restored as recorded, except
+  // under an override of such an option: then parameters keep the strides that this program gave them, and
+  // slots get those.
+  void layout_option(const std::string& name, AttributeValue value);
 
   // The training loop's clock: optimizer updates since the start of the run, those left out included.
   std::int64_t step() const override;
@@ -89,6 +93,9 @@ class TrainState final : public SnapshotSource {
   void load(const Snapshot& snapshot, const Overrides& overrides) override;
   void load_weights(const Snapshot& snapshot) override;
   bool takes_weight(const TensorSpec& tensor) const override;
+  // Random number streams are a rank's own; everything else is the same on all ranks that train together.
+  bool own_of_rank(const TensorSpec& tensor) const override;
+  void derive_own(int rank) override;
 
   // A component seen through type erasure. `applied` and `applied_all` are no-ops for parts that are not
   // data.

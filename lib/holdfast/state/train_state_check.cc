@@ -136,6 +136,10 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
 
 }  // namespace internal
 
+bool TrainState::State::own_layout(const Overrides& overrides) const {
+  return !internal::overridden(layout_options, overrides).empty();
+}
+
 void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& attributes,
                        const Overrides& overrides) {
   const ModuleInventory inventory = state_->look();
@@ -156,7 +160,8 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
     }
   }
 
-  append(structure, internal::module_differences(state_->modules, inventory, tensors, attributes, true));
+  append(structure, internal::module_differences(state_->modules, inventory, tensors, attributes,
+                                                 !state_->own_layout(overrides)));
   for (const OptimizerState& part : state_->optimizers) {
     if (unlike.contains(part.name())) continue;
     Texts texts = part.differences(inventory, tensors, attributes);

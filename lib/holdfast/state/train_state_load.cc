@@ -53,7 +53,9 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   }
   const at::NoGradGuard no_grad;
   std::vector<std::pair<at::Tensor, at::Tensor>> restrided;  // the tensor, its new memory
+  const bool own_layout = state_->own_layout(overrides);
   for (const ModuleTensor& item : inventory.tensors) {
+    if (own_layout) break;
     const auto strides = internal::recorded_strides(item, recorded);
     if (item.tensor.strides() == at::IntArrayRef(strides) || !dense_strides(item.tensor.sizes(), strides))
       continue;
@@ -61,7 +63,9 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
                            at::empty_strided(item.tensor.sizes(), strides, item.tensor.options()));
   }
   std::vector<OptimizerState::Loaded> slots;
-  for (const OptimizerState& part : state_->optimizers) slots.push_back(part.prepare(inventory, snapshot));
+  for (const OptimizerState& part : state_->optimizers) {
+    slots.push_back(part.prepare(inventory, snapshot, own_layout));
+  }
   std::vector<std::pair<NamedGenerator, at::Tensor>> streams;
   for (const NamedGenerator& stream : state_->streams()) {
     const at::Tensor state = stream_state(snapshot, "rng/" + stream.name);
@@ -80,7 +84,9 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
   copy_module_tensors(inventory, snapshot);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
-  const auto changed = internal::overridden(now.options, overrides);
+  std::vector<std::string> options = now.options;  // and those that only the recorded run had chosen
+  for (const std::string& name : recorded.get_strings("state.options")) options.push_back(name);
+  const auto changed = internal::overridden(options, overrides);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     state_->optimizers[i].commit(std::move(slots[i]), recorded, changed);
   }

@@ -84,6 +84,8 @@ struct CommitRequest {
   // Writes the whole file through the handle it is given (opened create_direct), head last. No sync, no
   // close.
   std::function<void(File&)> write = {};
+  // Told the file's name before `write` is called, for others who write into it while `write` runs.
+  std::function<void(const std::string&)> opened = {};
 };
 
 // What retention makes of a directory, name by name.

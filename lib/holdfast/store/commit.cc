@@ -48,6 +48,7 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
 std::string Committer::write_temporary(const CommitRequest& request) {
   const auto file = open_temporary(request);
   std::string name = temporaries_.back();
+  if (request.opened) request.opened(name);
   request.write(*file);
   file->sync();
   file->close();

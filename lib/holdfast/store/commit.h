@@ -42,6 +42,10 @@
 // delete
 //     it and it has no other name, only after the fsync that made its old name go, and after a look for newer
 //     claims that found the temporary name still there. [Rule12Recycle.*]
+// 13. Others write into a temporary file only while `write` runs, by the name that `opened` was told. When it
+//     returns, each of them has synced and closed it; when it throws, the file is never renamed, and no file
+//     ever gets that name again. So no descriptor of theirs reaches a checkpoint: checkpoint/shared_write.h.
+//     [SharedWrite.*]
 //
 // Errors: IoError, SupersededError; whatever the request's write throws. Threads: one at a time.
 // Durability: when commit() returns, the checkpoint survives power loss.

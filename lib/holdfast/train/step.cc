@@ -1,6 +1,7 @@
 #include "holdfast/train/step.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/isfinite.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
@@ -35,6 +36,7 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
     throw UsageError("a step needs at least one micro-batch, not " + std::to_string(options.accumulation));
   }
   if (!(options.clip_grad_norm >= 0)) throw UsageError("clip_grad_norm must not be negative");
+  if (!(options.clip_micro_batches >= 0)) throw UsageError("clip_micro_batches must not be negative");
   if (needs_scaler(options.precision) && options.scaler == nullptr) {
     throw UsageError(std::string(word_of(options.precision)) +
                      " needs a gradient scaler: without one small gradients become 0");
@@ -43,13 +45,21 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
     throw UsageError(
         "LBFGS evaluates the loss several times a step: write that loop yourself (see own_loop)");
   }
+  if (options.graph) captured_ = std::make_unique<CapturedPass>(optimizer, options.graph_options);
+}
+
+void Step::forget_graph() {
+  if (captured_) captured_->forget();
 }
 
 std::optional<StepResult> Step::run(const Batch& batch, const std::function<void()>& before_update) {
-  if (losses_.empty()) optimizer_->zero_grad();
-  const at::Tensor loss = forward(batch);
-  backward(loss);
-  losses_.push_back(loss.detach());
+  const bool first = losses_.empty();
+  if (captured_) {
+    losses_.push_back(captured_->run(batch, first, [this](const Batch& inputs) { return pass(inputs); }));
+  } else {
+    if (first) optimizer_->zero_grad();
+    losses_.push_back(pass(batch));
+  }
   const auto micro_batches = static_cast<std::int64_t>(losses_.size());
   if (!batch.completes_update) {
     if (micro_batches < options_.accumulation) return std::nullopt;
@@ -65,6 +75,14 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
   return update();
 }
 
+// Neither waits for a device nor reads from it, where the loss function does not: it can be captured. The
+// casts of autocast end with its scope, in here, and are a part of each replay.
+at::Tensor Step::pass(const Batch& batch) {
+  const at::Tensor loss = forward(batch);
+  options_.clip_micro_batches > 0 ? clipped_backward(loss) : backward(loss);
+  return loss.detach();
+}
+
 at::Tensor Step::forward(const Batch& batch) {
   if (!autocast_type(options_.precision)) return loss_(batch);
   const AutocastGuard autocast(options_.precision, device_of(*optimizer_));
@@ -75,6 +93,28 @@ void Step::backward(const at::Tensor& loss) {
   const at::Tensor part =
       options_.accumulation == 1 ? loss : loss / static_cast<double>(options_.accumulation);
   (options_.scaler != nullptr ? options_.scaler->scale(part) : part).backward();
+}
+
+// Each sum keeps its memory, which a recorded pass writes to.
+void Step::clipped_backward(const at::Tensor& loss) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> sums;  // parameter, gradient so far
+  for (auto& group : optimizer_->param_groups()) {
+    for (at::Tensor& parameter : group.params()) {
+      if (!parameter.grad().defined()) continue;
+      sums.emplace_back(parameter, parameter.grad());
+      parameter.mutable_grad() = at::Tensor();
+    }
+  }
+  backward(loss);
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> added = gradients_of(*optimizer_);
+  at::Tensor over = grad_norm(added) / options_.clip_micro_batches;
+  if (options_.scaler != nullptr) over = over / options_.scaler->scale_tensor();
+  for (const at::Tensor& gradient : added) gradient.div_(over.clamp_min(1).to(gradient.device()));
+  for (auto& [parameter, sum] : sums) {
+    if (parameter.grad().defined()) sum.add_(parameter.grad());
+    parameter.mutable_grad() = sum;
+  }
 }
 
 StepResult Step::update() {

@@ -20,6 +20,11 @@
 // before it may step, where there is a scaler or a limit to the norm. Losses, norm and whether the update was
 // left out are read once it is under way: a device never idles between backward and update.
 //
+// With StepOptions::graph, forward and backward are replays of CUDA graphs (captured_pass.h, which says what
+// that asks of the loss function): where launching kernels takes longer than computing them, a step is that
+// much shorter. Its bits stay those of the plain step, with deterministic kernels. Where it cannot be done,
+// one warning says why and the plain step goes on.
+//
 // Requires: optimizer and scaler outlive the step. Loss returns a scalar (of any floating type, on any
 // device) that is the mean over the batch. set_math_mode() for TF32 is the program's (precision.h). Errors:
 // UsageError for options that cannot work (FP16 without a scaler among them), or when an optimizer's step
@@ -31,11 +36,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "holdfast/data/loader.h"
 #include "holdfast/precision/precision.h"
+#include "holdfast/train/captured_pass.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -56,11 +63,18 @@ struct StepOptions {
   // Scales the gradient down to this L2 norm over all parameters, and leaves out updates whose gradient is
   // not finite. Costs a pass over the gradients. 0: off.
   double clip_grad_norm = 0;
+  // Scales what each micro-batch adds to the gradient (that of its part of the mean loss) down to this L2
+  // norm before it is added, as NVIDIA's BERT for TensorFlow 1 does. Costs a second set of gradients while
+  // backward runs, and two passes over them. 0: off.
+  double clip_micro_batches = 0;
   // Micro-batches of one update; must be the loader's.
   std::int64_t accumulation = 1;
   // What the loss function computes in. fp16 needs a scaler; any other precision may have one.
   Precision precision = Precision::fp32;
   GradScaler* scaler = nullptr;  // add it to the TrainState
+  // Replays forward and backward from CUDA graphs where that can be done. Free to change on resume.
+  bool graph = false;
+  GraphOptions graph_options = {};
 };
 
 class Step {
@@ -72,9 +86,16 @@ class Step {
   // Checkpointer::before_update and the learning rate), then the update. nullopt: more micro-batches to come.
   std::optional<StepResult> run(const Batch& batch, const std::function<void()>& before_update = {});
 
+  // Was the last micro-batch a replay?
+  bool replayed() const { return captured_ && captured_->replayed(); }
+  // What the loss function does has changed (captured_pass.h): graphs are captured anew.
+  void forget_graph();
+
  private:
+  at::Tensor pass(const Batch& batch);
   at::Tensor forward(const Batch& batch);
   void backward(const at::Tensor& loss);
+  void clipped_backward(const at::Tensor& loss);
   StepResult update();
   void apply(const at::Tensor& left_out);
 
@@ -82,7 +103,8 @@ class Step {
   FusedStep* fused_;  // the same, where it can
   Loss loss_;
   StepOptions options_;
-  std::vector<at::Tensor> losses_;  // of the micro-batches so far
+  std::unique_ptr<CapturedPass> captured_;  // nullptr: without graphs
+  std::vector<at::Tensor> losses_;          // of the micro-batches so far
 };
 
 }  // namespace holdfast::inline v1

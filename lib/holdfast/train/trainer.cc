@@ -179,6 +179,7 @@ int Trainer::finish() {
   const bool stopped = !checkpointer.stop_reason().empty();
   result_.exit_code = checkpointer.finish();
   result_.step = parts_.state.step();
+  result_.training = meter_.worked();
   const Cursor cursor = parts_.state.cursor();
   result_.epochs = cursor.epoch + (cursor.samples >= parts_.data.size() ? 1 : 0);
   result_.reason = checkpointer.stop_reason();

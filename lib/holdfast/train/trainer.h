@@ -70,6 +70,7 @@ struct TrainerResult {
   std::int64_t epochs = 0;                                 // whole passes over the data
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
   std::optional<double> test_accuracy;
+  Duration training{};     // of this life's steps; start-up and evaluations are not in it
   std::string state;       // 32 hex digits
   std::string checkpoint;  // newest acknowledged file that this life added; empty: there was nothing to add
   std::string reason;      // why it stopped

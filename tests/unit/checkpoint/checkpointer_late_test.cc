@@ -275,7 +275,7 @@ TEST(LateStaging, RacesNothing) {
   volume.faults.fail(Op::sync_file, 12, EIO);
   volume.faults.fail(Op::rename_new, 4, EIO);
   MemorySource::Options large;
-  large.elements = 1 << 19;
+  large.elements = 1 << 17;
   {
     Announcing run(volume.options({SaveEvery::steps(1)}), large);
     for (int i = 0; i < 40; ++i) {

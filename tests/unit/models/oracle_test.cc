@@ -2,7 +2,6 @@
 // float64 the loss, logits, gradients and statistics of one step. An oracle without downloads: parameters and
 // pictures are filled with a hash.
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -18,44 +17,13 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/models/picture_model.h"
+#include "unit/models/oracle_fill.h"
 
 namespace holdfast::test {
 namespace {
 
 constexpr auto kTorchvision = ModelVariant::torchvision;
 constexpr auto kTable = ModelVariant::table;
-
-std::uint32_t hash32(std::uint32_t x) {
-  x ^= x >> 16;
-  x *= 0x7feb352du;
-  x ^= x >> 15;
-  x *= 0x846ca68bu;
-  return x ^ x >> 16;
-}
-double uniform(std::uint32_t stream, std::int64_t i) {
-  return (hash32(static_cast<std::uint32_t>(i) + 0x9E3779B9u * (stream + 1)) >> 8) * 0x1p-23 - 1.0;
-}
-
-at::Tensor filled(at::IntArrayRef sizes, std::uint32_t stream, double factor, double offset) {
-  at::Tensor tensor = at::empty(sizes, at::kDouble);
-  auto* to = tensor.mutable_data_ptr<double>();
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-    to[i] = static_cast<float>(offset + factor * uniform(stream, i));
-  }
-  return tensor;
-}
-
-void fill(torch::nn::Module& net) {
-  const at::NoGradGuard no_grad;
-  std::uint32_t stream = 0;
-  for (auto& item : net.named_parameters()) {
-    at::Tensor& value = item.value();
-    const bool weight = item.key().ends_with("weight");
-    const std::int64_t fan_in = value.dim() >= 2 ? value.numel() / value.size(0) : 1;
-    const double factor = value.dim() >= 2 ? std::sqrt(6.0 / static_cast<double>(fan_in)) : 0.1;
-    value.copy_(filled(value.sizes(), stream++, factor, value.dim() == 1 && weight ? 1.0 : 0.0));
-  }
-}
 
 std::int64_t count(const PictureModel& model) {
   std::int64_t all = 0;
@@ -294,25 +262,14 @@ constexpr Oracle kOracles[] = {
      4.70135997},
 };
 
-void expect_close(double value, double oracle, const std::string& what, double tolerance = 1e-8) {
-  EXPECT_NEAR(value / oracle, 1.0, tolerance) << what << ": " << value;
-}
-
 void compare(const Oracle& oracle) {
   const PictureModel model = bare(oracle.model, oracle.variant, oracle.classes);
   torch::nn::Module& net = *model.module;
   net.to(at::kDouble);
-  fill(net);
-  double sum = 0;
-  double absolute = 0;
-  for (const at::Tensor& parameter : net.parameters()) {
-    sum += parameter.detach().sum().item<double>();
-    absolute += parameter.detach().abs().sum().item<double>();
-  }
-  expect_close(sum, oracle.parameters, "sum of the parameters");
-  expect_close(absolute, oracle.parameters_abs, "absolute sum of the parameters");
+  oracle_fill(net);
+  expect_parameters(net, oracle.parameters, oracle.parameters_abs);
 
-  const at::Tensor pictures = filled({2, 3, oracle.pixels, oracle.pixels}, 1'000'002, 1.0, 0.0);
+  const at::Tensor pictures = oracle_pictures(2, oracle.pixels);
   const at::Tensor labels = at::tensor({std::int64_t{11}, std::int64_t{48}});
   const at::Tensor logits = model.forward(pictures);
   const at::Tensor loss = at::cross_entropy_loss(logits, labels);
@@ -326,21 +283,12 @@ void compare(const Oracle& oracle) {
   expect_close(logits[1][-1].item<double>(), oracle.last_logit, "last logit");
 
   const std::vector<at::Tensor> parameters = net.parameters();
-  double squares = 0;
-  for (const at::Tensor& parameter : parameters) squares += parameter.grad().square().sum().item<double>();
-  expect_close(std::sqrt(squares), oracle.grad_norm, "norm of the gradients");
+  expect_close(gradient_norm(net), oracle.grad_norm, "norm of the gradients");
   expect_close(parameters.front().grad().norm().item<double>(), oracle.first_grad, "first gradient");
   expect_close(parameters[parameters.size() - 2].grad().norm().item<double>(), oracle.last_grad,
                "last weight's gradient");
-  double mean = 0;
-  double variance = 0;
-  for (const auto& item : net.named_buffers()) {
-    if (item.key().ends_with("running_mean")) mean += item.value().sum().item<double>();
-    if (item.key().ends_with("running_var")) variance += item.value().sum().item<double>();
-  }
   if (oracle.variance != 0) {
-    expect_close(mean, oracle.mean, "running means");
-    expect_close(variance, oracle.variance, "running variances");
+    expect_statistics(net, oracle.mean, oracle.variance);
   } else {
     EXPECT_TRUE(net.buffers().empty());
   }
@@ -440,7 +388,8 @@ TEST(PictureModels, AreRefusedByOtherNames) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "there is no model 'resnet51': choose from resnet50, resnet152, vgg16, alexnet");
+                 "there is no model 'resnet51': choose from resnet50, resnet152, vgg16, alexnet, "
+                 "inception_v3, inception_v4");
   }
   EXPECT_THROW(make_picture_model({.name = "vgg16", .num_classes = -1}), UsageError);
   EXPECT_THROW(make_picture_model({.name = "alexnet", .dropout = 1.5}), UsageError);

@@ -1,7 +1,11 @@
 #include "holdfast/models/resnet.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
@@ -131,6 +135,124 @@ TEST(ResNet, BothStemsTakeSmallPictures) {
       EXPECT_EQ(logits.sizes(), (at::IntArrayRef{2, 10}));
     }
   }
+}
+
+using holdfast::BatchNormKind;
+
+ResNet small(int depth, BatchNormKind kind, at::ScalarType type = at::kFloat) {
+  torch::manual_seed(1);
+  ResNet net(
+      ResNetOptions{.depth = depth, .num_classes = 10, .stem = Stem::cifar, .width = 8, .batch_norm = kind});
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : net->parameters()) {
+    if (parameter.dim() == 1) parameter.add_(at::randn_like(parameter), 0.2);
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  net->to(type);
+  return net;
+}
+
+at::Tensor pictures_of(std::uint64_t seed, at::ScalarType type = at::kFloat) {
+  torch::manual_seed(seed);
+  return at::randn({6, 3, 12, 12}).to(type).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+// Logits, gradients, running statistics and logits in evaluation mode, each as one long row of numbers.
+constexpr std::size_t kGradients = 1;
+std::vector<at::Tensor> trained(ResNet net, const at::Tensor& pictures) {
+  const at::Tensor logits = net->forward(pictures);
+  logits.square().mean().backward();
+  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> statistics;
+  for (const at::Tensor& parameter : net->parameters()) gradients.push_back(parameter.grad().flatten());
+  for (const at::Tensor& buffer : net->buffers()) statistics.push_back(buffer.to(at::kDouble).flatten());
+  net->eval();
+  const at::NoGradGuard no_grad;
+  return {logits.detach(), at::cat(gradients), at::cat(statistics), net->forward(pictures)};
+}
+
+TEST(ResNet, TrainsTheSameWithFusedBatchNorms) {
+  for (const int depth : {18, 50}) {
+    const auto exact = trained(small(depth, BatchNormKind::aten, at::kDouble), pictures_of(2, at::kDouble));
+    const auto aten = trained(small(depth, BatchNormKind::aten), pictures_of(2));
+    const auto fused = trained(small(depth, BatchNormKind::fused), pictures_of(2));
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const double norm = exact[i].norm().item<double>();
+      const double off = (aten[i].to(at::kDouble) - exact[i]).norm().item<double>() / norm;
+      // One unit on the other side of its ReLU moves a layer's gradient by a hundredth; who it is depends on
+      // the machine's convolutions.
+      const double allowed = i == kGradients ? std::max(3 * off, 0.03) : 10 * off + 1e-5;
+      EXPECT_LE((fused[i].to(at::kDouble) - exact[i]).norm().item<double>() / norm, allowed)
+          << "ResNet-" << depth << ", " << i << ", against " << off;
+    }
+  }
+}
+
+TEST(ResNet, HasTheSameNamesWhoeverComputesBatchNorms) {
+  const ResNet aten(ResNetOptions{.depth = 18, .width = 8, .initialize = false});
+  const ResNet fused(
+      ResNetOptions{.depth = 18, .width = 8, .batch_norm = BatchNormKind::fused, .initialize = false});
+  EXPECT_EQ(aten->named_parameters().keys(), fused->named_parameters().keys());
+  EXPECT_EQ(aten->named_buffers().keys(), fused->named_buffers().keys());
+}
+
+void copy_state(ResNet& to, const ResNet& from) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < from->parameters().size(); ++i)
+    to->parameters()[i].copy_(from->parameters()[i]);
+  for (std::size_t i = 0; i < from->buffers().size(); ++i) to->buffers()[i].copy_(from->buffers()[i]);
+}
+
+void train_step(ResNet& net, std::uint64_t step) {
+  net->forward(pictures_of(step)).square().mean().backward();
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : net->parameters()) {
+    parameter.sub_(parameter.grad(), 0.01);
+    parameter.mutable_grad() = at::Tensor();
+  }
+}
+
+TEST(ResNet, GoesOnWithTheSameBitsWithFusedBatchNorms) {
+  ResNet whole = small(18, BatchNormKind::fused);
+  ResNet resumed(ResNetOptions{
+      .depth = 18, .num_classes = 10, .stem = Stem::cifar, .width = 8, .batch_norm = BatchNormKind::fused});
+  for (at::Tensor& parameter : resumed->parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    if (step == 2) copy_state(resumed, whole);
+    train_step(whole, step);
+    if (step >= 2) train_step(resumed, step);
+  }
+  for (std::size_t i = 0; i < whole->parameters().size(); ++i) {
+    EXPECT_TRUE(whole->parameters()[i].equal(resumed->parameters()[i])) << i;
+  }
+  for (std::size_t i = 0; i < whole->buffers().size(); ++i) {
+    EXPECT_TRUE(whole->buffers()[i].equal(resumed->buffers()[i])) << i;
+  }
+}
+
+TEST(ResNet, SaysWhatFusedBatchNormsNeed) {
+  const auto said = [](BatchNormKind kind, const at::Tensor& pictures) -> std::string {
+    try {
+      small(18, kind)->forward(pictures);
+    } catch (const holdfast::UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(said(BatchNormKind::fused, pictures_of(1)), "accepted");
+  EXPECT_THAT(said(BatchNormKind::fused, pictures_of(1).contiguous()), HasSubstr("--channels-last"));
+  EXPECT_THAT(said(BatchNormKind::cudnn, pictures_of(1)), HasSubstr("is for CUDA devices, not cpu"));
+  for (const BatchNormKind kind : {BatchNormKind::fused, BatchNormKind::cudnn}) {
+    ResNet counted = small(18, kind);  // as count_work() does
+    counted->eval();
+    EXPECT_EQ(counted->forward(at::zeros({0, 3, 12, 12})).sizes(), (at::IntArrayRef{0, 10}));
+  }
+  EXPECT_EQ(holdfast::parse_batch_norm("fused"), BatchNormKind::fused);
+  EXPECT_EQ(holdfast::word_of(BatchNormKind::cudnn), "cudnn");
+  EXPECT_THROW(holdfast::parse_batch_norm("fast"), holdfast::UsageError);
 }
 
 TEST(ResNet, RefusesUnknownShapes) {

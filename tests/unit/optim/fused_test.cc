@@ -13,10 +13,12 @@
 #include <torch/utils.h>
 
 #include "holdfast/base/error.h"
+#include "holdfast/optim/decay_groups.h"
 #include "holdfast/optim/fused_adam.h"
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/optim/lamb.h"
 #include "holdfast/optim/make_optimizer.h"
+#include "holdfast/state/torch_compat.h"
 #include "holdfast/state/train_state.h"
 #include "unit/state/staging.h"
 
@@ -67,6 +69,14 @@ std::vector<to::OptimizerParamGroup> two_groups(const Tensors& all, const Option
   return groups;
 }
 
+// torch::optim's own, with the groups' own options in every release.
+template <class Optimizer, class Options>
+Optimizer torchs(const std::vector<to::OptimizerParamGroup>& groups, const Options& defaults) {
+  Optimizer optimizer(groups, defaults);
+  compat::keep_options(optimizer, groups);
+  return optimizer;
+}
+
 template <class State>
 State* state_of(to::Optimizer& optimizer, const at::Tensor& parameter) {
   const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
@@ -87,7 +97,7 @@ TEST_P(SgdBits, AreTorchsInEveryUpdate) {
   for (const auto& [first, second] : cases) {
     const Tensors ours = parameters(type), theirs = parameters(type);
     FusedSgd fused(two_groups(ours, first, second), first);
-    to::SGD plain_one(two_groups(theirs, first, second), first);
+    auto plain_one = torchs<to::SGD>(two_groups(theirs, first, second), first);
     for (int step = 0; step < 50; ++step) {
       give_gradients(ours, theirs, step);
       fused.step();
@@ -131,7 +141,7 @@ Worst measure_adam(at::ScalarType type, const Options& first, const Options& sec
   for (const bool together : {true, false}) {
     const Tensors ours = parameters(type), theirs = parameters(type);
     Fused fused(two_groups(ours, first, second), first);
-    Torch plain(two_groups(theirs, first, second), first);
+    auto plain = torchs<Torch>(two_groups(theirs, first, second), first);
     for (int step = 0; step < 50; ++step) {
       give_gradients(ours, theirs, step);
       Tensors before, moments;
@@ -300,6 +310,42 @@ TEST(Lamb, ResumesBitByBit) {
               HasSubstr("LAMB in the checkpoint"));
 }
 
+TEST(Lamb, VariantsAreRecordedWhereThereAreAny) {
+  struct Run {
+    explicit Run(const LambOptions& options) : optimizer(net->parameters(), options) {
+      state.add("model", *net);
+      state.add("optimizer", optimizer);
+    }
+    torch::nn::Linear net{3, 2};
+    Lamb optimizer;
+    TrainState state;
+  };
+  Run plain(LambOptions(0.1)), apex(LambOptions(0.1).max_grad_norm(1));
+  const auto old = stage(plain.state), clipped = stage(apex.state);
+  for (const char* option :
+       {"max_grad_norm", "grad_averaging", "bias_correction", "decoupled", "most_norm"}) {
+    EXPECT_FALSE(old->attributes.has(std::string("optimizer.group.0.") + option)) << option;
+  }
+  EXPECT_TRUE(old->attributes.has("optimizer.group.0.adapt_all"));
+  EXPECT_EQ(clipped->attributes.get_double("optimizer.group.0.max_grad_norm"), 1);
+  const auto refused = [](Run& run, const Snapshot& from) {
+    return message_of<RefusedError>([&] { run.state.check(from.layout->tensors(), from.attributes, {}); });
+  };
+  EXPECT_THAT(refused(apex, *old), HasSubstr("optimizer.group.0.max_grad_norm"));
+  EXPECT_THAT(refused(plain, *clipped), HasSubstr("optimizer.group.0.max_grad_norm"));
+  for (const auto& [first, snapshot] : {std::pair(&plain, old), std::pair(&apex, clipped)}) {
+    first->state.check(snapshot->layout->tensors(), snapshot->attributes, {});
+    first->state.load(*snapshot, {});
+    EXPECT_EQ(digest(first->state), digest(*snapshot));
+  }
+  const auto limit = [](Run& run) -> LambOptions& {
+    return static_cast<LambOptions&>(run.optimizer.param_groups()[0].options());
+  };
+  limit(apex).max_grad_norm(0.5);  // chosen by one run, changed since, and overridden in another
+  plain.state.load(*stage(apex.state), {"max_grad_norm"});
+  EXPECT_EQ(limit(plain).max_grad_norm(), 0);
+}
+
 TEST(FusedSgd, AdoptsAndGivesBack) {
   Program one("torch-sgd"), other("torch-sgd");
   torch::manual_seed(5);
@@ -322,7 +368,14 @@ TEST(FusedSgd, AdoptsAndGivesBack) {
     }
     to::SGD stranger(Tensors{leaf(at::zeros({2}))}, 0.1);
     EXPECT_THAT(message_of<UsageError>([&] { fused.give_back(stranger); }), HasSubstr("other groups"));
+    EXPECT_THAT(message_of<UsageError>([&] { stage(*other.state); }), HasSubstr("'optimizer' has no slots"));
+    TrainState theirs;
+    theirs.add("model", *other.net);
+    theirs.add("optimizer", fused);
+    EXPECT_TRUE(holds(*stage(theirs), "optimizer/momentum_buffer/0.weight"));
     fused.give_back(torchs);
+    EXPECT_THAT(message_of<UsageError>([&] { stage(theirs); }), HasSubstr("give_back()"));
+    stage(*other.state);
   }
   EXPECT_EQ(torchs.param_groups()[0].options().get_lr(), 0.05);
   other.train(2);
@@ -335,6 +388,7 @@ template <class Optimizer>
 struct Deciding final : Optimizer {
   using Optimizer::Optimizer;
   bool decides_on(at::Device) const override { return true; }
+  const std::type_info& described() const override { return typeid(Deciding); }
 };
 
 template <class Optimizer, class Options>
@@ -359,7 +413,8 @@ void expect_skips(const Options& options) {
       }
       skipping->param_groups()[0].options().set_lr(0.125 / (1 + step));
       plain.param_groups()[0].options().set_lr(0.125 / (1 + step));
-      skipping->step_scaled(scale, at::full({1}, skip ? 1.0 : 0.0));
+      // More than 1: the sum of several ranks'.
+      skipping->step_scaled(scale, at::full({1}, skip ? 1.0 + step % 2 : 0.0));
       if (!skip) plain.step();
       for (std::size_t i = 0; i < ours.size(); ++i) {
         ASSERT_TRUE(ours[i].allclose(theirs[i], 1e-4, 1e-5)) << i << " " << step << " " << device;
@@ -419,6 +474,140 @@ TEST(FusedAdam, CountsOnADeviceFollowCheckpoints) {
             std::vector<std::int64_t>(4, 8));
   const Tensors left = one.net->parameters(), right = other.net->parameters();
   for (std::size_t i = 0; i < left.size(); ++i) EXPECT_TRUE(left[i].equal(right[i]));
+}
+
+// In a checkpoint's eyes a derived class is another optimizer, until it says that it is not.
+TEST(FusedSgd, ADerivedClassIsRefusedWithItsUnknownState) {
+  struct Own final : FusedSgd {
+    using FusedSgd::FusedSgd;
+    std::int64_t calls = 0;
+  };
+  Program program("sgd");
+  EXPECT_THAT(message_of<UsageError>([&] {
+                program.use(std::make_unique<Own>(program.net->parameters(), to::SGDOptions(0.1)));
+              }),
+              HasSubstr("Own"));
+  program.use(std::make_unique<Deciding<FusedSgd>>(program.net->parameters(), to::SGDOptions(0.1)));
+}
+
+// What no group brings comes from the defaults, what one brings from nowhere else.
+template <class Optimizer>
+void expect_undecayed(Optimizer& optimizer) {
+  const auto decay = [&](std::size_t group) {
+    auto& options = optimizer.param_groups()[group].options();
+    if (auto* const sgd = dynamic_cast<to::SGDOptions*>(&options)) return sgd->weight_decay();
+    if (auto* const adam = dynamic_cast<to::AdamOptions*>(&options)) return adam->weight_decay();
+    return dynamic_cast<LambOptions&>(options).weight_decay();
+  };
+  EXPECT_EQ(decay(0), 0.25);
+  EXPECT_EQ(decay(1), 0);
+}
+TEST(Groups, KeepTheOptionsThatTheyBring) {
+  torch::nn::Linear net(3, 2);
+  const auto sgd = to::SGDOptions(0.1).weight_decay(0.25);
+  const auto adam = to::AdamOptions(0.1).weight_decay(0.25);
+  const auto lamb = LambOptions(0.1).weight_decay(0.25);
+  FusedSgd one(decay_groups(*net, sgd), sgd);
+  expect_undecayed(one);
+  FusedAdam two(decay_groups(*net, adam), adam);
+  expect_undecayed(two);
+  Lamb three(decay_groups(*net, lamb), lamb);
+  expect_undecayed(three);
+  for (const char* const name : {"sgd", "lamb", "torch-sgd", "torch-adam"}) {
+    const auto made = make_optimizer(name, *net, {.weight_decay = 0.25, .decay_all = false});
+    expect_undecayed(*made);
+    if (auto* const torchs = dynamic_cast<to::SGD*>(made.get())) {
+      FusedSgd adopting(*torchs);
+      expect_undecayed(adopting);
+    }
+  }
+  const at::Tensor late = leaf(at::zeros({2}));
+  three.add_param_group(to::OptimizerParamGroup(Tensors{late}, std::make_unique<LambOptions>(0.5)));
+  EXPECT_EQ(three.param_groups()[2].options().get_lr(), 0.5);
+}
+
+// A slot of a later group that does not fit is found before an earlier group has changed.
+template <class Optimizer, class Options>
+void expect_all_or_nothing(const Options& options) {
+  const Tensors both = {leaf(at::ones({3})), leaf(at::ones({4}))};
+  std::vector<to::OptimizerParamGroup> groups;
+  for (const at::Tensor& parameter : both) {
+    groups.emplace_back(Tensors{parameter}, std::make_unique<Options>(options));
+    parameter.mutable_grad() = at::ones_like(parameter);
+  }
+  Optimizer optimizer(groups, options);
+  optimizer.step();
+  const at::NoGradGuard no_grad;
+  const at::Tensor first = both[0].clone();
+  both[1].mutable_grad() = at::Tensor();
+  both[1].set_data(both[1].to(at::kDouble));
+  both[1].mutable_grad() = at::ones_like(both[1]);
+  EXPECT_THAT(message_of<UsageError>([&] { optimizer.step(); }), HasSubstr("before its optimizer has made"));
+  EXPECT_TRUE(both[0].equal(first));
+  both[1].mutable_grad() = at::Tensor();
+  optimizer.step();
+  EXPECT_FALSE(both[0].equal(first));
+}
+TEST(Slots, AreLookedAtBeforeAnythingChanges) {
+  expect_all_or_nothing<FusedSgd>(to::SGDOptions(0.1).momentum(0.9));
+  expect_all_or_nothing<FusedAdam>(to::AdamOptions(0.1));
+  expect_all_or_nothing<FusedAdamW>(to::AdamWOptions(0.1).amsgrad(true));
+  expect_all_or_nothing<Lamb>(LambOptions(0.1));
+}
+
+// Adam's bits depend on whose kernels computed them; plain SGD's on a CPU do not.
+TEST(Kernels, AreRecordedWhereTheBitsDependOnThem) {
+  const auto recorded = [](const char* name) {
+    const Attributes attributes = Program(name).state->attributes();
+    const auto* const kernels = attributes.find("environment.optimizer.kernels");
+    return kernels ? std::get<std::string>(kernels->value) : std::string("nothing");
+  };
+  EXPECT_EQ(recorded("adam"), "fused");
+  EXPECT_EQ(recorded("torch-adam"), "torch::optim");
+  EXPECT_EQ(recorded("adamw"), "fused");
+  EXPECT_EQ(recorded("sgd"), "nothing");
+  EXPECT_EQ(recorded("torch-sgd"), "nothing");
+}
+
+// Whoever went on with an optimizer whose slots another has would lose them without a word.
+TEST(Adoption, OfSlotsThatAreElsewhereIsRefused) {
+  const Tensors parameters = {leaf(at::ones({3}))};
+  parameters[0].mutable_grad() = at::ones({3});
+  const auto options = to::AdamOptions(0.1);
+  to::Adam torchs(parameters, options);
+  torchs.step();
+  FusedAdam fused(torchs);
+  EXPECT_THAT(message_of<UsageError>([&] { FusedAdam second(torchs); }), HasSubstr("another optimizer has"));
+  EXPECT_THAT(message_of<UsageError>([&] { fused.give_back(fused); }), HasSubstr("to itself"));
+  fused.give_back(torchs);
+  EXPECT_THAT(message_of<UsageError>([&] { fused.give_back(torchs); }), HasSubstr("another optimizer has"));
+  const at::Tensor before = parameters[0].detach().clone();
+  EXPECT_THAT(message_of<UsageError>([&] { fused.step(); }), HasSubstr("another optimizer has"));
+  EXPECT_TRUE(parameters[0].equal(before));
+  torchs.step();
+  EXPECT_EQ(static_cast<to::AdamParamState&>(*torchs.state().begin()->second).step(), 2);
+}
+
+TEST(Maximize, TakesNoSlotsThatWentDown) {
+  const Tensors parameters = {leaf(at::ones({3}))};
+  parameters[0].mutable_grad() = at::ones({3});
+  to::SGD down(parameters, to::SGDOptions(0.1).momentum(0.9));
+  down.step();
+  EXPECT_THAT(message_of<UsageError>([&] { FusedSgd up(down, {.maximize = true}); }),
+              HasSubstr("would go on up"));
+  EXPECT_EQ(down.state().size(), 1U);
+}
+
+TEST(Maximize, IsNotLostInAdoption) {
+  const Tensors parameters = {leaf(at::ones({3}))};
+  FusedSgd up(parameters, to::SGDOptions(0.1), {.maximize = true});
+  to::SGD torchs(parameters, to::SGDOptions(0.1));
+  EXPECT_THAT(message_of<UsageError>([&] { up.give_back(torchs); }), HasSubstr("would go on down"));
+  EXPECT_THAT(message_of<UsageError>([&] { FusedSgd adopting(static_cast<to::SGD&>(up)); }),
+              HasSubstr("FusedOptions::maximize"));
+  FusedSgd adopting(static_cast<to::SGD&>(up), {.maximize = true});
+  FusedSgd back(parameters, to::SGDOptions(0.1), {.maximize = true});
+  adopting.give_back(back);
 }
 
 TEST(Maximize, GoesUpAndIsRecorded) {

@@ -20,6 +20,7 @@
 #include "holdfast/optim/decay_groups.h"
 #include "holdfast/optim/ema.h"
 #include "holdfast/optim/fused_adam.h"
+#include "holdfast/optim/fused_sgd.h"
 #include "holdfast/optim/lamb.h"
 #include "holdfast/optim/make_optimizer.h"
 #include "holdfast/state/train_state.h"
@@ -33,27 +34,35 @@ using ::testing::HasSubstr;
 namespace to = torch::optim;
 using Tensors = std::vector<at::Tensor>;
 
-at::Tensor leaf(const at::Tensor& values) { return values.detach().requires_grad_(); }
+at::Tensor learned(const at::Tensor& values) { return values.detach().requires_grad_(); }
 
 // The header's formula, element by element in double.
 struct LambFormula {
   std::vector<double> x, m, v;
   std::int64_t t = 0;
-  void update(const std::vector<double>& g, const LambOptions& options) {
+  // `norm`: of all gradients of all tensors.
+  void update(std::vector<double> g, const LambOptions& options, double norm) {
     const auto [beta1, beta2] = options.betas();
+    const auto filled = [&](double beta) {
+      return options.bias_correction() ? 1 - std::pow(beta, static_cast<double>(t)) : 1;
+    };
     ++t;
     std::vector<double> r(x.size());
     double weights = 0, updates = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+      if (options.max_grad_norm() > 0 && norm > options.max_grad_norm())
+        g[i] /= norm / options.max_grad_norm();
+      if (!options.decoupled()) g[i] += options.weight_decay() * x[i];
+      m[i] = beta1 * m[i] + (options.grad_averaging() ? 1 - beta1 : 1) * g[i];
       v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
-      const double mean = m[i] / (1 - std::pow(beta1, static_cast<double>(t)));
-      const double square = v[i] / (1 - std::pow(beta2, static_cast<double>(t)));
-      r[i] = mean / (std::sqrt(square) + options.eps()) + options.weight_decay() * x[i];
+      r[i] = m[i] / filled(beta1) / (std::sqrt(v[i] / filled(beta2)) + options.eps());
+      if (options.decoupled()) r[i] += options.weight_decay() * x[i];
       weights += x[i] * x[i];
       updates += r[i] * r[i];
     }
     double ratio = std::sqrt(weights) / std::sqrt(updates);
+    if (options.most_norm() > 0)
+      ratio = std::min(std::sqrt(weights), options.most_norm()) / std::sqrt(updates);
     if (weights == 0 || updates == 0) ratio = 1;
     if (options.weight_decay() == 0 && !options.adapt_all()) ratio = 1;
     for (std::size_t i = 0; i < x.size(); ++i) x[i] -= options.lr() * ratio * r[i];
@@ -65,36 +74,89 @@ std::vector<double> numbers(const at::Tensor& tensor) {
   return {wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel()};
 }
 
-TEST(Lamb, FollowsTheFormula) {
-  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    torch::manual_seed(1);
-    const auto decayed = LambOptions(0.02).weight_decay(0.1).betas({0.8, 0.99});
-    const LambOptions excluded(0.02), adapted = LambOptions(0.02).adapt_all(true);
-    const Tensors all = {leaf(at::randn({5, 7}, type)), leaf(at::zeros({33}, type)),
-                         leaf(at::randn({12}, type)), leaf(at::randn({3, 4}, type).t())};
-    const LambOptions* const options[] = {&decayed, &decayed, &excluded, &adapted};
-    std::vector<to::OptimizerParamGroup> groups;
-    std::vector<LambFormula> formulas;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      groups.emplace_back(Tensors{all[i]}, std::make_unique<LambOptions>(*options[i]));
-      const auto count = static_cast<std::size_t>(all[i].numel());
-      formulas.push_back({numbers(all[i]), std::vector<double>(count), std::vector<double>(count)});
-    }
-    Lamb lamb(groups, excluded);
-    for (int step = 0; step < 50; ++step) {
+// What a GPU does, on the CPU: counts, rate and skip are in memory.
+struct LambAsOnADevice final : Lamb {
+  using Lamb::Lamb;
+  bool decides_on(at::Device) const override { return true; }
+};
+
+// `change` makes the variant of each group.
+template <class F>
+void expect_formula(const char* what, F&& change, bool maximize = false) {
+  for (const bool device : {false, true}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      SCOPED_TRACE(std::string(what) + " " + at::toString(type) + (device ? " as on a device" : ""));
+      torch::manual_seed(1);
+      auto decayed = LambOptions(0.02).weight_decay(0.1).betas({0.8, 0.99});
+      LambOptions excluded(0.02), adapted = LambOptions(0.02).adapt_all(true);
+      for (LambOptions* const options : {&decayed, &excluded, &adapted}) change(*options);
+      const Tensors all = {learned(at::randn({5, 7}, type)), learned(at::zeros({33}, type)),
+                           learned(at::randn({12}, type)), learned(at::randn({3, 4}, type).t())};
+      const LambOptions* const options[] = {&decayed, &decayed, &excluded, &adapted};
+      std::vector<to::OptimizerParamGroup> groups;
+      std::vector<LambFormula> formulas;
       for (std::size_t i = 0; i < all.size(); ++i) {
-        all[i].mutable_grad() = at::randn(all[i].sizes(), type);
-        formulas[i].update(numbers(all[i].grad()), *options[i]);
+        groups.emplace_back(Tensors{all[i]}, std::make_unique<LambOptions>(*options[i]));
+        const auto count = static_cast<std::size_t>(all[i].numel());
+        formulas.push_back({numbers(all[i]), std::vector<double>(count), std::vector<double>(count)});
       }
-      lamb.step();
-    }
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::vector<double> ours = numbers(all[i]);
-      for (std::size_t k = 0; k < ours.size(); ++k) {
-        EXPECT_NEAR(ours[k], formulas[i].x[k], type == at::kFloat ? 1e-5 : 1e-13) << i;
+      std::unique_ptr<Lamb> lamb;
+      if (device) lamb = std::make_unique<LambAsOnADevice>(groups, excluded, FusedOptions{maximize});
+      if (!device) lamb = std::make_unique<Lamb>(groups, excluded, FusedOptions{maximize});
+      const at::Tensor scale = at::full({1}, 4.0);
+      for (int step = 0; step < 50; ++step) {
+        double squares = 0;
+        for (const at::Tensor& one : all) {
+          const double size = step % 3 == 0 ? 0.01 : 1;  // every third one is below the limit
+          one.mutable_grad() = at::randn(one.sizes(), type) * size;
+          squares += one.grad().to(at::kDouble).square().sum().item<double>();
+        }
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          std::vector<double> up = numbers(all[i].grad());
+          if (maximize) {
+            for (double& number : up) number = -number;
+          }
+          formulas[i].update(up, *options[i], std::sqrt(squares));
+        }
+        const bool scaled = step % 2 == 1;
+        if (scaled) {
+          for (const at::Tensor& one : all) one.mutable_grad().mul_(4);
+        }
+        lamb->step_scaled(scaled ? std::optional(scale) : std::nullopt, std::nullopt);
+      }
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::vector<double> ours = numbers(all[i]);
+        for (std::size_t k = 0; k < ours.size(); ++k) {
+          EXPECT_NEAR(ours[k], formulas[i].x[k], type == at::kDouble && !device ? 1e-13 : 2e-5) << i;
+        }
       }
     }
   }
+}
+
+TEST(Lamb, FollowsTheFormulaInEveryVariant) {
+  expect_formula("as it comes", [](LambOptions&) {});
+  expect_formula(
+      "up", [](LambOptions&) {}, true);
+  expect_formula("clipped", [](LambOptions& options) { options.max_grad_norm(1); });
+  expect_formula("summed", [](LambOptions& options) { options.grad_averaging(false); });
+  expect_formula("uncorrected", [](LambOptions& options) { options.bias_correction(false); });
+  expect_formula("L2", [](LambOptions& options) { options.decoupled(false).max_grad_norm(1); });
+  expect_formula(
+      "L2 up", [](LambOptions& options) { options.decoupled(false); }, true);
+  expect_formula("phi", [](LambOptions& options) { options.most_norm(2); });
+}
+
+TEST(Lamb, ClipsAllGroupsTogetherOrNot) {
+  const Tensors one = {learned(at::zeros({2}))}, other = {learned(at::zeros({2}))};
+  std::vector<to::OptimizerParamGroup> groups;
+  groups.emplace_back(one, std::make_unique<LambOptions>(LambOptions(1).max_grad_norm(1)));
+  groups.emplace_back(other, std::make_unique<LambOptions>(LambOptions(1)));
+  Lamb lamb(groups, LambOptions(1));
+  one[0].mutable_grad() = at::ones({2});
+  EXPECT_THAT(message_of<UsageError>([&] { lamb.step(); }), HasSubstr("every group the same max_grad_norm"));
+  EXPECT_TRUE(one[0].eq(0).all().item<bool>());
+  EXPECT_THROW(Lamb(one, LambOptions(1).max_grad_norm(-1)), UsageError);
 }
 
 TEST(Clip, NormIsTorchsBitForBit) {
@@ -105,7 +167,7 @@ TEST(Clip, NormIsTorchsBitForBit) {
         Tensors parameters, gradients;
         for (int i = 0; i < count; ++i) {
           const std::int64_t rows = 1 + i * 37;
-          parameters.push_back(leaf(at::zeros({rows, 3}, type)));
+          parameters.push_back(learned(at::zeros({rows, 3}, type)));
           at::Tensor gradient = at::randn({rows, 3}, type);
           if (i % 3 == 2) gradient = at::randn({3, rows}, type).t();
           parameters.back().mutable_grad() = gradient;
@@ -125,6 +187,8 @@ TEST(Clip, NormIsTorchsBitForBit) {
 TEST(Clip, MixedTypesAndNoneAtAll) {
   Tensors mixed = {at::full({3}, 2.0), at::full({1}, 2.0, at::kDouble)};
   EXPECT_NEAR(clip_grad_norm(mixed, 1).item<double>(), 4, 1e-6);
+  const at::Tensor large = grad_norm({at::full({4}, 6e4, at::kHalf)});
+  EXPECT_NEAR(large.item<double>(), 1.2e5, 1e2) << "more than half can hold";
   EXPECT_NEAR(mixed[0][0].item<double>(), 0.5, 1e-6);
   EXPECT_NEAR(mixed[1][0].item<double>(), 0.5, 1e-6);
   Tensors none = {at::Tensor()};
@@ -138,7 +202,7 @@ TEST(Clip, MixedTypesAndNoneAtAll) {
 
 TEST(Clip, ValueIsTorchs) {
   torch::manual_seed(2);
-  const at::Tensor parameter = leaf(at::zeros({101}));
+  const at::Tensor parameter = learned(at::zeros({101}));
   parameter.mutable_grad() = at::randn({101});
   parameter.grad()[5] = std::numeric_limits<float>::quiet_NaN();
   Tensors ours = {parameter.grad().clone(), at::Tensor()};
@@ -193,9 +257,31 @@ TEST(Ema, ASkippedUpdateDoesNotAdvance) {
   one.ema->update(at::zeros({1}));
   const double average = one.average();
   one.set(50);
-  one.ema->update(at::ones({1}));
-  EXPECT_EQ(one.average(), average);
-  EXPECT_EQ(one.ema->updates(), 1);
+  for (const double found : {1.0, 3.0}) {  // a sum over ranks
+    one.ema->update(at::full({1}, found));
+    EXPECT_EQ(one.average(), average);
+    EXPECT_EQ(one.ema->updates(), 1);
+  }
+}
+
+TEST(Ema, BeginsAgainWithWeightsThatCameLater) {
+  Averaged one, fresh;
+  for (int i = 0; i < 3; ++i) {
+    one.set(i);
+    one.ema->update();
+  }
+  one.set(40);
+  one.ema->restart();
+  EXPECT_EQ(one.average(), 40);
+  EXPECT_EQ(one.ema->updates(), 0);
+  {
+    const auto swapped = one.ema->swap_in();
+    EXPECT_EQ(one.net.named_buffers()["mean"][0].item<double>(), 40);
+    EXPECT_THROW(one.ema->restart(), UsageError);
+  }
+  one.set(50);
+  one.ema->update();
+  EXPECT_NEAR(one.average(), 40 + 0.9 * 10, 1e-12) << "the first update's decay is a tenth again";
 }
 
 TEST(Ema, SwapsInAndBack) {
@@ -331,7 +417,7 @@ TEST(ChannelsLast, LaysOutParametersAndSlotsInPlace) {
 }
 
 TEST(Refusals, NameTheParameterAndTheRemedy) {
-  const at::Tensor good = leaf(at::ones({3})), sparse = leaf(at::ones({3}));
+  const at::Tensor good = learned(at::ones({3})), sparse = learned(at::ones({3}));
   good.mutable_grad() = at::ones({3});
   sparse.mutable_grad() = at::ones({3}).to_sparse();
   FusedSgd optimizer({good, sparse}, to::SGDOptions(0.1));
@@ -340,12 +426,12 @@ TEST(Refusals, NameTheParameterAndTheRemedy) {
   EXPECT_THAT(text, HasSubstr("sparse(false)"));
   EXPECT_TRUE(good.equal(at::ones({3}))) << "nothing has been changed";
 
-  const at::Tensor complex = leaf(at::ones({2}, at::kComplexFloat));
+  const at::Tensor complex = learned(at::ones({2}, at::kComplexFloat));
   complex.mutable_grad() = at::ones({2}, at::kComplexFloat);
   FusedAdamW adamw({complex}, to::AdamWOptions(0.1));
   EXPECT_THAT(message_of<UsageError>([&] { adamw.step(); }), HasSubstr("ComplexFloat"));
 
-  const at::Tensor converted = leaf(at::ones({2}));
+  const at::Tensor converted = learned(at::ones({2}));
   converted.mutable_grad() = at::ones({2});
   FusedAdam adam({converted}, to::AdamOptions(0.1));
   adam.step();
@@ -358,7 +444,7 @@ TEST(Refusals, NameTheParameterAndTheRemedy) {
 }
 
 TEST(Refusals, OfOptionsThatCannotBe) {
-  const Tensors one = {leaf(at::ones({3}))};
+  const Tensors one = {learned(at::ones({3}))};
   EXPECT_THROW(FusedSgd(one, to::SGDOptions(-1)), UsageError);
   EXPECT_THROW(FusedSgd(one, to::SGDOptions(1).nesterov(true)), UsageError);
   EXPECT_THROW(FusedSgd(one, to::SGDOptions(1).momentum(0.9).dampening(0.1).nesterov(true)), UsageError);
@@ -374,7 +460,7 @@ TEST(Refusals, OfOptionsThatCannotBe) {
 }
 
 TEST(Closures, AreCalledWithGradients) {
-  const at::Tensor parameter = leaf(at::full({3}, 2.0));
+  const at::Tensor parameter = learned(at::full({3}, 2.0));
   for (const int kind : {0, 1, 2, 3}) {
     std::unique_ptr<to::Optimizer> optimizer;
     if (kind == 0) optimizer = std::make_unique<FusedSgd>(Tensors{parameter}, to::SGDOptions(0.1));

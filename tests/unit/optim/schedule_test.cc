@@ -75,6 +75,26 @@ TEST(RatePlan, WarmupThenAnything) {
   expect_rows(RatePlan::warmup(0, RatePlan::step(1, 0.5)), {{0, 1}, {1, 0.5}});
 }
 
+// PolyWarmUpScheduler(warmup=0.2843, total_steps=7038, degree=0.5) by its own two lines, in double.
+TEST(RatePlan, PolynomialOfBertLarge) {
+  expect_rows(RatePlan::polynomial(7038, 0.2843), {{0, 0.000499774251970385},
+                                                   {999, 0.499774251970385},
+                                                   {1999, 0.99954850394077},
+                                                   {2000, 0.8459824315609656},
+                                                   {5000, 0.5379858873653309},
+                                                   {7036, 0.011919975664203922},
+                                                   {7037, 0},
+                                                   {99'999, 0}});
+  expect_rows(RatePlan::polynomial(1563, 0.128),
+              {{0, 0.004998400511836212}, {199, 0.9996801023672425}, {200, 0.9334886992521537}});
+  expect_rows(RatePlan::polynomial(4, 0, 2), {{0, 0.5625}, {1, 0.25}, {2, 0.0625}, {3, 0}});
+  EXPECT_EQ(RatePlan::polynomial(4, 0.5).text(), "polynomial(steps=4, rising=0.5, power=0.5)");
+  for (const auto& wrong : {std::pair(0, 0.5), std::pair(5, 1.5)}) {
+    EXPECT_THROW(RatePlan::polynomial(wrong.first, wrong.second), UsageError);
+  }
+  EXPECT_THROW(RatePlan::polynomial(5, 0.5, 0), UsageError);
+}
+
 TEST(RatePlan, IsAPureFunction) {
   const RatePlan plan = RatePlan::warmup(7, RatePlan::one_cycle(100));
   std::vector<double> up, down;

@@ -135,6 +135,30 @@ TEST(GradScaler, LooksAtEveryGradientThatIsThere) {
   EXPECT_EQ(scaler.unscale(std::vector<at::Tensor>()).item<float>(), 0);
 }
 
+TEST(GradScaler, ASumOverRanksIsOneSkip) {
+  GradScaler scaler(at::kCPU, {.init_scale = 4});
+  scaler.unscale({at::full({2}, kInf)});
+  scaler.found_inf().mul_(3);
+  scaler.update();
+  EXPECT_EQ(scaler.skipped(), 1);
+  EXPECT_EQ(scaler.scale_tensor().item<float>(), 2);
+}
+
+TEST(GradScaler, WhatAnotherRankFoundIsLeftOutHere) {
+  GradScaler scaler(at::kCPU, {.init_scale = 64});
+  int asked = 0;
+  scaler.agree_by([&](at::Tensor& found_inf) {
+    ++asked;
+    EXPECT_EQ(found_inf.item<float>(), 0);
+    found_inf.fill_(1);
+  });
+  EXPECT_EQ(scaler.unscale(std::vector<at::Tensor>{at::ones({3})}).item<float>(), 1);
+  scaler.update();
+  EXPECT_EQ(scaler.scale_tensor().item<float>(), 32);
+  EXPECT_EQ(scaler.skipped(), 1);
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(GradScaler, RefusesWhatItCannotUnscale) {
   GradScaler scaler(at::kCPU);
   EXPECT_THROW(scaler.unscale({at::ones({2}, at::kHalf)}), UsageError);

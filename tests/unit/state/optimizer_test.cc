@@ -349,5 +349,40 @@ TEST(OptimizerState, SlotsGetTheirStridesBack) {
   EXPECT_EQ(digest(second), digest(first));
 }
 
+// Under an override of the option that chose them, this program's strides stand, the slots' included.
+TEST(OptimizerState, StridesAreTheProgramsOwnUnderAnOverrideOfTheLayout) {
+  const auto make = [](TrainState& state, torch::nn::Conv2d& conv, std::unique_ptr<to::SGD>& optimizer,
+                       bool last) {
+    torch::manual_seed(2);
+    conv = torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 8, 3));
+    if (last) conv->weight.set_data(conv->weight.contiguous(at::MemoryFormat::ChannelsLast));
+    optimizer = std::make_unique<to::SGD>(conv->parameters(), to::SGDOptions(0.1).momentum(0.9));
+    state.add("model", *conv);
+    state.add("optimizer", *optimizer);
+    state.layout_option("channels_last", last);
+  };
+  for (const bool last : {true, false}) {
+    TrainState before, after;
+    torch::nn::Conv2d conv(nullptr), other(nullptr);
+    std::unique_ptr<to::SGD> optimizer, other_optimizer;
+    make(before, conv, optimizer, last);
+    conv->forward(at::rand({2, 4, 6, 6})).square().mean().backward();
+    optimizer->step();
+    const auto snapshot = stage(before);
+    make(after, other, other_optimizer, !last);
+    const auto mine = other->weight.strides().vec();
+    EXPECT_THAT(message_of<RefusedError>([&] { after.load(*snapshot, {}); }), HasSubstr("channels_last"));
+    after.load(*snapshot, {"channels_last"});
+    EXPECT_EQ(other->weight.strides().vec(), mine);
+    EXPECT_TRUE(other->weight.equal(conv->weight));
+    const auto buffer = [](to::SGD& sgd, torch::nn::Conv2d& of) {
+      return static_cast<to::SGDParamState&>(*sgd.state().at(of->weight.unsafeGetTensorImpl()))
+          .momentum_buffer();
+    };
+    EXPECT_EQ(buffer(*other_optimizer, other).strides().vec(), mine);
+    EXPECT_TRUE(buffer(*other_optimizer, other).equal(buffer(*optimizer, conv)));
+  }
+}
+
 }  // namespace
 }  // namespace holdfast::test

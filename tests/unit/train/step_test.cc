@@ -80,6 +80,26 @@ TEST_F(StepTest, AccumulatedMicroBatchesAreTheMean) {
   EXPECT_NEAR(step.run(batch_of(0, 2))->loss, 0.36, 1e-6) << "the bias went by 0.1 times 6";
 }
 
+TEST_F(StepTest, MicroBatchesMayBeClippedOneByOne) {
+  for (const bool scaled : {false, true}) {
+    const torch::NoGradGuard no_grad;
+    net_->weight.fill_(1);
+    net_->bias.fill_(0);
+    GradScaler scaler(at::kCPU, {.init_scale = 1024});
+    Step step(optimizer_, loss(),
+              {.clip_micro_batches = 1, .accumulation = 2, .scaler = scaled ? &scaler : nullptr});
+    const torch::AutoGradMode with_gradients(true);
+    // Of a half of the mean: 3x² for each weight and 3x for the bias. At 1 that is a norm of 6, at 0.1 one
+    // of 0.3.
+    EXPECT_FALSE(step.run(batch_of(1, 2, false)));
+    const auto result = step.run(batch_of(0.1F, 2));
+    EXPECT_FALSE(result->skipped);
+    EXPECT_NEAR(net_->weight[0][1].item<float>(), 1 - 0.1 * (0.5 + 0.03), 1e-6) << scaled;
+    EXPECT_NEAR(net_->bias[0].item<float>(), -0.1 * (0.5 + 0.3), 1e-6) << scaled;
+  }
+  EXPECT_THROW(Step(optimizer_, loss(), {.clip_micro_batches = -1}), UsageError);
+}
+
 TEST_F(StepTest, LossesAreAddedUpInDouble) {
   Step step(optimizer_, [](const Batch& batch) { return batch.inputs.mean().requires_grad_(); },
             {.accumulation = 2});

@@ -16,6 +16,7 @@
 #include <thread>
 #include <variant>
 
+#include "fake_graphs.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/run_record.h"
@@ -222,6 +223,40 @@ TEST_F(TrainerTest, StoppedAndResumedItEndsAsTheStraightRun) {
     EXPECT_EQ(to_line(result), to_line(expected));
     ASSERT_EQ(losses.size(), 11U);
     for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i], straight.recorder.steps[i].loss);
+  }
+}
+
+// The same with forward and backward as graphs, on a device that pretends.
+struct GraphLife : Life {
+  GraphLife(const std::filesystem::path& directory, std::int64_t accumulation)
+      : Life(directory, accumulation), graphs(std::make_shared<test::FakeGraphs>(*net)) {
+    StepOptions options{.accumulation = accumulation, .graph = true};
+    options.graph_options = {.warm_up = 2, .device = graphs};
+    step = Step(
+        optimizer,
+        [this](const Batch& batch) {
+          return torch::nn::functional::mse_loss(net->forward(batch.inputs), batch.targets);
+        },
+        options);
+  }
+  std::shared_ptr<test::FakeGraphs> graphs;
+};
+
+TEST_F(TrainerTest, ResumedWithGraphsItEndsAsTheStraightRunWithout) {
+  for (const std::int64_t accumulation : {1, 2}) {
+    const std::string name = std::to_string(accumulation);
+    Life straight(directory(("straight" + name).c_str()), accumulation);
+    const TrainerResult expected = straight.run(16);
+    TrainerResult result;
+    for (const std::int64_t stop_at : {1, 7, 1000}) {
+      GraphLife life(directory(("run" + name).c_str()), accumulation);
+      life.recorder.on_step = [&](const StepEvent& event) {
+        if (event.step == stop_at) life.checkpointer->request_stop("a test");
+      };
+      result = life.run(16);
+      EXPECT_EQ(life.graphs->replays > 0, stop_at > 1) << "stopped at " << stop_at;
+    }
+    EXPECT_EQ(to_line(result), to_line(expected));
   }
 }
 

@@ -1,12 +1,14 @@
-// The inside of a Checkpointer. Seven sources, by idea: checkpointer.cc (construction and the public face),
+// The inside of a Checkpointer. Nine sources, by idea: checkpointer.cc (construction and the public face),
 // checkpointer_start.cc (finding where to start), checkpointer_resume.cc (claiming it and going on there),
 // checkpointer_step.cc (the training loop), checkpointer_late.cc (staging beside the next step),
-// checkpointer_notice.cc (what notices ask for), checkpointer_finish.cc (evaluation, the end).
+// checkpointer_notice.cc (what notices ask for), checkpointer_finish.cc (evaluation, the end); with other
+// ranks checkpointer_gather.cc (starting) and checkpointer_together.cc (the loop and the end).
 //
 // Threads: the training thread, except `monitor`, `costs`, `shelf` and what the writer keeps.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -19,6 +21,7 @@
 #include "holdfast/checkpoint/cost_model.h"
 #include "holdfast/checkpoint/file_verifier.h"
 #include "holdfast/checkpoint/internal/arrival_keeper.h"
+#include "holdfast/checkpoint/internal/crew.h"
 #include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/checkpoint/internal/late_stager.h"
 #include "holdfast/checkpoint/internal/notice_watch.h"
@@ -35,7 +38,7 @@ namespace holdfast::inline v1 {
 
 struct Checkpointer::State {
   using BegunSave = std::shared_ptr<SaveHandle::Shared>;
-  enum class Phase { constructed, running, finished };
+  enum class Phase { constructed, running, together, finished };  // together: running, with other ranks
 
   State(SnapshotSource& source, CheckpointerOptions options);
   ~State();
@@ -63,6 +66,7 @@ struct Checkpointer::State {
 
   // Becoming it (checkpointer_resume.cc).
   Resumed resume();
+  Resumed resume_alone();
   void check(const Start& start);
   Resumed become(Start start, Resumed resumed, SteadyTime began);
   void expect_losses(const Start& start, bool bit_exact);
@@ -70,6 +74,14 @@ struct Checkpointer::State {
   bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
   void learn_lives(Duration startup) noexcept;
   void tell_end(const RunState& run) noexcept;  // in the ledger
+
+  // The same with other ranks (checkpointer_gather.cc).
+  Resumed lead();                                               // rank 0
+  Resumed follow();                                             // any other
+  std::unique_ptr<File> file_to_share(const Resumed& resumed);  // null: the others need none
+  Resumed join(const Start& start, Resumed resumed, SteadyTime began);
+  Resumed all_ready(Resumed resumed);
+  std::vector<std::string> differences_to(const Start& start);
 
   // Measures what the training thread waits for saves inside one call; calls nest.
   class Waiting {
@@ -88,6 +100,8 @@ struct Checkpointer::State {
 
   // The loop (checkpointer_step.cc).
   Decision after_step(const StepReport& report);
+  void arrive(const StepReport& report);
+  Decision step_together(const StepReport& report);
   void measure_step(SteadyTime now);
   void act(Decision& decision) noexcept;
   void save_boundary(Decision& decision, const Plan& plan) noexcept;
@@ -165,16 +179,38 @@ struct Checkpointer::State {
   void leave_evaluation();
   void check_undisturbed() const;
   int finish();
+  int finish_alone();
   std::string reason_of_leaving_out() const noexcept;
   void say_figures() const noexcept;
   bool commit_last_step();  // false: no time was left
   bool wait_for_writer();   // false when the deadline passed first
   Digest digest_now();
 
-  void require(Phase needed, const char* call) const;
+  // With other ranks (checkpointer_together.cc).
+  void agree(Decision& decision);
+  Agreed await(const char* what, bool rank_0_may_save = false);
+  void learn(const Agreed& agreed);
+  void pass_on_stop(const Agreed& agreed);
+  void stop_together(Decision& decision, const Agreed& agreed);
+  void save_together(Decision& decision, const Plan& plan);
+  void send_share(Decision& decision);
+  void pause_together(Decision& decision, Plan plan);
+  void post(const Plan& plan);
+  Vote vote(const Plan& plan) noexcept;
+  std::optional<Duration> left_here() const;
+  void tell_own();
+  std::function<void()> bring_own_of_others(const Snapshot& snapshot) const;
+  void part_together();
+  void tell_outcome();
+  void hear_outcome();
+  void abandon(const Error& error) noexcept;
 
-  SnapshotSource& source;
+  void require(Phase needed, const char* call) const;
+  bool loop_runs() const { return phase == Phase::running || phase == Phase::together; }
+
   const CheckpointerOptions options;
+  const std::unique_ptr<internal::Crew> crew;  // null: alone
+  SnapshotSource& source;
   FileSystem& file_system;
   Clock& clock;
   Ledger ledger;

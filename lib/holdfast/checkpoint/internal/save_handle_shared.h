@@ -74,6 +74,8 @@ struct SaveHandle::Shared {
   SaveFigures figures;
   // While it is staging: the thread whose before_update() ends that. Its own wait would never end.
   std::thread::id ended_by{};
+  // The thread that alone learns how it ends (from rank 0): nor would its wait. Set before others see this.
+  std::thread::id settled_by{};
   const std::shared_ptr<SaveKeeper> keeper;
 };
 

@@ -142,6 +142,7 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                              stored_as_bytes(tensor.dtype) ? name_of(tensor.dtype) : std::string_view()));
   }
   layouter.close();
+  H5garbage_collect();
   return layout;
 }
 

@@ -1,6 +1,7 @@
 #include "holdfast/format/internal/piece_hasher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "holdfast/snapshot/finite.h"
 
@@ -20,6 +21,9 @@ PieceHasher::PieceHasher(const Snapshot& snapshot, bool look) : looking_(look) {
   first_piece_.push_back(pieces_.size());
   digests_.resize(pieces_.size());
 }
+
+PieceHasher::PieceHasher(std::vector<Piece> pieces, bool look)
+    : pieces_(std::move(pieces)), first_piece_{0}, digests_(pieces_.size()), looking_(look) {}
 
 void PieceHasher::work(const Stopped& stopped) {
   for (std::size_t i = next_++; i < pieces_.size() && !stopped; i = next_++) {

@@ -15,19 +15,22 @@ namespace holdfast::inline v1::internal {
 
 class PieceHasher {
  public:
-  // `look`: for numbers that are not finite, until the first is found.
-  explicit PieceHasher(const Snapshot& snapshot, bool look = false);
-  // Takes pieces until none is left.
-  void work(const Stopped& stopped);
-  // The tensors' digests in layout order.
-  std::vector<Digest> finish() const;
-  bool finite() const { return finite_; }
-
- private:
   struct Piece {
     std::span<const std::byte> bytes;
     DType dtype;
   };
+  // `look`: for numbers that are not finite, until the first is found.
+  explicit PieceHasher(const Snapshot& snapshot, bool look = false);
+  // Some pieces alone, for digests() of them; there are no tensors to finish.
+  PieceHasher(std::vector<Piece> pieces, bool look);
+  // Takes pieces until none is left.
+  void work(const Stopped& stopped);
+  // The tensors' digests in layout order.
+  std::vector<Digest> finish() const;
+  const std::vector<Digest>& digests() const { return digests_; }  // of the pieces
+  bool finite() const { return finite_; }
+
+ private:
   std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  // of each tensor, and the end
   std::vector<Digest> digests_;

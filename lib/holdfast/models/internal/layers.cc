@@ -3,6 +3,9 @@
 #include <ATen/ops/empty.h>
 
 #include <cmath>
+#include <string>
+
+#include "holdfast/base/error.h"
 
 namespace holdfast::inline v1::models {
 namespace {
@@ -21,7 +24,8 @@ torch::nn::Conv2d undrawn_conv(const ConvShape& shape) {
       .kernel_size(shape.kernel)
       .stride(shape.stride)
       .padding(shape.padding);
-  conv->weight.set_data(at::empty({shape.out, shape.in, shape.kernel, shape.kernel}, conv->weight.options()));
+  const auto& [height, width] = *shape.kernel;
+  conv->weight.set_data(at::empty({shape.out, shape.in, height, width}, conv->weight.options()));
   if (shape.bias) conv->bias.set_data(at::empty({shape.out}, conv->bias.options()));
   return conv;
 }
@@ -32,6 +36,11 @@ torch::nn::Linear undrawn_linear(std::int64_t in, std::int64_t out) {
   linear->weight.set_data(at::empty({out, in}, linear->weight.options()));
   linear->bias.set_data(at::empty({out}, linear->bias.options()));
   return linear;
+}
+
+torch::nn::Dropout make_dropout(double probability) {
+  if (probability >= 0 && probability <= 1) return torch::nn::Dropout(probability);
+  throw UsageError("dropout is a probability between 0 and 1, not " + std::to_string(probability));
 }
 
 // nn::init would check modes and gains and compute fans for us, at a fraction of the work: this is its

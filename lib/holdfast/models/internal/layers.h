@@ -1,10 +1,12 @@
 // Layers as the models build them, and the draws they start from.
 //
-// Errors: none of its own. Threads: as torch::nn::Module; the draws take numbers from the global CPU
-// generator.
+// Errors: UsageError of make_dropout(). Threads: as torch::nn::Module; the draws take numbers from the global
+// CPU generator.
 #pragma once
 
+#include <torch/expanding_array.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
 #include <cstdint>
@@ -14,9 +16,9 @@ namespace holdfast::inline v1::models {
 struct ConvShape {
   std::int64_t in = 1;
   std::int64_t out = 1;
-  std::int64_t kernel = 1;
+  torch::ExpandingArray<2> kernel = 1;  // one number, or {height, width}
   std::int64_t stride = 1;
-  std::int64_t padding = 0;
+  torch::ExpandingArray<2> padding = 0;
   bool bias = false;
 };
 
@@ -24,6 +26,9 @@ struct ConvShape {
 // most models overwrite at once.
 torch::nn::Conv2d undrawn_conv(const ConvShape& shape);
 torch::nn::Linear undrawn_linear(std::int64_t in, std::int64_t out);
+
+// UsageError unless it is a probability.
+torch::nn::Dropout make_dropout(double probability);
 
 // Normal with variance 2 / fan_out: nn::init::kaiming_normal_(fan_out, relu).
 void draw_kaiming_fan_out(at::Tensor weight);

@@ -1,8 +1,9 @@
 // What FusedAdam, FusedAdamW and Lamb have in common: two moments and a count a parameter, gathered into
 // lists; checks before anything is changed; states that are only kept when the kernels have run.
 //
-// A model of `Kind` has: Options, State, kName, amsgrad(options), and
-//   run(list, options, group, maximize, on_device, rates, scale, found)   one kernel call for one list.
+// A model of `Kernel` has: Options, State, kName, kKind, check(options), and
+//   run(list, options, group, maximize, on_device, rates, scale, found)   one kernel call for one list
+//   divisor(optimizer, grad_scale)   where there is one: what it divides by in the place of grad_scale.
 //
 // Threads: the training thread.
 #pragma once
@@ -24,6 +25,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/optim/internal/adoption.h"
 #include "holdfast/optim/internal/device_steps.h"
+#include "holdfast/optim/internal/fused_body.h"
 #include "holdfast/optim/internal/kernel_lists.h"
 
 namespace holdfast::inline v1::internal {
@@ -39,19 +41,19 @@ void check_adam(const Options& options, const char* name) {
   require(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1, "the betas must be at least 0 and below 1");
   require(options.weight_decay() >= 0, "the weight decay must not be negative");
 }
-template <class Options>
-Options checked_adam(Options options, const char* name) {
-  check_adam(options, name);
-  return options;
-}
 
-struct AdamWork {
+// Work of the kernels that keep moments.
+template <class Kernel>
+struct FusedWork {
+  using Options = typename Kernel::Options;
+  using State = typename Kernel::State;
   KernelLists lists;
   DeviceRates rates;
   DeviceSteps device_steps;
   // One number a distinct count: the kernels for CPUs take it from a tensor.
   std::vector<std::pair<std::int64_t, at::Tensor>> steps_here;
   std::size_t used_steps = 0;
+  std::vector<State*> states;  // of the parameters that have gradients, in order
 
   const at::Tensor& step_here(std::int64_t step) {
     for (std::size_t i = used_steps; i-- > 0;) {
@@ -64,11 +66,13 @@ struct AdamWork {
     return made.second;
   }
 
-  template <class Kind, class DecidesOn>
+  template <class DecidesOn>
   void step(torch::optim::Optimizer& optimizer, bool maximize, const std::optional<at::Tensor>& grad_scale,
             const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on);
 
-  template <class State>
+  // Throws for what the kernels cannot use, before anything has changed.
+  void look(torch::optim::Optimizer& optimizer);
+
   void settle(torch::optim::Optimizer& optimizer) {
     device_steps.settle([&](void* parameter, const at::TensorImpl* slot, std::int64_t step) {
       const auto found = optimizer.state().find(parameter);
@@ -79,36 +83,48 @@ struct AdamWork {
       return true;
     });
   }
-
-  void write_rates(torch::optim::Optimizer& optimizer) {
-    const at::NoGradGuard no_grad;
-    rates.write([&](std::size_t group) { return optimizer.param_groups()[group].options().get_lr(); });
-  }
 };
 
-template <class Kind, class DecidesOn>
-void AdamWork::step(torch::optim::Optimizer& optimizer, bool maximize,
-                    const std::optional<at::Tensor>& grad_scale, const std::optional<at::Tensor>& found_inf,
-                    const DecidesOn& decides_on) {
-  using Options = typename Kind::Options;
-  using State = typename Kind::State;
-  require_scalar(grad_scale, "grad_scale");
-  require_scalar(found_inf, "found_inf");
+template <class Kernel>
+void FusedWork<Kernel>::look(torch::optim::Optimizer& optimizer) {
+  states.clear();
   auto& groups = optimizer.param_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    static_cast<void>(options_of<Options>(groups[g], Kind::kName));
+    [[maybe_unused]] const auto& options = options_of<Options>(groups[g], Kernel::kName);
     const auto& parameters = groups[g].params();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const at::Tensor& gradient = parameters[i].grad();
-      if (gradient.defined()) require_usable(Kind::kName, g, i, parameters[i], gradient);
+      if (!gradient.defined()) continue;
+      require_usable(Kernel::kName, g, i, parameters[i], gradient);
+      State* const state = states.emplace_back(state_at<State>(optimizer, parameters[i]));
+      if (state == nullptr) continue;
+      require_slots(Kernel::kName, parameters[i], {&state->exp_avg(), 1});
+      require_slots(Kernel::kName, parameters[i], {&state->exp_avg_sq(), 1});
+      if constexpr (requires { options.amsgrad(); }) {
+        if (options.amsgrad()) require_slots(Kernel::kName, parameters[i], {&state->max_exp_avg_sq(), 1});
+      }
     }
   }
+}
+
+template <class Kernel>
+template <class DecidesOn>
+void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
+                             const std::optional<at::Tensor>& grad_scale,
+                             const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on) {
+  look(optimizer);
   if (!decides_on(at::Device(at::kCPU)) && skipped_here(found_inf)) return;
 
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  std::optional<at::Tensor> divisor = grad_scale;
+  if constexpr (requires { Kernel::divisor(optimizer, grad_scale); }) {
+    divisor = Kernel::divisor(optimizer, grad_scale);
+  }
   std::vector<std::pair<void*, std::unique_ptr<State>>> made;
   std::vector<State*> counted;
+  auto& groups = optimizer.param_groups();
+  std::size_t seen = 0;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const auto& options = static_cast<const Options&>(groups[g].options());
     lists.clear();
@@ -116,7 +132,7 @@ void AdamWork::step(torch::optim::Optimizer& optimizer, bool maximize,
     for (const at::Tensor& parameter : groups[g].params()) {
       const at::Tensor& gradient = parameter.grad();
       if (!gradient.defined()) continue;
-      State* state = state_at<State>(optimizer, parameter);
+      State* state = states[seen++];
       if (state == nullptr) {
         state = made.emplace_back(parameter.unsafeGetTensorImpl(), std::make_unique<State>()).second.get();
       }
@@ -134,19 +150,19 @@ void AdamWork::step(torch::optim::Optimizer& optimizer, bool maximize,
       if (!device) counted.push_back(state);
       lists.add(parameter, gradient, slots,
                 device ? device_steps.of(parameter, slots[0], state->step()) : step_here(state->step() + 1),
-                false, grad_scale.has_value());
+                false, divisor.has_value());
     }
     for (KernelList& list : lists.lists()) {
       const bool device = decides_on(list.device);
-      const auto scale = on_device(grad_scale, list.device);
-      auto found = on_device(found_inf, list.device);
+      const auto scale = on_device(divisor, list.device);
+      auto found = found_on_device(found_inf, list.device);
       if (!device && found) {
         if (found->item<float>() == 1) return lists.clear();
         found.reset();
       }
       const Alone alone(list.small);
       if (device) at::_foreach_add_(list.steps, 1);
-      Kind::run(list, options, g, maximize, device, rates, scale, found);
+      Kernel::run(list, options, g, maximize, device, rates, scale, found);
       if (device && found) {
         at::_foreach_sub_(list.steps, std::vector<at::Tensor>(list.steps.size(), found->reshape({})));
       }

@@ -13,6 +13,29 @@ void refuse_options(const char* optimizer) {
                    ": a parameter group has the options of another optimizer: make them of its own type");
 }
 
+void require_slots_here(torch::optim::Optimizer& optimizer, const char* name) {
+  for (auto& group : optimizer.param_groups()) {
+    if (dynamic_cast<const SlotsAway*>(&group.options()) == nullptr) continue;
+    throw UsageError(
+        std::string(name) +
+        ": another optimizer has this one's slots (adopted, or given back): step, adopt and save "
+        "that one, or give_back() first");
+  }
+}
+
+void require_same_way(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const char* optimizer) {
+  const auto up = [](torch::optim::Optimizer& one) {
+    const auto* const own = dynamic_cast<OwnOptimizer*>(&one);
+    return own != nullptr && own->maximizes();
+  };
+  if (up(from) == up(to)) return;
+  throw UsageError(
+      std::string(optimizer) + ": slots gathered going " + (up(from) ? "up" : "down") +
+      " the gradient would go on " + (up(to) ? "up" : "down") +
+      ": make both with the same FusedOptions::maximize; torch::optim's go down only (negate the "
+      "loss, and the momentum, instead)");
+}
+
 void take_slots(torch::optim::Optimizer& from, torch::optim::Optimizer& to) {
   if (auto* const own = dynamic_cast<OwnOptimizer*>(&from)) own->settle();
   to.state().clear();
@@ -21,6 +44,8 @@ void take_slots(torch::optim::Optimizer& from, torch::optim::Optimizer& to) {
 }
 
 void give_all(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const char* optimizer) {
+  if (&from == &to) throw UsageError(std::string(optimizer) + "::give_back: to itself");
+  require_slots_here(from, optimizer);
   auto& ours = from.param_groups();
   auto& theirs = to.param_groups();
   bool alike = ours.size() == theirs.size();
@@ -34,6 +59,7 @@ void give_all(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const 
                      "::give_back: the other optimizer has other groups or parameters; make it from the same "
                      "ones, in the same order");
   }
+  require_same_way(from, to, optimizer);
   for (std::size_t g = 0; g < ours.size(); ++g) theirs[g].set_options(ours[g].options().clone());
   take_slots(from, to);
 }

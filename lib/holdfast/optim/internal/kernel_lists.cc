@@ -72,6 +72,20 @@ void require_usable(const char* optimizer, std::size_t group, std::size_t index,
   }
 }
 
+void require_slots(const char* optimizer, const at::Tensor& parameter, std::span<const at::Tensor> slots) {
+  for (const at::Tensor& slot : slots) {
+    if (!slot.defined() || (slot.sizes() == parameter.sizes() && slot.device() == parameter.device() &&
+                            slot.scalar_type() == parameter.scalar_type())) {
+      continue;
+    }
+    throw UsageError(std::string(optimizer) + ": the slots for a parameter of shape " +
+                     text_of(parameter.sizes()) + " are of shape " + text_of(slot.sizes()) + ", " +
+                     at::toString(slot.scalar_type()) + " on " + slot.device().str() + ", the parameter is " +
+                     at::toString(parameter.scalar_type()) + " on " + parameter.device().str() +
+                     ": move and convert the module before its optimizer has made an update");
+  }
+}
+
 void KernelLists::clear() {
   for (KernelList& list : lists()) {
     list.parameters.clear();
@@ -107,16 +121,7 @@ void KernelLists::add(const at::Tensor& parameter, const at::Tensor& gradient,
   KernelList& list = list_for(parameter, fresh);
   bool plain = parameter.is_non_overlapping_and_dense() && same_layout(parameter, gradient);
   for (const at::Tensor& slot : slots) {
-    if (!slot.defined()) continue;
-    if (slot.sizes() != parameter.sizes() || slot.scalar_type() != parameter.scalar_type() ||
-        slot.device() != parameter.device()) {
-      throw UsageError("the optimizer's slots for a parameter of shape " + text_of(parameter.sizes()) +
-                       " are of shape " + text_of(slot.sizes()) + ", " + at::toString(slot.scalar_type()) +
-                       " on " + slot.device().str() + ", the parameter is " +
-                       at::toString(parameter.scalar_type()) + " on " + parameter.device().str() +
-                       ": move and convert the module before its optimizer has made an update");
-    }
-    plain = plain && same_layout(parameter, slot);
+    if (slot.defined()) plain = plain && same_layout(parameter, slot);
   }
   if (plain) {
     list.parameters.push_back(parameter);
@@ -171,12 +176,18 @@ void require_scalar(const std::optional<at::Tensor>& tensor, const char* name) {
 }
 
 bool skipped_here(const std::optional<at::Tensor>& found_inf) {
-  return found_inf && found_inf->device().is_cpu() && *found_inf->const_data_ptr<float>() == 1;
+  return found_inf && found_inf->device().is_cpu() && *found_inf->const_data_ptr<float>() != 0;
 }
 
 std::optional<at::Tensor> on_device(const std::optional<at::Tensor>& tensor, at::Device device) {
   if (!tensor || tensor->device() == device) return tensor;
   return tensor->to(device);
+}
+
+std::optional<at::Tensor> found_on_device(const std::optional<at::Tensor>& found_inf, at::Device device) {
+  const auto found = on_device(found_inf, device);
+  if (!found) return found;
+  return found->ne(0).to(at::kFloat);  // the kernels know 1 alone
 }
 
 const at::Tensor& DeviceRates::of(std::size_t group, double rate, at::Device device) {

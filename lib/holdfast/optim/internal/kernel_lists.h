@@ -3,7 +3,7 @@
 // that are not laid out as the rest of their row (a parameter with gaps, a gradient in another memory format)
 // are copied into one layout first, and what the kernel wrote is copied back.
 //
-// Errors: UsageError from require_usable() and add().
+// Errors: UsageError from require_usable() and require_slots(), which go before the first kernel.
 // Threads: the training thread.
 #pragma once
 
@@ -23,6 +23,9 @@ namespace holdfast::inline v1::internal {
 void require_usable(const char* optimizer, std::size_t group, std::size_t index, const at::Tensor& parameter,
                     const at::Tensor& gradient);
 
+// Refuses slots that do not fit their parameter; undefined ones are yet to be made.
+void require_slots(const char* optimizer, const at::Tensor& parameter, std::span<const at::Tensor> slots);
+
 struct KernelList {
   at::Device device;
   at::ScalarType dtype;
@@ -37,8 +40,8 @@ class KernelLists {
  public:
   // Keeps the memory of the lists, not the tensors.
   void clear();
-  // One row. Undefined slots are left out. With `writes_gradient` what the kernel does to the gradient
-  // counts.
+  // One row, of tensors that were found usable. Undefined slots are left out. With `writes_gradient` what the
+  // kernel does to the gradient counts.
   void add(const at::Tensor& parameter, const at::Tensor& gradient, std::span<const at::Tensor> slots,
            const at::Tensor& step, bool fresh, bool writes_gradient);
   std::span<KernelList> lists() { return {lists_.data(), used_}; }
@@ -70,6 +73,8 @@ class Alone {
 bool skipped_here(const std::optional<at::Tensor>& found_inf);
 // A scaler's tensor for kernels on `device`.
 std::optional<at::Tensor> on_device(const std::optional<at::Tensor>& tensor, at::Device device);
+// The same of found_inf, of which the kernels know 0 and 1 alone.
+std::optional<at::Tensor> found_on_device(const std::optional<at::Tensor>& found_inf, at::Device device);
 void require_scalar(const std::optional<at::Tensor>& tensor, const char* name);
 
 // A learning rate in a device's memory; written when it changes.

@@ -56,6 +56,16 @@ std::string device_name(const std::string& device) {
   return device;
 }
 
+// LibTorch has two ways to say so; asked in the one, it throws where the other was used.
+template <class Ask>
+std::string tf32(const Ask& ask) {
+  try {
+    return ask() ? "on" : "off";
+  } catch (const c10::Error&) {
+    return "by fp32_precision";
+  }
+}
+
 }  // namespace
 
 void put_environment(const std::string& device, Attributes& out) {
@@ -74,6 +84,8 @@ void put_environment(const std::string& device, Attributes& out) {
   if (device == "cuda") {
     put("cudnn_deterministic", context.deterministicCuDNN());
     put("cudnn_benchmark", context.benchmarkCuDNN());
+    put("tf32_cublas", tf32([&] { return context.allowTF32CuBLAS(); }));
+    put("tf32_cudnn", tf32([&] { return context.allowTF32CuDNN(); }));
   }
 }
 

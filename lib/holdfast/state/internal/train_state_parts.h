@@ -42,6 +42,8 @@ struct TrainState::State {
   void visit_tensors(
       const std::function<void(const std::string& name, const at::Tensor&, holdfast::Part)>& visit);
   std::unique_ptr<LateCopy> prepare(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
+  // Do tensors keep this program's strides?
+  bool own_layout(const Overrides& overrides) const;
   std::vector<NamedGenerator> streams() const;
   std::vector<std::string> parts() const;  // "module model"
 
@@ -50,6 +52,7 @@ struct TrainState::State {
   std::vector<Part> components;
   std::vector<NamedGenerator> generators;  // private ones
   std::vector<std::pair<std::string, AttributeValue>> options;
+  std::vector<std::string> layout_options;      // of these
   std::set<std::string> early;                  // tensors that changed when they should have stood still
   bool in_cuda = false;                         // some tensor was, when last described
   bool components_in_cuda = false;              // some component's was, when last copied

@@ -1,0 +1,288 @@
+// Wall time of a data-parallel training step, ours, plain c10d's and Python's: see --help.
+#include <ATen/Parallel.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <torch/csrc/api/include/torch/version.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "../median.h"
+#include "../precision_table/peer_job.h"
+#include "../shared/child.h"
+#include "holdfast/base/error.h"
+#include "rank.h"
+
+namespace holdfast::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kHelp[] =
+    R"(Wall time of a step of data-parallel training (forward, backward with gradients averaged over the ranks, SGD
+with momentum) with ranks over Gloo on this machine:
+
+  ours     holdfast::DataParallel
+  plain    a loop over c10d::Reducer, without Holdfast; in the same processes as ours
+  python   torch.nn.parallel.DistributedDataParallel, with the optimizer's fused=True; left out where
+           bench/peers/install has not run
+
+Same weights, same batch, same number of threads, all of them taking turns. Prints medians, how much longer ours
+takes (the median of the repetitions' quotients), and how far losses lie apart: ours and plain must have the same
+bits. Run it on a quiet machine, with a core for each rank.
+)";
+
+struct DataParallelOptionsGiven {
+  std::vector<std::string> models = {"mlp", "resnet50"};
+  int ranks = 2;
+  std::int64_t batch = 0;
+  std::int64_t pixels = 64;
+  int repetitions = 9;
+  int steps = 0;
+  int threads = 1;
+  bool no_python = false;
+  std::string output;
+  std::string rank_of;  // model: this process is a rank
+};
+
+struct Turn {
+  double seconds = 0;
+  double loss = 0;
+};
+
+struct Contender {
+  std::string name;
+  std::function<Turn(int)> steps;
+  double first_loss = 0;
+  std::vector<Turn> turns = {};
+};
+
+JobOptions job_of(const DataParallelOptionsGiven& options, const std::string& model) {
+  const bool mlp = model == "mlp";
+  return {.model = model,
+          .batch = options.batch != 0 ? options.batch : (mlp ? 64 : 8) * options.ranks,
+          .pixels = mlp ? 0 : options.pixels};
+}
+
+std::string free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool good = socket >= 0 && ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                    ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int error = errno;
+  if (socket >= 0) ::close(socket);
+  if (!good) throw IoError("bind", "a port of 127.0.0.1", error);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+// The processes of one program; rank 0 answers.
+class Ranks {
+ public:
+  Ranks(int count, int threads, const std::vector<std::string>& program, const fs::path& folder) {
+    const std::string port = free_port();
+    for (int rank = count; rank-- > 0;) {
+      std::vector<std::string> words = {"/usr/bin/env",
+                                        "RANK=" + std::to_string(rank),
+                                        "LOCAL_RANK=" + std::to_string(rank),
+                                        "WORLD_SIZE=" + std::to_string(count),
+                                        "LOCAL_WORLD_SIZE=" + std::to_string(count),
+                                        "MASTER_ADDR=127.0.0.1",
+                                        "MASTER_PORT=" + port,
+                                        "OMP_NUM_THREADS=" + std::to_string(threads)};
+      words.insert(words.end(), program.begin(), program.end());
+      const std::string errors = "rank-" + port + "-" + std::to_string(rank);
+      children_.push_back(std::make_unique<Child>(words, ChildOptions{.errors = folder / errors}));
+    }
+    first_line_ = nlohmann::json::parse(zero().read_line());
+  }
+  // Rank 0 first: it tells the others to end.
+  ~Ranks() {
+    while (!children_.empty()) children_.pop_back();
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  Turn ask(const std::string& line) {
+    const auto answer = nlohmann::json::parse(zero().ask(line));
+    return {.seconds = answer.at("seconds").get<double>(), .loss = answer.at("loss").get<double>()};
+  }
+  const nlohmann::json& first_line() const { return first_line_; }
+
+ private:
+  Child& zero() { return *children_.back(); }
+
+  std::vector<std::unique_ptr<Child>> children_;
+  nlohmann::json first_line_;
+};
+
+std::vector<double> quotients(const Contender& ours, const Contender& theirs) {
+  std::vector<double> found;
+  for (std::size_t i = 0; i < ours.turns.size(); ++i) {
+    found.push_back(ours.turns[i].seconds / theirs.turns[i].seconds);
+  }
+  return found;
+}
+
+double farthest_loss(const Contender& ours, const Contender& theirs) {
+  double farthest = std::abs(ours.first_loss - theirs.first_loss);
+  for (std::size_t i = 0; i < ours.turns.size(); ++i) {
+    farthest = std::max(farthest, std::abs(ours.turns[i].loss - theirs.turns[i].loss));
+  }
+  return farthest;
+}
+
+nlohmann::ordered_json report(const std::vector<Contender>& contenders, int steps) {
+  auto rows = nlohmann::ordered_json::array();
+  const Contender& ours = contenders.front();
+  for (const Contender& one : contenders) {
+    std::vector<double> seconds;
+    for (const Turn& turn : one.turns) seconds.push_back(turn.seconds / steps);
+    nlohmann::ordered_json row = {{"who", one.name}, {"seconds_per_step", median(seconds)}};
+    std::printf("  %-8s %10.3f ms", one.name.c_str(), median(seconds) * 1e3);
+    if (&one != &ours) {
+      const double ratio = median(quotients(ours, one));
+      const double goal = one.name == "plain" ? 1.02 : 1.0;
+      const double first = std::abs(ours.first_loss - one.first_loss);
+      const double apart = farthest_loss(ours, one);
+      std::printf(
+          "   ours takes %.3f times as long, goal <= %.2f: %s; first losses within %.2g, all within %.2g",
+          ratio, goal, ratio <= goal ? "met" : "missed", first, apart);
+      row["ours_over_it"] = ratio;
+      row["goal"] = goal;
+      row["first_loss_difference"] = first;
+      row["largest_loss_difference"] = apart;
+    }
+    std::printf("\n");
+    row["last_loss"] = one.turns.back().loss;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+nlohmann::ordered_json compare(const DataParallelOptionsGiven& options, const std::string& model) {
+  const bool mlp = model == "mlp";
+  const JobOptions job = job_of(options, model);
+  const int steps = options.steps != 0 ? options.steps : mlp ? 200 : 1;
+  const JobFolder folder;
+  std::printf("\n%s, %d ranks, batch %lld of all, %d %s a rank; medians of %d turns of %d %s\n",
+              model.c_str(), options.ranks, static_cast<long long>(job.batch), options.threads,
+              options.threads == 1 ? "thread" : "threads", options.repetitions, steps,
+              steps == 1 ? "step" : "steps");
+  std::fflush(stdout);
+
+  Ranks cpp(options.ranks, options.threads,
+            {fs::read_symlink("/proc/self/exe").string(), "--rank-of", model, "--ranks",
+             std::to_string(options.ranks), "--batch", std::to_string(job.batch), "--pixels",
+             std::to_string(options.pixels), "--threads", std::to_string(options.threads)},
+            folder.path());
+  std::vector<Contender> contenders;
+  for (const char* const name : {"ours", "plain"}) {
+    contenders.push_back({.name = name, .steps = [&cpp, name](int count) {
+                            return cpp.ask(name + (" " + std::to_string(count)));
+                          }});
+  }
+  nlohmann::ordered_json result = {
+      {"model", model}, {"batch", job.batch}, {"pixels", job.pixels}, {"steps_of_a_turn", steps}};
+  std::unique_ptr<Ranks> python;
+  const fs::path root = HOLDFAST_SOURCE_DIR;
+  const fs::path interpreter = root / ".deps/peers/bin/python";
+  if (!options.no_python && fs::exists(interpreter)) {
+    write_job({.model = model, .variant = "torchvision", .classes = kJobClasses}, *our_training(job, false),
+              folder.path());
+    python = std::make_unique<Ranks>(
+        options.ranks, options.threads,
+        std::vector<std::string>{interpreter.string(), (root / "bench/peers/data_parallel.py").string(),
+                                 (folder.path() / "job.json").string()},
+        folder.path());
+    result["torch"] = python->first_line().at("torch");
+    contenders.push_back(
+        {.name = "python", .steps = [&python](int count) { return python->ask(std::to_string(count)); }});
+  } else {
+    std::printf("  left out: python: %s\n", options.no_python ? "--no-python" : "run bench/peers/install");
+  }
+  for (Contender& one : contenders) {
+    one.first_loss = one.steps(1).loss;
+    one.steps(std::max(steps / 4, 1));
+  }
+  std::vector<Contender*> order;
+  for (Contender& one : contenders) order.push_back(&one);
+  for (int i = 0; i < options.repetitions; ++i) {  // there and back again: nobody is always first
+    for (Contender* const one : order) one->turns.push_back(one->steps(steps));
+    std::reverse(order.begin(), order.end());
+  }
+  result["rows"] = report(contenders, steps);
+  return result;
+}
+
+int run(int argc, char** argv) {
+  DataParallelOptionsGiven options;
+  CLI::App app(kHelp, "bench_data_parallel");
+  app.add_option("--models", options.models, "of bench_step_time, separated by commas (mlp,resnet50)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"mlp", "resnet50", "resnet152", "vgg16", "alexnet"}));
+  app.add_option("--ranks", options.ranks, "processes (2)")->check(CLI::Range(2, 64));
+  app.add_option("--batch", options.batch, "samples of all ranks (mlp 64 a rank, others 8 a rank)")
+      ->check(CLI::Range(2, 1 << 20));
+  app.add_option("--pixels", options.pixels, "the pictures' side (64)")->check(CLI::Range(32, 1024));
+  app.add_option("--repetitions", options.repetitions, "interleaved (9)")->check(CLI::Range(1, 1000));
+  app.add_option("--steps", options.steps, "of a turn (mlp 200, others 1)")->check(CLI::Range(1, 1000000));
+  app.add_option("--threads", options.threads, "of a rank (1)")->check(CLI::Range(1, 1024));
+  app.add_flag("--no-python", options.no_python, "leave Python out");
+  app.add_option("--output", options.output, "a JSON file for the figures, too");
+  app.add_option("--rank-of", options.rank_of)->group("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(std::string(error.what()) + " (see --help)");
+  }
+  at::set_num_threads(options.threads);
+  if (!options.rank_of.empty()) {
+    serve_rank(job_of(options, options.rank_of));
+    return 0;
+  }
+  if (options.batch % options.ranks != 0) {
+    throw UsageError("--batch " + std::to_string(options.batch) + " is no multiple of --ranks " +
+                     std::to_string(options.ranks));
+  }
+  nlohmann::ordered_json all = {{"bench", "data_parallel"},   {"ranks", options.ranks},
+                                {"threads", options.threads}, {"repetitions", options.repetitions},
+                                {"libtorch", TORCH_VERSION},  {"models", nlohmann::ordered_json::array()}};
+  for (const std::string& model : options.models) all["models"].push_back(compare(options, model));
+  if (!options.output.empty()) {
+    std::ofstream file(options.output, std::ios::trunc);
+    file << all.dump(1) << "\n";
+    file.close();
+    if (!file) throw Error("cannot write " + options.output + " (--output)", ExitCode::io_failed);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace holdfast::bench
+
+int main(int argc, char** argv) {
+  try {
+    return holdfast::bench::run(argc, argv);
+  } catch (const holdfast::Error& error) {
+    std::fprintf(stderr, "bench_data_parallel: %s\n", error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_data_parallel: %s\n", error.what());
+    return static_cast<int>(holdfast::ExitCode::internal);
+  }
+}

@@ -1,0 +1,51 @@
+#include "holdfast/checkpoint/internal/crew.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1::internal {
+
+SaveHandle Crew::begin_save(std::shared_ptr<SaveHandle::Shared> save) {
+  settle(SaveStatus::overtaken, {});
+  save_ = std::move(save);
+  return SaveHandle(save_);
+}
+
+void Crew::settle(SaveStatus outcome, std::string_view text) {
+  if (save_) save_->settle(outcome, text);
+  save_.reset();
+}
+
+void Crew::learn(const Agreed& agreed) {
+  left = agreed.left;
+  durable = agreed.durable;
+  failing = agreed.failing;
+  if (!save_) return;
+  if (durable >= save_->step) return settle(SaveStatus::durable, {});
+  if (failing && agreed.busy < 0 && agreed.step > save_->step) {
+    settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
+  }
+}
+
+void Crew::tell(const char* name, const nlohmann::json& value) {
+  companions.tell(name, value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+nlohmann::json Crew::hear(int rank, const char* name, Duration limit) {
+  auto value = nlohmann::json::parse(companions.hear(rank, name, limit), nullptr, false);
+  if (!value.is_object()) {
+    throw Error("rank " + std::to_string(rank) + " told something unreadable (" + name + ")");
+  }
+  return value;
+}
+
+std::unique_ptr<Crew> crew_of(Companions* companions, SnapshotSource& source) {
+  if (companions == nullptr || companions->world_size() == 1) return nullptr;
+  return std::make_unique<Crew>(*companions, source);
+}
+
+std::string own_text(std::int64_t step) { return "own/" + std::to_string(step); }
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,64 @@
+// What a Checkpointer keeps about the other ranks of its run: which are its companions, what they have agreed
+// so far, and the save that they know of.
+//
+// Threads: the training thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "holdfast/checkpoint/companions.h"
+#include "holdfast/checkpoint/internal/ranked_state.h"
+#include "holdfast/checkpoint/internal/save_handle_shared.h"
+
+namespace holdfast::inline v1::internal {
+
+class Crew {
+ public:
+  Crew(Companions& the_companions, SnapshotSource& own)
+      : companions(the_companions), own_(own), ranked_(own, the_companions.world_size()) {}
+
+  bool leads() const { return companions.rank() == 0; }
+  int rank() const { return companions.rank(); }
+  int world_size() const { return companions.world_size(); }
+  // What this rank saves: rank 0's file has room for all.
+  SnapshotSource& source() { return leads() ? static_cast<SnapshotSource&>(ranked_) : own_; }
+
+  // Of a rank that does not write: the save that was agreed last, as far as rank 0 tells.
+  SaveHandle begin_save(std::shared_ptr<SaveHandle::Shared> save);
+  void settle(SaveStatus outcome, std::string_view text);
+  void learn(const Agreed& agreed);
+
+  // Texts between ranks are JSON objects. hear() throws Error for one that is none.
+  void tell(const char* name, const nlohmann::json& value);
+  nlohmann::json hear(int rank, const char* name, Duration limit);
+
+  Companions& companions;
+  bool pending = false;               // a ballot is under way
+  std::optional<Duration> left = {};  // as agreed last
+  bool passed_on = false;             // rank 0: a notice that others told of stands
+  std::int64_t told_own = -1;         // the last step whose own state was told
+  std::int64_t told_before = -1;      // and the one before that
+  std::int64_t durable = -1;
+  bool failing = false;
+
+ private:
+  SnapshotSource& own_;
+  RankedSource ranked_;
+  std::shared_ptr<SaveHandle::Shared> save_;
+};
+
+// Null where there are no companions: alone, or a world of one.
+std::unique_ptr<Crew> crew_of(Companions* companions, SnapshotSource& source);
+
+// Names of the texts between ranks. `tell` is per rank, so these need not say whose they are.
+inline constexpr char kVerdict[] = "verdict";  // rank 0's, of its resume()
+inline constexpr char kReady[] = "ready";      // everybody's
+inline constexpr char kOutcome[] = "outcome";  // rank 0's, of its finish()
+std::string own_text(std::int64_t step);       // what is a rank's own, at that step
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,101 @@
+#include "holdfast/checkpoint/internal/ranked_state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace holdfast::inline v1::internal {
+namespace {
+
+bool of_other_rank(const TensorSpec& tensor) { return tensor.name.starts_with(kRankGroup); }
+
+std::string group_of(int rank) { return std::string(kRankGroup) + std::to_string(rank) + "/"; }
+
+std::unique_ptr<ImageLayout> layout_for(int rank, const ImageLayout& whole) {
+  std::vector<TensorSpec> tensors;
+  std::vector<std::uint64_t> offsets;
+  for (std::size_t i = 0; i < whole.tensors().size(); ++i) {
+    const TensorSpec& tensor = whole.tensors()[i];
+    if (of_other_rank(tensor)) continue;
+    const auto own = rank > 0 ? whole.find(name_in_file(rank, tensor.name)) : std::nullopt;
+    TensorSpec spec = whole.tensors()[own.value_or(i)];
+    spec.name = tensor.name;
+    tensors.push_back(std::move(spec));
+    offsets.push_back(whole.offset(own.value_or(i)));
+  }
+  return std::make_unique<ImageLayout>(std::move(tensors), std::move(offsets), whole.length());
+}
+
+}  // namespace
+
+std::string name_in_file(int rank, const std::string& name) {
+  return rank == 0 ? name : group_of(rank) + name;
+}
+
+std::vector<TensorSpec> without_ranks(std::span<const TensorSpec> tensors) {
+  std::vector<TensorSpec> kept;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(kept),
+               [](const TensorSpec& tensor) { return !of_other_rank(tensor); });
+  return kept;
+}
+
+bool has_own_of(int rank, std::span<const TensorSpec> tensors) {
+  const std::string group = group_of(rank);
+  return rank == 0 || std::any_of(tensors.begin(), tensors.end(),
+                                  [&](const TensorSpec& tensor) { return tensor.name.starts_with(group); });
+}
+
+std::shared_ptr<Snapshot> share_of(int rank, const std::shared_ptr<Snapshot>& whole) {
+  const auto& tensors = whole->layout->tensors();
+  if (std::none_of(tensors.begin(), tensors.end(), of_other_rank)) return whole;
+  auto share = std::make_shared<Snapshot>(*whole);
+  share->layout = layout_for(rank, *whole->layout);
+  return share;
+}
+
+std::uint64_t own_bytes(const SnapshotSource& source, std::span<const TensorSpec> tensors) {
+  std::uint64_t bytes = 0;
+  for (const TensorSpec& tensor : tensors) {
+    if (!of_other_rank(tensor) && source.own_of_rank(tensor)) bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
+std::string own_of(const SnapshotSource& source, const Snapshot& snapshot) {
+  std::string own;
+  const auto& tensors = snapshot.layout->tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (of_other_rank(tensors[i]) || !source.own_of_rank(tensors[i])) continue;
+    const auto bytes = snapshot.bytes(i);
+    own.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return own;
+}
+
+std::vector<TensorSpec> RankedSource::describe() {
+  std::vector<TensorSpec> tensors = source_.describe();
+  const std::size_t alone = tensors.size();
+  for (int rank = 1; rank < world_size_; ++rank) {
+    for (std::size_t i = 0; i < alone; ++i) {
+      if (!source_.own_of_rank(tensors[i])) continue;
+      TensorSpec others = tensors[i];
+      others.name = name_in_file(rank, others.name);
+      tensors.push_back(std::move(others));
+    }
+  }
+  return tensors;
+}
+
+void RankedSource::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
+  source_.copy_tensors(*layout_for(0, layout), image, part);
+}
+
+std::unique_ptr<LateCopy> RankedSource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
+  return source_.prepare_late(*layout_for(0, layout), image);
+}
+
+std::unique_ptr<LateCopy> RankedSource::prepare_independent(const ImageLayout& layout,
+                                                            std::span<std::byte> image) {
+  return source_.prepare_independent(*layout_for(0, layout), image);
+}
+
+}  // namespace holdfast::inline v1::internal

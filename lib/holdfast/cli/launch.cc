@@ -1,0 +1,266 @@
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/launch_environment.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
+#include "holdfast/cli/launched_ranks.h"
+#include "holdfast/cli/listening_socket.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Of the others, once a rank has failed: they are gone ten seconds later.
+constexpr Duration kAfterFailure = 8s;
+constexpr Duration kBetweenKills = 5s;
+constexpr Duration kBetweenLooks = 1s;
+
+struct LaunchRequest {
+  std::vector<std::string> command;
+  int processes = 0;
+  int hosts = 0;  // 0: as the launcher around this one says
+  int host = 0;
+  std::string master;
+};
+
+// Which of how many hosts this is, and where all meet.
+struct Place {
+  int hosts = 1;
+  int host = 0;
+  std::string address;
+  std::uint16_t port = 0;  // 0: here, wherever the kernel has a free one
+  std::string job;
+};
+
+Place place_by_options(const LaunchRequest& options) {
+  if (options.host >= options.hosts) {
+    throw UsageError("--node-rank " + std::to_string(options.host) + " of --nnodes " +
+                     std::to_string(options.hosts) + ": hosts are counted from 0");
+  }
+  if (options.master.empty() && options.hosts > 1) {
+    throw UsageError("--nnodes " + std::to_string(options.hosts) +
+                     " needs --master HOST:PORT: a free port of host 0, the same on all hosts");
+  }
+  return {.hosts = options.hosts, .host = options.host, .address = "127.0.0.1", .port = 0, .job = {}};
+}
+
+// srun --ntasks-per-node=1 or a pod each start one of these on every host.
+Place place_by_launcher() {
+  const LaunchEnvironment around = launch_environment();
+  if (!around.remark.empty()) log_warning(around.remark);
+  if (around.world_size == 1) return {.address = "127.0.0.1", .job = {}};
+  if (around.local_world_size.value_or(1) != 1) {
+    throw UsageError(std::string(name_of(around.launcher)) + " has started " +
+                     std::to_string(*around.local_world_size) +
+                     " of these on this host: let it start one a host, or the trainer itself");
+  }
+  return {.hosts = around.world_size,
+          .host = around.rank,
+          .address = around.master_address,
+          .port = around.master_port,
+          .job = around.job};
+}
+
+void meet_at(const std::string& master, Place& place) {
+  const auto colon = master.rfind(':');
+  const auto port = colon == std::string::npos ? std::nullopt : parse_int(master.substr(colon + 1));
+  if (!port || *port < 1 || *port > 65'535 || colon == 0) {
+    throw UsageError("--master '" + printable(master) + "': expected HOST:PORT, such as gpu1:29500");
+  }
+  place.address = master.substr(0, colon);
+  place.port = static_cast<std::uint16_t>(*port);
+}
+
+Place place_of(const LaunchRequest& options) {
+  Place place = options.hosts > 0 ? place_by_options(options) : place_by_launcher();
+  if (!options.master.empty()) meet_at(options.master, place);
+  return place;
+}
+
+std::string new_name() {
+  std::array<unsigned char, 8> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw IoError("getrandom", "", errno);
+  std::string name;
+  for (const unsigned char byte : bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    name += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return name;
+}
+
+class Launch {
+ public:
+  explicit Launch(const LaunchRequest& options) : options_(options), place_(place_of(options)) {
+    if (place_.port == 0) {
+      socket_ = std::make_unique<ListeningSocket>();
+      place_.port = socket_->port();
+    }
+    if (place_.hosts == 1) place_.job = new_name();
+  }
+
+  int run() {
+    ranks_ = std::make_unique<LaunchedRanks>(options_.command, settings(), inbox_);
+    socket_.reset();  // rank 0 has it
+    log_info("{} processes, ranks {} to {} of {}, meet at {}:{}", options_.processes, first_rank(),
+             first_rank() + options_.processes - 1, world_size(), place_.address, place_.port);
+    while (!ranks_->ended()) {
+      pass_on(inbox_.wait(kBetweenLooks));
+      for (const RankEnding& ending : ranks_->reap()) judge(ending);
+      if (kill_at_ && Clock::real().now() >= *kill_at_) {
+        log_warning("{} did not end: killed", ranks_->living());
+        ranks_->send(SIGKILL);
+        kill_at_ = Clock::real().now() + kBetweenKills;
+      }
+    }
+    ranks_->clear();
+    const LaunchVerdict verdict = verdict_of(ranks_->endings());
+    if (verdict.code == 0) {
+      log_info(verdict.text);
+    } else {
+      log_warning("{}; exit {}", verdict.text, verdict.code);
+    }
+    return verdict.code;
+  }
+
+ private:
+  int first_rank() const { return place_.host * options_.processes; }
+  int world_size() const { return place_.hosts * options_.processes; }
+
+  std::vector<RankSetting> settings() const {
+    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+    const unsigned threads = std::max(1U, cores / static_cast<unsigned>(options_.processes));
+    std::vector<RankSetting> all;
+    for (int i = 0; i < options_.processes; ++i) {
+      RankSetting& one = all.emplace_back();
+      one.rank = first_rank() + i;
+      one.environment = {{kEnvRank.name, std::to_string(one.rank)},
+                         {kEnvLocalRank.name, std::to_string(i)},
+                         {kEnvWorldSize.name, std::to_string(world_size())},
+                         {kEnvLocalWorldSize.name, std::to_string(options_.processes)},
+                         {kEnvMasterAddress.name, place_.address},
+                         {kEnvMasterPort.name, std::to_string(place_.port)}};
+      if (!place_.job.empty()) one.environment[kEnvLaunchJob.name] = place_.job;
+      if (!env_text(kEnvOmpThreads)) one.environment[kEnvOmpThreads.name] = std::to_string(threads);
+      if (socket_ && one.rank == 0) {
+        one.inherited = socket_->descriptor();
+        one.environment[kEnvLaunchSocket.name] = std::to_string(one.inherited);
+      }
+      // What an outer launch has said of its own.
+      for (const EnvVariable& variable :
+           {kEnvLaunchJob, kEnvLaunchSocket, kEnvElasticRun, kEnvElasticRestart, kEnvElasticStore}) {
+        if (!one.environment.contains(variable.name)) one.without.emplace_back(variable.name);
+      }
+    }
+    return all;
+  }
+
+  void pass_on(const std::optional<int>& signal) {
+    if (!signal) return;
+    // The ranks have no terminal, by which a trainer knows an impatient person.
+    if (*signal == SIGINT && interrupted_) kill_at_ = Clock::real().now();
+    interrupted_ = interrupted_ || *signal == SIGINT;
+    asked_to_stop_ = asked_to_stop_ || *signal == SIGTERM || *signal == SIGINT;
+    ranks_->send(*signal);
+  }
+
+  void judge(const RankEnding& ending) {
+    if (ending.told || ranks_->ended()) return;
+    if (is_failure(ending.ending) && !failed_) {
+      failed_ = true;
+      log_error("rank {} failed ({}); the others get SIGTERM, and {} to leave", ending.rank,
+                to_text(ending.ending), format_duration(kAfterFailure));
+      ranks_->tell(SIGTERM);
+      kill_at_ = Clock::real().now() + kAfterFailure;
+    } else if (!failed_ && ending.ending.code() == static_cast<int>(ExitCode::interrupted) && !kill_at_) {
+      const Duration grace = time_to_leave();
+      log_info("rank {} was interrupted{}; the others have {} to commit and leave", ending.rank,
+               asked_to_stop_ ? "" : ", the others get SIGTERM", format_duration(grace));
+      if (!asked_to_stop_) ranks_->send(SIGTERM);
+      kill_at_ = Clock::real().now() + grace;
+    }
+  }
+
+  const LaunchRequest& options_;
+  SignalInbox inbox_;
+  Place place_;
+  std::unique_ptr<ListeningSocket> socket_;
+  std::unique_ptr<LaunchedRanks> ranks_;
+  bool asked_to_stop_ = false;
+  bool interrupted_ = false;
+  bool failed_ = false;
+  std::optional<SteadyTime> kill_at_;
+};
+
+int run_launch(const LaunchRequest& options) {
+  if (options.command.empty()) {
+    throw UsageError(
+        "which command? It goes last, after two dashes: holdfast launch --nproc 2 -- ./train --lr 0.1");
+  }
+  return Launch(options).run();
+}
+
+}  // namespace
+
+void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
+  const auto options = std::make_shared<LaunchRequest>();
+  options->command = wrapped;
+  CLI::App* const command = app.add_subcommand(
+      "launch",
+      "Start the processes of one training, one for each GPU: launch --nproc N [OPTIONS] -- COMMAND...");
+  command->add_option("--nproc", options->processes, "processes on this host, as a rule one for each GPU")
+      ->check(CLI::Range(1, 4096))
+      ->required()
+      ->type_name("N");
+  CLI::Option* const hosts = command->add_option(
+      "--nnodes", options->hosts,
+      "hosts, each with one of these and the same --nproc (default: as srun --ntasks-per-node=1 or the "
+      "pod's RANK and WORLD_SIZE say; otherwise 1)");
+  hosts->check(CLI::Range(1, 100'000))->type_name("N");
+  command->add_option("--node-rank", options->host, "number of this host, from 0 on; with --nnodes")
+      ->needs(hosts)
+      ->check(CLI::Range(0, 99'999))
+      ->type_name("N");
+  command
+      ->add_option(
+          "--master", options->master,
+          "where all processes meet: a free port of host 0 (default with one host: one that the kernel "
+          "chooses, which nobody else can take)")
+      ->type_name("HOST:PORT");
+  command->footer(
+      "COMMAND gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, "
+      "MASTER_PORT), and\n"
+      "OMP_NUM_THREADS = cores / N unless it is set. Its lines come out with their rank before them: [3] "
+      "….\n\n"
+      "SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are passed on to every process, each once; SIGHUP as\n"
+      "SIGTERM. A second SIGINT kills them. When one fails the others get SIGTERM, and SIGKILL 8 s later.\n"
+      "When one leaves interrupted (75) the others are asked to, too. Programs other than Holdfast's need\n"
+      "--master: they do not take rank 0's socket over.\n\n"
+      "Exit code: 0 when all say 0, 75 when all say 75, otherwise that of the process that failed first (128 "
+      "+ N when\n"
+      "signal N ended it); 70 when some say 0 and some 75. So `holdfast supervise -- holdfast launch …` "
+      "starts\n"
+      "again what was interrupted.\n\n"
+      "Example:\n  holdfast launch --nproc 8 -- ./train --checkpoint-dir /mnt/ckpt/run1");
+  command->callback([options, &chosen] { chosen = [options] { return run_launch(*options); }; });
+}
+
+}  // namespace holdfast::inline v1

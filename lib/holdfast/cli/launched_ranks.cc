@@ -1,0 +1,131 @@
+#include "holdfast/cli/launched_ranks.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <thread>
+
+#include "holdfast/cli/started_process.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kLeave = 5s;
+constexpr Duration kBetweenLooksAtGroups = 5ms;
+
+std::vector<int> ranks_of(const std::vector<RankSetting>& settings) {
+  std::vector<int> ranks;
+  ranks.reserve(settings.size());
+  for (const RankSetting& setting : settings) ranks.push_back(setting.rank);
+  return ranks;
+}
+
+Ending ending_of(int status, const std::string& not_started) {
+  if (WIFSIGNALED(status)) return {.exit_code = 0, .signal = WTERMSIG(status), .not_started = {}};
+  return {.exit_code = WEXITSTATUS(status), .signal = 0, .not_started = not_started};
+}
+
+}  // namespace
+
+LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
+                             const std::vector<RankSetting>& settings, const SignalInbox& inbox)
+    : output_(ranks_of(settings)) {
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may be gone: the training goes on
+  prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
+  try {
+    for (std::size_t i = 0; i < settings.size(); ++i) {
+      StartedProcess started = start_process(command,
+                                             {.environment = settings[i].environment,
+                                              .without = settings[i].without,
+                                              .output = output_.out(i),
+                                              .error = output_.error(i),
+                                              .inherited = settings[i].inherited,
+                                              .no_input = true},
+                                             inbox);
+      processes_.push_back({.rank = settings[i].rank, .id = started.id, .not_started = started.not_started});
+    }
+    output_.begin();
+  } catch (...) {
+    send(SIGKILL);
+    throw;
+  }
+}
+
+LaunchedRanks::~LaunchedRanks() {
+  if (!ended()) send(SIGKILL);
+}
+
+std::vector<RankEnding> LaunchedRanks::reap() {
+  std::vector<RankEnding> fresh;
+  int status = 0;
+  for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
+    const auto found = std::find_if(processes_.begin(), processes_.end(), [&](const Process& process) {
+      return process.id == who && !process.ended;
+    });
+    if (found == processes_.end()) continue;  // left behind by a rank
+    found->ended = true;
+    fresh.push_back({.rank = found->rank, .ending = ending_of(status, found->not_started), .told = told_});
+  }
+  // Several at once have no order: whoever was killed came before those that noticed.
+  std::stable_sort(fresh.begin(), fresh.end(), [](const RankEnding& a, const RankEnding& b) {
+    return (a.ending.signal != 0) > (b.ending.signal != 0);
+  });
+  endings_.insert(endings_.end(), fresh.begin(), fresh.end());
+  return fresh;
+}
+
+std::string LaunchedRanks::living() const {
+  std::string text;
+  for (const Process& process : processes_) {
+    if (!process.ended) text += (text.empty() ? "" : ", ") + std::to_string(process.rank);
+  }
+  return (text.find(',') == std::string::npos ? "rank " : "ranks ") + text;
+}
+
+void LaunchedRanks::send(int signal) const {
+  for (const Process& process : processes_) {
+    if (!process.ended) kill(signal == SIGKILL ? -process.id : process.id, signal);
+  }
+}
+
+void LaunchedRanks::tell(int signal) {
+  told_ = true;
+  send(signal);
+}
+
+// Once a group is empty its number may become another's: it is not asked for again.
+bool LaunchedRanks::groups_gone() {
+  bool all = true;
+  for (Process& process : processes_) {
+    process.group_gone = process.group_gone || (kill(-process.id, 0) != 0 && errno == ESRCH);
+    all = all && process.group_gone;
+  }
+  return all;
+}
+
+void LaunchedRanks::signal_groups(int signal) const {
+  for (const Process& process : processes_) {
+    if (!process.group_gone) kill(-process.id, signal);
+  }
+}
+
+void LaunchedRanks::clear() {
+  int status = 0;
+  if (!groups_gone()) {
+    signal_groups(SIGTERM);
+    for (Duration waited{}; waited < kLeave && !groups_gone(); waited += kBetweenLooksAtGroups) {
+      std::this_thread::sleep_for(kBetweenLooksAtGroups);
+      while (waitpid(-1, &status, WNOHANG) > 0) {
+      }
+    }
+    signal_groups(SIGKILL);
+  }
+  output_.finish();
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,46 @@
+#include "holdfast/cli/listening_socket.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr int kWaiting = 4096;  // connections that come before they are accepted
+
+}  // namespace
+
+ListeningSocket::ListeningSocket() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  descriptor_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const char* failed = nullptr;
+  if (descriptor_ < 0) {
+    failed = "socket";
+  } else if (bind(descriptor_, generic, length) != 0) {
+    failed = "bind";
+  } else if (listen(descriptor_, kWaiting) != 0) {
+    failed = "listen";
+  } else if (getsockname(descriptor_, generic, &length) != 0) {
+    failed = "getsockname";
+  }
+  if (failed != nullptr) {
+    const int code = errno;
+    if (descriptor_ >= 0) close(descriptor_);
+    throw IoError(failed, "127.0.0.1", code);
+  }
+  port_ = ntohs(address.sin_port);
+}
+
+ListeningSocket::~ListeningSocket() { close(descriptor_); }
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,28 @@
+// Crops, mirrors and normalises a batch of pictures where their bytes are: augment_picture() for a device.
+//
+// What each picture gets is drawn by the caller, and each float is an entry of the caller's table: nothing is
+// computed here but integers, so the results are equal on every device.
+// Threads: launches on the device's current stream and does not wait for it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "holdfast/data/augment.h"
+
+namespace holdfast::inline v1::internal {
+
+// The pictures of a data set, all tensors contiguous on one device.
+struct ResidentBytes {
+  PictureShape shape;
+  int padding = 0;
+  at::Tensor records;  // uint8 [pictures, 1 + bytes]: label, planes
+  at::Tensor table;    // float32 [channels, 257]: NormalizeTable::value
+};
+
+// Row i of `choices` (int64 [batch, 4]: sample, top, left, flip) becomes inputs[i] (float32 [batch, channels,
+// height, width], contiguous or channels_last) and targets[i] (int64 [batch]). Requires: all on the same
+// device; samples that exist, corners in the padded picture.
+void crop_flip_normalize(const ResidentBytes& from, const at::Tensor& choices, at::Tensor& inputs,
+                         at::Tensor& targets);
+
+}  // namespace holdfast::inline v1::internal

@@ -1,0 +1,78 @@
+#include "holdfast/data/resident_pictures.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/data/internal/augment_options.h"
+#include "holdfast/data/internal/crop_flip_normalize.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+at::Tensor bytes_of(PictureSet& pictures) {
+  return at::from_blob(pictures.record(0), {pictures.size(), pictures.record_bytes()}, at::kByte);
+}
+
+at::Tensor table_of(const AugmentOptions& augmentation, const PictureShape& shape) {
+  NormalizeTable table(augmentation);
+  return at::from_blob(table.value.data(), {shape.channels, NormalizeTable::kPadding + 1}, at::kFloat)
+      .clone();
+}
+
+}  // namespace
+
+ResidentPictures::ResidentPictures(PictureSet pictures, const AugmentOptions& augmentation,
+                                   const ResidentOptions& options)
+    : augmentation_(augmentation),
+      options_(options),
+      fingerprint_(pictures.fingerprint()),
+      shape_(pictures.shape()) {
+  internal::check_augmentation(augmentation, shape_);
+  if (options.device.is_cpu()) {
+    host_ = std::move(pictures);
+    records_ = bytes_of(*host_);
+    table_ = table_of(augmentation, shape_);
+    return;
+  }
+  try {
+    records_ = bytes_of(pictures).to(options.device);
+    table_ = table_of(augmentation, shape_).to(options.device);
+  } catch (const c10::OutOfMemoryError&) {
+    const std::int64_t bytes = pictures.size() * pictures.record_bytes();
+    throw UsageError(options.device.str() + " has no room for " + std::to_string(bytes / 1'000'000 + 1) +
+                     " MB of pictures (" + pictures.name() + "): leave them on the host");
+  }
+}
+
+std::vector<at::Tensor> ResidentPictures::get_batch(const BatchRequest& request, TensorPool& pool) const {
+  at::Tensor choices = pool.take({static_cast<std::int64_t>(request.samples.size()), 4}, at::kLong);
+  auto* row = choices.mutable_data_ptr<std::int64_t>();
+  for (const std::int64_t sample : request.samples) {
+    const AugmentChoice choice = choose_augmentation(augmentation_, request.seed, request.epoch, sample);
+    *row++ = sample;
+    *row++ = choice.top;
+    *row++ = choice.left;
+    *row++ = choice.flip ? 1 : 0;
+  }
+  return {std::move(choices)};
+}
+
+std::vector<at::Tensor> ResidentPictures::finish_batch(std::vector<at::Tensor> made) const {
+  const at::Tensor choices = made.front().to(options_.device, /*non_blocking=*/true);
+  const auto on_device = at::TensorOptions().device(options_.device);
+  at::Tensor inputs = at::empty({choices.size(0), shape_.channels, shape_.height, shape_.width},
+                                on_device.dtype(at::kFloat).memory_format(options_.layout));
+  at::Tensor targets = at::empty({choices.size(0)}, on_device.dtype(at::kLong));
+  internal::crop_flip_normalize({shape_, augmentation_.padding, records_, table_}, choices, inputs, targets);
+  return {std::move(inputs), std::move(targets)};
+}
+
+void ResidentPictures::save_options(StateWriter& out) const {
+  internal::save_augmentation(augmentation_, shape_, out);
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,187 @@
+#include "holdfast/distributed/agreement.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+#include <vector>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/distributed/internal/store_line.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kFirstPause = 2ms;
+constexpr Duration kLongestPause = 50ms;
+constexpr Duration kAskWhetherGone = 1s;
+constexpr const char* kStartAgain = "; the newest checkpoint stands: start all ranks again";
+
+std::string key_of(int rank, const std::string& name) { return "say/" + std::to_string(rank) + "/" + name; }
+
+}  // namespace
+
+struct Agreement::Parts {
+  explicit Parts(const StoreLine& meeting) : line(meeting) {}
+
+  // One at a time: the writer's thread hears, too.
+  template <class Work>
+  auto over_store(const char* what, const Work& work) {
+    try {
+      const std::lock_guard lock(mutex);
+      return work(line);
+    } catch (const SilentStore& silent) {
+      throw GroupError("rank 0's store went silent (" + std::string(what) + "): rank 0 has ended or hangs (" +
+                       silent.what() + ")" + kStartAgain);
+    }
+  }
+
+  c10::intrusive_ptr<c10d::Backend> gloo;
+  c10::intrusive_ptr<c10d::Work> pending;
+  std::vector<at::Tensor> ballot = {at::empty({static_cast<std::int64_t>(Ballot{}.size())}, at::kLong)};
+  std::mutex mutex;
+  StoreLine line;
+};
+
+Agreement::Agreement(ProcessGroup& group) : group_(group) {
+  if (group.world_size() == 1) return;
+  if (group.alone()) throw UsageError("an Agreement of ranks that have parted already");
+  parts_ = std::make_unique<Parts>(group.line());
+  parts_->gloo = group.connect_apart("agreement");
+}
+
+Agreement::~Agreement() {
+  if (parts_ && parts_->pending) leave_behind();
+}
+
+// Its destructor would wait for an exchange that a lost partner never completes.
+void Agreement::leave_behind() noexcept {
+  broken_ = true;
+  try {
+    std::thread([gloo = std::move(parts_->gloo), pending = std::move(parts_->pending),
+                 ballot = parts_->ballot]() mutable {
+      gloo.reset();
+      pending.reset();
+    }).detach();
+  } catch (const std::exception&) {  // without a thread it was waited for here
+  }
+}
+
+int Agreement::rank() const noexcept { return group_.rank(); }
+
+int Agreement::world_size() const noexcept { return group_.world_size(); }
+
+Duration Agreement::timeout() const noexcept { return group_.timeout(); }
+
+// What goes wrong in an exchange goes wrong for good: the connections are gone.
+template <class Work>
+auto Agreement::with_partners(const char* what, const Work& work) {
+  if (broken_) throw GroupError("a rank was lost before (" + std::string(what) + ")" + kStartAgain);
+  try {
+    return group_.guard(what, work);
+  } catch (const Error&) {
+    leave_behind();
+    throw;
+  } catch (const std::exception& error) {
+    leave_behind();
+    if (!group_.alone()) throw;
+    // Another guard has found out who is lost, and dropped the connections under this exchange.
+    throw GroupError("a rank was lost (" + std::string(what) + ": " + brief(error) + ")" + kStartAgain);
+  }
+}
+
+void Agreement::post(const Ballot& mine) {
+  with_partners("agreement", [&] {
+    if (parts_->pending) throw UsageError("a ballot was posted while another is pending");
+    std::copy(mine.begin(), mine.end(), parts_->ballot[0].mutable_data_ptr<std::int64_t>());
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::MAX;
+    parts_->pending = parts_->gloo->allreduce(parts_->ballot, options);
+  });
+}
+
+std::optional<Ballot> Agreement::result(Duration limit) {
+  return with_partners("agreement", [&]() -> std::optional<Ballot> {
+    if (!parts_->pending) throw UsageError("no ballot is pending");
+    if (!parts_->pending->isCompleted()) {
+      try {
+        parts_->pending->wait(std::chrono::ceil<std::chrono::milliseconds>(limit));
+      } catch (const std::exception&) {
+        if (!parts_->pending->isCompleted()) return std::nullopt;
+      }
+    }
+    parts_->pending->wait();  // throws what it failed of
+    parts_->pending.reset();
+    Ballot largest{};
+    const auto* const begin = parts_->ballot[0].const_data_ptr<std::int64_t>();
+    std::copy(begin, begin + largest.size(), largest.begin());
+    return largest;
+  });
+}
+
+void Agreement::give_up(const std::string& what, Duration waited) {
+  const std::string text = "no answer within " + format_duration(waited);
+  with_partners(what.c_str(), [&] { C10_THROW_ERROR(DistBackendError, text); });
+  throw GroupError("ranks are lost (" + what + ": " + text + ")" + kStartAgain);
+}
+
+void Agreement::tell(const std::string& name, std::string_view text) {
+  parts_->over_store("telling", [&](StoreLine& line) { line.set(key_of(rank(), name), std::string(text)); });
+}
+
+std::string Agreement::hear(int from, const std::string& name, Duration limit) {
+  const SteadyTime began = Clock::real().now();
+  const std::string key = key_of(from, name);
+  SteadyTime asked = began;
+  for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    const auto text = parts_->over_store("hearing", [&](StoreLine& line) -> std::optional<std::string> {
+      if (!line.missing({key}, 0s).empty()) return std::nullopt;
+      return line.get(key, kLongestPause);
+    });
+    if (text) return *text;
+    if (broken_) throw GroupError("a rank was lost before (waiting for " + name + ")" + kStartAgain);
+    const SteadyTime now = Clock::real().now();
+    if (now - began >= limit) {
+      throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +
+                       format_duration(limit) + kStartAgain);
+    }
+    if (now - asked >= kAskWhetherGone) {
+      asked = now;
+      const bool gone = parts_->over_store("hearing", [&](StoreLine& line) {
+        return line.missing({"gone/" + std::to_string(from)}, 0s).empty();
+      });
+      if (gone) {
+        throw GroupError("rank " + std::to_string(from) +
+                         " ended with an error of its own (its log says which)" + kStartAgain);
+      }
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void Agreement::forget(const std::string& name) {
+  parts_->over_store("forgetting", [&](StoreLine& line) { line.erase(key_of(rank(), name)); });
+}
+
+void Agreement::broadcast(std::span<std::byte> bytes) {
+  with_partners("sending the checkpoint", [&] {
+    std::vector<at::Tensor> tensors = {
+        at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte)};
+    c10d::BroadcastOptions options;
+    options.rootRank = 0;
+    parts_->gloo->broadcast(tensors, options)->wait();
+  });
+}
+
+}  // namespace holdfast::inline v1

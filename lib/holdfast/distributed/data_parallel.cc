@@ -1,0 +1,273 @@
+#include "holdfast/distributed/data_parallel.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "holdfast/distributed/internal/c10d_compat.h"
+#include "holdfast/distributed/internal/compressed_sum.h"
+#include "holdfast/distributed/internal/replica.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using Buckets = std::vector<std::vector<std::size_t>>;
+
+constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // flattened at a time
+
+const char* name_of(GradientCompression compression) {
+  switch (compression) {
+    case GradientCompression::none:
+      return "none";
+    case GradientCompression::fp16:
+      return "fp16";
+    case GradientCompression::bf16:
+      return "bf16";
+  }
+  return "none";
+}
+
+// [2, 3, 1, 1, 0]: two in the first bucket (3 and 1), one in the second.
+std::vector<std::int64_t> flat(const Buckets& buckets) {
+  std::vector<std::int64_t> numbers;
+  for (const auto& bucket : buckets) {
+    numbers.push_back(static_cast<std::int64_t>(bucket.size()));
+    numbers.insert(numbers.end(), bucket.begin(), bucket.end());
+  }
+  return numbers;
+}
+
+Buckets unflat(const std::vector<std::int64_t>& numbers) {
+  Buckets buckets;
+  for (std::size_t at = 0; at < numbers.size();) {
+    const std::int64_t count = numbers[at++];
+    if (count < 1 || static_cast<std::size_t>(count) > numbers.size() - at) {
+      throw RefusedError("the recorded order of gradient buckets is not one");
+    }
+    const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(at);
+    buckets.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
+    at += static_cast<std::size_t>(count);
+  }
+  return buckets;
+}
+
+bool holds_each_once(const Buckets& buckets, std::size_t parameters) {
+  std::vector<bool> seen(parameters, false);
+  std::size_t count = 0;
+  for (const auto& bucket : buckets) {
+    for (const std::size_t index : bucket) {
+      if (index >= parameters || seen[index]) return false;
+      seen[index] = true;
+      ++count;
+    }
+  }
+  return count == parameters;
+}
+
+}  // namespace
+
+struct DataParallel::Parts {
+  std::vector<ModuleTensor> tensors;
+  std::vector<at::Tensor> parameters;  // those that take gradients
+  std::vector<at::Tensor> buffers;
+  std::vector<std::string> names;  // of `parameters`
+  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;  // without one, find_unused crashes
+
+  void check_layout(ProcessGroup& group) const;
+  void make_reducer(const ProcessGroup& group, const DataParallelOptions& options);
+  Buckets arranged() const;
+  std::string without_gradient(const std::string& complaint) const;
+};
+
+// Digests first: they are short, and almost always enough.
+void DataParallel::Parts::check_layout(ProcessGroup& group) const {
+  const std::string own = layout_text(tensors);
+  const auto seen = group.exchange("the models' layouts", to_hex(digest_of(std::as_bytes(std::span(own)))));
+  if (std::all_of(seen.begin(), seen.end(), [&](const std::string& text) { return text == seen.front(); }))
+    return;
+  const auto layouts = group.exchange("the models' layouts", own);
+  for (std::size_t rank = 1; rank < layouts.size(); ++rank) {
+    if (layouts[rank] == layouts.front()) continue;
+    throw UsageError("ranks have different models: rank " + std::to_string(rank) + " " +
+                     layout_difference(layouts[rank], layouts.front()) +
+                     "; build the same one everywhere (same program, same options)");
+  }
+}
+
+void DataParallel::Parts::make_reducer(const ProcessGroup& group, const DataParallelOptions& options) {
+  const auto limits = std::vector<std::size_t>{static_cast<std::size_t>(options.first_bucket_bytes),
+                                               static_cast<std::size_t>(options.bucket_bytes)};
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
+      parameters, limits, std::vector<bool>(parameters.size(), false)));
+  std::reverse(buckets.begin(), buckets.end());  // the last layer's gradients come first
+  std::unordered_map<std::size_t, std::string> numbered;
+  for (std::size_t i = 0; i < names.size(); ++i) numbered.emplace(i, names[i]);
+  reducer = compat::make_reducer({.parameters = parameters,
+                                  .buckets = std::move(buckets),
+                                  .group = group.c10d(),
+                                  .bucket_bytes = options.bucket_bytes,
+                                  .find_unused = options.find_unused,
+                                  .names = std::move(numbered),
+                                  .first_bucket_bytes = options.first_bucket_bytes});
+  logger = std::make_shared<c10d::Logger>(reducer);
+  reducer->set_logger(logger);
+  logger->set_construction_data_and_log("model", {}, -1, options.broadcast_buffers, false, false);
+  if (options.compression != GradientCompression::none) {
+    const auto type = options.compression == GradientCompression::fp16 ? c10::kHalf : c10::kBFloat16;
+    reducer->register_comm_hook(std::make_unique<CompressedSum>(group.c10d(), type));
+  }
+}
+
+Buckets DataParallel::Parts::arranged() const {
+  std::unordered_map<const c10::TensorImpl*, std::size_t> index_of;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    index_of.emplace(parameters[i].unsafeGetTensorImpl(), i);
+  Buckets buckets;
+  for (const c10d::GradBucket& bucket : reducer->get_grad_buckets(false)) {
+    auto& indices = buckets.emplace_back();
+    for (const at::Tensor& parameter : bucket.getParameters()) {
+      indices.push_back(index_of.at(parameter.unsafeGetTensorImpl()));
+    }
+  }
+  return buckets;
+}
+
+// c10d says "… did not receive grad for rank 0: 3 7".
+std::string DataParallel::Parts::without_gradient(const std::string& complaint) const {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  std::size_t count = 0;
+  auto at = complaint.find(": ", std::max<std::size_t>(complaint.find("did not receive grad for rank"), 1));
+  while (at != std::string::npos && at + 1 < complaint.size()) {
+    char* end = nullptr;
+    const unsigned long index = std::strtoul(complaint.c_str() + at + 1, &end, 10);
+    const auto next = static_cast<std::size_t>(end - complaint.c_str());
+    if (next <= at + 1 || index >= names.size()) break;
+    if (count++ < kShown) text += (text.empty() ? "" : ", ") + names[index];
+    at = next < complaint.size() && complaint[next] == ' ' ? next : std::string::npos;
+  }
+  if (count > kShown) text += " and " + std::to_string(count - kShown) + " more";
+  return text.empty() ? "some" : text;
+}
+
+DataParallel::DataParallel(torch::nn::Module& module, ProcessGroup& group, const DataParallelOptions& options)
+    : group_(&group), options_(options) {
+  if (options.first_bucket_bytes < 1 || options.bucket_bytes < 1) {
+    throw UsageError("gradient buckets need a size: first_bucket_bytes and bucket_bytes must be at least 1");
+  }
+  if (group.alone() && group.world_size() > 1) {
+    throw UsageError("the ranks have parted already: make a DataParallel before ProcessGroup::leave()");
+  }
+  if (group.alone()) return;
+  auto parts = std::make_unique<Parts>();
+  parts->tensors = replica_of(module);
+  std::vector<at::Tensor> all;
+  for (const ModuleTensor& entry : parts->tensors) {
+    all.push_back(entry.tensor.detach());
+    if (entry.buffer) parts->buffers.push_back(entry.tensor.detach());
+    if (entry.buffer || !entry.tensor.requires_grad()) continue;
+    parts->parameters.push_back(entry.tensor);
+    parts->names.push_back(entry.name);
+  }
+  parts->check_layout(group);
+  if (parts->parameters.empty()) throw UsageError("the model has no parameter that takes a gradient");
+  const c10::NoGradGuard no_grad;
+  group.guard("rank 0's parameters",
+              [&] { c10d::broadcast_coalesced(group.c10d(), all, kBroadcastBytes, 0); });
+  parts_ = std::move(parts);
+  verify();
+  group.guard("the reducer", [&] { parts_->make_reducer(group, options_); });
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::before_forward() {
+  if (!parts_ || !options_.broadcast_buffers || !buffers_due_ || parts_->buffers.empty()) return;
+  const c10::NoGradGuard no_grad;
+  group_->guard("rank 0's buffers",
+                [&] { c10d::broadcast_coalesced(group_->c10d(), parts_->buffers, kBroadcastBytes, 0); });
+}
+
+void DataParallel::backward(const at::Tensor& loss, Gradients gradients) {
+  buffers_due_ = gradients == Gradients::reduce;
+  if (!parts_ || gradients == Gradients::accumulate) {
+    loss.backward();
+    return;
+  }
+  group_->guard("gradients", [&] {
+    parts_->reducer->prepare_for_backward(options_.find_unused ? std::vector<at::Tensor>{loss}
+                                                               : std::vector<at::Tensor>{});
+    loss.backward();
+  });
+  try {
+    parts_->reducer->check_finalized();
+  } catch (const c10::Error& error) {
+    throw UsageError("no gradient in this step for " +
+                     parts_->without_gradient(error.what_without_backtrace()) +
+                     ": the ranks' sums are not complete. Leave them out of the model, or set find_unused");
+  }
+  if (!settled_) settle_buckets();
+}
+
+// Not at the next forward pass, as PyTorch has it: a checkpoint may be taken before that.
+void DataParallel::settle_buckets() {
+  group_->guard("the order of buckets", [&] { parts_->reducer->rebuild_buckets(); });
+  settled_ = true;
+  if (buckets_.empty()) {
+    buckets_ = parts_->arranged();
+  } else {
+    parts_->reducer->initialize_buckets(buckets_);
+  }
+}
+
+void DataParallel::verify() {
+  if (!parts_) return;
+  const std::vector<Digest> digests = digests_of(parts_->tensors);
+  const auto seen = group_->exchange("the models' digests", to_hex(combine_digests(digests)));
+  if (std::all_of(seen.begin(), seen.end(), [&](const std::string& text) { return text == seen.front(); }))
+    return;
+  std::string own;
+  for (const Digest& digest : digests) own += to_hex(digest);
+  const auto all = group_->exchange("the models' digests", own);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    for (std::size_t i = 0; i < digests.size(); ++i) {
+      const auto of = [&](const std::string& text) { return text.substr(32 * i, 32); };
+      if (of(all[rank]) == of(all.front())) continue;
+      throw UsageError(
+          "ranks have drifted apart: '" + parts_->tensors[i].name + "' of rank " + std::to_string(rank) +
+          " is not rank 0's; is something on one rank alone that changes the model, or a gradient that "
+          "was not reduced?");
+    }
+  }
+}
+
+void DataParallel::save(StateWriter& out) const {
+  out.option("compression", std::string(name_of(options_.compression)));
+  out.option("first_bucket_bytes", options_.first_bucket_bytes);
+  out.option("bucket_bytes", options_.bucket_bytes);
+  out.put("buckets", flat(buckets_));
+}
+
+void DataParallel::load(const StateReader& in) {
+  Buckets recorded = unflat(in.get_ints("buckets"));
+  if (parts_ && !recorded.empty()) {
+    if (!holds_each_once(recorded, parts_->parameters.size())) {
+      throw RefusedError("the recorded order of gradient buckets is not one of this model's " +
+                         std::to_string(parts_->parameters.size()) + " parameters");
+    }
+    parts_->reducer->initialize_buckets(recorded);
+  }
+  buckets_ = std::move(recorded);
+}
+
+}  // namespace holdfast::inline v1

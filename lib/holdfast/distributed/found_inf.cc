@@ -1,0 +1,20 @@
+#include "holdfast/distributed/found_inf.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
+
+namespace holdfast::inline v1 {
+
+std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group) {
+  return [&group](at::Tensor& found_inf) {
+    if (group.alone()) return;
+    group.guard("found_inf", [&] {
+      std::vector<at::Tensor> found{found_inf};
+      c10d::AllreduceOptions options;
+      options.reduceOp = c10d::ReduceOp::MAX;
+      group.c10d()->allreduce(found, options)->wait();
+    });
+  };
+}
+
+}  // namespace holdfast::inline v1

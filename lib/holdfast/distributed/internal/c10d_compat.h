@@ -1,0 +1,73 @@
+// Where the releases of LibTorch differ in c10d, 2.7.1 to 2.15 (state/torch_compat.h has the rest).
+//
+// Looked at and alike in all of them: TCPStore and its options' names, ProcessGroupGloo's constructor and
+// createDeviceForHostname, setBackend, broadcast_coalesced, the Logger, rebuild_buckets and
+// initialize_buckets.
+//
+// Threads: the training thread.
+#pragma once
+
+#include <torch/version.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace holdfast::inline v1::compat {
+
+// A store whose server takes over a socket that already listens.
+//   before 2.11   the server on libuv refuses one; the older server, which speaks the same protocol, takes it
+template <class Options>
+void take_over_socket(Options& options, int socket) {
+  options.masterListenFd = socket;
+  if constexpr (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 11) options.useLibUV = false;
+}
+
+struct ReducerArguments {
+  std::vector<at::Tensor> parameters;
+  std::vector<std::vector<std::size_t>> buckets;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::int64_t bucket_bytes;
+  bool find_unused;
+  std::unordered_map<std::size_t, std::string> names;
+  std::int64_t first_bucket_bytes;
+};
+
+template <class Reducer, class... More>
+inline constexpr bool kReducerTakes =
+    std::is_constructible_v<Reducer, std::vector<at::Tensor>, std::vector<std::vector<std::size_t>>,
+                            c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>, std::int64_t, bool,
+                            bool, std::unordered_map<std::size_t, std::string>, std::int64_t, More...>;
+
+// The constructor's last arguments.
+//   2.7.1   ends with the first bucket's bytes.
+//   later   up to three more: whether to leave out buckets of unused parameters (no: ranks may
+//           disagree), a reducer written in Python (no), a list of capacities (none). Still more
+//           have defaults (2.15).
+template <class Reducer = c10d::Reducer>
+std::shared_ptr<Reducer> make_reducer(ReducerArguments given) {
+  std::vector<bool> sparse(given.parameters.size(), false);
+  const auto make = [&](auto... more) {
+    return std::make_shared<Reducer>(
+        std::move(given.parameters), std::move(given.buckets), std::move(given.group), std::move(sparse),
+        given.bucket_bytes, given.find_unused,
+        /*gradient_as_bucket_view=*/false, std::move(given.names), given.first_bucket_bytes, more...);
+  };
+  using Capacities = std::vector<std::int64_t>;
+  if constexpr (kReducerTakes<Reducer, bool, bool, Capacities>) {
+    return make(false, false, Capacities{});
+  } else if constexpr (kReducerTakes<Reducer, bool, bool>) {
+    return make(false, false);
+  } else if constexpr (kReducerTakes<Reducer, bool>) {
+    return make(false);
+  } else {
+    return make();
+  }
+}
+
+}  // namespace holdfast::inline v1::compat

@@ -1,0 +1,4 @@
+// See gloo/algorithm.h.
+#pragma once
+
+#include <chrono>

@@ -1,0 +1,120 @@
+#include "holdfast/distributed/internal/sharded_parts.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+
+using internal::kElementwise;
+using internal::options_as;
+using internal::state_of;
+using internal::step_of;
+using internal::to_value;
+using internal::visit_options;
+using internal::visit_slots;
+using internal::with_kind;
+
+void ShardedOptimizer::Parts::take(const std::vector<at::Tensor>& from, const std::vector<Piece>& own,
+                                   const at::Tensor& share) {
+  const at::NoGradGuard no_grad;
+  for (const Piece& piece : own) {
+    const at::Tensor elements = dense_view(from[piece.parameter]).narrow(0, piece.from, piece.count);
+    share.narrow(0, piece.at, piece.count).copy_(elements);
+  }
+}
+
+void ShardedOptimizer::Parts::require_gradients() const {
+  for (const Group& of : groups) {
+    for (std::size_t i = 0; i < of.parameters.size(); ++i) {
+      const at::Tensor& gradient = of.parameters[i].grad();
+      if (gradient.defined() && gradient.layout() == at::kStrided) continue;
+      throw UsageError("parameter " + of.names[i] + " has " +
+                       (gradient.defined() ? "a sparse gradient" : "no gradient") +
+                       " in this update: a ShardedOptimizer updates all. Leave it out of the model or of the "
+                       "optimizer, or freeze it (requires_grad) before the ShardedOptimizer is made");
+    }
+  }
+}
+
+// Divided first, as the Reducer does: sums do not overflow, and bits are the same.
+void ShardedOptimizer::Parts::reduce_scatter(const Group& of, const Part& part,
+                                             const at::Tensor& gradient) const {
+  const std::int64_t share = part.chunk.share;
+  at::Tensor sent = at::empty({world * share}, part.chunk.options);
+  for (const Piece& piece : part.chunk.pieces) {
+    const at::Tensor& whole = of.parameters[piece.parameter];
+    at::Tensor place = sent.narrow(0, piece.at, piece.count);
+    at::mul_out(place, dense_view(laid_out_as(whole, whole.grad())).narrow(0, piece.from, piece.count),
+                at::scalar_tensor(1.0 / world, sent.options()));
+  }
+  const Piece& last = part.chunk.pieces.back();
+  sent.narrow(0, last.at + last.count, sent.numel() - last.at - last.count).zero_();
+  group->guard("gradients", [&] {
+    const auto& c10d = group->c10d();
+    at::Tensor into = gradient;
+    if (!sent.is_cpu()) {
+      c10d->_reduce_scatter_base(into, sent)->wait();
+      return;
+    }
+    at::Tensor received = at::empty_like(sent);
+    std::vector<std::int64_t> equal;
+    c10d->alltoall_base(received, sent, equal, equal)->wait();
+    into.copy_(received.narrow(0, 0, share));
+    for (int r = 1; r < world; ++r) into.add_(received.narrow(0, r * share, share));
+  });
+}
+
+at::Tensor ShardedOptimizer::Parts::all_of(const char* what, const Part& part,
+                                           const at::Tensor& share) const {
+  if (group->alone()) return share;
+  at::Tensor all = at::empty({world * part.chunk.share}, share.options().requires_grad(false));
+  at::Tensor own = share;
+  group->guard(what, [&] { group->c10d()->_allgather_base(all, own)->wait(); });
+  return all;
+}
+
+ShardedOptimizer::Parts::Slots ShardedOptimizer::Parts::slots_of(const at::Tensor& share) const {
+  Slots slots;
+  with_kind(*optimizer, [&](auto kind, const char*) {
+    using Kind = decltype(kind);
+    if constexpr (kElementwise<Kind>) {
+      auto* const state = state_of<typename Kind::State>(*optimizer, share);
+      if (state == nullptr) return;
+      visit_slots(*state, [&](const char* name, const at::Tensor& slot) {
+        if (slot.defined()) slots.emplace_back(name, slot);
+      });
+    }
+  });
+  return slots;
+}
+
+std::int64_t ShardedOptimizer::Parts::updates(const Group& of) const {
+  std::int64_t updates = -1;
+  if (of.chunks.empty()) return updates;
+  with_kind(*optimizer, [&](auto kind, const char*) {
+    using Kind = decltype(kind);
+    if constexpr (kElementwise<Kind>) {
+      const auto* const state = state_of<typename Kind::State>(*optimizer, of.chunks.front().share);
+      if (state != nullptr) updates = step_of(*state);
+    }
+  });
+  return updates;
+}
+
+Attributes ShardedOptimizer::Parts::options_now(torch::optim::OptimizerOptions& of) const {
+  Attributes values;
+  with_kind(*optimizer, [&](auto kind, const char*) {
+    visit_options(options_as<typename decltype(kind)::Options>(of, "sharded"),
+                  [&](const char* name, auto& field) { values.set(name, to_value(field)); });
+  });
+  return values;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,81 @@
+// The inside of a ShardedOptimizer. Two sources: sharded_optimizer.cc (the update) and sharded_checkpoint.cc
+// (whole slots out of shares, and back).
+//
+// Threads: the training thread.
+#pragma once
+
+#include <torch/optim/optimizer.h>
+
+#include <map>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "holdfast/distributed/internal/slices.h"
+#include "holdfast/distributed/sharded_optimizer.h"
+#include "holdfast/snapshot/attributes.h"
+#include "holdfast/state/optimizer_fields.h"
+
+namespace holdfast::inline v1 {
+
+namespace internal {
+// Updates that go element by element.
+template <class Kind>
+inline constexpr bool kElementwise = std::is_same_v<typename Kind::State, torch::optim::SGDParamState> ||
+                                     std::is_same_v<typename Kind::State, torch::optim::AdamParamState> ||
+                                     std::is_same_v<typename Kind::State, torch::optim::AdamWParamState>;
+}  // namespace internal
+
+struct ShardedOptimizer::Parts {
+  struct Part {
+    Chunk chunk;
+    at::Tensor share;        // the optimizer's parameter: this rank's elements
+    std::vector<Piece> own;  // where they come from
+  };
+  struct Group {
+    std::vector<at::Tensor> parameters;
+    std::vector<std::string> names;
+    std::vector<Part> chunks;
+    Attributes chosen;  // options when this was made
+  };
+  using Slots = std::vector<std::pair<std::string, at::Tensor>>;
+
+  Parts(torch::optim::Optimizer& given, torch::nn::Module& of, ProcessGroup& ranks,
+        const ShardedOptions& chosen)
+      : optimizer(&given),
+        module(&of),
+        group(&ranks),
+        options(chosen),
+        rank(ranks.rank()),
+        world(ranks.alone() ? 1 : ranks.world_size()) {}
+
+  // Collectives.
+  void reduce_scatter(const Group& of, const Part& part, const at::Tensor& gradient) const;
+  at::Tensor all_of(const char* what, const Part& part, const at::Tensor& share) const;
+  void gather_slots();
+
+  void require_gradients() const;
+  Slots slots_of(const at::Tensor& share) const;  // those that are there
+  std::int64_t updates(const Group& of) const;    // counted so far; -1: no slots yet
+  Attributes options_now(torch::optim::OptimizerOptions& of) const;
+  // What a checkpoint has; RefusedError where parameters of one group differ.
+  std::int64_t recorded_updates(const StateReader& in, std::size_t g) const;
+  bool has_slot(const StateReader& in, const char* slot, std::size_t g) const;
+  static at::Tensor share_of(const StateReader& in, const char* slot, const Group& of, const Part& part);
+  // Fills `share` with the elements of whole tensors that `own` names.
+  static void take(const std::vector<at::Tensor>& from, const std::vector<Piece>& own,
+                   const at::Tensor& share);
+
+  torch::optim::Optimizer* optimizer;
+  torch::nn::Module* module;
+  ProcessGroup* group;
+  ShardedOptions options;
+  int rank;
+  int world;
+  std::vector<Group> groups;
+  // Of the newest update, on the host: "exp_avg/fc.weight". Empty until a save asks for it.
+  std::map<std::string, at::Tensor> whole;
+};
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,95 @@
+#include "holdfast/distributed/internal/store_line.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace holdfast::inline v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Of an answer that the server has at hand. A busy machine is slow, a stopped process is silent.
+constexpr Duration kAnswer = 30s;
+constexpr Duration kHurriedAnswer = 5s;
+
+}  // namespace
+
+void within(Duration limit, std::function<void()> work) {
+  std::packaged_task<void()> task(std::move(work));
+  std::future<void> done = task.get_future();
+  std::thread thread(std::move(task));
+  if (done.wait_for(limit) != std::future_status::ready) {
+    thread.detach();
+    throw SilentStore("no answer");
+  }
+  thread.join();
+  done.get();
+}
+
+StoreLine::StoreLine(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
+    : store_(std::move(store)), prefix_(std::move(prefix)), answer_(kAnswer) {}
+
+void StoreLine::hurry() { answer_ = kHurriedAnswer; }
+
+void StoreLine::call(Duration limit, std::function<void()> work) {
+  if (dead_) throw SilentStore("no answer");
+  try {
+    within(limit, std::move(work));
+  } catch (const SilentStore&) {
+    dead_ = true;
+    throw;
+  } catch (const c10::DistNetworkError&) {
+    dead_ = true;
+    throw SilentStore("the connection is closed");
+  }
+}
+
+void StoreLine::set(const std::string& key, const std::string& text) {
+  call(answer_, [store = store_, key = prefix_ + key, text] { store->set(key, text); });
+}
+
+std::string StoreLine::get(const std::string& key, Duration limit) {
+  if (!missing({key}, limit).empty()) throw SilentStore("no answer");
+  const auto text = std::make_shared<std::string>();
+  call(answer_, [store = store_, key = prefix_ + key, text] { *text = store->get_to_str(key); });
+  return *text;
+}
+
+std::int64_t StoreLine::add(const std::string& key, std::int64_t value) {
+  const auto sum = std::make_shared<std::int64_t>(0);
+  call(answer_, [store = store_, key = prefix_ + key, value, sum] { *sum = store->add(key, value); });
+  return *sum;
+}
+
+void StoreLine::erase(const std::string& key) {
+  call(answer_, [store = store_, key = prefix_ + key] { store->deleteKey(key); });
+}
+
+std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys, Duration limit) {
+  const auto missed = std::make_shared<std::vector<std::string>>();
+  call(limit + answer_, [store = store_, prefix = prefix_, keys, limit, missed] {
+    std::vector<std::string> full;
+    full.reserve(keys.size());
+    for (const std::string& key : keys) full.push_back(prefix + key);
+    // Asked again and again: c10d's own wait writes two warnings when its limit passes.
+    const SteadyTime end = Clock::real().now() + limit;
+    for (Duration pause = 1ms; !store->check(full); pause = std::min<Duration>(2 * pause, 50ms)) {
+      if (Clock::real().now() < end) {
+        std::this_thread::sleep_for(pause);
+        continue;
+      }
+      for (const std::string& key : keys) {
+        if (!store->check({prefix + key})) missed->push_back(key);
+      }
+      return;
+    }
+  });
+  return *missed;
+}
+
+}  // namespace holdfast::inline v1

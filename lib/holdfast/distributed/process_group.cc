@@ -1,0 +1,256 @@
+#include "holdfast/distributed/process_group.h"
+
+#include <algorithm>
+#include <csignal>
+#include <string_view>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <typeinfo>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/local_address.h"
+#include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/distributed/internal/nccl_backend.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kRollCall = 4s;
+constexpr Duration kParting = 10s;
+constexpr const char* kRemedy = "; the newest checkpoint stands: start all ranks again";
+
+std::chrono::milliseconds in_ms(Duration duration) {
+  return std::chrono::ceil<std::chrono::milliseconds>(duration);
+}
+
+std::string gloo_address(const LaunchEnvironment& place) {
+  if (const auto name = env_text(kEnvGlooInterface)) {
+    const std::string address = address_of_interface(*name);
+    if (!address.empty()) return address;
+    throw UsageError("environment variable GLOO_SOCKET_IFNAME=" + *name +
+                     ": this host has no such interface, or none with an address (ip addr lists them)");
+  }
+  if (place.one_host()) return "127.0.0.1";
+  const std::string address = address_towards(place.master_address, place.master_port);
+  if (!address.empty()) return address;
+  throw UsageError("no way to MASTER_ADDR=" + place.master_address +
+                   " from this host: set it to rank 0's host, or GLOO_SOCKET_IFNAME to the interface to use");
+}
+
+c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::string& name,
+                                            const GroupOptions& options) {
+  const LaunchEnvironment& place = options.place;
+  const std::string address = gloo_address(place);
+  const auto settings = c10d::ProcessGroupGloo::Options::create(in_ms(options.timeout));
+  settings->threads = 2;
+  const auto made = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
+  std::string reason;
+  try {
+    // Everybody connects to everybody, over what the store says: a rank that hangs meanwhile must not hold
+    // this one.
+    within(options.timeout + kRollCall, [=, store = line.store(), prefix = line.prefix() + name + "/",
+                                         rank = place.rank, size = place.world_size] {
+      settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+      *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
+    });
+    return *made;
+  } catch (const std::exception& error) {
+    reason = brief(error);
+  }
+  throw GroupError("rank " + std::to_string(place.rank) +
+                   " met the other ranks, but cannot connect to all of them from " + address + " (" + reason +
+                   "): has one ended? GLOO_SOCKET_IFNAME chooses another interface");
+}
+
+// Gloo writes to connections that a partner may have closed, and means to hear of it by the call's error, as
+// a Python program does.
+void ignore_broken_pipes() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool is_of_communication(const std::exception& error) {
+  if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return true;
+  // Gloo's exceptions have no header here, and not all of them say in words whose they are.
+  if (std::string_view(typeid(error).name()).find("gloo") != std::string_view::npos) return true;
+  const std::string_view text = error.what();
+  return text.find("gloo/") != std::string_view::npos || text.find("NCCL") != std::string_view::npos;
+}
+
+}  // namespace
+
+struct ProcessGroup::Parts {
+  explicit Parts(StoreLine met) : line(std::move(met)) {}
+
+  StoreLine line;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  c10::intrusive_ptr<c10d::Backend> nccl;
+  int exchanges = 0;
+  int exceptions = std::uncaught_exceptions();
+};
+
+ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) {
+  const LaunchEnvironment& place = options_.place;
+  if (!place.remark.empty()) log_warning(place.remark);
+  set_log_rank(place.rank, place.world_size);
+  if (place.world_size == 1 && !options_.even_alone) return;
+  ignore_broken_pipes();
+  auto parts = std::make_unique<Parts>(meet(place, options_.start_timeout));
+  const auto gloo = make_gloo(parts->line, "gloo", options_);
+  if (options_.device.is_cuda()) {
+    const auto store =
+        c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix() + "nccl/", parts->line.store());
+    parts->nccl = make_nccl(store, place.rank, place.world_size, options_.timeout);
+  }
+  using Type = c10d::ProcessGroup::BackendType;
+  parts->group = c10::make_intrusive<c10d::ProcessGroup>(parts->line.store(), place.rank, place.world_size);
+  parts->group->setDefaultBackend(parts->nccl ? Type::NCCL : Type::GLOO);
+  parts->group->setBackend(c10::DeviceType::CPU, Type::GLOO, gloo);
+  if (parts->nccl) parts->group->setBackend(c10::DeviceType::CUDA, Type::NCCL, parts->nccl);
+  parts_ = std::move(parts);
+  if (place.rank == 0 && place.world_size > 1) {
+    log_info("{} ranks are here, connected by {}", place.world_size, parts_->nccl ? "NCCL" : "Gloo");
+  }
+}
+
+ProcessGroup::~ProcessGroup() {
+  if (!parts_) return;
+  if (std::uncaught_exceptions() > parts_->exceptions) {
+    try {
+      parts_->line.set("gone/" + std::to_string(rank()), "");
+    } catch (const std::exception&) {  // then they see that it is
+    }
+    drop();
+    return;
+  }
+  try {
+    leave();
+  } catch (const std::exception& error) {
+    log_warning(what_of(error));
+  }
+}
+
+const c10::intrusive_ptr<c10d::ProcessGroup>& ProcessGroup::c10d() const {
+  static const c10::intrusive_ptr<c10d::ProcessGroup> none;
+  return parts_ ? parts_->group : none;
+}
+
+std::vector<std::string> ProcessGroup::exchange(const char* what, const std::string& text) {
+  if (!parts_ && world_size() > 1) throw UsageError(std::string(what) + ": the ranks have parted already");
+  if (!parts_) return {text};
+  StoreLine& line = parts_->line;
+  const int number = parts_->exchanges++;
+  const auto keys = keys_of_ranks("exchange/" + std::to_string(number), world_size());
+  try {
+    line.set(keys[static_cast<std::size_t>(rank())], text);
+    // Whoever takes part in this one has read all of the one before the last.
+    if (number >= 2) line.erase("exchange/" + std::to_string(number - 2) + "/" + std::to_string(rank()));
+    const auto missing = ranks_of_keys(line.missing(keys, options_.timeout));
+    if (!missing.empty()) {
+      throw GroupError(ranks_in_words(missing) + " did not come to an exchange (" + what + ") within " +
+                       format_duration(options_.timeout) + kRemedy);
+    }
+    std::vector<std::string> texts;
+    for (const std::string& key : keys) texts.push_back(line.get(key, kRollCall));
+    return texts;
+  } catch (const SilentStore& silent) {
+    throw GroupError("rank 0's store went silent (" + std::string(what) + "): rank 0 has ended or hangs (" +
+                     silent.what() + ")" + kRemedy);
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string& name) {
+  return make_gloo(parts_->line, name, options_);
+}
+
+const StoreLine& ProcessGroup::line() const { return parts_->line; }
+
+void ProcessGroup::leave() {
+  if (!parts_) return;
+  StoreLine& line = parts_->line;
+  std::vector<int> missing;
+  std::string silence;
+  try {
+    line.set("leaving/" + std::to_string(rank()), "");
+    missing = ranks_of_keys(line.missing(keys_of_ranks("leaving", world_size()), options_.timeout));
+    if (missing.empty() && parts_->nccl) finish_nccl(*std::exchange(parts_->nccl, {}), options_.device);
+    // The store ends with rank 0, so rank 0 is the last.
+    if (rank() != 0) line.set("left/" + std::to_string(rank()), "");
+    if (rank() == 0 && missing.empty() && world_size() > 1) {
+      auto others = keys_of_ranks("left", world_size());
+      others.erase(others.begin());
+      line.missing(others, kParting);
+    }
+  } catch (const SilentStore& silent) {
+    silence = silent.what();
+  } catch (...) {
+    drop();
+    throw;
+  }
+  drop();
+  if (!silence.empty()) {
+    throw GroupError("rank 0 ended, hangs or cannot be reached (" + silence +
+                     " from its store), while the ranks were leaving; what was committed stands");
+  }
+  if (missing.empty()) return;
+  throw GroupError(ranks_in_words(missing) + " did not come to leave together within " +
+                   format_duration(options_.timeout) + "; what was committed stands");
+}
+
+void ProcessGroup::throw_if_lost(const char* what, const std::exception& error) {
+  if (!parts_ || !is_of_communication(error)) return;
+  const std::string reason = brief(error);
+  const std::string who = roll_call();
+  drop();
+  throw GroupError(who + ", while this rank waited for others (" + what + ": " + reason + ")" + kRemedy);
+}
+
+// Who has not heard yet that one is lost computes on until its own next collective, and answers late or not
+// at all.
+std::string ProcessGroup::roll_call() {
+  StoreLine& line = parts_->line;
+  line.hurry();
+  try {
+    line.set("alive/" + std::to_string(rank()), "");
+    const auto silent = ranks_of_keys(line.missing(keys_of_ranks("alive", world_size()), kRollCall));
+    std::vector<int> gone;
+    std::vector<int> lost;
+    for (const int other : silent) {
+      (line.missing({"gone/" + std::to_string(other)}, 0s).empty() ? gone : lost).push_back(other);
+    }
+    line.set("told/" + std::to_string(rank()), "");
+    if (rank() == 0) {  // the others ask the store that ends with this process
+      std::vector<std::string> readers;
+      for (int other = 1; other < world_size(); ++other) {
+        if (std::find(silent.begin(), silent.end(), other) == silent.end()) {
+          readers.push_back("told/" + std::to_string(other));
+        }
+      }
+      if (!readers.empty()) line.missing(readers, kRollCall);
+    }
+    if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
+    if (!lost.empty()) return ranks_in_words(lost) + " died, hangs or cannot be reached: no answer";
+    return "all ranks answer, but a connection between them broke";
+  } catch (const SilentStore& silent) {
+    return "rank 0 ended, hangs or cannot be reached (" + std::string(silent.what()) + " from its store)";
+  }
+}
+
+void ProcessGroup::drop() noexcept {
+  try {
+    // Its destructor would wait for collectives that nobody completes.
+    if (parts_->nccl) parts_->nccl->abort();
+  } catch (const std::exception& error) {
+    log_warning("NCCL did not end its collectives: {}", what_of(error));
+  }
+  parts_.reset();
+}
+
+}  // namespace holdfast::inline v1

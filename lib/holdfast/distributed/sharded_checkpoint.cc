@@ -1,0 +1,187 @@
+// A ShardedOptimizer's slots as whole tensors: gathered for a checkpoint, and cut again.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "holdfast/base/error.h"
+#include "holdfast/distributed/internal/sharded_parts.h"
+#include "holdfast/distributed/sharded_optimizer.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using internal::kElementwise;
+using internal::options_as;
+using internal::set_step;
+using internal::visit_options;
+using internal::visit_slots;
+using internal::with_kind;
+
+constexpr char kName[] = "sharded";
+
+std::string prefix_of(std::size_t group) { return "group." + std::to_string(group) + "."; }
+
+void read(const StateReader& in, const std::string& name, double& field) { field = in.get_double(name); }
+void read(const StateReader& in, const std::string& name, bool& field) { field = in.get_bool(name); }
+void read(const StateReader& in, const std::string& name, std::tuple<double, double>& field) {
+  const auto values = in.get_doubles(name);
+  if (values.size() != 2) throw RefusedError("attribute '" + name + "' is not two numbers");
+  field = {values[0], values[1]};
+}
+
+// The options that the loaded run goes on with: what its schedule had made of them; but where this program
+// has chosen another value, which an override must have allowed, that one.
+template <class Options>
+Options options_after(const StateReader& in, const std::string& prefix, Options options) {
+  visit_options(options, [&](const char* name, auto& field) {
+    auto recorded = field;
+    read(in, prefix + name, recorded);
+    const bool same = same_bits(internal::to_value(recorded), internal::to_value(field));
+    if (same && in.has(prefix + "now." + name)) read(in, prefix + "now." + name, field);
+  });
+  return options;
+}
+
+}  // namespace
+
+void ShardedOptimizer::Parts::gather_slots() {
+  const at::NoGradGuard no_grad;
+  if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer)) own->settle();
+  if (!whole.empty()) return;
+  for (const Group& of : groups) {
+    for (const Part& part : of.chunks) {
+      for (const auto& [slot, share] : slots_of(part.share)) {
+        const at::Tensor all = all_of("the optimizer's slots", part, share);
+        for (const Piece& piece : part.chunk.pieces) {
+          const at::Tensor& parameter = of.parameters[piece.parameter];
+          at::Tensor& tensor = whole[slot + "/" + of.names[piece.parameter]];
+          if (!tensor.defined()) {
+            tensor = at::empty_strided(parameter.sizes(), parameter.strides(),
+                                       at::TensorOptions(parameter.scalar_type()));
+          }
+          dense_view(tensor).narrow(0, piece.from, piece.count).copy_(all.narrow(0, piece.at, piece.count));
+        }
+      }
+    }
+  }
+}
+
+void ShardedOptimizer::save(StateWriter& out) const {
+  parts_->gather_slots();
+  with_kind(*parts_->optimizer, [&](auto, const char* type) { out.put("type", std::string(type)); });
+  const auto* const own = dynamic_cast<const OwnOptimizer*>(parts_->optimizer);
+  if (own != nullptr && own->maximizes()) out.option("maximize", true);
+  out.note("kernels", std::string(own != nullptr ? "fused" : "torch::optim"));
+  auto& groups = parts_->optimizer->param_groups();
+  for (std::size_t g = 0; g < parts_->groups.size(); ++g) {
+    const Parts::Group& of = parts_->groups[g];
+    const std::string prefix = prefix_of(g);
+    out.put(prefix + "parameters", of.names);
+    for (const auto& [name, chosen] : of.chosen) out.option(prefix + name, chosen.value);
+    for (const auto& [name, now] : parts_->options_now(groups[g].options())) {
+      if (!same_bits(now.value, of.chosen.find(name)->value)) out.put(prefix + "now." + name, now.value);
+    }
+    out.put(prefix + "steps", std::vector<std::int64_t>(of.parameters.size(), parts_->updates(of)));
+  }
+  for (const auto& [name, tensor] : parts_->whole) out.put_tensor(name, tensor);
+}
+
+std::int64_t ShardedOptimizer::Parts::recorded_updates(const StateReader& in, std::size_t g) const {
+  const Group& of = groups[g];
+  const std::string prefix = prefix_of(g);
+  if (in.get_strings(prefix + "parameters") != of.names) {
+    throw RefusedError("group " + std::to_string(g) +
+                       " of the optimizer has other parameters here than in the checkpoint");
+  }
+  const auto steps = in.get_ints(prefix + "steps");
+  if (steps.size() != of.names.size()) {
+    throw RefusedError("attribute '" + prefix + "steps' has another length than the group");
+  }
+  for (const std::int64_t step : steps) {
+    if (step == steps.front()) continue;
+    throw RefusedError("parameters of group " + std::to_string(g) +
+                       " were updated unequally often: a ShardedOptimizer updates all");
+  }
+  return steps.empty() ? -1 : steps.front();
+}
+
+bool ShardedOptimizer::Parts::has_slot(const StateReader& in, const char* slot, std::size_t g) const {
+  std::size_t there = 0;
+  for (const std::string& name : groups[g].names) there += in.has_tensor(slot + ("/" + name)) ? 1U : 0U;
+  if (there != 0 && there != groups[g].names.size()) {
+    throw RefusedError("some parameters of group " + std::to_string(g) + " have a " + slot +
+                       " in the checkpoint, others not: a ShardedOptimizer updates all");
+  }
+  return there != 0;
+}
+
+at::Tensor ShardedOptimizer::Parts::share_of(const StateReader& in, const char* slot, const Group& of,
+                                             const Part& part) {
+  std::vector<at::Tensor> wholes(of.parameters.size());
+  for (const Piece& piece : part.own) {
+    at::Tensor& whole = wholes[piece.parameter];
+    if (whole.defined()) continue;
+    const at::Tensor& like = of.parameters[piece.parameter];
+    const std::string name = slot + ("/" + of.names[piece.parameter]);
+    const at::Tensor tensor = in.get_tensor(name);
+    if (tensor.sizes() != like.sizes() || tensor.scalar_type() != like.scalar_type()) {
+      throw RefusedError("'" + name + "' of the optimizer has another shape or type than its parameter");
+    }
+    whole = laid_out_as(like, tensor);
+  }
+  const at::Tensor share = at::zeros({part.chunk.share}, part.chunk.options);
+  take(wholes, part.own, share);
+  return share;
+}
+
+void ShardedOptimizer::load(const StateReader& in) {
+  const at::NoGradGuard no_grad;
+  Parts& parts = *parts_;
+  auto& groups = parts.optimizer->param_groups();
+  with_kind(*parts.optimizer, [&](auto kind, const char* type) {
+    using Kind = decltype(kind);
+    using Options = typename Kind::Options;
+    if constexpr (kElementwise<Kind>) {
+      using State = typename Kind::State;
+      if (in.get_string("type") != type) {
+        throw RefusedError("the optimizer is " + std::string(type) + " here and " + in.get_string("type") +
+                           " in the checkpoint");
+      }
+      std::vector<std::pair<void*, std::unique_ptr<State>>> states;
+      std::vector<Options> options;
+      for (std::size_t g = 0; g < parts.groups.size(); ++g) {
+        const Parts::Group& of = parts.groups[g];
+        Options chosen = options_as<Options>(groups[g].options(), kName);
+        visit_options(chosen, [&](const char* name, auto& field) {
+          internal::from_value(of.chosen.find(name)->value, field);
+        });
+        options.push_back(options_after(in, prefix_of(g), chosen));
+        const std::int64_t updates = parts.recorded_updates(in, g);
+        if (updates < 0) continue;
+        for (const Parts::Part& part : of.chunks) {
+          auto state = std::make_unique<State>();
+          set_step(*state, updates);
+          visit_slots(*state, [&](const char* slot, at::Tensor& share) {
+            if (parts.has_slot(in, slot, g)) share = Parts::share_of(in, slot, of, part);
+          });
+          states.emplace_back(part.share.unsafeGetTensorImpl(), std::move(state));
+        }
+      }
+      // Nothing can fail any more.
+      parts.whole.clear();
+      parts.optimizer->state().clear();
+      for (auto& [share, state] : states) parts.optimizer->state()[share] = std::move(state);
+      for (std::size_t g = 0; g < options.size(); ++g) {
+        options_as<Options>(groups[g].options(), kName) = options[g];
+      }
+    }
+  });
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,97 @@
+#include "holdfast/format/share_writer.h"
+
+#include <algorithm>
+
+#include "holdfast/base/error.h"
+#include "holdfast/format/internal/block_writer.h"
+#include "holdfast/format/internal/piece_hasher.h"
+#include "holdfast/format/internal/throttle.h"
+#include "holdfast/format/internal/workers.h"
+#include "holdfast/format/seal.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using internal::BlockWriter;
+using internal::PieceHasher;
+using internal::Stopped;
+using internal::Throttle;
+
+const Share& share_of(const Shares& shares, int rank) {
+  if (rank < 0 || rank >= shares.world_size()) throw Error("no share for rank " + std::to_string(rank));
+  return shares.ranks[static_cast<std::size_t>(rank)];
+}
+
+std::vector<PieceHasher::Piece> pieces_of(const Snapshot& snapshot, const Shares& shares, int rank) {
+  std::vector<PieceHasher::Piece> pieces;
+  const Share& share = share_of(shares, rank);
+  pieces.reserve(share.pieces.size());
+  const std::span<const std::byte> image = std::as_const(*snapshot.arena).bytes();
+  for (const std::size_t i : share.pieces) {
+    const SharedPiece& piece = shares.pieces[i];
+    pieces.push_back({image.subspan(piece.bytes.begin, piece.bytes.size()),
+                      snapshot.layout->tensors()[piece.tensor].dtype});
+  }
+  return pieces;
+}
+
+// The digests of its pieces, tensor by tensor.
+std::vector<Digest> tensor_digests(const Shares& shares, std::span<const Digest> pieces,
+                                   std::size_t tensors) {
+  std::vector<Digest> digests;
+  digests.reserve(tensors);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    std::size_t count = 0;
+    while (at + count < shares.pieces.size() && shares.pieces[at + count].tensor == i) ++count;
+    digests.push_back(combine_digests(pieces.subspan(at, count)));
+    at += count;
+  }
+  return digests;
+}
+
+}  // namespace
+
+WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& shares, int rank,
+                         const ImageWriterOptions& options, bool look) {
+  Throttle throttle(options.write_limit, *options.clock, options.hurry);
+  PieceHasher hasher(pieces_of(snapshot, shares, rank), look);
+  const auto& writes = share_of(shares, rank).writes;
+  BlockWriter blocks(file, std::as_const(*snapshot.arena).padded(), writes, throttle);
+  internal::run_beside(
+      std::max(options.threads, 1),
+      [&](const Stopped& stopped) {
+        blocks.work(stopped);
+        hasher.work(stopped);
+      },
+      [&](const Stopped& stopped) { hasher.work(stopped); });
+  return {hasher.digests(), hasher.finite()};
+}
+
+WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank, int threads, bool look) {
+  PieceHasher hasher(pieces_of(snapshot, shares, rank), look);
+  internal::run_workers(std::max(threads, 1), [&](const Stopped& stopped) { hasher.work(stopped); });
+  return {hasher.digests(), hasher.finite()};
+}
+
+std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePlan& plan, const Shares& shares,
+                                   std::span<const Digest> pieces, bool finite,
+                                   const ImageWriterOptions& options) {
+  if (pieces.size() != shares.pieces.size()) throw Error("a shared file needs the digest of every piece");
+  const std::span<const std::byte> image = std::as_const(*snapshot.arena).padded();
+  const Stopped never{false};
+  Throttle throttle(options.write_limit, *options.clock, options.hurry);
+  BlockWriter late(file, image, shares.late, throttle);
+  late.work(never);
+
+  std::vector<Digest> digests = tensor_digests(shares, pieces, plan.layout->tensors().size());
+  if (options.before_seal) options.before_seal(snapshot, finite);
+  seal(snapshot, plan, digests);
+  const ByteRange front{0, plan.head};
+  BlockWriter head(file, image, std::span(&front, 1), throttle);
+  head.work(never);
+  if (snapshot.arena->capacity() != snapshot.arena->size()) file.truncate(snapshot.arena->size());
+  return digests;
+}
+
+}  // namespace holdfast::inline v1

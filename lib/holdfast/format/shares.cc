@@ -1,0 +1,297 @@
+#include "holdfast/format/shares.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+std::uint64_t block_of(std::uint64_t offset) { return offset / kBlockSize * kBlockSize; }
+std::uint64_t blocks_end(std::uint64_t offset) { return block_of(offset + kBlockSize - 1); }
+
+void check(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
+  if (ranks.sees.empty() || !ranks.sees.front()) {
+    throw UsageError("rank 0 writes the head of every checkpoint: it must see the volume");
+  }
+  if (head % kBlockSize != 0) throw Error("a file's head must end with a block");
+  if (!ranks.owners.empty() && ranks.owners.size() != layout.tensors().size()) {
+    throw Error("shares need one owner a tensor");
+  }
+  for (std::size_t i = 0; i < ranks.owners.size(); ++i) {
+    const int owner = ranks.owners[i];
+    if (owner == kAnyRank || (owner >= 0 && static_cast<std::size_t>(owner) < ranks.sees.size())) continue;
+    throw UsageError("tensor '" + printable(layout.tensors()[i].name) + "' belongs to rank " +
+                     std::to_string(owner) + " in a world of " + std::to_string(ranks.sees.size()));
+  }
+}
+
+// Pieces of the layout's tensors, with their owners as sources so far.
+std::vector<SharedPiece> pieces_of(const ImageLayout& layout, const Ranks& ranks) {
+  std::vector<SharedPiece> pieces;
+  for (std::size_t i = 0; i < layout.tensors().size(); ++i) {
+    const std::uint64_t bytes = layout.tensors()[i].bytes();
+    const int owner = ranks.owners.empty() ? kAnyRank : ranks.owners[i];
+    for (std::uint64_t done = 0; done < bytes; done += kDigestPiece) {
+      const std::uint64_t begin = layout.offset(i) + done;
+      pieces.push_back({i, {begin, begin + std::min(bytes - done, kDigestPiece)}, owner});
+    }
+  }
+  return pieces;
+}
+
+using Order = std::vector<std::size_t>;  // of the pieces, as they lie in the file
+
+Order file_order(const std::vector<SharedPiece>& pieces) {
+  Order order(pieces.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return pieces[a].bytes.begin < pieces[b].bytes.begin; });
+  return order;
+}
+
+// Small replicated pieces that are tied to owned ones by common blocks, and all that touches the head: their
+// source follows from where they lie.
+void settle_neighbours(std::vector<SharedPiece>& pieces, const Order& order, std::uint64_t head,
+                       const Ranks& ranks) {
+  for (std::size_t at = 0; at < order.size();) {
+    // [at, end): pieces of which each shares a block with the one before it.
+    std::size_t end = at + 1;
+    int owner = kAnyRank;
+    std::uint64_t reached = pieces[order[at]].bytes.end;
+    while (end < order.size() && block_of(pieces[order[end]].bytes.begin) < blocks_end(reached)) {
+      reached = pieces[order[end++]].bytes.end;
+    }
+    for (std::size_t i = at; i < end && owner == kAnyRank; ++i) owner = pieces[order[i]].source;
+    // Who does not see the volume takes nothing for others: its blocks are rank 0's anyway.
+    if (owner != kAnyRank && !ranks.sees[static_cast<std::size_t>(owner)]) owner = 0;
+    for (; at < end; ++at) {
+      SharedPiece& piece = pieces[order[at]];
+      if (piece.source != kAnyRank) continue;
+      if (piece.bytes.begin < head) {
+        piece.source = 0;
+      } else if (piece.bytes.size() < kAlignedFrom) {
+        piece.source = owner;
+      }
+    }
+  }
+}
+
+// How much of the replicated bytes each rank takes, so that those who take any end at one level.
+std::vector<std::uint64_t> quotas(const std::vector<SharedPiece>& pieces, const Ranks& ranks) {
+  std::vector<std::uint64_t> load(ranks.sees.size());
+  std::uint64_t free = 0;
+  for (const SharedPiece& piece : pieces) {
+    (piece.source == kAnyRank ? free : load[static_cast<std::size_t>(piece.source)]) += piece.bytes.size();
+  }
+  std::vector<std::size_t> takers;
+  for (std::size_t r = 0; r < load.size(); ++r) {
+    if (ranks.sees[r]) takers.push_back(r);
+  }
+  std::stable_sort(takers.begin(), takers.end(),
+                   [&](std::size_t a, std::size_t b) { return load[a] < load[b]; });
+  // The more loaded ones are left out until the level of the others reaches them.
+  std::uint64_t sum = free;
+  std::size_t count = 0;
+  while (count < takers.size() && (count == 0 || load[takers[count]] < sum / count)) {
+    sum += load[takers[count++]];
+  }
+  std::vector<std::uint64_t> quota(load.size());
+  std::uint64_t left = free;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t level = sum / count + (i < sum % count ? 1 : 0);
+    const std::uint64_t takes = level > load[takers[i]] ? std::min(level - load[takers[i]], left) : 0;
+    quota[takers[i]] = takes;
+    left -= takes;
+  }
+  return quota;
+}
+
+// In file order each rank takes what it may; a piece goes where its middle falls.
+void fill_up(std::vector<SharedPiece>& pieces, const Order& order, const Ranks& ranks) {
+  const std::vector<std::uint64_t> quota = quotas(pieces, ranks);
+  std::size_t last = 0;
+  for (std::size_t r = 0; r < quota.size(); ++r) {
+    if (quota[r] != 0) last = r;
+  }
+  std::size_t rank = 0;
+  std::uint64_t until = quota[0];
+  std::uint64_t done = 0;
+  for (const std::size_t i : order) {
+    if (pieces[i].source != kAnyRank) continue;
+    const std::uint64_t size = pieces[i].bytes.size();
+    while (rank < last && done + size / 2 >= until) until += quota[++rank];
+    pieces[i].source = static_cast<int>(rank);
+    done += size;
+  }
+}
+
+void append(std::vector<ByteRange>& ranges, ByteRange range) {
+  if (range.begin >= range.end) return;
+  if (!ranges.empty() && ranges.back().end == range.begin) {
+    ranges.back().end = range.end;
+  } else {
+    ranges.push_back(range);
+  }
+}
+
+// Blocks of the file behind its head with the rank that writes them; they tile it.
+struct Run {
+  ByteRange blocks;
+  int writer = 0;
+  bool late = false;
+};
+
+class BlockMap {
+ public:
+  BlockMap(std::uint64_t head, const Ranks& ranks) : ranks_(ranks), end_(head) {}
+
+  // Pieces in file order.
+  void add(const SharedPiece& piece) {
+    const std::uint64_t end = blocks_end(piece.bytes.end);
+    if (end <= end_ && runs_.empty()) return;  // within the head
+    const std::size_t source = static_cast<std::size_t>(piece.source);
+    const Run own{{}, ranks_.sees[source] ? piece.source : 0, !ranks_.sees[source]};
+    const std::uint64_t begin = block_of(piece.bytes.begin);
+    if (begin < end_ && !runs_.empty()) share_last_block(own);
+    // Bytes between tensors belong to the plan: whoever is before them writes them.
+    if (begin > end_) push({{end_, begin}, runs_.empty() ? 0 : writer_before(), false});
+    if (end > end_) push({{end_, end}, own.writer, own.late});
+  }
+  std::vector<Run> finish(std::uint64_t file_end) {
+    if (file_end > end_) push({{end_, file_end}, runs_.empty() ? 0 : writer_before(), false});
+    return std::move(runs_);
+  }
+
+ private:
+  int writer_before() const { return runs_.back().writer; }
+  void push(Run run) {
+    end_ = run.blocks.end;
+    runs_.push_back(run);
+  }
+  void share_last_block(const Run& own) {
+    Run& last = runs_.back();
+    if (last.writer == own.writer && last.late == own.late) return;
+    const bool whole = last.blocks.size() == kBlockSize;
+    if (!whole) last.blocks.end -= kBlockSize;
+    // Of two that see the volume neither, of rank 0 and one that does not, or of any with bytes still to
+    // come.
+    const Run shared{{end_ - kBlockSize, end_}, 0, true};
+    if (whole) {
+      last = shared;
+    } else {
+      runs_.push_back(shared);
+    }
+  }
+
+  const Ranks& ranks_;
+  std::vector<Run> runs_;
+  std::uint64_t end_;  // of what is mapped so far
+};
+
+void give_blocks(Shares& shares, const std::vector<Run>& runs) {
+  for (const Run& run : runs) {
+    append(run.late ? shares.late : shares.ranks[static_cast<std::size_t>(run.writer)].writes, run.blocks);
+  }
+}
+
+// What others than rank 0 stage in its head and in the late blocks.
+void find_sent(Shares& shares, const Order& order, std::uint64_t head) {
+  std::size_t first = 0;
+  for (const std::size_t i : order) {
+    const SharedPiece& piece = shares.pieces[i];
+    if (piece.source == 0) continue;
+    Share& share = shares.ranks[static_cast<std::size_t>(piece.source)];
+    const auto send = [&](ByteRange blocks) {
+      const ByteRange part{std::max(blocks.begin, piece.bytes.begin), std::min(blocks.end, piece.bytes.end)};
+      if (part.begin >= part.end) return;
+      share.sends.push_back(part);
+      share.sent += part.size();
+    };
+    send({0, head});
+    while (first < shares.late.size() && shares.late[first].end <= piece.bytes.begin) ++first;
+    for (std::size_t l = first; l < shares.late.size() && shares.late[l].begin < piece.bytes.end; ++l) {
+      send(shares.late[l]);
+    }
+  }
+  for (std::size_t r = 0; r < shares.ranks.size(); ++r) {
+    const std::uint64_t sent = shares.ranks[r].sent;
+    if (sent <= kMostSent) continue;
+    throw RefusedError("rank " + std::to_string(r) + " would have to send " + format_bytes(sent) +
+                       " of every checkpoint to rank 0 (at most " + format_bytes(kMostSent) +
+                       "): let it see the run directory, on a volume that all ranks mount");
+  }
+}
+
+Digest fingerprint_of(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
+  std::string text = "holdfast shares 1\n" + std::to_string(layout.length()) + ' ' + std::to_string(head);
+  for (const bool sees : ranks.sees) text += sees ? " +" : " -";
+  for (const int owner : ranks.owners) text += ' ' + std::to_string(owner);
+  text += '\n';
+  for (std::size_t i = 0; i < layout.tensors().size(); ++i) {
+    const TensorSpec& tensor = layout.tensors()[i];
+    text += tensor.name;
+    text += '\0';
+    text += name_of(tensor.dtype);
+    text += shape_text(tensor.shape) + '@' + std::to_string(layout.offset(i)) + '\n';
+  }
+  return digest_of(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+std::vector<int> owners_by_name(std::span<const TensorSpec> tensors) {
+  constexpr std::string_view kGroup = "rank/";
+  std::vector<int> owners(tensors.size(), kAnyRank);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::string_view name = tensors[i].name;
+    if (!name.starts_with(kGroup)) continue;
+    int rank = 0;
+    const char* const end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data() + kGroup.size(), end, rank);
+    if (error == std::errc() && rank >= 0 && stop != end && *stop == '/') owners[i] = rank;
+  }
+  return owners;
+}
+
+Shares divide(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
+  check(layout, head, ranks);
+  Shares shares;
+  shares.ranks.resize(ranks.sees.size());
+  shares.fingerprint = fingerprint_of(layout, head, ranks);
+  shares.pieces = pieces_of(layout, ranks);
+  const Order order = file_order(shares.pieces);
+  settle_neighbours(shares.pieces, order, head, ranks);
+  fill_up(shares.pieces, order, ranks);
+
+  BlockMap blocks(head, ranks);
+  for (const std::size_t i : order) {
+    const SharedPiece& piece = shares.pieces[i];
+    Share& share = shares.ranks[static_cast<std::size_t>(piece.source)];
+    append(share.stages, piece.bytes);
+    share.staged += piece.bytes.size();
+    blocks.add(piece);
+  }
+  for (std::size_t i = 0; i < shares.pieces.size(); ++i) {
+    shares.ranks[static_cast<std::size_t>(shares.pieces[i].source)].pieces.push_back(i);
+  }
+  give_blocks(shares, blocks.finish(blocks_end(layout.length())));
+  find_sent(shares, order, head);
+  return shares;
+}
+
+Shares divide(const FilePlan& plan, const Ranks& ranks) {
+  Shares shares = divide(*plan.layout, plan.head, ranks);
+  // The bytes between tensors are libhdf5's, and another host may have another libhdf5.
+  std::vector<Digest> all{shares.fingerprint};
+  for (const MetadataStretch& stretch : plan.stretches) all.push_back(stretch.digest);
+  shares.fingerprint = combine_digests(all);
+  return shares;
+}
+
+}  // namespace holdfast::inline v1

@@ -1,0 +1,54 @@
+#include "holdfast/kernels/internal/counters.h"
+
+#include <ATen/ops/zeros.h>
+
+#ifdef HOLDFAST_WITH_CUDA
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#endif
+
+namespace holdfast::inline v1::kernels::internal {
+namespace {
+
+constexpr int kCpuMultiprocessors = 8;
+
+at::Tensor fresh(c10::Device device, int count) {
+  return at::zeros({count}, at::TensorOptions(device).dtype(at::kInt));
+}
+
+}  // namespace
+
+#ifndef HOLDFAST_WITH_CUDA
+at::Tensor counters(c10::Device device, int count) { return fresh(device, count); }
+int multiprocessors_of(c10::Device) { return kCpuMultiprocessors; }
+#else
+at::Tensor counters(c10::Device device, int count) {
+  constexpr int kAtLeast = 1024;
+  if (!device.is_cuda()) return fresh(device, count);
+  const auto stream = c10::cuda::getCurrentCUDAStream(device.index());
+  static std::mutex mutex;
+  static auto& kept =
+      *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, at::Tensor>();  // outlives CUDA
+  const std::lock_guard lock(mutex);
+  at::Tensor& own = kept[{stream.device_index(), stream.id()}];
+  if (own.defined() && own.numel() >= count) return own;
+  const bool capturing = c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+  if (capturing) return fresh(device, count);
+  own = fresh(device, std::max(count, kAtLeast));
+  return own;
+}
+
+int multiprocessors_of(c10::Device device) {
+  if (!device.is_cuda()) return kCpuMultiprocessors;
+  int count = 0;
+  if (cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index()) != cudaSuccess) return 1;
+  return count;
+}
+#endif
+
+}  // namespace holdfast::inline v1::kernels::internal

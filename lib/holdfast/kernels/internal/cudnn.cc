@@ -1,0 +1,65 @@
+#include "holdfast/kernels/internal/cudnn.h"
+
+#ifdef HOLDFAST_WITH_CUDA
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "holdfast/base/error.h"
+
+// LibTorch's header for it wants cuDNN's own.
+namespace at::native {
+cudnnContext* getCudnnHandle();
+}
+
+namespace holdfast::inline v1::kernels::internal {
+namespace {
+
+template <class Function>
+void find(Function*& function, const char* name) {
+  // Loaded with libtorch_cuda, if at all: never a second one.
+  static void* const library = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_NOLOAD);
+  function = reinterpret_cast<Function*>(dlsym(library != nullptr ? library : RTLD_DEFAULT, name));
+  if (function == nullptr) {
+    throw UsageError(std::string("--bn cudnn: this LibTorch's cuDNN has no ") + name +
+                     "; choose --bn fused or aten (BatchNormKind)");
+  }
+}
+
+Cudnn load() {
+  Cudnn found{};
+  find(found.error_string, "cudnnGetErrorString");
+  find(found.create_tensor, "cudnnCreateTensorDescriptor");
+  find(found.destroy_tensor, "cudnnDestroyTensorDescriptor");
+  find(found.set_tensor, "cudnnSetTensor4dDescriptor");
+  find(found.derive_parameters, "cudnnDeriveBNTensorDescriptor");
+  find(found.create_activation, "cudnnCreateActivationDescriptor");
+  find(found.destroy_activation, "cudnnDestroyActivationDescriptor");
+  find(found.set_activation, "cudnnSetActivationDescriptor");
+  find(found.forward_workspace, "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize");
+  find(found.reserve_space, "cudnnGetBatchNormalizationTrainingExReserveSpaceSize");
+  find(found.forward, "cudnnBatchNormalizationForwardTrainingEx");
+  find(found.backward_workspace, "cudnnGetBatchNormalizationBackwardExWorkspaceSize");
+  find(found.backward, "cudnnBatchNormalizationBackwardEx");
+  return found;
+}
+
+}  // namespace
+
+const Cudnn& cudnn() {
+  static const Cudnn found = load();
+  return found;
+}
+
+CudnnHandle cudnn_handle() { return at::native::getCudnnHandle(); }
+
+void check_cudnn(Cudnn::Status status, const char* what) {
+  if (status == 0) return;
+  throw Error(std::string("cuDNN's batch norm, ") + what + ": " + cudnn().error_string(status) +
+              " (--bn fused or aten does without it)");
+}
+
+}  // namespace holdfast::inline v1::kernels::internal
+
+#endif

@@ -1,0 +1,102 @@
+#include "holdfast/kernels/internal/nvrtc.h"
+
+#include <c10/core/Device.h>
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1::kernels::internal {
+namespace {
+
+// Never closed: kernels may be launched until the very end.
+void* open(const std::string& path) { return dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL); }
+
+std::filesystem::path folder_of_libtorch() {
+  Dl_info found{};
+  const auto known = reinterpret_cast<void*>(&c10::DeviceTypeName);
+  if (dladdr(known, &found) == 0 || found.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  return std::filesystem::canonical(found.dli_fname, ignored).parent_path();
+}
+
+struct Libraries {
+  Libraries() {
+    const std::filesystem::path torch = folder_of_libtorch();
+    nvrtc = driver = open(torch / "libcaffe2_nvrtc.so");
+    if (driver == nullptr) driver = open("libcuda.so.1");
+    const std::string places[] = {torch / "../../nvidia/cu13/lib/libnvrtc.so.13",
+                                  torch / "../../nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+                                  "libnvrtc.so.13",
+                                  "libnvrtc.so.12",
+                                  "/usr/local/cuda/lib64/libnvrtc.so",
+                                  "libnvrtc.so"};
+    for (const std::string& place : places) {
+      if (nvrtc != nullptr) return;
+      nvrtc = open(place);
+    }
+  }
+  void* nvrtc = nullptr;
+  void* driver = nullptr;
+};
+
+const Libraries& libraries() {
+  static const Libraries loaded;
+  return loaded;
+}
+
+template <class Function>
+void find(Function*& function, const char* name) {
+  function = reinterpret_cast<Function*>(dlsym(libraries().nvrtc, name));
+  if (function == nullptr) throw Error(std::string("this NVRTC is too old, it has no ") + name);
+}
+
+Nvrtc load() {
+  if (libraries().nvrtc == nullptr) {
+    throw Error(
+        "no NVRTC (libnvrtc.so.13 or .12), neither beside LibTorch nor in a CUDA toolkit: run "
+        "cmake/bootstrap "
+        "--cuda");
+  }
+  Nvrtc loaded{};
+  int (*version)(int*, int*) = nullptr;
+  find(version, "nvrtcVersion");
+  int major = 0, minor = 0;
+  if (version(&major, &minor) != 0 || major < 12) {
+    throw Error("the NVRTC found is CUDA " + std::to_string(major) + "." + std::to_string(minor) +
+                "'s, and knows no C++20: run cmake/bootstrap --cuda, or install CUDA 12 or newer");
+  }
+  find(loaded.error_string, "nvrtcGetErrorString");
+  find(loaded.supported_count, "nvrtcGetNumSupportedArchs");
+  find(loaded.supported, "nvrtcGetSupportedArchs");
+  find(loaded.create, "nvrtcCreateProgram");
+  find(loaded.destroy, "nvrtcDestroyProgram");
+  find(loaded.add_name, "nvrtcAddNameExpression");
+  find(loaded.compile, "nvrtcCompileProgram");
+  find(loaded.log_size, "nvrtcGetProgramLogSize");
+  find(loaded.log, "nvrtcGetProgramLog");
+  find(loaded.cubin_size, "nvrtcGetCUBINSize");
+  find(loaded.cubin, "nvrtcGetCUBIN");
+  find(loaded.ptx_size, "nvrtcGetPTXSize");
+  find(loaded.ptx, "nvrtcGetPTX");
+  find(loaded.lowered_name, "nvrtcGetLoweredName");
+  return loaded;
+}
+
+}  // namespace
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc loaded = load();
+  return loaded;
+}
+
+void* driver_function(const char* name) {
+  void* const driver = libraries().driver;
+  void* const function = driver == nullptr ? nullptr : dlsym(driver, name);
+  if (function == nullptr) throw Error(std::string("the NVIDIA driver (libcuda.so.1) has no ") + name);
+  return function;
+}
+
+}  // namespace holdfast::inline v1::kernels::internal

@@ -1,0 +1,139 @@
+#include "holdfast/kernels/kernel.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <thread>
+
+#ifdef HOLDFAST_WITH_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+
+#include "holdfast/kernels/compiler.h"
+#include "holdfast/kernels/internal/nvrtc.h"
+#endif
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1::kernels {
+namespace {
+
+std::vector<KernelName>& known() {
+  static std::vector<KernelName> names;
+  return names;
+}
+
+// What stands behind "Type = " of a function's signature: "constexpr const char* f() [with Type =
+// Apply<float>]" by g++, "[Type = …]" by clang.
+std::string type_in(const std::string& signature) {
+  const std::string before = "Type = ";
+  const std::size_t begin = signature.find(before) + before.size();
+  return signature.substr(begin, signature.rfind(']') - begin);
+}
+
+}  // namespace
+
+const std::vector<KernelName>& known_kernels() { return known(); }
+
+namespace internal {
+
+// Not Torch's own pool: it can be had only with the OpenMP that Torch was built with.
+void run_blocks(Grid grid, const std::function<void(std::atomic<std::int64_t>&)>& work) {
+  const auto blocks = std::int64_t{grid.x} * grid.y;
+  std::atomic<std::int64_t> next = 0;
+  std::vector<std::jthread> helpers;
+  for (std::int64_t i = 1; i < std::min<std::int64_t>(blocks, at::get_num_threads()); ++i) {
+    helpers.emplace_back([&] { work(next); });
+  }
+  work(next);
+}
+
+bool make_known(const Source& source, const char* signature) {
+  known().push_back({&source, type_in(signature)});
+  return true;
+}
+
+#ifndef HOLDFAST_WITH_CUDA
+void launch_on_gpu(const Source&, const char* signature, const void*, int, Grid, c10::Device device) {
+  throw UsageError("kernel " + type_in(signature) + " cannot run on " + device.str() +
+                   ": built without CUDA (HOLDFAST_CUDA)");
+}
+#else
+namespace {
+
+using Function = struct CudaFunction*;
+
+void check(int result, const char* what, const std::string& kernel) {
+  if (result == 0) return;
+  using Describe = int (*)(int, const char**);
+  const char* text = nullptr;
+  reinterpret_cast<Describe>(driver_function("cuGetErrorString"))(result, &text);
+  throw Error("kernel " + kernel + ": " + what + ": " +
+              (text != nullptr ? text : "driver error " + std::to_string(result)));
+}
+
+int architecture_of(int device) {
+  int major = 0;
+  int minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  return 10 * major + minor;
+}
+
+Function load(const Source& source, const char* signature, int device) {
+  using LoadData = int (*)(void**, const void*);
+  using GetFunction = int (*)(Function*, void*, const char*);
+  static const auto load_data = reinterpret_cast<LoadData>(driver_function("cuModuleLoadData"));
+  static const auto get_function = reinterpret_cast<GetFunction>(driver_function("cuModuleGetFunction"));
+  const std::string type = type_in(signature);
+  const Compiled compiled = compile(source, {type}, architecture_of(device));
+  void* module = nullptr;  // as long-lived as the device's context
+  check(load_data(&module, compiled.image.data()), "its code cannot be loaded", type);
+  Function function = nullptr;
+  check(get_function(&function, module, compiled.symbols.front().c_str()), "not found in its code", type);
+  return function;
+}
+
+Function compiled_once(const Source& source, const char* signature, int device) {
+  static std::mutex mutex;
+  static std::map<std::pair<const char*, int>, Function> compiled;
+  const std::lock_guard lock(mutex);
+  Function& function = compiled[{signature, device}];
+  if (function == nullptr) function = load(source, signature, device);
+  return function;
+}
+
+}  // namespace
+
+void launch_on_gpu(const Source& source, const char* signature, const void* kernel, int threads, Grid grid,
+                   c10::Device device) {
+  if (!device.is_cuda()) {
+    throw UsageError("kernel " + type_in(signature) + " cannot run on " + device.str() +
+                     ", only on CUDA and a CPU");
+  }
+  using Launch = int (*)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         cudaStream_t, void**, void**);
+  static const auto launch = reinterpret_cast<Launch>(driver_function("cuLaunchKernel"));
+  using Current = int (*)(void**);
+  static const auto current = reinterpret_cast<Current>(driver_function("cuCtxGetCurrent"));
+  const c10::cuda::CUDAGuard guard(device);
+  const int index = c10::cuda::current_device();
+  void* context = nullptr;
+  current(&context);
+  if (context == nullptr) cudaFree(nullptr);  // a thread of autograd's that has not used the device yet
+  const Function function = compiled_once(source, signature, index);
+  void* arguments[] = {const_cast<void*>(kernel)};
+  check(launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1,
+               static_cast<unsigned>(threads), 1, 1, 0, c10::cuda::getCurrentCUDAStream().stream(), arguments,
+               nullptr),
+        "cannot be launched", type_in(signature));
+}
+#endif
+
+}  // namespace internal
+}  // namespace holdfast::inline v1::kernels

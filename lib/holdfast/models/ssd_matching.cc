@@ -1,0 +1,115 @@
+#include "holdfast/models/ssd_matching.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr double kOverlap = 0.5;
+
+void require(const LabelledBox& box, std::size_t picture, std::int64_t num_classes) {
+  const auto in_order = [](double low, double high) { return low >= 0 && low < high && high <= 1; };
+  if (in_order(box.left, box.right) && in_order(box.top, box.bottom) && box.label > 0 &&
+      box.label < num_classes) {
+    return;
+  }
+  std::ostringstream what;
+  what << "picture " << picture << " has the box (" << box.left << ", " << box.top << ", " << box.right
+       << ", " << box.bottom << ") of class " << box.label
+       << ": give left < right and top < bottom as fractions of the "
+       << "picture's sides, and classes of 1 to " << num_classes - 1;
+  throw UsageError(what.str());
+}
+
+at::Tensor area(const at::Tensor& corners) {
+  const at::Tensor sides = corners.narrow(-1, 2, 2) - corners.narrow(-1, 0, 2);
+  return sides.select(-1, 0) * sides.select(-1, 1);
+}
+
+// [N, M, 4] and [A, 4] -> [N, M, A]
+at::Tensor overlaps(const at::Tensor& boxes, const at::Tensor& anchors) {
+  const at::Tensor box = boxes.unsqueeze(2);
+  const at::Tensor low = at::maximum(box.narrow(-1, 0, 2), anchors.narrow(-1, 0, 2));
+  const at::Tensor high = at::minimum(box.narrow(-1, 2, 2), anchors.narrow(-1, 2, 2));
+  const at::Tensor sides = (high - low).clamp_min(0);
+  const at::Tensor both = sides.select(-1, 0) * sides.select(-1, 1);
+  return both / (area(boxes).unsqueeze(2) + area(anchors) - both);
+}
+
+at::Tensor centers_of(const at::Tensor& corners) {
+  const at::Tensor low = corners.narrow(-1, 0, 2);
+  const at::Tensor high = corners.narrow(-1, 2, 2);
+  return at::cat({(low + high) * 0.5, high - low}, -1);
+}
+
+}  // namespace
+
+SsdBoxes SsdBoxes::to(at::Device device) const { return {corners.to(device), classes.to(device)}; }
+
+SsdBoxes make_ssd_boxes(const std::vector<std::vector<LabelledBox>>& pictures, std::int64_t num_classes,
+                        at::ScalarType type) {
+  std::size_t most = 0;
+  for (const auto& boxes : pictures) most = std::max(most, boxes.size());
+  const auto n = static_cast<std::int64_t>(pictures.size());
+  const auto m = static_cast<std::int64_t>(most);
+  const at::Tensor corners = at::zeros({n, m, 4}, at::kDouble);
+  SsdBoxes all{.corners = {}, .classes = at::zeros({n, m}, at::kLong)};
+  auto* corner = corners.mutable_data_ptr<double>();
+  auto* label = all.classes.mutable_data_ptr<std::int64_t>();
+  for (std::size_t picture = 0; picture < pictures.size(); ++picture) {
+    for (std::size_t i = 0; i < pictures[picture].size(); ++i) {
+      const LabelledBox& box = pictures[picture][i];
+      require(box, picture, num_classes);
+      const std::size_t row = picture * most + i;
+      label[row] = box.label;
+      std::ranges::copy(std::initializer_list<double>{box.left, box.top, box.right, box.bottom},
+                        corner + 4 * row);
+    }
+  }
+  all.corners = corners.to(type);
+  return all;
+}
+
+SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
+  const at::NoGradGuard no_grad;
+  const std::int64_t n = boxes.classes.size(0);
+  const std::int64_t m = boxes.classes.size(1);
+  if (m == 0) {
+    return {.boxes = anchors.centers.expand({n, -1, -1}),
+            .classes = at::zeros({n, anchors.centers.size(0)}, boxes.classes.options())};
+  }
+  const at::Tensor corners = boxes.corners.to(anchors.corners.scalar_type()) * anchors.unit;
+  const at::Tensor real = boxes.classes > 0;
+  const at::Tensor overlap =
+      overlaps(corners, anchors.corners).masked_fill(real.logical_not().unsqueeze(2), -1);
+  const auto [best, best_box] = overlap.max(1);
+
+  // By each anchor, the last of the boxes that claim it; -1: none.
+  const at::Tensor order = at::arange(m, boxes.classes.options()).expand({n, m});
+  const at::Tensor claims = at::where(real, order, -1);
+  const at::Tensor claimed_by = at::full({n, anchors.corners.size(0)}, -1, boxes.classes.options())
+                                    .scatter_reduce(1, overlap.argmax(2), claims, "amax");
+  const at::Tensor claimed = claimed_by >= 0;
+  const at::Tensor enough = anchors.order == AnchorOrder::mlperf ? best > kOverlap : best >= kOverlap;
+
+  const at::Tensor positive = claimed.logical_or(enough);
+  const at::Tensor box = at::where(claimed, claimed_by, best_box);
+  const at::Tensor matched = corners.gather(1, box.unsqueeze(2).expand({-1, -1, 4}));
+  return {.boxes = centers_of(at::where(positive.unsqueeze(2), matched, anchors.corners)),
+          .classes = at::where(positive, boxes.classes.gather(1, box), 0)};
+}
+
+}  // namespace holdfast::inline v1

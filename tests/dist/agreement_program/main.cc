@@ -1,0 +1,136 @@
+// One rank of a training with checkpoints: dist_agreement RUN-DIRECTORY STEPS [WHAT RANK STEP]. WHAT happens
+// to that rank once, at that step of a first attempt: `term` or `kill` or `stop`, the signals; "apart" before
+// it trains without an exchange of gradients, so that nobody but the Agreement can notice.
+#include <signal.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "holdfast/base/error.h"
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/distributed/agreement.h"
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/process_group.h"
+#include "holdfast/snapshot/digest.h"
+#include "holdfast/state/train_state.h"
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t kGlobalBatch = 12;
+constexpr std::int64_t kInputs = 24;
+
+struct Net : torch::nn::Module {
+  Net() {
+    first = register_module("first", torch::nn::Linear(kInputs, 32));
+    drop = register_module("drop", torch::nn::Dropout(0.25));
+    last = register_module("last", torch::nn::Linear(32, 4));
+  }
+  torch::Tensor forward(const torch::Tensor& inputs) {
+    return last->forward(drop->forward(torch::relu(first->forward(inputs))));
+  }
+  torch::nn::Linear first = nullptr;
+  torch::nn::Dropout drop = nullptr;
+  torch::nn::Linear last = nullptr;
+};
+
+// The same global batch whatever the number of ranks; each takes its part.
+torch::Tensor inputs_of(std::int64_t step, int rank, int world_size) {
+  const std::int64_t share = kGlobalBatch / world_size;
+  return torch::arange(kGlobalBatch * kInputs, torch::kFloat)
+      .add(static_cast<double>(step * 7))
+      .sin()
+      .reshape({kGlobalBatch, kInputs})
+      .narrow(0, rank * share, share);
+}
+
+struct Event {
+  std::string what;
+  int rank = -1;
+  std::int64_t step = -1;
+};
+
+// Returns once it has been heard.
+void happen(const Event& event, const Checkpointer& checkpointer) {
+  if (event.what == "kill") raise(SIGKILL);
+  if (event.what == "stop") raise(SIGSTOP);
+  if (event.what != "term") return;
+  raise(SIGTERM);
+  for (int i = 0; i < 30'000 && checkpointer.stop_reason().empty(); ++i) std::this_thread::sleep_for(1ms);
+}
+
+int train(const std::string& directory, std::int64_t steps, bool apart, const Event& event) {
+  ProcessGroup group({.timeout = event.what == "stop" ? 20s : 300s});
+  Agreement agreement(group);
+  torch::manual_seed(5);
+  Net net;
+  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  std::optional<DataParallel> parallel;
+  if (!apart) parallel.emplace(net, group);
+  if (apart) net.eval();  // the streams of the ranks differ
+  torch::manual_seed(100 + static_cast<std::uint64_t>(group.rank()));
+  TrainState state;
+  state.add("model", net);
+  state.add("optimizer", optimizer);
+  if (parallel) state.add("gradients", *parallel);
+
+  Checkpointer checkpointer(state, {.directory = directory,
+                                    .every = {SaveEvery::steps(5)},
+                                    .term_grace = 120s,
+                                    .cloud = false,
+                                    .companions = &agreement});
+  const Resumed resumed = checkpointer.resume();
+  std::printf("resumed %lld %s\n", static_cast<long long>(resumed.step),
+              resumed.bit_exact ? "exact" : "not-exact");
+  std::fflush(stdout);
+  while (state.step() < steps) {
+    const auto inputs = inputs_of(state.step(), apart ? 0 : group.rank(), apart ? 1 : group.world_size());
+    optimizer.zero_grad();
+    if (parallel) parallel->before_forward();
+    const torch::Tensor loss = (net.forward(inputs) - inputs.narrow(1, 0, 4)).square().mean();
+    parallel ? parallel->backward(loss) : loss.backward();
+    optimizer.step();
+    const Decision decision = checkpointer.after_step({.loss = loss.item<double>()});
+    if (decision.stop) break;
+    if (resumed.fresh && event.rank == group.rank() && event.step == state.step()) {
+      happen(event, checkpointer);
+    }
+  }
+  const int code = checkpointer.finish();
+  std::printf("state %lld %s\n", static_cast<long long>(state.step()),
+              to_hex(checkpointer.state_digest()).c_str());
+  std::fflush(stdout);
+  group.leave();
+  return code;
+}
+
+}  // namespace
+}  // namespace holdfast::test
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 64;
+  holdfast::test::Event event;
+  bool apart = false;
+  int next = 3;
+  if (next < argc && std::string(argv[next]) == "apart") {
+    apart = true;
+    ++next;
+  }
+  if (next + 2 < argc) event = {argv[next], std::atoi(argv[next + 1]), std::atoll(argv[next + 2])};
+  try {
+    return holdfast::test::train(argv[1], std::atoll(argv[2]), apart, event);
+  } catch (const holdfast::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.exit_code());
+  }
+}

@@ -1,0 +1,129 @@
+// Runs of several real processes with one checkpoint, over Gloo on the loopback device, started by
+// `holdfast launch`.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/until_all_are_over.h"
+#include "support/subprocess.h"
+
+namespace holdfast::test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+using Words = std::vector<std::string>;
+
+constexpr auto kLimit = 10min;
+constexpr char kSteps[] = "24";
+
+class Agreed : public testing::Test {
+ protected:
+  // So long the launcher waits for ranks that hang, too.
+  std::unique_ptr<Subprocess> start(int ranks, const std::string& run, const Words& event = {},
+                                    const std::string& grace = "120s", const Words& before = {}) const {
+    Words words = {HOLDFAST_BIN_DIR "/holdfast", "launch", "--nproc", std::to_string(ranks), "--"};
+    words.insert(words.end(), before.begin(), before.end());
+    words.push_back(HOLDFAST_AGREEMENT_PROGRAM);
+    words.push_back((folder_.path() / run).string());
+    words.push_back(kSteps);
+    words.insert(words.end(), event.begin(), event.end());
+    return std::make_unique<Subprocess>(
+        words, std::map<std::string, std::string>{{"OMP_NUM_THREADS", "1"}, {"HOLDFAST_TERM_GRACE", grace}});
+  }
+  Ended live(int ranks, const std::string& run, const Words& event = {}) const {
+    return start(ranks, run, event)->wait(kLimit);
+  }
+  // What every rank said after that word, in their order.
+  static Words said(const Ended& ended, int ranks, const std::string& word) {
+    Words answers;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::string prefix = "[" + std::to_string(rank) + "] " + word + " ";
+      for (const std::string& line : lines_of(ended.out)) {
+        if (line.starts_with(prefix)) answers.push_back(line.substr(prefix.size()));
+      }
+    }
+    return answers;
+  }
+
+  TemporaryFolder folder_;
+};
+
+// Each rank has random numbers of its own, and a dropout that draws from them.
+TEST_F(Agreed, ASignalToTheLastRankInterruptsAllAndTheyGoOnToTheSameEnd) {
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    const std::string count = std::to_string(ranks);
+    const Ended whole = live(ranks, "whole" + count);
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    const Words end = said(whole, ranks, "state");
+    ASSERT_THAT(end, SizeIs(ranks)) << whole.out;
+    EXPECT_NE(end[0], end[1]) << "their own random numbers";
+
+    const std::string run = "cut" + count;
+    const Ended first = live(ranks, run, {"term", std::to_string(ranks - 1), "7"});
+    EXPECT_EQ(first.exit_code, 75) << first.err;
+    EXPECT_THAT(said(first, ranks, "state"), AllOf(SizeIs(ranks), Each(testing::StartsWith("9 "))))
+        << "told after step 7, voted at 8" << first.err;
+    const Ended second = live(ranks, run);
+    EXPECT_EQ(second.exit_code, 0) << second.err;
+    EXPECT_THAT(said(second, ranks, "resumed"), AllOf(SizeIs(ranks), Each("9 exact"))) << second.err;
+    EXPECT_EQ(said(second, ranks, "state"), end);
+  }
+}
+
+TEST_F(Agreed, ARankThatDiesIsNamedAndTheRunGoesOnFromTheLastCheckpoint) {
+  const Ended whole = live(2, "whole");
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const auto over = folder_.path() / "over";
+  std::filesystem::create_directory(over);
+  const Ended first = start(2, "cut", {"kill", "1", "13"}, "120s", until_all_are_over(2, over))->wait(kLimit);
+  EXPECT_EQ(first.exit_code, 128 + SIGKILL) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("rank 1 died, hangs or cannot be reached"));
+  const Ended second = live(2, "cut");
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each(HasSubstr(" exact")))) << second.err;
+  EXPECT_EQ(said(second, 2, "state"), said(whole, 2, "state"));
+}
+
+// Without gradients that would notice. Both at once: most of it is waiting.
+TEST_F(Agreed, WithoutGradientsTheAgreementNotices) {
+  const auto over = folder_.path() / "over";
+  std::filesystem::create_directory(over);
+  const auto dies = start(2, "dies", {"apart", "kill", "1", "13"}, "1s", until_all_are_over(2, over));
+  const auto hangs = start(2, "hangs", {"apart", "stop", "1", "13"}, "1s");
+  for (const auto* const run : {&dies, &hangs}) {
+    const Ended ended = (*run)->wait(kLimit);
+    EXPECT_EQ(ended.signal, 0) << "it does not end";
+    EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("rank 1 died, hangs or cannot be reached"));
+  }
+  for (const char* const run : {"dies", "hangs"}) {
+    const std::string state = read_text(folder_.path() / run / "RUN_STATE.json");
+    EXPECT_THAT(state, HasSubstr("interrupted")) << run;
+  }
+}
+
+TEST_F(Agreed, AnotherNumberOfRanksGoesOn) {
+  const Ended first = live(4, "run", {"term", "2", "7"});
+  ASSERT_EQ(first.exit_code, 75) << first.err;
+  const Ended second = live(2, "run");
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each("9 not-exact")));
+  EXPECT_THAT(second.err, HasSubstr("world size: 4 → 2"));
+  const Ended third = live(3, "run");
+  EXPECT_EQ(third.exit_code, 0) << third.err;
+  EXPECT_THAT(said(third, 3, "resumed"), AllOf(SizeIs(3), Each("24 not-exact")));
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,42 @@
+// One rank of a training that shares something with the others beside gradients: dist_shard SCENARIO.
+#include <cstdio>
+#include <exception>
+#include <map>
+
+#include "dist/shard_program/as_python.h"
+#include "dist/shard_program/scenarios.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+
+namespace holdfast::test {
+namespace {
+
+int run(const std::string& scenario) {
+  const std::map<std::string, Lines (*)(ProcessGroup&)> scenarios{
+      {"python", [](ProcessGroup& group) -> Lines { return {train_as_python(group)}; }},
+      {"whole", equals_whole},
+      {"worlds", other_worlds},
+      {"clips", clips},
+      {"overflows", overflows},
+      {"normalizes", normalizes}};
+  ProcessGroup group({.start_timeout = std::chrono::minutes(5)});
+  for (const std::string& line : scenarios.at(scenario)(group)) std::puts(line.c_str());
+  std::fflush(stdout);
+  group.leave();
+  return 0;
+}
+
+}  // namespace
+}  // namespace holdfast::test
+
+int main(int argc, char** argv) {
+  try {
+    return holdfast::test::run(argc > 1 ? argv[1] : "");
+  } catch (const holdfast::Error& error) {
+    holdfast::log_error(error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    holdfast::log_error(error.what());
+    return 70;
+  }
+}

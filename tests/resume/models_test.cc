@@ -1,0 +1,241 @@
+// Every model trains resumably: killed after a checkpoint in the middle, and made anew with other numbers, it
+// ends with the same parameters, buffers, slots and random numbers, bit for bit.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/utils.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/data/synthetic_text.h"
+#include "holdfast/models/alexnet.h"
+#include "holdfast/models/bert.h"
+#include "holdfast/models/picture_model.h"
+#include "holdfast/models/resnet.h"
+#include "holdfast/models/ssd_task.h"
+#include "holdfast/models/vgg.h"
+#include "holdfast/optim/make_optimizer.h"
+#include "holdfast/state/train_state.h"
+#include "support/nightly.h"
+#include "support/subprocess.h"
+#include "unit/state/staging.h"
+
+namespace holdfast::test {
+namespace {
+
+struct Subject {
+  std::shared_ptr<torch::nn::Module> module;
+  // Of a batch that is the same for the same generator, without the default one's help.
+  std::function<at::Tensor(at::Generator& batch)> loss;
+  std::string optimizer = "sgd";
+  double rate = 1e-3;
+};
+
+struct Model {
+  const char* name;
+  std::function<Subject()> make;
+  bool nightly = false;  // too large, or too slow, for every day
+};
+
+void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
+
+constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kClasses = 10;
+
+at::Tensor pictures(at::Generator& batch, std::int64_t pixels) {
+  return at::randn({kBatch, 3, pixels, pixels}, batch);
+}
+at::Tensor labels(at::Generator& batch) {
+  return at::randint(0, kClasses, {kBatch}, batch, at::TensorOptions().dtype(at::kLong));
+}
+
+// By name, at the smallest size.
+Subject whole(PictureModelOptions options) {
+  options.num_classes = kClasses;
+  const PictureModel model = make_picture_model(options);
+  return {model.module, [model](at::Generator& batch) {
+            const at::Tensor shown = pictures(batch, model.smallest_pixels);
+            return model.loss(shown, labels(batch));
+          }};
+}
+
+// A smaller form, made by its own options.
+template <typename Net>
+Subject small(const Net& net, std::int64_t pixels) {
+  return {net.ptr(), [inner = net.ptr(), pixels](at::Generator& batch) {
+            const at::Tensor shown = pictures(batch, pixels);
+            return at::cross_entropy_loss(inner->forward(shown), labels(batch));
+          }};
+}
+
+// With dropout, which draws from the default generator; LAMB's steps count.
+Subject language(BertAttention attention) {
+  constexpr std::int64_t kWords = 97;
+  Bert net(BertOptions{.vocabulary = kWords,
+                       .hidden = 32,
+                       .layers = 2,
+                       .heads = 4,
+                       .inner = 64,
+                       .positions = 32,
+                       .attention = attention});
+  const SyntheticTextOptions text{.tokens = 32, .predictions = 5, .vocabulary = kWords, .mask_id = 3};
+  return {net.ptr(),
+          [net, text](at::Generator& batch) mutable {
+            return net->loss(BertBatch::of(synthetic_text(text, kBatch, batch.current_seed(), 0))).total;
+          },
+          "lamb"};
+}
+
+// One picture; what the table's step makes up comes from the default generator.
+Subject detector(const Ssd300Options& options, SsdMode mode) {
+  const auto net = make_ssd300(options);
+  return {net, [task = std::make_shared<SsdTask>(net, mode)](at::Generator& batch) {
+            SsdBatch shown{.pictures = at::randn({1, 3, kSsdPixels, kSsdPixels}, batch)};
+            if (task->mode() == SsdMode::matched) shown.boxes = make_ssd_boxes({{{.1, .2, .5, .9, 3}}}, 81);
+            return task->loss(shown).total;
+          }};
+}
+
+const Model kModels[] = {
+    {"ResNet50", [] { return whole({.name = "resnet50"}); }},
+    {"ResNet152Narrow",
+     [] { return small(ResNet(ResNetOptions{.depth = 152, .num_classes = kClasses, .width = 8}), 32); }},
+    {"Vgg16FewHidden", [] { return small(Vgg16(Vgg16Options{.num_classes = kClasses, .hidden = 64}), 32); }},
+    {"AlexNetFewHidden",
+     [] { return small(AlexNet(AlexNetOptions{.num_classes = kClasses, .hidden = 64}), 63); }},
+    {"InceptionV3", [] { return whole({.name = "inception_v3"}); }},
+    {"InceptionV3Table", [] { return whole({.name = "inception_v3", .variant = ModelVariant::table}); }},
+    {"InceptionV3Auxiliary", [] { return whole({.name = "inception_v3", .auxiliary = true}); }},
+    {"InceptionV4", [] { return whole({.name = "inception_v4", .variant = ModelVariant::table}); }},
+    {"Bert", [] { return language(BertAttention::fused); }},
+    {"BertPlain", [] { return language(BertAttention::plain); }},
+    {"Ssd300Table", [] { return detector({.variant = ModelVariant::table}, SsdMode::table); }},
+    {"Ssd300", [] { return detector({}, SsdMode::matched); }, /*nightly=*/true},
+    {"Ssd300Vgg16", [] { return detector({.backbone = SsdBackbone::vgg16}, SsdMode::matched); },
+     /*nightly=*/true},
+    {"ResNet152", [] { return whole({.name = "resnet152"}); }, /*nightly=*/true},
+    {"Vgg16", [] { return whole({.name = "vgg16"}); }, /*nightly=*/true},
+    {"AlexNet", [] { return whole({.name = "alexnet"}); }, /*nightly=*/true},
+};
+
+constexpr std::int64_t kSaved = 2;
+constexpr std::int64_t kLast = 3;
+
+// One process's life, as far as the training is concerned.
+class Life {
+ public:
+  Life(const Model& model, const std::filesystem::path& directory, std::uint64_t seed)
+      : subject_(seeded(model, seed)),
+        optimizer_(make_optimizer(subject_.optimizer, *subject_.module, {.lr = subject_.rate})) {
+    state_.add("model", *subject_.module);
+    state_.add("optimizer", *optimizer_);
+    checkpointer_ =
+        std::make_unique<Checkpointer>(state_, CheckpointerOptions{.directory = directory,
+                                                                   .every = {SaveEvery::steps(kSaved)},
+                                                                   .hear_signals = false,
+                                                                   .cloud = false});
+    resumed = checkpointer_->resume();
+  }
+
+  void train_to(std::int64_t last) {
+    while (state_.step() < last) {
+      at::Generator batch =
+          at::make_generator<at::CPUGeneratorImpl>(1000 + static_cast<std::uint64_t>(state_.step()));
+      optimizer_->zero_grad();
+      const at::Tensor loss = subject_.loss(batch);
+      loss.backward();
+      EXPECT_TRUE(std::isfinite(loss.item<double>())) << "at step " << state_.step();
+      checkpointer_->before_update();
+      optimizer_->step();
+      EXPECT_FALSE(checkpointer_->after_step({.loss = loss.item<double>()}).failure);
+    }
+  }
+
+  void wait_until_durable(std::int64_t step) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (checkpointer_->last_durable().step < step && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_GE(checkpointer_->last_durable().step, step);
+  }
+
+  // By name; and all that is not a tensor.
+  std::map<std::string, std::string> digests() {
+    const auto snapshot = stage(state_);
+    std::map<std::string, std::string> all = {{"state", digest(*snapshot)}};
+    for (std::size_t i = 0; i < snapshot->layout->tensors().size(); ++i) {
+      all[snapshot->layout->tensors()[i].name] = to_hex(tensor_digest(snapshot->bytes(i)));
+    }
+    return all;
+  }
+
+  Resumed resumed;
+
+ private:
+  static Subject seeded(const Model& model, std::uint64_t seed) {
+    torch::manual_seed(seed);
+    return model.make();
+  }
+
+  Subject subject_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  TrainState state_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+};
+
+class Models : public testing::TestWithParam<Model> {
+ protected:
+  Models() { at::set_num_threads(1); }  // two wait for each other where a machine is busy
+};
+
+TEST_P(Models, GoOnBitForBit) {
+  const Model& model = GetParam();
+  if (model.nightly && !nightly()) GTEST_SKIP() << "HOLDFAST_NIGHTLY=1 trains it too";
+  const TemporaryFolder folder;
+  const std::filesystem::path directory = folder.path() / "run";
+  std::map<std::string, std::string> at_the_checkpoint;
+  std::map<std::string, std::string> straight;
+  {
+    Life first(model, directory, 1);
+    EXPECT_TRUE(first.resumed.fresh);
+    first.train_to(kSaved);
+    at_the_checkpoint = first.digests();
+    first.train_to(kLast);
+    straight = first.digests();
+    first.wait_until_durable(kSaved);
+  }  // without finish(): of the last step nothing is left
+  Life second(model, directory, 2);
+  ASSERT_FALSE(second.resumed.fresh);
+  ASSERT_EQ(second.resumed.step, kSaved);
+  EXPECT_EQ(second.digests(), at_the_checkpoint);
+  second.train_to(kLast);
+  EXPECT_EQ(second.digests(), straight);
+
+  std::size_t moved = 0;
+  std::size_t slots = 0;
+  for (const auto& [name, bits] : straight) {
+    slots += name.starts_with("optimizer/") ? 1 : 0;
+    moved += bits != at_the_checkpoint[name] ? 1 : 0;
+  }
+  EXPECT_GT(slots, 0u);
+  EXPECT_GT(moved, slots);  // parameters, too
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Models, testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace holdfast::test

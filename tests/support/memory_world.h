@@ -1,0 +1,134 @@
+// Ranks as threads of one process: Companions in memory.
+//
+// Threads: each rank's Companions as companions.h says; lose() from any.
+#pragma once
+
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/companions.h"
+
+namespace holdfast::test {
+
+class MemoryWorld {
+ public:
+  explicit MemoryWorld(int size) {
+    for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Member>(*this, rank));
+  }
+  Companions& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  // That rank has ended: whoever waits for it hears so.
+  void lose(int rank) {
+    const std::lock_guard lock(mutex_);
+    lost_ = rank;
+    changed_.notify_all();
+  }
+  int texts() {  // that nobody has forgotten
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(texts_.size());
+  }
+
+ private:
+  struct Round {
+    int voted = 0;
+    Ballot largest{};
+  };
+  struct Sent {
+    std::vector<std::byte> bytes;
+    int received = 0;
+  };
+
+  class Member final : public Companions {
+   public:
+    Member(MemoryWorld& world, int rank) : world_(world), rank_(rank) {}
+    int rank() const noexcept override { return rank_; }
+    int world_size() const noexcept override { return world_.size(); }
+    Duration timeout() const noexcept override { return std::chrono::seconds(60); }
+
+    void post(const Ballot& mine) override {
+      const std::lock_guard lock(world_.mutex_);
+      Round& round = world_.rounds_[round_];
+      round.largest = round.voted++ == 0 ? mine : larger_of(round.largest, mine);
+      world_.changed_.notify_all();
+    }
+    std::optional<Ballot> result(Duration limit) override {
+      std::unique_lock lock(world_.mutex_);
+      Round& round = world_.rounds_[round_];
+      const auto complete = [&] { return round.voted == world_.size(); };
+      world_.changed_.wait_for(lock, limit, [&] { return complete() || world_.lost_ >= 0; });
+      if (complete()) {
+        ++round_;
+        return round.largest;
+      }
+      world_.throw_if_lost();
+      return std::nullopt;
+    }
+    [[noreturn]] void give_up(const std::string& what, Duration waited) override {
+      throw Error("nobody came (" + what + ") in " + format_duration(waited), ExitCode::interrupted);
+    }
+    void tell(const std::string& name, std::string_view text) override {
+      const std::lock_guard lock(world_.mutex_);
+      world_.texts_[{rank_, name}] = text;
+      world_.changed_.notify_all();
+    }
+    std::string hear(int rank, const std::string& name, Duration limit) override {
+      std::unique_lock lock(world_.mutex_);
+      const std::pair key(rank, name);
+      world_.changed_.wait_for(lock, limit, [&] { return world_.texts_.contains(key) || world_.lost_ >= 0; });
+      if (world_.texts_.contains(key)) return world_.texts_.at(key);
+      world_.throw_if_lost();
+      throw Error("rank " + std::to_string(rank) + " told no " + name, ExitCode::interrupted);
+    }
+    void forget(const std::string& name) override {
+      const std::lock_guard lock(world_.mutex_);
+      world_.texts_.erase({rank_, name});
+    }
+    void broadcast(std::span<std::byte> bytes) override {
+      std::unique_lock lock(world_.mutex_);
+      Sent& sent = world_.sent_[sent_++];
+      if (rank_ == 0) {
+        sent.bytes.assign(bytes.begin(), bytes.end());
+        sent.received = 1;
+        world_.changed_.notify_all();
+        return;
+      }
+      world_.changed_.wait(lock, [&] { return sent.received > 0 || world_.lost_ >= 0; });
+      if (sent.received == 0) world_.throw_if_lost();
+      std::memcpy(bytes.data(), sent.bytes.data(), bytes.size());
+      if (world_.corrupt_for == rank_) bytes[bytes.size() / 2] ^= std::byte{1};
+    }
+
+   private:
+    MemoryWorld& world_;
+    const int rank_;
+    int round_ = 0;
+    int sent_ = 0;
+  };
+
+  // Requires the mutex.
+  void throw_if_lost() const {
+    if (lost_ >= 0) throw Error("rank " + std::to_string(lost_) + " is lost", ExitCode::interrupted);
+  }
+
+ public:
+  int corrupt_for = -1;  // a bit flips on the way to that rank; set before the start
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Round> rounds_;
+  std::map<int, Sent> sent_;
+  std::map<std::pair<int, std::string>, std::string> texts_;
+  int lost_ = -1;
+  std::vector<std::unique_ptr<Member>> ranks_;
+};
+
+}  // namespace holdfast::test

@@ -1,0 +1,418 @@
+// Several ranks, one checkpoint: threads as ranks, which see each other in memory.
+#include "holdfast/checkpoint/companions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "announcer.h"
+#include "rig.h"
+#include "slow_disk.h"
+#include "support/memory_world.h"
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+// One process of several. Rank 0 alone has the volume; the others have none at all.
+struct Member {
+  Member(Volume& volume, Companions& companions, CheckpointerOptions given, MemorySource::Options state)
+      : rank(companions.rank()),
+        clock(rank == 0 ? volume.clock : own_clock),
+        source(state),
+        options(std::move(given)) {
+    options.companions = &companions;
+    options.clock = &clock;
+    if (rank != 0) options.file_system = &nothing;
+    announcer.give_to(options);
+    checkpointer = std::make_unique<Checkpointer>(source, options);
+  }
+  // Rank 0 waits for its disk, unless that is what the test is about; the others learn of it at their next
+  // step, so their wait does not last.
+  Decision step() {
+    clock.advance(2s);
+    const StepReport report = source.train();
+    decision = checkpointer->after_step(report);
+    if (!decision.saved) return decision;
+    saved.push_back(source.step());
+    if (patient) decision.save.wait();
+    return decision;
+  }
+  void train_to(std::int64_t last) {
+    while (source.step() < last && !decision.stop) step();
+  }
+  int finish() { return code = checkpointer->finish(); }
+  std::string state() { return to_hex(checkpointer->state_digest()); }
+
+  const int rank;
+  FakeClock own_clock;
+  FakeClock& clock;
+  MemoryFileSystem nothing;
+  MemorySource source;
+  Announcer announcer;
+  CheckpointerOptions options;
+  std::unique_ptr<Checkpointer> checkpointer;
+  Resumed resumed;
+  Decision decision;
+  std::vector<std::int64_t> saved;
+  bool patient = true;
+  int code = -1;
+  std::string error;  // what ended it, with its exit code
+};
+
+// One life of a run of several ranks, each on a thread of its own.
+class Together : public testing::Test {
+ protected:
+  using Script = std::function<void(Member&)>;
+
+  void live(int ranks, const Script& script) {
+    members.clear();
+    world = std::make_unique<MemoryWorld>(ranks);
+    world->corrupt_for = corrupt_for;
+    for (int rank = 0; rank < ranks; ++rank) {
+      MemorySource::Options state;
+      state.rank = rank;
+      if (rank == odd_one) state.learning_rate = 0.2;
+      if (rank == other_threads) state.threads = 7;
+      members.push_back(std::make_unique<Member>(*volume, world->rank(rank), options, state));
+    }
+    std::vector<std::thread> threads;
+    for (const auto& member : members) {
+      threads.emplace_back([&, one = member.get()] {
+        try {
+          one->patient = patient;
+          one->resumed = one->checkpointer->resume();
+          script(*one);
+        } catch (const Error& error) {
+          one->error = std::to_string(static_cast<int>(error.exit_code())) + " " + error.what();
+          one->checkpointer.reset();  // a process that ends
+          world->lose(one->rank);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  template <class T>
+  std::vector<T> of_all(const std::function<T(Member&)>& ask) {
+    std::vector<T> answers;
+    for (const auto& member : members) answers.push_back(ask(*member));
+    return answers;
+  }
+  std::vector<int> codes() {
+    return of_all<int>([](Member& one) { return one.code; });
+  }
+  std::vector<std::int64_t> steps() {
+    return of_all<std::int64_t>([](Member& one) { return one.source.step(); });
+  }
+  std::vector<std::string> errors() {
+    return of_all<std::string>([](Member& one) { return one.error; });
+  }
+  std::vector<std::vector<std::uint64_t>> own() {
+    return of_all<std::vector<std::uint64_t>>([](Member& one) { return one.source.own(); });
+  }
+  // Of every rank, as a life without interruption has it.
+  std::vector<std::string> states() {
+    return of_all<std::string>([](Member& one) { return one.state(); });
+  }
+  Member& member(int rank) { return *members[static_cast<std::size_t>(rank)]; }
+
+  // Another volume, empty.
+  void start_over() {
+    members.clear();
+    const auto every = options.every;
+    volume = std::make_unique<Volume>();
+    options = volume->options(every);
+  }
+
+  std::unique_ptr<Volume> volume = std::make_unique<Volume>();
+  CheckpointerOptions options = volume->options();
+  bool patient = true;
+  int corrupt_for = -1;
+  int odd_one = -1;
+  int other_threads = -1;
+  std::unique_ptr<MemoryWorld> world;
+  std::vector<std::unique_ptr<Member>> members;
+};
+
+TEST_F(Together, ANoticeOnTheLastRankStopsAllAtOneStepAndAllGoOnThere) {
+  live(3, [](Member& one) {
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  const auto uninterrupted = states();
+  const auto own_then = own();
+  EXPECT_NE(own_then[0], own_then[1]);
+
+  start_over();
+  live(3, [](Member& one) {
+    one.train_to(7);
+    if (one.rank == 2) one.announcer.stop(one.clock.now() + 1h);
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(steps(), Each(9)) << "voted at 8, done at 9";
+  EXPECT_THAT(codes(), Each(75));
+  EXPECT_THAT(member(0).checkpointer->stop_reason(), HasSubstr("rank 2 was told to stop"));
+  EXPECT_THAT(volume->checkpoints(), testing::ElementsAre(HasSubstr("step-000000000009-a0001")));
+
+  live(3, [](Member& one) {
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(0));
+  EXPECT_EQ(states(), uninterrupted);
+  EXPECT_EQ(own(), own_then) << "what is a rank's own comes back to it";
+  for (const auto& one : members) {
+    EXPECT_EQ(one->resumed.step, 9);
+    EXPECT_TRUE(one->resumed.bit_exact);
+    EXPECT_EQ(one->checkpointer->attempt(), 2U);
+    EXPECT_EQ(one->checkpointer->last_durable().step, 20);
+  }
+}
+
+TEST_F(Together, ASaveThatOneRankAsksForIsEverybodys) {
+  live(3, [](Member& one) {
+    one.train_to(4);
+    if (one.rank == 1) one.checkpointer->request_save();
+    if (one.rank == 2) {
+      EXPECT_EQ(one.checkpointer->save().status(), SaveStatus::failed) << "it only asks";
+    }
+    one.train_to(10);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(0));
+  for (const auto& one : members) EXPECT_THAT(one->saved, testing::ElementsAre(6)) << one->rank;
+  EXPECT_EQ(volume->checkpoints().size(), 2U) << "that one, and the end";
+}
+
+TEST_F(Together, RankZeroDecidesByTime) {
+  options.every = {SaveEvery::steps(10)};
+  live(2, [](Member& one) {
+    one.train_to(35);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(member(0).saved, testing::SizeIs(3));
+  EXPECT_EQ(member(0).saved, member(1).saved);
+  EXPECT_EQ(member(0).saved.front(), 11);
+}
+
+// The disk answers when it is told to: until then no save begins, on any rank.
+TEST_F(Together, NoSaveBeginsWhileARankIsBusy) {
+  SlowDisk disk(*volume);
+  patient = false;
+  options.every = {SaveEvery::steps(3)};
+  live(2, [&](Member& one) {
+    one.train_to(20);
+    EXPECT_EQ(one.saved.size(), 1U);
+    if (one.rank == 0) {
+      disk.finish(1000);
+      EXPECT_TRUE(soon([&] { return one.checkpointer->last_durable().step == one.saved.front(); }));
+    }
+    one.train_to(30);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(0));
+  EXPECT_GE(member(0).saved.size(), 2U);
+  EXPECT_EQ(member(0).saved, member(1).saved);
+}
+
+TEST_F(Together, RanksThatCountDifferentlyAreNamed) {
+  live(3, [](Member& one) {
+    one.train_to(one.rank == 1 ? 4 : 6);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(AllOf(HasSubstr("64 the ranks have taken different numbers of steps"),
+                                   HasSubstr("rank 2 is at step 5, rank 1 is at step 4"))));
+  EXPECT_THAT(codes(), Each(-1));
+}
+
+// A notice inside is heard by all after the next step; the evaluation itself goes to its end.
+TEST_F(Together, AnEvaluationOnOneRankDividesNobody) {
+  live(2, [](Member& one) {
+    one.train_to(3);
+    if (one.rank == 0) {
+      const Checkpointer::EvaluationScope scope(*one.checkpointer);
+      one.announcer.stop(one.clock.now() + 1h);
+      EXPECT_FALSE(one.checkpointer->tick()) << "not agreed yet";
+    }
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(steps(), Each(5));
+  EXPECT_THAT(codes(), Each(75));
+}
+
+TEST_F(Together, ANoticeInTheLastStepIsEverybodys) {
+  for (const bool before : {true, false}) {
+    start_over();
+    live(3, [&](Member& one) {
+      one.train_to(before ? 9 : 10);
+      if (one.rank == 2) one.announcer.stop(one.clock.now() + 1h);
+      one.train_to(10);
+      one.finish();
+    });
+    EXPECT_THAT(errors(), Each(std::string()));
+    EXPECT_THAT(codes(), Each(75)) << before;
+    EXPECT_THAT(volume->checkpoints(), testing::ElementsAre(HasSubstr("step-000000000010-")));
+  }
+}
+
+TEST_F(Together, AFailedSaveIsToldToAll) {
+  options.every = {SaveEvery::steps(5)};
+  live(2, [&](Member& one) {
+    if (one.rank == 0) volume->faults.fail(Op::sync_file, 1, EIO, {.for_ever = true});
+    one.train_to(6);
+    const SaveHandle save = one.decision.save;
+    one.train_to(8);
+    EXPECT_TRUE(one.decision.failure.has_value()) << one.rank;
+    EXPECT_EQ(save.status(), SaveStatus::failed) << one.rank;
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(74));
+  EXPECT_THAT(member(1).checkpointer->stop_reason(), HasSubstr("step 8 failed"));
+}
+
+TEST_F(Together, AnotherNumberOfRanksGoesOnWithTheSameState) {
+  live(3, [](Member& one) {
+    one.train_to(6);
+    one.finish();
+  });
+  const auto own_of_three = own();
+  const std::string state = member(0).state();
+  live(2, [](Member& one) { one.finish(); });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_EQ(own()[0], own_of_three[0]);
+  EXPECT_EQ(own()[1], own_of_three[1]);
+  EXPECT_EQ(member(0).state(), state);
+  for (const auto& one : members) {
+    EXPECT_FALSE(one->resumed.bit_exact);
+    EXPECT_EQ(one->resumed.step, 6);
+  }
+  live(4, [](Member& one) {
+    one.train_to(8);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_EQ(member(3).resumed.step, 6);
+  const auto own_of_four = own();
+  EXPECT_NE(own_of_four[2], own_of_four[3]);
+  EXPECT_NE(own_of_four[0], own_of_four[3]) << "derived, not rank 0's";
+  EXPECT_FALSE(member(3).resumed.bit_exact);
+
+  // Alone, from a file of four.
+  options.companions = nullptr;
+  Attempt alone(options);
+  EXPECT_EQ(alone.resumed.step, 8);
+  EXPECT_FALSE(alone.resumed.bit_exact);
+}
+
+TEST_F(Together, ALostRankEndsTheOthersAndWhatWasCommittedStands) {
+  options.every = {SaveEvery::steps(4)};
+  live(3, [](Member& one) {
+    one.train_to(8);
+    if (one.rank == 1) throw Error("rank 1 has had enough");
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_EQ(member(1).error, "70 rank 1 has had enough");
+  EXPECT_EQ(member(0).error.substr(0, 3), "75 ");
+  EXPECT_EQ(member(2).error.substr(0, 3), "75 ");
+  EXPECT_THAT(volume->checkpoints(), testing::ElementsAre(HasSubstr("step-000000000005-")));
+  auto disk = volume->disk.copy();
+  const auto run = read_run_state(*disk.open_directory(kRun, false)).value();
+  EXPECT_EQ(run.phase, RunPhase::interrupted);
+  EXPECT_EQ(run.exit_code, 75);
+
+  live(3, [](Member& one) {
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(0));
+  EXPECT_EQ(member(2).resumed.step, 5);
+}
+
+TEST_F(Together, WhatOneRankRefusesEndsAll) {
+  live(2, [](Member& one) {
+    one.train_to(3);
+    one.finish();
+  });
+  odd_one = 1;
+  live(2, [](Member& one) { one.train_to(5); });
+  EXPECT_THAT(errors(), Each(AllOf(testing::StartsWith("78 "), HasSubstr("learning_rate"))));
+  EXPECT_THAT(member(0).error, HasSubstr("rank 1: "));
+
+  odd_one = 0;
+  live(2, [](Member& one) { one.train_to(5); });
+  EXPECT_THAT(errors(), Each(AllOf(testing::StartsWith("78 "), HasSubstr("learning_rate"))));
+  EXPECT_THAT(member(1).error, HasSubstr("rank 0: "));
+}
+
+TEST_F(Together, APromiseThatOneRankWithdrawsIsNobodys) {
+  live(2, [](Member& one) {
+    one.train_to(3);
+    one.finish();
+  });
+  other_threads = 1;
+  live(2, [](Member& one) { one.finish(); });
+  EXPECT_THAT(errors(), Each(std::string()));
+  for (const auto& one : members) EXPECT_FALSE(one->resumed.bit_exact) << one->rank;
+}
+
+TEST_F(Together, TextsBetweenRanksAreForgotten) {
+  options.every = {SaveEvery::steps(2)};
+  live(3, [](Member& one) {
+    one.train_to(60);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_GE(member(0).saved.size(), 15U);
+  EXPECT_LE(world->texts(), 12);
+}
+
+TEST_F(Together, WhatIsReceivedIsVerified) {
+  live(2, [](Member& one) {
+    one.train_to(3);
+    one.finish();
+  });
+  corrupt_for = 1;
+  live(2, [](Member& one) { one.train_to(5); });
+  EXPECT_THAT(errors(), Each(AllOf(testing::StartsWith("74 "), HasSubstr("rank 0 sent something else"))));
+}
+
+// Announced to the last rank alone: a save at once, steps, a save just before the end, and a pause; the
+// machine lives, and they go on.
+TEST_F(Together, AnAnnouncedEndIsPlannedByRankZeroForAll) {
+  live(3, [](Member& one) {
+    one.train_to(5);
+    if (one.rank == 2) one.announcer.deadline(one.clock.now() + 60s);
+    one.train_to(60);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(0));
+  EXPECT_THAT(steps(), Each(60));
+  ASSERT_GE(member(0).saved.size(), 2U);
+  EXPECT_EQ(member(0).saved.front(), 8) << "told at 6, known to rank 0 at 7 and voted, done at 8";
+  EXPECT_LE(member(0).saved[1], 35);
+  EXPECT_GE(member(0).clock.slept(), 170s) << "60 steps, and it has waited";
+}
+
+}  // namespace
+}  // namespace holdfast::test

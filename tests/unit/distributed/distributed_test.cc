@@ -1,0 +1,185 @@
+// What needs no second process. tests/dist has the rest.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/internal/local_address.h"
+#include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/distributed/internal/replica.h"
+#include "holdfast/distributed/process_group.h"
+#include "unit/state/attributes_only.h"
+
+namespace holdfast {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string refusal_of(auto&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "not refused";
+}
+
+struct Pair : torch::nn::Module {
+  Pair() {
+    one = register_module("one", torch::nn::Linear(3, 4));
+    two = register_module("two", torch::nn::Linear(4, 2));
+  }
+  at::Tensor loss() { return two->forward(one->forward(at::ones({5, 3}))).square().mean(); }
+  torch::nn::Linear one{nullptr}, two{nullptr};
+};
+
+TEST(ProcessGroup, AWorldOfOneIsNoGroup) {
+  ProcessGroup group({.place = {}});
+  EXPECT_TRUE(group.alone());
+  EXPECT_FALSE(group.c10d());
+  EXPECT_EQ(group.exchange("a test", "mine"), std::vector<std::string>{"mine"});
+  EXPECT_EQ(group.guard("a test", [] { return 7; }), 7);
+  EXPECT_THROW(group.guard("a test", [] { throw std::runtime_error("gloo/ is mentioned"); }),
+               std::runtime_error);
+  Pair net;
+  DataParallel parallel(net, group);
+  parallel.before_forward();
+  parallel.backward(net.loss());
+  parallel.verify();
+  EXPECT_TRUE(parallel.buckets().empty());
+  group.leave();
+}
+
+// The collectives and the Reducer of a world of one change nothing.
+TEST(ProcessGroup, EvenAlone) {
+  ProcessGroup group({.place = {}, .even_alone = true});
+  ASSERT_FALSE(group.alone());
+  EXPECT_EQ(group.exchange("a test", "mine"), std::vector<std::string>{"mine"});
+  Pair net;
+  net.loss().backward();
+  const at::Tensor plain = net.one->weight.grad().clone();
+  net.zero_grad();
+  {
+    DataParallel parallel(net, group, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    parallel.before_forward();
+    parallel.backward(net.loss());
+    EXPECT_TRUE(at::equal(net.one->weight.grad(), plain));
+    EXPECT_EQ(parallel.buckets().size(), 4U);
+    parallel.verify();
+  }
+  // An error of the user's own passes as it is.
+  EXPECT_THROW(group.guard("a test", [] { at::ones({2}).add_(at::ones({3})); }), c10::Error);
+  EXPECT_FALSE(group.alone());
+  group.leave();
+  EXPECT_TRUE(group.alone());
+}
+
+TEST(ProcessGroup, ABrokenConnectionIsNoSignal) {
+  const auto before = std::signal(SIGPIPE, SIG_DFL);
+  ProcessGroup alone({.place = {}});
+  struct sigaction now {};
+  ASSERT_EQ(sigaction(SIGPIPE, nullptr, &now), 0);
+  EXPECT_EQ(now.sa_handler, SIG_DFL) << "a world of one has no connection";
+  ProcessGroup group({.place = {}, .even_alone = true});
+  ASSERT_EQ(sigaction(SIGPIPE, nullptr, &now), 0);
+  EXPECT_EQ(now.sa_handler, SIG_IGN);
+  group.leave();
+  std::signal(SIGPIPE, before);
+}
+
+TEST(ProcessGroup, WrongChoicesAreNamed) {
+  setenv("GLOO_SOCKET_IFNAME", "no-such-interface", 1);
+  EXPECT_THAT(refusal_of([] { ProcessGroup({.place = {}, .even_alone = true}); }),
+              HasSubstr("GLOO_SOCKET_IFNAME=no-such-interface"));
+  unsetenv("GLOO_SOCKET_IFNAME");
+#ifndef HOLDFAST_WITH_CUDA  // with it, NCCL's header decides
+  EXPECT_THAT(refusal_of([] { ProcessGroup({.place = {}, .device = c10::kCUDA, .even_alone = true}); }),
+              HasSubstr("HOLDFAST_CUDA=ON"));
+#endif
+  ProcessGroup group({.place = {}});
+  Pair net;
+  EXPECT_THAT(refusal_of([&] { DataParallel(net, group, {.bucket_bytes = 0}); }), HasSubstr("bucket_bytes"));
+}
+
+TEST(DataParallelState, GoesThroughAWorldOfOne) {
+  ProcessGroup group({.place = {}});
+  Pair net;
+  DataParallel parallel(net, group, {.compression = GradientCompression::bf16, .bucket_bytes = 4096});
+  test::AttributesOnly state;
+  state.put("buckets", std::vector<std::int64_t>{1, 3, 2, 2, 0, 1, 1});
+  parallel.load(state);
+  test::AttributesOnly saved;
+  parallel.save(saved);
+  EXPECT_EQ(saved.get_ints("buckets"), state.get_ints("buckets")) << "kept for when there are several again";
+  EXPECT_EQ(saved.get_string("compression"), "bf16");
+  EXPECT_EQ(saved.get_int("bucket_bytes"), 4096);
+  for (const std::vector<std::int64_t>& bad :
+       {std::vector<std::int64_t>{0}, {2, 1}, {-1, 0}, {1, 0, 3, 1, 2}}) {
+    state.put("buckets", bad);
+    EXPECT_THAT(refusal_of([&] { parallel.load(state); }), HasSubstr("order of gradient buckets"));
+  }
+}
+
+TEST(Meeting, RanksInWords) {
+  EXPECT_EQ(ranks_in_words(std::vector{3}), "rank 3");
+  EXPECT_EQ(ranks_in_words(std::vector{1, 2}), "ranks 1 and 2");
+  EXPECT_EQ(ranks_in_words(std::vector{1, 2, 5}), "ranks 1, 2 and 5");
+  EXPECT_EQ(ranks_in_words(std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+  EXPECT_EQ(ranks_of_keys(keys_of_ranks("here", 3)), (std::vector{0, 1, 2}));
+}
+
+TEST(Meeting, EveryCallOfAStoreHasAnEnd) {
+  const auto released = std::make_shared<std::atomic<bool>>(false);
+  const auto over = std::make_shared<std::atomic<bool>>(false);
+  EXPECT_THROW(within(10ms,
+                      [=] {
+                        while (!*released) std::this_thread::sleep_for(1ms);
+                        *over = true;
+                      }),
+               SilentStore);
+  EXPECT_FALSE(*over);
+  *released = true;
+  for (int i = 0; i < 30'000 && !*over; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(*over) << "it is left behind, not ended";
+  EXPECT_THROW(within(1min, [] { throw UsageError("its own"); }), UsageError);
+}
+
+TEST(Replica, TheFirstDifferenceIsNamed) {
+  Pair net;
+  net.two->bias.requires_grad_(false);
+  const std::string own = layout_text(replica_of(net));
+  EXPECT_EQ(
+      own,
+      "parameter one.weight Float [4, 3]\nparameter one.bias Float [4]\nparameter two.weight Float [2, 4]\n"
+      "frozen two.bias Float [2]\n");
+  EXPECT_EQ(layout_difference("a\nb\n", "a\nc\n"), "has 'b' where rank 0 has 'c'");
+  EXPECT_EQ(layout_difference("a\n", "a\nc\n"), "lacks 'c', which rank 0 has");
+  EXPECT_EQ(layout_difference("a\nb\n", "a\n"), "has 'b', which rank 0 lacks");
+  torch::nn::BatchNorm1d normal(3);
+  EXPECT_THAT(layout_text(replica_of(*normal)), HasSubstr("buffer num_batches_tracked Long []\n"));
+  // As elements, not as they lie in memory.
+  auto digests = digests_of(replica_of(net));
+  net.one->weight.set_data(net.one->weight.detach().t().contiguous().t());
+  EXPECT_EQ(digests_of(replica_of(net)), digests);
+}
+
+TEST(LocalAddress, OfThisHost) {
+  EXPECT_EQ(address_of_interface("no-such-interface"), "");
+  EXPECT_EQ(address_of_interface("lo"), "127.0.0.1");
+  // A host that is this one: by another of its addresses where it has one.
+  EXPECT_NE(address_towards("127.0.0.1", 1), "");
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,169 @@
+// What a ShardedOptimizer and synchronized batch norms refuse, and how elements are dealt out: no second
+// process is needed. tests/dist has the rest.
+#include "holdfast/distributed/sharded_optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include "holdfast/distributed/internal/slices.h"
+#include "holdfast/distributed/process_group.h"
+#include "holdfast/distributed/sync_batch_norm.h"
+#include "holdfast/state/train_state.h"
+#include "unit/state/staging.h"
+
+namespace holdfast {
+namespace {
+
+using test::message_of;
+using testing::HasSubstr;
+
+struct TwoLayers : torch::nn::Module {
+  TwoLayers() {
+    torch::manual_seed(3);
+    one = register_module("one", torch::nn::Linear(3, 4));
+    two = register_module("two", torch::nn::Linear(4, 2));
+  }
+  void backward() { two->forward(one->forward(at::ones({5, 3}))).square().mean().backward(); }
+  torch::nn::Linear one{nullptr}, two{nullptr};
+};
+
+// Every element is somebody's, once, whatever the limit and the number of ranks.
+TEST(Slices, DealOutEveryElementOnce) {
+  std::vector<at::Tensor> parameters;
+  std::int64_t all = 0;
+  for (const std::int64_t size : {1, 7, 64, 3, 100}) {
+    parameters.push_back(at::arange(all, all + size, at::kFloat));
+    all += size;
+  }
+  parameters.push_back(at::arange(all, all + 5, at::kDouble));
+  all += 5;
+  for (const int ranks : {1, 2, 3, 8}) {
+    for (const std::int64_t bytes : {1, 40, 1000000}) {
+      std::vector<int> seen(static_cast<std::size_t>(all), 0);
+      for (const Chunk& chunk : cut(parameters, bytes, ranks)) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          for (const Piece& piece : within_part(chunk.pieces, rank * chunk.share, (rank + 1) * chunk.share)) {
+            EXPECT_LE(piece.at + piece.count, chunk.share);
+            const at::Tensor& whole = parameters[piece.parameter];
+            EXPECT_EQ(whole.dtype(), chunk.options.dtype());
+            const at::Tensor own = whole.narrow(0, piece.from, piece.count);
+            for (std::int64_t i = 0; i < own.numel(); ++i)
+              ++seen[static_cast<std::size_t>(own[i].item<std::int64_t>())];
+          }
+        }
+      }
+      EXPECT_THAT(seen, testing::Each(1)) << ranks << " ranks, " << bytes << " bytes";
+    }
+  }
+}
+
+TEST(ShardedOptimizer, SaysWhatItCannotShare) {
+  ProcessGroup group({.place = {}});
+  TwoLayers net, other;
+  torch::optim::RMSprop unknown(net.parameters());
+  EXPECT_THAT(message_of<UsageError>([&] { ShardedOptimizer(unknown, net, group); }),
+              HasSubstr("takes SGD, Adam or AdamW"));
+  torch::optim::Adam used(net.parameters());
+  net.backward();
+  used.step();
+  EXPECT_THAT(message_of<UsageError>([&] { ShardedOptimizer(used, net, group); }),
+              HasSubstr("before its first update"));
+  torch::optim::SGD foreign(other.parameters(), 0.1);
+  EXPECT_THAT(message_of<UsageError>([&] { ShardedOptimizer(foreign, net, group); }),
+              HasSubstr("belongs to no part of its module"));
+  EXPECT_EQ(foreign.param_groups()[0].params().size(), 4U) << "changed by a ShardedOptimizer that never was";
+  torch::optim::SGD inner(net.parameters(), 0.1);
+  ShardedOptimizer optimizer(inner, net, group);
+  net.two->bias.mutable_grad().reset();
+  EXPECT_THAT(message_of<UsageError>([&] { optimizer.step(); }),
+              HasSubstr("parameter two.bias has no gradient in this update"));
+}
+
+TEST(ShardedOptimizer, RefusesACheckpointThatDoesNotFit) {
+  ProcessGroup group({.place = {}});
+  const auto kept = [&](torch::optim::AdamOptions options, bool train) {
+    TwoLayers net;
+    torch::optim::Adam inner(net.parameters(), options);
+    ShardedOptimizer optimizer(inner, net, group);
+    TrainState state;
+    state.add("model", net);
+    state.add("optimizer", optimizer);
+    net.backward();
+    if (train) optimizer.step();
+    return test::stage(state);
+  };
+  const auto trained = kept(torch::optim::AdamOptions(0.1), true);
+  EXPECT_TRUE(test::holds(*trained, "optimizer/exp_avg/one.weight"));
+  EXPECT_FALSE(test::holds(*kept(torch::optim::AdamOptions(0.1), false), "optimizer/exp_avg/one.weight"));
+
+  TwoLayers net;
+  torch::optim::Adam inner(net.parameters(), torch::optim::AdamOptions(0.2));
+  ShardedOptimizer optimizer(inner, net, group);
+  TrainState state;
+  state.add("model", net);
+  state.add("optimizer", optimizer);
+  EXPECT_THAT(message_of<RefusedError>([&] { state.load(*trained, {}); }),
+              HasSubstr("optimizer.group.0.lr is 0.2 here and 0.1 in the checkpoint"));
+  state.load(*trained, {"lr"});
+  EXPECT_EQ(inner.param_groups()[0].options().get_lr(), 0.2);
+  EXPECT_EQ(optimizer.slot_bytes(), 2 * 26 * 4);
+
+  TwoLayers same;
+  torch::optim::SGD sgd(same.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  ShardedOptimizer others(sgd, same, group);
+  TrainState another;
+  another.add("model", same);
+  another.add("optimizer", others);
+  EXPECT_THAT(message_of<RefusedError>([&] {
+                another.load(*trained, {"lr", "momentum", "dampening", "nesterov", "betas", "eps", "amsgrad",
+                                        "weight_decay"});
+              }),
+              HasSubstr("the optimizer is SGD here and Adam in the checkpoint"));
+}
+
+// A schedule's rate is state: a run goes on with it, not with the one that was chosen.
+TEST(ShardedOptimizer, GoesOnWithTheRateOfTheSchedule) {
+  ProcessGroup group({.place = {}});
+  const auto rate_after = [&](const Snapshot* snapshot, std::shared_ptr<Snapshot>* out) {
+    TwoLayers net;
+    torch::optim::SGD inner(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    ShardedOptimizer optimizer(inner, net, group);
+    TrainState state;
+    state.add("model", net);
+    state.add("optimizer", optimizer);
+    if (snapshot != nullptr) state.load(*snapshot, {});
+    if (out != nullptr) {
+      inner.param_groups()[0].options().set_lr(0.025);
+      *out = test::stage(state);
+    }
+    return inner.param_groups()[0].options().get_lr();
+  };
+  std::shared_ptr<Snapshot> kept;
+  rate_after(nullptr, &kept);
+  EXPECT_EQ(rate_after(kept.get(), nullptr), 0.025);
+}
+
+TEST(SyncBatchNorm, AnOrdinaryOneIsNamedAndAWorldOfOneIsAnOrdinaryOne) {
+  ProcessGroup group({.place = {}});
+  struct Norms : torch::nn::Module {
+    Norms() { register_module("good", good); }
+    SyncBatchNorm2d good{3};
+  } net;
+  EXPECT_EQ(synchronize_batch_norms(net, group), 1U);
+  torch::nn::BatchNorm2d plain(3);
+  const at::Tensor x = at::randn({2, 3, 4, 4});
+  EXPECT_TRUE(net.good->forward(x).equal(plain->forward(x)));
+  EXPECT_TRUE(net.good->running_var.equal(plain->running_var));
+  net.register_module("forgotten", plain);
+  EXPECT_THAT(message_of<UsageError>([&] { synchronize_batch_norms(net, group); }),
+              HasSubstr("'forgotten' is an ordinary batch norm"));
+}
+
+}  // namespace
+}  // namespace holdfast
