@@ -33,7 +33,7 @@ std::vector<Branch> mixed_4a() {
 std::vector<Branch> mixed_5a() { return {{{valid("conv", 192, 3, 2)}}, {.pool = Pool::halve_max}}; }
 
 // 35x35.
-std::vector<Branch> block_a() {
+std::vector<Branch> inception_a() {
   return {{{point("branch0", 96)}},
           {{point("branch1.0", 64), same("branch1.1", 96, 3)}},
           {{point("branch2.0", 64), same("branch2.1", 96, 3), same("branch2.2", 96, 3)}},
@@ -48,7 +48,7 @@ std::vector<Branch> reduction_a() {
 }
 
 // 17x17.
-std::vector<Branch> block_b() {
+std::vector<Branch> inception_b() {
   return {{{point("branch0", 384)}},
           {{point("branch1.0", 192), same("branch1.1", 224, {1, 7}), same("branch1.2", 256, {7, 1})}},
           {{point("branch2.0", 192), same("branch2.1", 192, {7, 1}), same("branch2.2", 224, {1, 7}),
@@ -65,7 +65,7 @@ std::vector<Branch> reduction_b() {
 }
 
 // 8x8: the last convolutions stand side by side.
-std::vector<Branch> block_c() {
+std::vector<Branch> inception_c() {
   return {{{point("branch0", 256)}},
           {.chain = {point("branch1_0", 384)},
            .fork = {same("branch1_1a", 256, {1, 3}), same("branch1_1b", 256, {3, 1})}},
@@ -103,11 +103,11 @@ std::int64_t InceptionV4Impl::add_features() {
   add(mixed_3a());
   add(mixed_4a());
   add(mixed_5a());
-  add(block_a(), 4);
+  add(inception_a(), 4);
   add(reduction_a());
-  add(block_b(), 7);
+  add(inception_b(), 7);
   add(reduction_b());
-  add(block_c(), 3);
+  add(inception_c(), 3);
   return channels;
 }
 

@@ -36,12 +36,12 @@ Stage make_connected() {
                in_place_relu());
 }
 
-struct Extra {
+struct AddedBlock {
   std::int64_t middle, stride, padding;
 };
-constexpr std::array<Extra, 4> kExtras{{{256, 2, 1}, {128, 2, 1}, {128, 1, 0}, {128, 1, 0}}};
+constexpr std::array<AddedBlock, 4> kAddedBlocks{{{256, 2, 1}, {128, 2, 1}, {128, 1, 0}, {128, 1, 0}}};
 
-Stage make_extra(std::int64_t in, std::int64_t out, const Extra& extra) {
+Stage make_extra(std::int64_t in, std::int64_t out, const AddedBlock& extra) {
   return Stage(undrawn_conv({.in = in, .out = extra.middle, .kernel = 1, .bias = true}), in_place_relu(),
                undrawn_conv({.in = extra.middle,
                              .out = out,
@@ -76,8 +76,8 @@ class BackboneImpl final : public torch::nn::Module {
     }
     fifth->push_back(connected_);
     extra_.push_back(fifth);
-    for (std::size_t map = 0; map < kExtras.size(); ++map) {
-      extra_.push_back(make_extra(kChannels[map + 1], kChannels[map + 2], kExtras[map]));
+    for (std::size_t map = 0; map < kAddedBlocks.size(); ++map) {
+      extra_.push_back(make_extra(kChannels[map + 1], kChannels[map + 2], kAddedBlocks[map]));
     }
     register_module("features", features_);
     torch::nn::ModuleList extra;

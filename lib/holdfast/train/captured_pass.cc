@@ -10,6 +10,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/train/internal/device_of.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -19,14 +20,6 @@ void for_each_parameter(const torch::optim::Optimizer& optimizer, const Visit& v
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) visit(parameter);
   }
-}
-
-at::Device device_of(const torch::optim::Optimizer& optimizer) {
-  std::optional<at::Device> device;
-  for_each_parameter(optimizer, [&](const at::Tensor& parameter) {
-    if (!device) device = parameter.device();
-  });
-  return device.value_or(at::Device(at::kCPU));
 }
 
 constexpr int kLongWithout = 50;
@@ -79,7 +72,7 @@ void CapturedPass::forget() {
 
 bool CapturedPass::ready() {
   if (given_up_ || options_.device) return !given_up_;
-  const at::Device device = device_of(*optimizer_);
+  const at::Device device = internal::device_of(*optimizer_);
   if (const std::string why = why_no_graph(device); !why.empty()) {
     give_up(why);
     return false;
@@ -155,7 +148,7 @@ void CapturedPass::make_inputs(const Batch& batch) {
   const int in_a_row = in_a_row_;  // of the shape that is now recorded
   forget();
   in_a_row_ = in_a_row;
-  const at::Device device = device_of(*optimizer_);
+  const at::Device device = internal::device_of(*optimizer_);
   const std::vector<const at::Tensor*> from = tensors_of(batch);
   std::vector<at::Tensor> places;
   for (std::size_t i = 0; i < from.size(); ++i) {

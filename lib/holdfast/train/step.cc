@@ -14,18 +14,9 @@
 #include "holdfast/optim/fused_step.h"
 #include "holdfast/precision/autocast.h"
 #include "holdfast/precision/grad_scaler.h"
+#include "holdfast/train/internal/device_of.h"
 
 namespace holdfast::inline v1 {
-namespace {
-
-c10::DeviceType device_of(const torch::optim::Optimizer& optimizer) {
-  for (const auto& group : optimizer.param_groups()) {
-    if (!group.params().empty()) return group.params().front().device().type();
-  }
-  return c10::DeviceType::CPU;
-}
-
-}  // namespace
 
 Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options)
     : optimizer_(&optimizer),
@@ -85,7 +76,7 @@ at::Tensor Step::pass(const Batch& batch) {
 
 at::Tensor Step::forward(const Batch& batch) {
   if (!autocast_type(options_.precision)) return loss_(batch);
-  const AutocastGuard autocast(options_.precision, device_of(*optimizer_));
+  const AutocastGuard autocast(options_.precision, internal::device_of(*optimizer_).type());
   return loss_(batch);
 }
 
