@@ -190,6 +190,22 @@ TEST_F(Launch, SeventyFiveOnlyIfEveryRankSaysSo) {
   EXPECT_THAT(mixed.err, HasSubstr("1 of 3 ranks are interrupted"));
 }
 
+// Between its last commit and its end a program may not listen to signals any more.
+TEST_F(Launch, RanksThatLeaveTogetherAreNotHurried) {
+  const Ended ended = run({"--nproc", "2"}, ": >up$RANK; " + until("[ -e up0 ] && [ -e up1 ]") +
+                                                "[ $RANK = 1 ] && { sleep 0.5; exit 75; }; exit 75");
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+}
+
+TEST_F(Launch, WhoStaysBehindAnInterruptedRankIsAsked) {
+  const Ended ended = run({"--nproc", "2"}, "[ $RANK = 1 ] && { " + until("[ -e ready ]") +
+                                                "exit 75; }; trap 'echo TERM >>heard; exit 75' TERM; "
+                                                ": >ready; " +
+                                                kStay);
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_THAT(noted("heard"), SizeIs(1));
+}
+
 TEST_F(Launch, AFailureEndsTheOthers) {
   const Ended ended =
       run({"--nproc", "3"}, "[ $RANK = 1 ] && { " + until("[ -e ready0 ] && [ -e ready2 ]") +

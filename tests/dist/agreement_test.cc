@@ -81,6 +81,24 @@ TEST_F(Agreed, ASignalToTheLastRankInterruptsAllAndTheyGoOnToTheSameEnd) {
   }
 }
 
+// Each rank has its share of the momentum alone; a checkpoint has all of it, and any number of ranks takes
+// it.
+TEST_F(Agreed, SlotsThatAreSpreadOverTheRanksAreSavedAndComeBack) {
+  const Ended whole = live(2, "whole", {"sharded"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const Ended first = live(2, "cut", {"sharded", "term", "1", "7"});
+  EXPECT_EQ(first.exit_code, 75) << first.err;
+  const Ended second = live(2, "cut", {"sharded"});
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each("9 exact"))) << second.err;
+  EXPECT_EQ(said(second, 2, "state"), said(whole, 2, "state"));
+  for (const int ranks : {3, 1}) {
+    const Ended other = live(ranks, "cut", {"sharded"});
+    EXPECT_EQ(other.exit_code, 0) << other.err;
+    EXPECT_THAT(said(other, ranks, "resumed"), AllOf(SizeIs(ranks), Each("24 not-exact"))) << other.err;
+  }
+}
+
 TEST_F(Agreed, ARankThatDiesIsNamedAndTheRunGoesOnFromTheLastCheckpoint) {
   const Ended whole = live(2, "whole");
   ASSERT_EQ(whole.exit_code, 0) << whole.err;

@@ -95,6 +95,15 @@ void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> 
   }
 }
 
+void MemorySource::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
+  if (on_own_copy) on_own_copy();
+  for (const Piece& piece : pieces()) {
+    if (piece.name != "rng/own") continue;
+    const auto slot = layout.slot(layout.find(piece.name).value(), image);
+    std::copy(piece.bytes.begin(), piece.bytes.end(), slot.begin());
+  }
+}
+
 std::unique_ptr<LateCopy> MemorySource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
   ++late_copies;
   if (on_copy) on_copy();

@@ -50,6 +50,8 @@ class MemorySource final : public SnapshotSource {
   std::map<std::string, std::string> extra;
   // Called inside copy_tensors and prepare_late; may throw.
   std::function<void()> on_copy;
+  // Called inside copy_own; may throw.
+  std::function<void()> on_own_copy;
   // Called by a late copy before it begins, on its thread.
   std::function<void()> on_late_copy;
   // The newest late copy has been run to its end, so that an update nobody announces races with nothing.
@@ -68,6 +70,7 @@ class MemorySource final : public SnapshotSource {
   void load_weights(const Snapshot& snapshot) override;
   bool takes_weight(const TensorSpec& tensor) const override { return tensor.name.starts_with("model/"); }
   bool own_of_rank(const TensorSpec& tensor) const override { return tensor.name == "rng/own"; }
+  void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
   void derive_own(int rank) override { own_ = {static_cast<std::uint64_t>(-rank)}; }
   std::vector<std::uint64_t> own() const { return own_; }
 

@@ -130,6 +130,8 @@ struct CheckpointerOptions {
   //     and returns a handle on nothing; tick() says true once a stop is agreed; an EvaluationScope commits
   //     nothing by itself. Decision::saved and failure are told to all, and finish() returns rank 0's code on
   //     all ranks when the last commit is acknowledged, or is not.
+  //   * metric() counts on rank 0. A value among a KeepBest's best asks for a save, and counts for that file:
+  //     the state of two steps later at most, where no rank is busy.
   //   * What is a rank's own (SnapshotSource::own_of_rank) goes to rank 0 beside the training and lies in
   //     "rank/<r>/" of the file. Another number of ranks resumes from it, not bit-exact: own state of ranks
   //     that were not there is derived.
@@ -137,7 +139,7 @@ struct CheckpointerOptions {
   //     stands), when ranks have taken different numbers of steps (UsageError), and what rank 0's resume()
   //     throws on all ranks.
   //
-  // It outlives the Checkpointer.
+  // It outlives the Checkpointer, and serves that one alone.
   Companions* companions = nullptr;
 
   // Seams. nullptr: the machine's own.

@@ -142,6 +142,13 @@ Standing Checkpointer::State::standing() const {
   return now;
 }
 
+// What ranks decide at one step boundary they do at the next.
+Costs Checkpointer::State::costs_together() const noexcept {
+  Costs known = costs.costs();
+  if (crew) known.agreement = known.step;
+  return known;
+}
+
 Plan Checkpointer::State::plan_now() noexcept {
   try {
     if (must_stop()) {
@@ -158,7 +165,7 @@ Plan Checkpointer::State::plan_now() noexcept {
         continue;
       }
       const Plan plan = plan_for_deadline(now, {.at = *notice->deadline, .hibernates = notice->hibernates},
-                                          costs.costs(), standing(), pursuit->policy);
+                                          costs_together(), standing(), pursuit->policy);
       if (plan.move != Move::go_on) {
         say_too_late(plan);
         return plan;

@@ -207,7 +207,11 @@ void Checkpointer::State::metric(const std::string& name, double value) {
     if (wanted == nullptr || wanted->metric != name) continue;
     best = best || measurements.among_best(*wanted, source.step());
   }
-  if (evaluating) {
+  if (crew) {
+    if (!best || !crew->leads()) return;
+    crew->best[name] = value;
+    save_wanted = true;
+  } else if (evaluating) {
     // The image of the boundary was begun before the value was known; leave_evaluation() takes a new one.
     best_wanted = best_wanted || best;
   } else if (best && !should_stop()) {
@@ -255,6 +259,11 @@ internal::Staged Checkpointer::State::stage(Part part) {
   record.finite = std::isfinite(loss) || (std::isnan(loss) && !loss_was_told);
   record.evaluation_due = evaluation_due || evaluating;
   record.time = format_utc(clock.wall_now());
+  if (crew) {
+    for (const auto& [name, value] : std::exchange(crew->best, {})) {
+      measurements.add(name, source.step(), value);
+    }
+  }
   record.metrics = measurements.recorded();
   const SteadyTime began = clock.now();
   internal::Staged staged = stager.stage(record, part);

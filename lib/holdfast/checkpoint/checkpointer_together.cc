@@ -63,18 +63,11 @@ void Checkpointer::State::agree(Decision& decision) {
   const SteadyTime now = clock.now();
   if (crew->leads()) {
     measure_step(now);
-    if (!std::exchange(planned_with_slots, true)) {
-      try {
-        stager.plan_ahead();
-        stager.make_image_ahead();
-      } catch (const std::exception& error) {  // the first save will fail of it, and say it
-        log_debug("the file could not be laid out: {}", what_of(error));
-      }
-    }
   } else {
     if (!std::exchange(step_is_no_measure, false)) costs.stepped(now - boundary_time);
     boundary_time = now;
   }
+  if (!std::exchange(planned_with_slots, true)) plan_together();
   book->boundary(source.step());
   disturbed = false;
 
@@ -85,6 +78,7 @@ void Checkpointer::State::agree(Decision& decision) {
   take_requests();
   relax();
   const Plan plan = crew->leads() ? plan_now() : Plan{};
+  if (agreed && (agreed->stop >= 0 || agreed->pause >= 0 || agreed->saves())) source.bring_together();
   if (agreed && agreed->stop >= 0) {
     stop_together(decision, *agreed);
   } else if (agreed && agreed->pause >= 0) {
@@ -100,9 +94,20 @@ void Checkpointer::State::agree(Decision& decision) {
   }
 }
 
+void Checkpointer::State::plan_together() {
+  source.bring_together();
+  if (!crew->leads()) return;
+  try {
+    stager.plan_ahead();
+    stager.make_image_ahead();
+  } catch (const std::exception& error) {  // the first save will fail of it, and say it
+    log_debug("the file could not be laid out: {}", what_of(error));
+  }
+}
+
 // Rank 0 plans by the deadline that is told to any rank.
 void Checkpointer::State::learn(const Agreed& agreed) {
-  crew->learn(agreed);
+  crew->learn(agreed, clock.now() - crew->posted);
   if (!crew->leads()) {
     if (agreed.durable > started_from.step) started_from = {agreed.durable, {}, clock.now()};
     if (monitor.deadline() && !monitor.stop_requested()) monitor.dismiss(clock.now() - kOutlived);
@@ -110,13 +115,14 @@ void Checkpointer::State::learn(const Agreed& agreed) {
   }
   if (agreed.stop >= 0) return;  // the stop says it
   const auto own = left_here();
-  if (agreed.left && (!own || *agreed.left + kSameTime < *own)) {
+  const auto left = crew->left;
+  if (left && (!own || *left + kSameTime < *own)) {
     const auto known = monitor.time_left();
-    if (known && *known <= *agreed.left + kSameTime) return;
+    if (known && *known <= *left + kSameTime) return;
     crew->passed_on = true;
     monitor.post({.source = kOthers,
                   .kind = NoticeKind::deadline,
-                  .deadline = clock.now() + *agreed.left,
+                  .deadline = clock.now() + *left,
                   .text = "the end of another rank's machine is announced"});
   } else if (std::exchange(crew->passed_on, false)) {
     monitor.post({.source = kOthers,
@@ -128,7 +134,7 @@ void Checkpointer::State::learn(const Agreed& agreed) {
 void Checkpointer::State::pass_on_stop(const Agreed& agreed) {
   if (!must_stop()) {
     std::optional<SteadyTime> deadline;
-    if (agreed.left) deadline = clock.now() + *agreed.left;
+    if (crew->left) deadline = clock.now() + *crew->left;
     monitor.post({.source = kOthers,
                   .kind = NoticeKind::stop,
                   .deadline = deadline,
@@ -197,9 +203,12 @@ void Checkpointer::State::pause_together(Decision& decision, Plan plan) {
   log_info("going on after a pause of {}", format_duration(clock.now() - began));
 }
 
-void Checkpointer::State::post(const Plan& plan) {
-  crew->companions.post(ballot_of(vote(plan), crew->rank(), crew->world_size()));
+void Checkpointer::State::post(const Plan& plan) { post(vote(plan)); }
+
+void Checkpointer::State::post(const Vote& vote) {
+  crew->companions.post(ballot_of(vote, crew->rank(), crew->world_size()));
   crew->pending = true;
+  crew->posted = clock.now();
 }
 
 Vote Checkpointer::State::vote(const Plan& plan) noexcept {
@@ -230,14 +239,18 @@ std::optional<Duration> Checkpointer::State::left_here() const {
   return std::max(Duration(*notice->deadline - clock.now()), Duration::zero());
 }
 
-// Once for each step. Cheap: only what changes early is copied.
+// Once for each step. What it cannot tell fails this save alone.
 void Checkpointer::State::tell_own() {
   const std::int64_t step = source.step();
-  if (crew->told_own == step || internal::own_bytes(source, source.describe()) == 0) return;
+  if (crew->told_own == step) return;
   std::string own;
-  {
-    const internal::Staged staged = stager.stage(record, Part::early);
-    own = internal::own_of(source, *staged.snapshot);
+  try {
+    own = internal::own_of(source);
+    if (own.empty()) return;
+    own.insert(0, 1, internal::kOwnBytes);
+  } catch (const std::exception& error) {
+    log_error("what is this rank's own at step {} could not be copied: {}", step, what_of(error));
+    own = std::string(1, internal::kNoOwn) + what_of(error);
   }
   crew->companions.tell(internal::own_text(step), own);
   // Rank 0 has begun another save since that one: it was heard, or never will be.
@@ -253,12 +266,16 @@ std::function<void()> Checkpointer::State::bring_own_of_others(const Snapshot& s
     const std::uint64_t bytes = internal::own_bytes(source, layout->tensors());
     for (int rank = 1; rank < companions.world_size(); ++rank) {
       const std::string own = companions.hear(rank, internal::own_text(step), kOwnWait);
-      if (own.size() != bytes) {
-        throw Error("rank " + std::to_string(rank) + " has " + std::to_string(own.size()) +
+      if (!own.starts_with(internal::kOwnBytes)) {
+        throw Error("rank " + std::to_string(rank) +
+                    " could not copy its random numbers: " + own.substr(own.empty() ? 0 : 1));
+      }
+      if (own.size() - 1 != bytes) {
+        throw Error("rank " + std::to_string(rank) + " has " + std::to_string(own.size() - 1) +
                     " bytes of its own where rank 0 has " + std::to_string(bytes) +
                     ": all ranks need as many random streams, of the same kinds");
       }
-      std::size_t taken = 0;
+      std::size_t taken = 1;
       for (std::size_t i = 0; i < layout->tensors().size(); ++i) {
         const TensorSpec& tensor = layout->tensors()[i];
         if (tensor.name.starts_with(kRankGroup) || !source.own_of_rank(tensor)) continue;
@@ -278,12 +295,12 @@ void Checkpointer::State::part_together() {
     learn(agreed);
     if (agreed.stop >= 0) pass_on_stop(agreed);
   }
+  if (crew->durable < source.step()) source.bring_together();  // the same number on all ranks
   if (!crew->leads()) tell_own();
   Vote vote{.step = source.step(), .stop = leaving || should_stop()};
   vote.left = left_here();
   if (crew->leads()) vote.durable = newest_durable();
-  crew->companions.post(ballot_of(vote, crew->rank(), crew->world_size()));
-  crew->pending = true;
+  post(vote);
   const Agreed agreed = await("the end of the run", true);
   if (agreed.stop >= 0) pass_on_stop(agreed);
 }
@@ -298,14 +315,15 @@ void Checkpointer::State::hear_outcome() {
   end_reason = outcome.value("reason", std::string());
   const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
   if (durable > started_from.step) started_from = {durable, {}, clock.now()};
-  crew->learn({.step = source.step(), .durable = durable});
+  crew->learn({.step = source.step(), .durable = durable}, Duration::zero());
   crew->settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
   watch->end();
   phase = Phase::finished;
   book->close();
 }
 
-// The run cannot go on: a rank is lost, or they contradict each other. A write in flight comes to its end.
+// The run cannot go on: a rank is lost, or they contradict each other. What is staged is still written, for
+// as long as a deadline leaves.
 void Checkpointer::State::abandon(const Error& error) noexcept {
   if (phase == Phase::finished) return;
   crew->settle(SaveStatus::failed, "a rank was lost before rank 0 told what became of it");
@@ -316,11 +334,13 @@ void Checkpointer::State::abandon(const Error& error) noexcept {
   if (writer) {
     drop_late();
     press();
-    writer->stop();
+    gave_up = !wait_for_writer();
+    if (!gave_up) writer->stop();
   }
   phase = Phase::finished;
   book->close();
-  if (writer) note_end(interrupted ? RunPhase::interrupted : RunPhase::failed, error.what(), end_code);
+  if (writer && !gave_up)
+    note_end(interrupted ? RunPhase::interrupted : RunPhase::failed, error.what(), end_code);
 }
 
 }  // namespace holdfast::inline v1

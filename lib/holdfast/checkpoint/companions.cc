@@ -73,4 +73,10 @@ Agreed agreed_by(const Ballot& largest, int world_size) {
   return agreed;
 }
 
+void Companions::take() {
+  if (std::exchange(taken_, true)) {
+    throw UsageError("these companions have served another Checkpointer: each needs its own (an Agreement)");
+  }
+}
+
 }  // namespace holdfast::inline v1

@@ -69,6 +69,10 @@ class Companions {
  public:
   virtual ~Companions() = default;
 
+  // By the one Checkpointer that they serve: another would hear what this one was told. UsageError the second
+  // time.
+  void take();
+
   virtual int rank() const noexcept = 0;
   virtual int world_size() const noexcept = 0;  // at least 1
   // So long a partner may be busy otherwise (an evaluation, a slow read) before it counts as lost.
@@ -92,6 +96,9 @@ class Companions {
 
   // Rank 0's bytes, in every rank's memory of the same size. Collective and blocking: for the start.
   virtual void broadcast(std::span<std::byte> bytes) = 0;
+
+ private:
+  bool taken_ = false;
 };
 
 }  // namespace holdfast::inline v1

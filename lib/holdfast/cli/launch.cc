@@ -31,6 +31,8 @@ using namespace std::chrono_literals;
 // Of the others, once a rank has failed: they are gone ten seconds later.
 constexpr Duration kAfterFailure = 8s;
 constexpr Duration kBetweenKills = 5s;
+// Ranks that stop together end a moment after one another: only who stays has not heard of it.
+constexpr Duration kTogether = 3s;
 constexpr Duration kBetweenLooks = 1s;
 
 struct LaunchRequest {
@@ -125,6 +127,13 @@ class Launch {
     while (!ranks_->ended()) {
       pass_on(inbox_.wait(kBetweenLooks));
       for (const RankEnding& ending : ranks_->reap()) judge(ending);
+      if (ask_at_ && Clock::real().now() >= *ask_at_) {
+        ask_at_.reset();
+        if (!ranks_->ended() && !asked_to_stop_) {
+          log_info("SIGTERM to {}, still there", ranks_->living());
+          ranks_->send(SIGTERM);
+        }
+      }
       if (kill_at_ && Clock::real().now() >= *kill_at_) {
         log_warning("{} did not end: killed", ranks_->living());
         ranks_->send(SIGKILL);
@@ -192,9 +201,9 @@ class Launch {
       kill_at_ = Clock::real().now() + kAfterFailure;
     } else if (!failed_ && ending.ending.code() == static_cast<int>(ExitCode::interrupted) && !kill_at_) {
       const Duration grace = time_to_leave();
-      log_info("rank {} was interrupted{}; the others have {} to commit and leave", ending.rank,
-               asked_to_stop_ ? "" : ", the others get SIGTERM", format_duration(grace));
-      if (!asked_to_stop_) ranks_->send(SIGTERM);
+      log_info("rank {} was interrupted; the others have {} to commit and leave", ending.rank,
+               format_duration(grace));
+      if (!asked_to_stop_) ask_at_ = Clock::real().now() + kTogether;
       kill_at_ = Clock::real().now() + grace;
     }
   }
@@ -207,6 +216,7 @@ class Launch {
   bool asked_to_stop_ = false;
   bool interrupted_ = false;
   bool failed_ = false;
+  std::optional<SteadyTime> ask_at_;
   std::optional<SteadyTime> kill_at_;
 };
 
@@ -252,8 +262,8 @@ void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command&
       "….\n\n"
       "SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are passed on to every process, each once; SIGHUP as\n"
       "SIGTERM. A second SIGINT kills them. When one fails the others get SIGTERM, and SIGKILL 8 s later.\n"
-      "When one leaves interrupted (75) the others are asked to, too. Programs other than Holdfast's need\n"
-      "--master: they do not take rank 0's socket over.\n\n"
+      "When one leaves interrupted (75), those that are still there 3 s later get SIGTERM, too. Programs\n"
+      "other than Holdfast's need --master: they do not take rank 0's socket over.\n\n"
       "Exit code: 0 when all say 0, 75 when all say 75, otherwise that of the process that failed first (128 "
       "+ N when\n"
       "signal N ended it); 70 when some say 0 and some 75. So `holdfast supervise -- holdfast launch …` "

@@ -3,8 +3,10 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -72,6 +74,8 @@ void ShardedOptimizer::Parts::gather_slots() {
   }
 }
 
+void ShardedOptimizer::bring_together() { parts_->gather_slots(); }
+
 void ShardedOptimizer::save(StateWriter& out) const {
   parts_->gather_slots();
   with_kind(*parts_->optimizer, [&](auto, const char* type) { out.put("type", std::string(type)); });
@@ -121,23 +125,19 @@ bool ShardedOptimizer::Parts::has_slot(const StateReader& in, const char* slot, 
   return there != 0;
 }
 
-at::Tensor ShardedOptimizer::Parts::share_of(const StateReader& in, const char* slot, const Group& of,
-                                             const Part& part) {
-  std::vector<at::Tensor> wholes(of.parameters.size());
-  for (const Piece& piece : part.own) {
-    at::Tensor& whole = wholes[piece.parameter];
-    if (whole.defined()) continue;
-    const at::Tensor& like = of.parameters[piece.parameter];
-    const std::string name = slot + ("/" + of.names[piece.parameter]);
+std::vector<at::Tensor> ShardedOptimizer::Parts::wholes_of(const StateReader& in, const char* slot,
+                                                           const Group& of) {
+  std::vector<at::Tensor> wholes;
+  for (std::size_t i = 0; i < of.parameters.size(); ++i) {
+    const at::Tensor& like = of.parameters[i];
+    const std::string name = slot + ("/" + of.names[i]);
     const at::Tensor tensor = in.get_tensor(name);
     if (tensor.sizes() != like.sizes() || tensor.scalar_type() != like.scalar_type()) {
       throw RefusedError("'" + name + "' of the optimizer has another shape or type than its parameter");
     }
-    whole = laid_out_as(like, tensor);
+    wholes.push_back(laid_out_as(like, tensor));
   }
-  const at::Tensor share = at::zeros({part.chunk.share}, part.chunk.options);
-  take(wholes, part.own, share);
-  return share;
+  return wholes;
 }
 
 void ShardedOptimizer::load(const StateReader& in) {
@@ -155,6 +155,7 @@ void ShardedOptimizer::load(const StateReader& in) {
       }
       std::vector<std::pair<void*, std::unique_ptr<State>>> states;
       std::vector<Options> options;
+      std::map<std::string, at::Tensor> whole;
       for (std::size_t g = 0; g < parts.groups.size(); ++g) {
         const Parts::Group& of = parts.groups[g];
         Options chosen = options_as<Options>(groups[g].options(), kName);
@@ -164,17 +165,28 @@ void ShardedOptimizer::load(const StateReader& in) {
         options.push_back(options_after(in, prefix_of(g), chosen));
         const std::int64_t updates = parts.recorded_updates(in, g);
         if (updates < 0) continue;
+        const std::size_t first = states.size();
         for (const Parts::Part& part : of.chunks) {
-          auto state = std::make_unique<State>();
-          set_step(*state, updates);
-          visit_slots(*state, [&](const char* slot, at::Tensor& share) {
-            if (parts.has_slot(in, slot, g)) share = Parts::share_of(in, slot, of, part);
-          });
-          states.emplace_back(part.share.unsafeGetTensorImpl(), std::move(state));
+          states.emplace_back(part.share.unsafeGetTensorImpl(), std::make_unique<State>());
+          set_step(*states.back().second, updates);
         }
+        State kinds;
+        visit_slots(kinds, [&](const char* slot, at::Tensor&) {
+          if (!parts.has_slot(in, slot, g)) return;
+          const std::vector<at::Tensor> wholes = Parts::wholes_of(in, slot, of);
+          for (std::size_t i = 0; i < wholes.size(); ++i) whole[slot + ("/" + of.names[i])] = wholes[i];
+          for (std::size_t c = 0; c < of.chunks.size(); ++c) {
+            const Parts::Part& part = of.chunks[c];
+            visit_slots(*states[first + c].second, [&](const char* other, at::Tensor& share) {
+              if (std::string_view(other) != slot) return;
+              share = at::zeros({part.chunk.share}, part.chunk.options);
+              Parts::take(wholes, part.own, share);
+            });
+          }
+        });
       }
       // Nothing can fail any more.
-      parts.whole.clear();
+      parts.whole = std::move(whole);  // a save before the next update needs no other rank
       parts.optimizer->state().clear();
       for (auto& [share, state] : states) parts.optimizer->state()[share] = std::move(state);
       for (std::size_t g = 0; g < options.size(); ++g) {

@@ -46,9 +46,9 @@
 //
 // Checkpoints hold whole tensors under the parameters' names ("optimizer/exp_avg/fc.weight"), as those of the
 // optimizer alone would; so a run goes on with any number of ranks, one included, as long as it has a
-// ShardedOptimizer. The first save() after an update gathers them: it is collective, so all ranks save at the
-// same steps. Those after it, until the next update, are not. Not in a state that an Agreement saves: its
-// rank 0 lays out the file while the others train on, and would wait for them.
+// ShardedOptimizer. bring_together() gathers them, and every save() until the next update is local then; a
+// Checkpointer with an Agreement has all ranks call it at the boundaries where they save. save() without it
+// is collective: a loop that saves by itself does so on all ranks at the same steps.
 //
 // Requires: group, module and optimizer outlive this object; all ranks have the same parameters and make the
 // same calls; every parameter that takes a gradient has one in each update (an update cannot be left out for
@@ -106,6 +106,7 @@ class ShardedOptimizer {
   // Bytes of the slots that this rank holds.
   std::int64_t slot_bytes() const;
 
+  void bring_together();
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

@@ -35,8 +35,9 @@ namespace holdfast::inline v1 {
 
 inline constexpr int kAnyRank = -1;  // replicated: the same bytes on every rank
 
-// What one rank may send to rank 0 for one checkpoint, bytes.
-inline constexpr std::uint64_t kMostSent = 16u << 20;
+// What one rank may send to rank 0 for one checkpoint, bytes. It goes in one message, two digits a byte, and
+// c10d's TCPStore takes 8 MiB.
+inline constexpr std::uint64_t kMostSent = 3u << 20;
 
 struct ByteRange {
   std::uint64_t begin = 0;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/error.h"
 #include "holdfast/snapshot/cursor.h"
 #include "holdfast/snapshot/snapshot.h"
 
@@ -111,9 +112,18 @@ class SnapshotSource {
   // Whether load_weights() looks at this tensor of a checkpoint: the others are not even read.
   virtual bool takes_weight(const TensorSpec& /*tensor*/) const { return true; }
 
-  // Where several ranks train one state together: whether this tensor is every rank's own (random numbers),
-  // and not the same on all. It is early, and of one type and shape on all ranks.
+  // Where several ranks train one state together, at a boundary where all of them save: fetches what the
+  // others have and describe() and the copies need, which then wait for nobody until the next update.
+  // Collective: every rank calls it at the same boundaries. Throws what makes it impossible for all.
+  virtual void bring_together() {}
+  // Whether this tensor is every rank's own (random numbers), and not the same on all. It is early, and of
+  // one type and shape on all ranks.
   virtual bool own_of_rank(const TensorSpec& /*tensor*/) const { return false; }
+  // Copies those alone. Requires that layout.tensors() are those of describe() that are a rank's own.
+  // To be provided with own_of_rank().
+  virtual void copy_own(const ImageLayout& /*layout*/, std::span<std::byte> /*image*/) {
+    throw Error("this training state has tensors that are each rank's own, and cannot copy them alone");
+  }
   // After a load() of rank 0's: own ones for this rank, which the checkpoint has none of; a function of the
   // loaded state and the rank alone. Requires rank > 0.
   virtual void derive_own(int /*rank*/) {}

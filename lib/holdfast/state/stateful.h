@@ -8,6 +8,10 @@
 // save() runs on the training thread inside after_step and must not change anything. load() runs once, after
 // every check of the whole checkpoint has passed.
 //
+// One whose save() needs what other ranks of the run have (distributed/sharded_optimizer.h) provides
+// bring_together() as well: collective, called by all ranks at a step boundary before any save(), which then
+// waits for nobody until the next update.
+//
 // Errors: a missing or mistyped entry throws RefusedError naming it, so load() needs no checks of its own.
 // Threads: none; writer and reader belong to the call.
 #pragma once

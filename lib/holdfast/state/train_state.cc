@@ -292,6 +292,21 @@ void TrainState::copy_early(std::span<const std::string> names) {
 
 bool TrainState::own_of_rank(const TensorSpec& tensor) const { return tensor.name.starts_with("rng/"); }
 
+void TrainState::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
+  Stager stager;
+  std::vector<at::Tensor> held;
+  for (const NamedGenerator& stream : state_->streams()) {
+    const std::string name = "rng/" + stream.name;
+    held.push_back(rng_state(stream));
+    stager.add(held.back(), place_of(name, held.back(), layout, image));
+  }
+  stager.run();
+}
+
+void TrainState::bring_together() {
+  for (const State::Part& part : state_->components) part.component->bring_together();
+}
+
 void TrainState::derive_own(int rank) {
   for (const NamedGenerator& stream : state_->streams()) {
     branch_off(stream, static_cast<std::uint64_t>(rank));

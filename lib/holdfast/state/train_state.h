@@ -93,8 +93,11 @@ class TrainState final : public SnapshotSource {
   void load(const Snapshot& snapshot, const Overrides& overrides) override;
   void load_weights(const Snapshot& snapshot) override;
   bool takes_weight(const TensorSpec& tensor) const override;
+  // Of the components that have one.
+  void bring_together() override;
   // Random number streams are a rank's own; everything else is the same on all ranks that train together.
   bool own_of_rank(const TensorSpec& tensor) const override;
+  void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
   void derive_own(int rank) override;
 
   // A component seen through type erasure. `applied` and `applied_all` are no-ops for parts that are not
@@ -104,6 +107,7 @@ class TrainState final : public SnapshotSource {
     virtual ~Component() = default;
     virtual void save(StateWriter& out) const = 0;
     virtual void load(const StateReader& in) = 0;
+    virtual void bring_together() = 0;
     virtual void applied(const Cursor& cursor) = 0;
     virtual void applied_all_delivered() = 0;
     virtual std::optional<Cursor> cursor() const = 0;
@@ -129,12 +133,21 @@ concept KnowsCursor = DataSource<T> && requires(const T& source) {
   { source.cursor() } -> std::convertible_to<Cursor>;
 };
 
+// A component whose save() needs what other ranks have (distributed/sharded_optimizer.h).
+template <class T>
+concept SpreadOverRanks = Stateful<T> && requires(T& component) {
+  component.bring_together();
+};
+
 template <Stateful T>
 void TrainState::add(const std::string& name, T& component) {
   struct Adapter final : Component {
     explicit Adapter(T& target) : target_(target) {}
     void save(StateWriter& out) const override { target_.save(out); }
     void load(const StateReader& in) override { target_.load(in); }
+    void bring_together() override {
+      if constexpr (SpreadOverRanks<T>) target_.bring_together();
+    }
     void applied([[maybe_unused]] const Cursor& cursor) override {
       if constexpr (DataSource<T>) target_.applied(cursor);
     }

@@ -1,6 +1,7 @@
-// One rank of a training with checkpoints: dist_agreement RUN-DIRECTORY STEPS [WHAT RANK STEP]. WHAT happens
-// to that rank once, at that step of a first attempt: `term` or `kill` or `stop`, the signals; "apart" before
-// it trains without an exchange of gradients, so that nobody but the Agreement can notice.
+// One rank of a training with checkpoints: dist_agreement RUN-DIRECTORY STEPS [apart|sharded] [WHAT RANK
+// STEP]. WHAT happens to that rank once, at that step of a first attempt: `term` or `kill` or `stop`, the
+// signals. `apart` trains without an exchange of gradients, so that nobody but the Agreement can notice;
+// `sharded` with the optimizer's slots spread over the ranks.
 #include <signal.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
@@ -19,6 +20,7 @@
 #include "holdfast/distributed/agreement.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/distributed/sharded_optimizer.h"
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/state/train_state.h"
 
@@ -69,7 +71,8 @@ void happen(const Event& event, const Checkpointer& checkpointer) {
   for (int i = 0; i < 30'000 && checkpointer.stop_reason().empty(); ++i) std::this_thread::sleep_for(1ms);
 }
 
-int train(const std::string& directory, std::int64_t steps, bool apart, const Event& event) {
+int train(const std::string& directory, std::int64_t steps, const std::string& how, const Event& event) {
+  const bool apart = how == "apart";
   ProcessGroup group({.timeout = event.what == "stop" ? 20s : 300s});
   Agreement agreement(group);
   torch::manual_seed(5);
@@ -77,11 +80,17 @@ int train(const std::string& directory, std::int64_t steps, bool apart, const Ev
   torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   std::optional<DataParallel> parallel;
   if (!apart) parallel.emplace(net, group);
+  std::optional<ShardedOptimizer> sharded;
+  if (how == "sharded") sharded.emplace(optimizer, net, group);
   if (apart) net.eval();  // the streams of the ranks differ
   torch::manual_seed(100 + static_cast<std::uint64_t>(group.rank()));
   TrainState state;
   state.add("model", net);
-  state.add("optimizer", optimizer);
+  if (sharded) {
+    state.add("optimizer", *sharded);
+  } else {
+    state.add("optimizer", optimizer);
+  }
   if (parallel) state.add("gradients", *parallel);
 
   Checkpointer checkpointer(state, {.directory = directory,
@@ -95,11 +104,16 @@ int train(const std::string& directory, std::int64_t steps, bool apart, const Ev
   std::fflush(stdout);
   while (state.step() < steps) {
     const auto inputs = inputs_of(state.step(), apart ? 0 : group.rank(), apart ? 1 : group.world_size());
-    optimizer.zero_grad();
+    sharded ? sharded->zero_grad() : optimizer.zero_grad();
     if (parallel) parallel->before_forward();
     const torch::Tensor loss = (net.forward(inputs) - inputs.narrow(1, 0, 4)).square().mean();
-    parallel ? parallel->backward(loss) : loss.backward();
-    optimizer.step();
+    if (sharded) {
+      parallel->backward(loss, Gradients::accumulate);
+      sharded->step();
+    } else {
+      parallel ? parallel->backward(loss) : loss.backward();
+      optimizer.step();
+    }
     const Decision decision = checkpointer.after_step({.loss = loss.item<double>()});
     if (decision.stop) break;
     if (resumed.fresh && event.rank == group.rank() && event.step == state.step()) {
@@ -120,15 +134,14 @@ int train(const std::string& directory, std::int64_t steps, bool apart, const Ev
 int main(int argc, char** argv) {
   if (argc < 3) return 64;
   holdfast::test::Event event;
-  bool apart = false;
+  std::string how;
   int next = 3;
-  if (next < argc && std::string(argv[next]) == "apart") {
-    apart = true;
-    ++next;
+  if (next < argc && (std::string(argv[next]) == "apart" || std::string(argv[next]) == "sharded")) {
+    how = argv[next++];
   }
   if (next + 2 < argc) event = {argv[next], std::atoi(argv[next + 1]), std::atoll(argv[next + 2])};
   try {
-    return holdfast::test::train(argv[1], std::atoll(argv[2]), apart, event);
+    return holdfast::test::train(argv[1], std::atoll(argv[2]), how, event);
   } catch (const holdfast::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.exit_code());

@@ -208,7 +208,7 @@ TEST(Shares, CoverEveryByteOnceWhateverTheLayout) {
     }
   }
   EXPECT_GT(divided, 1600);
-  EXPECT_GT(with_late, 400);
+  EXPECT_GT(with_late, 300);
   EXPECT_GT(with_sent, 400);
 }
 

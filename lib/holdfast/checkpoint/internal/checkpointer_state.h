@@ -137,6 +137,7 @@ struct Checkpointer::State {
   void tell_stop(Decision& decision) noexcept;
   void leave() noexcept;  // the program was told to: no withdrawal changes that
   Plan plan_now() noexcept;
+  Costs costs_together() const noexcept;
   void pursue(const Notice& notice);
   OnNotice chosen_policy(const Notice& notice) const noexcept;
   Standing standing() const;
@@ -188,6 +189,7 @@ struct Checkpointer::State {
 
   // With other ranks (checkpointer_together.cc).
   void agree(Decision& decision);
+  void plan_together();
   Agreed await(const char* what, bool rank_0_may_save = false);
   void learn(const Agreed& agreed);
   void pass_on_stop(const Agreed& agreed);
@@ -196,6 +198,7 @@ struct Checkpointer::State {
   void send_share(Decision& decision);
   void pause_together(Decision& decision, Plan plan);
   void post(const Plan& plan);
+  void post(const Vote& vote);
   Vote vote(const Plan& plan) noexcept;
   std::optional<Duration> left_here() const;
   void tell_own();

@@ -1,5 +1,6 @@
 #include "holdfast/checkpoint/internal/crew.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,8 +19,9 @@ void Crew::settle(SaveStatus outcome, std::string_view text) {
   save_.reset();
 }
 
-void Crew::learn(const Agreed& agreed) {
+void Crew::learn(const Agreed& agreed, Duration ago) {
   left = agreed.left;
+  if (left) left = std::max(*left - ago, Duration::zero());
   durable = agreed.durable;
   failing = agreed.failing;
   if (!save_) return;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -20,7 +21,9 @@ namespace holdfast::inline v1::internal {
 class Crew {
  public:
   Crew(Companions& the_companions, SnapshotSource& own)
-      : companions(the_companions), own_(own), ranked_(own, the_companions.world_size()) {}
+      : companions(the_companions), own_(own), ranked_(own, the_companions.world_size()) {
+    companions.take();
+  }
 
   bool leads() const { return companions.rank() == 0; }
   int rank() const { return companions.rank(); }
@@ -31,7 +34,7 @@ class Crew {
   // Of a rank that does not write: the save that was agreed last, as far as rank 0 tells.
   SaveHandle begin_save(std::shared_ptr<SaveHandle::Shared> save);
   void settle(SaveStatus outcome, std::string_view text);
-  void learn(const Agreed& agreed);
+  void learn(const Agreed& agreed, Duration ago);  // since the votes were cast
 
   // Texts between ranks are JSON objects. hear() throws Error for one that is none.
   void tell(const char* name, const nlohmann::json& value);
@@ -39,12 +42,16 @@ class Crew {
 
   Companions& companions;
   bool pending = false;               // a ballot is under way
-  std::optional<Duration> left = {};  // as agreed last
+  SteadyTime posted{};                // when the last one was
+  std::optional<Duration> left = {};  // when the votes that were learned last had come
   bool passed_on = false;             // rank 0: a notice that others told of stands
   std::int64_t told_own = -1;         // the last step whose own state was told
   std::int64_t told_before = -1;      // and the one before that
   std::int64_t durable = -1;
   bool failing = false;
+  // Rank 0: values that made their step one of the best. That step is past when all can save: the checkpoint
+  // that follows stands for it, two steps later.
+  std::map<std::string, double> best = {};
 
  private:
   SnapshotSource& own_;
@@ -59,6 +66,8 @@ std::unique_ptr<Crew> crew_of(Companions* companions, SnapshotSource& source);
 inline constexpr char kVerdict[] = "verdict";  // rank 0's, of its resume()
 inline constexpr char kReady[] = "ready";      // everybody's
 inline constexpr char kOutcome[] = "outcome";  // rank 0's, of its finish()
-std::string own_text(std::int64_t step);       // what is a rank's own, at that step
+std::string own_text(std::int64_t step);       // what is a rank's own, at that step: begins with
+inline constexpr char kOwnBytes = '=';         // … this, before the bytes
+inline constexpr char kNoOwn = '!';            // … or this, before why there are none
 
 }  // namespace holdfast::inline v1::internal

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "holdfast/base/error.h"
+
 namespace holdfast::inline v1::internal {
 namespace {
 
@@ -60,19 +62,29 @@ std::uint64_t own_bytes(const SnapshotSource& source, std::span<const TensorSpec
   return bytes;
 }
 
-std::string own_of(const SnapshotSource& source, const Snapshot& snapshot) {
-  std::string own;
-  const auto& tensors = snapshot.layout->tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (of_other_rank(tensors[i]) || !source.own_of_rank(tensors[i])) continue;
-    const auto bytes = snapshot.bytes(i);
-    own.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+std::string own_of(SnapshotSource& source) {
+  std::vector<TensorSpec> tensors;
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t bytes = 0;
+  for (TensorSpec& tensor : source.describe()) {
+    if (!source.own_of_rank(tensor)) continue;
+    offsets.push_back(bytes);
+    bytes += tensor.bytes();
+    tensors.push_back(std::move(tensor));
   }
+  std::string own(bytes, '\0');
+  source.copy_own(ImageLayout(std::move(tensors), std::move(offsets), bytes),
+                  std::as_writable_bytes(std::span(own)));
   return own;
 }
 
 std::vector<TensorSpec> RankedSource::describe() {
   std::vector<TensorSpec> tensors = source_.describe();
+  for (const TensorSpec& tensor : tensors) {
+    if (!of_other_rank(tensor)) continue;
+    throw UsageError("tensor '" + tensor.name + "' of the training state: names that begin with " +
+                     std::string(kRankGroup) + " are those of the other ranks' own tensors");
+  }
   const std::size_t alone = tensors.size();
   for (int rank = 1; rank < world_size_; ++rank) {
     for (std::size_t i = 0; i < alone; ++i) {

@@ -25,9 +25,10 @@ bool has_own_of(int rank, std::span<const TensorSpec> tensors);
 // its own is rank 0's.
 std::shared_ptr<Snapshot> share_of(int rank, const std::shared_ptr<Snapshot>& whole);
 
-// What is this rank's own, of `tensors`: their bytes in that order, out of a snapshot or into one.
+// What is a rank's own, of `tensors`: their bytes together.
 std::uint64_t own_bytes(const SnapshotSource& source, std::span<const TensorSpec> tensors);
-std::string own_of(const SnapshotSource& source, const Snapshot& snapshot);
+// What is this rank's own now: the bytes of those tensors one after the other, in describe()'s order.
+std::string own_of(SnapshotSource& source);
 
 // Rank 0's source: describes the others' own tensors, too. Nobody copies those: they come from their ranks.
 class RankedSource final : public SnapshotSource {
@@ -54,7 +55,11 @@ class RankedSource final : public SnapshotSource {
   }
   void load_weights(const Snapshot& snapshot) override { source_.load_weights(snapshot); }
   bool takes_weight(const TensorSpec& tensor) const override { return source_.takes_weight(tensor); }
+  void bring_together() override { source_.bring_together(); }
   bool own_of_rank(const TensorSpec& tensor) const override { return source_.own_of_rank(tensor); }
+  void copy_own(const ImageLayout& layout, std::span<std::byte> image) override {
+    source_.copy_own(layout, image);
+  }
   void derive_own(int rank) override { source_.derive_own(rank); }
 
  private:

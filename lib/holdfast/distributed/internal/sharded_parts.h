@@ -62,7 +62,7 @@ struct ShardedOptimizer::Parts {
   // What a checkpoint has; RefusedError where parameters of one group differ.
   std::int64_t recorded_updates(const StateReader& in, std::size_t g) const;
   bool has_slot(const StateReader& in, const char* slot, std::size_t g) const;
-  static at::Tensor share_of(const StateReader& in, const char* slot, const Group& of, const Part& part);
+  static std::vector<at::Tensor> wholes_of(const StateReader& in, const char* slot, const Group& of);
   // Fills `share` with the elements of whole tensors that `own` names.
   static void take(const std::vector<at::Tensor>& from, const std::vector<Piece>& own,
                    const at::Tensor& share);
