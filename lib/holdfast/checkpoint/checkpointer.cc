@@ -114,6 +114,7 @@ Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
 // with the process.
 Checkpointer::~Checkpointer() {
   if (!state_->gave_up) return;
+  if (state_->crew) state_->crew->part();
   state_->book->close();
   log_warning("leaving a write behind that hangs in the disk; it counts for nothing");
   state_->monitor.stop();

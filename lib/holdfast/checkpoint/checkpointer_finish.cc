@@ -76,7 +76,7 @@ int Checkpointer::State::finish() {
   if (phase == Phase::finished) return end_code;
   require(Phase::running, "finish");
   if (!crew) return finish_alone();
-  try {
+  or_abandon([&] {
     part_together();
     if (crew->leads()) {
       finish_alone();
@@ -84,10 +84,7 @@ int Checkpointer::State::finish() {
     } else {
       hear_outcome();
     }
-  } catch (const Error& error) {
-    abandon(error);
-    throw;
-  }
+  });
   return end_code;
 }
 

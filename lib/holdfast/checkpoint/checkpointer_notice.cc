@@ -145,7 +145,7 @@ Standing Checkpointer::State::standing() const {
 // What ranks decide at one step boundary they do at the next.
 Costs Checkpointer::State::costs_together() const noexcept {
   Costs known = costs.costs();
-  if (crew) known.agreement = known.step;
+  if (crew) known.agreement = known.step + crew->brought_in;
   return known;
 }
 

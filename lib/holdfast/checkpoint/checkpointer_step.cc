@@ -59,12 +59,7 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
 Decision Checkpointer::State::step_together(const StepReport& report) {
   arrive(report);
   Decision decision;
-  try {
-    agree(decision);
-  } catch (const Error& error) {
-    abandon(error);
-    throw;
-  }
+  or_abandon([&] { agree(decision); });
   update_announced = false;
   return decision;
 }
@@ -208,7 +203,7 @@ void Checkpointer::State::metric(const std::string& name, double value) {
     best = best || measurements.among_best(*wanted, source.step());
   }
   if (crew) {
-    if (!best || !crew->leads()) return;
+    if (!best || !crew->leads() || covered()) return;
     crew->best[name] = value;
     save_wanted = true;
   } else if (evaluating) {
@@ -260,9 +255,7 @@ internal::Staged Checkpointer::State::stage(Part part) {
   record.evaluation_due = evaluation_due || evaluating;
   record.time = format_utc(clock.wall_now());
   if (crew) {
-    for (const auto& [name, value] : std::exchange(crew->best, {})) {
-      measurements.add(name, source.step(), value);
-    }
+    for (const auto& [name, value] : crew->best) measurements.add(name, source.step(), value);
   }
   record.metrics = measurements.recorded();
   const SteadyTime began = clock.now();
@@ -284,7 +277,10 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
                        .copied = staged.copied,
                        .complete = {},
                        .save = save};
-  if (crew) request.complete = bring_own_of_others(*request.snapshot);
+  if (crew) {
+    crew->best.clear();
+    request.complete = bring_own_of_others(*request.snapshot);
+  }
   save->update([&](SaveFigures& figures) { figures.blocked += waited; });
   save->staged(clock.now());
   newest = writer->submit(std::move(request));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -44,7 +45,8 @@ Agreed Checkpointer::State::await(const char* what, bool rank_0_may_save) {
     watch->heard();
     Duration limit = crew->companions.timeout();
     std::optional<Duration> left = monitor.time_left();
-    if (crew->left && (!left || *crew->left < *left)) left = crew->left;
+    const auto told = crew->left(clock.now());
+    if (told && (!left || *told < *left)) left = told;
     if (left) {
       // At the end, and in a pause, rank 0 may still copy the state or wait for its disk.
       const Duration there_was = *left + (clock.now() - began);
@@ -77,8 +79,8 @@ void Checkpointer::State::agree(Decision& decision) {
   if (monitor.pending()) watch->heard();
   take_requests();
   relax();
+  if (agreed && (agreed->stop >= 0 || agreed->pause >= 0 || agreed->saves())) bring_together();
   const Plan plan = crew->leads() ? plan_now() : Plan{};
-  if (agreed && (agreed->stop >= 0 || agreed->pause >= 0 || agreed->saves())) source.bring_together();
   if (agreed && agreed->stop >= 0) {
     stop_together(decision, *agreed);
   } else if (agreed && agreed->pause >= 0) {
@@ -94,8 +96,15 @@ void Checkpointer::State::agree(Decision& decision) {
   }
 }
 
-void Checkpointer::State::plan_together() {
+// It waits for the other ranks: part of what a save costs.
+void Checkpointer::State::bring_together() {
+  const Waiting waiting(*this);
   source.bring_together();
+  crew->brought_in = std::max(crew->brought_in, waiting.so_far());
+}
+
+void Checkpointer::State::plan_together() {
+  bring_together();
   if (!crew->leads()) return;
   try {
     stager.plan_ahead();
@@ -107,7 +116,7 @@ void Checkpointer::State::plan_together() {
 
 // Rank 0 plans by the deadline that is told to any rank.
 void Checkpointer::State::learn(const Agreed& agreed) {
-  crew->learn(agreed, clock.now() - crew->posted);
+  crew->learn(agreed);
   if (!crew->leads()) {
     if (agreed.durable > started_from.step) started_from = {agreed.durable, {}, clock.now()};
     if (monitor.deadline() && !monitor.stop_requested()) monitor.dismiss(clock.now() - kOutlived);
@@ -115,10 +124,14 @@ void Checkpointer::State::learn(const Agreed& agreed) {
   }
   if (agreed.stop >= 0) return;  // the stop says it
   const auto own = left_here();
-  const auto left = crew->left;
+  const auto left = crew->left(clock.now());
   if (left && (!own || *left + kSameTime < *own)) {
     const auto known = monitor.time_left();
-    if (known && *known <= *left + kSameTime) return;
+    const bool too_early = crew->passed_on && known && *known + kSameTime < *left;
+    if (known && !too_early && *known <= *left + kSameTime) return;
+    if (too_early) {  // that rank had voted late
+      monitor.post({.source = kOthers, .kind = NoticeKind::withdrawn, .text = "the end is not so near"});
+    }
     crew->passed_on = true;
     monitor.post({.source = kOthers,
                   .kind = NoticeKind::deadline,
@@ -133,11 +146,9 @@ void Checkpointer::State::learn(const Agreed& agreed) {
 
 void Checkpointer::State::pass_on_stop(const Agreed& agreed) {
   if (!must_stop()) {
-    std::optional<SteadyTime> deadline;
-    if (crew->left) deadline = clock.now() + *crew->left;
     monitor.post({.source = kOthers,
                   .kind = NoticeKind::stop,
-                  .deadline = deadline,
+                  .deadline = crew->end,
                   .text = "rank " + std::to_string(agreed.stop) + " was told to stop"});
   }
   leave();
@@ -213,7 +224,11 @@ void Checkpointer::State::post(const Vote& vote) {
 
 Vote Checkpointer::State::vote(const Plan& plan) noexcept {
   Vote vote{.step = source.step(), .save = save_wanted, .stop = must_stop()};
-  vote.left = left_here();
+  try {
+    vote.left = left_here();
+  } catch (const std::bad_alloc&) {
+    vote.left = crew->left(clock.now());
+  }
   if (!crew->leads()) return vote;
   bool due = policy.due(boundary_time, vote.step);
   if (due && policy.automatic()) {
@@ -242,7 +257,8 @@ std::optional<Duration> Checkpointer::State::left_here() const {
 // Once for each step. What it cannot tell fails this save alone.
 void Checkpointer::State::tell_own() {
   const std::int64_t step = source.step();
-  if (crew->told_own == step) return;
+  if (crew->told_own == step && !crew->own_failed) return;
+  crew->own_failed = false;
   std::string own;
   try {
     own = internal::own_of(source);
@@ -251,8 +267,10 @@ void Checkpointer::State::tell_own() {
   } catch (const std::exception& error) {
     log_error("what is this rank's own at step {} could not be copied: {}", step, what_of(error));
     own = std::string(1, internal::kNoOwn) + what_of(error);
+    crew->own_failed = true;  // told again when it is asked for again
   }
   crew->companions.tell(internal::own_text(step), own);
+  if (crew->told_own == step) return;
   // Rank 0 has begun another save since that one: it was heard, or never will be.
   if (crew->told_before >= 0) crew->companions.forget(internal::own_text(crew->told_before));
   crew->told_before = std::exchange(crew->told_own, step);
@@ -262,7 +280,9 @@ void Checkpointer::State::tell_own() {
 std::function<void()> Checkpointer::State::bring_own_of_others(const Snapshot& snapshot) const {
   if (internal::own_bytes(source, snapshot.layout->tensors()) == 0) return {};
   return [&companions = crew->companions, &source = source, layout = snapshot.layout, arena = snapshot.arena,
-          step = snapshot.step] {
+          step = snapshot.step, parting = crew->parting] {
+    const std::lock_guard lock(parting->mutex);
+    if (parting->parted) throw Error("the run has ended");
     const std::uint64_t bytes = internal::own_bytes(source, layout->tensors());
     for (int rank = 1; rank < companions.world_size(); ++rank) {
       const std::string own = companions.hear(rank, internal::own_text(step), kOwnWait);
@@ -295,13 +315,14 @@ void Checkpointer::State::part_together() {
     learn(agreed);
     if (agreed.stop >= 0) pass_on_stop(agreed);
   }
-  if (crew->durable < source.step()) source.bring_together();  // the same number on all ranks
+  if (crew->durable < source.step()) bring_together();  // the same number on all ranks
   if (!crew->leads()) tell_own();
   Vote vote{.step = source.step(), .stop = leaving || should_stop()};
   vote.left = left_here();
   if (crew->leads()) vote.durable = newest_durable();
   post(vote);
   const Agreed agreed = await("the end of the run", true);
+  crew->learn(agreed);
   if (agreed.stop >= 0) pass_on_stop(agreed);
 }
 
@@ -315,11 +336,28 @@ void Checkpointer::State::hear_outcome() {
   end_reason = outcome.value("reason", std::string());
   const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
   if (durable > started_from.step) started_from = {durable, {}, clock.now()};
-  crew->learn({.step = source.step(), .durable = durable}, Duration::zero());
+  crew->learn({.step = source.step(), .durable = durable});
   crew->settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
   watch->end();
   phase = Phase::finished;
   book->close();
+}
+
+void Checkpointer::State::or_abandon(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    abandon(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    const OutOfMemoryError error;
+    abandon(error);
+    throw error;
+  } catch (const std::exception& what) {
+    const Error error(what_of(what));
+    abandon(error);
+    throw error;
+  }
 }
 
 // The run cannot go on: a rank is lost, or they contradict each other. What is staged is still written, for

@@ -56,13 +56,14 @@ void ShardedOptimizer::Parts::gather_slots() {
   const at::NoGradGuard no_grad;
   if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer)) own->settle();
   if (!whole.empty()) return;
+  std::map<std::string, at::Tensor> gathered;
   for (const Group& of : groups) {
     for (const Part& part : of.chunks) {
       for (const auto& [slot, share] : slots_of(part.share)) {
         const at::Tensor all = all_of("the optimizer's slots", part, share);
         for (const Piece& piece : part.chunk.pieces) {
           const at::Tensor& parameter = of.parameters[piece.parameter];
-          at::Tensor& tensor = whole[slot + "/" + of.names[piece.parameter]];
+          at::Tensor& tensor = gathered[slot + "/" + of.names[piece.parameter]];
           if (!tensor.defined()) {
             tensor = at::empty_strided(parameter.sizes(), parameter.strides(),
                                        at::TensorOptions(parameter.scalar_type()));
@@ -72,6 +73,7 @@ void ShardedOptimizer::Parts::gather_slots() {
       }
     }
   }
+  whole = std::move(gathered);
 }
 
 void ShardedOptimizer::bring_together() { parts_->gather_slots(); }

@@ -314,6 +314,22 @@ TEST_F(Together, WhatOneRankCannotCopyFailsThatSaveAlone) {
   EXPECT_THAT(volume->checkpoints(), testing::Contains(HasSubstr("step-000000000020-")));
 }
 
+TEST_F(Together, WhatCouldNotBeCopiedAtAStopIsToldAgainAtTheEnd) {
+  live(2, [](Member& one) {
+    one.train_to(4);
+    bool failed = false;
+    one.source.on_own_copy = [&] {
+      if (!std::exchange(failed, true)) throw std::bad_alloc();
+    };
+    if (one.rank == 1) one.announcer.stop(one.clock.now() + 1h);
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(75));
+  EXPECT_THAT(volume->checkpoints(), testing::ElementsAre(HasSubstr("step-000000000006-")));
+}
+
 // The step that was the best is past when all ranks can save.
 TEST_F(Together, TheBestOfAMetricIsKept) {
   options.keep = KeepLast{2} | KeepBest{"accuracy", 1, Better::higher};

@@ -190,6 +190,8 @@ struct Checkpointer::State {
   // With other ranks (checkpointer_together.cc).
   void agree(Decision& decision);
   void plan_together();
+  void bring_together();
+  void or_abandon(const std::function<void()>& work);
   Agreed await(const char* what, bool rank_0_may_save = false);
   void learn(const Agreed& agreed);
   void pass_on_stop(const Agreed& agreed);

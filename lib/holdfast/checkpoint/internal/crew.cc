@@ -19,9 +19,19 @@ void Crew::settle(SaveStatus outcome, std::string_view text) {
   save_.reset();
 }
 
-void Crew::learn(const Agreed& agreed, Duration ago) {
-  left = agreed.left;
-  if (left) left = std::max(*left - ago, Duration::zero());
+std::optional<Duration> Crew::left(SteadyTime now) const {
+  if (!end) return std::nullopt;
+  return std::max(Duration(*end - now), Duration::zero());
+}
+
+void Crew::part() {
+  const std::lock_guard lock(parting->mutex);
+  parting->parted = true;
+}
+
+void Crew::learn(const Agreed& agreed) {
+  end.reset();
+  if (agreed.left) end = posted + *agreed.left;
   durable = agreed.durable;
   failing = agreed.failing;
   if (!save_) return;

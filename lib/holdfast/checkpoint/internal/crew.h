@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -34,24 +35,37 @@ class Crew {
   // Of a rank that does not write: the save that was agreed last, as far as rank 0 tells.
   SaveHandle begin_save(std::shared_ptr<SaveHandle::Shared> save);
   void settle(SaveStatus outcome, std::string_view text);
-  void learn(const Agreed& agreed, Duration ago);  // since the votes were cast
+  void learn(const Agreed& agreed);
+  // Until the end that the votes told of.
+  std::optional<Duration> left(SteadyTime now) const;
+  // No thread of the writer asks the others or the source for anything afterwards. May wait for one that
+  // does.
+  void part();
 
   // Texts between ranks are JSON objects. hear() throws Error for one that is none.
   void tell(const char* name, const nlohmann::json& value);
   nlohmann::json hear(int rank, const char* name, Duration limit);
 
   Companions& companions;
-  bool pending = false;               // a ballot is under way
-  SteadyTime posted{};                // when the last one was
-  std::optional<Duration> left = {};  // when the votes that were learned last had come
-  bool passed_on = false;             // rank 0: a notice that others told of stands
-  std::int64_t told_own = -1;         // the last step whose own state was told
-  std::int64_t told_before = -1;      // and the one before that
+  bool pending = false;                // a ballot is under way
+  SteadyTime posted{};                 // when the last one was
+  std::optional<SteadyTime> end = {};  // that the votes learned last told of
+  bool passed_on = false;              // rank 0: a notice that others told of stands
+  std::int64_t told_own = -1;          // the last step whose own state was told
+  std::int64_t told_before = -1;       // and the one before that
+  bool own_failed = false;             // what was told of it is why there is none
+  Duration brought_in{};               // the longest that bring_together() has taken
   std::int64_t durable = -1;
   bool failing = false;
   // Rank 0: values that made their step one of the best. That step is past when all can save: the checkpoint
   // that follows stands for it, two steps later.
   std::map<std::string, double> best = {};
+
+  struct Parting {
+    std::mutex mutex;
+    bool parted = false;
+  };
+  const std::shared_ptr<Parting> parting = std::make_shared<Parting>();
 
  private:
   SnapshotSource& own_;
