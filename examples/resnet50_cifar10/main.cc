@@ -67,6 +67,7 @@ void prepare_machine(const Options& options) {
   if (options.threads > 0) at::set_num_threads(options.threads);
   holdfast::set_math_mode(options.precision);
   if (options.cuda) {
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // else cuBLAS may sum in any order
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
     // Nothing here reads memory before it is written; filling it would be a kernel a tensor.

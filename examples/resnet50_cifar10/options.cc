@@ -372,7 +372,7 @@ class Parser {
         ->group(kGroup);
     app_.add_flag(
             "--graph,!--no-graph", options_.graph,
-            "Replay forward and backward as CUDA graphs after three steps: quicker where launching "
+            "Replay forward and backward as CUDA graphs after three micro-batches: quicker where launching "
             "kernels takes longer than computing them, with the same bits. Where that cannot be done, on "
             "a CPU say, a warning says why and steps are made as without")
         ->group(kGroup);

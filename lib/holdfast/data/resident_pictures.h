@@ -12,8 +12,7 @@
 // inputs: float32 [batch, channels, height, width] in the layout asked for; targets: int64 [batch]; both on
 // the device. Memory there: a byte a value and a label, CIFAR-10's 50,000 + 10,000 pictures 154 + 31 MB; the
 // host's is given back, unless the device is the CPU, whose bytes are the pictures' own. A CPU is for
-// programs that must run on either: its threads make a twentieth of the pictures a second that PictureDataset
-// makes.
+// programs that must run on either: PictureDataset makes many times as many pictures a second there.
 //
 // Requires: a Loader, or a loop that calls finish_batch with what get_batch returned. Errors: UsageError for
 // augmentation that cannot work (augment.h), and for a device without room for the pictures.

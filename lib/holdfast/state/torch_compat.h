@@ -1,6 +1,8 @@
 // Where the releases of LibTorch differ that this library is built with, 2.7.1 to 2.15. All else is written
-// once for all of them. An entry says which releases it is for and what happens without it; it works in all
-// of them and asks for no version, so that nobody has to guess which code a build has.
+// once for all of them, but for c10d's differences (distributed/internal/c10d_compat.h) and two that only a
+// class derived from CUDAGraph sees (train/device_graph.cc). An entry says which releases it is for and what
+// happens without it; it works in all of them and asks for no version, so that nobody has to guess which code
+// a build has.
 //
 // Looked at and alike in all of them: the fused and foreach kernels' arguments, autocast by device type, the
 // two setters of TF32 (precision/precision.cc says why it uses those), generators, storages, streams.
@@ -21,9 +23,8 @@ namespace holdfast::inline v1::compat {
 // Gives the groups of an optimizer that was made from `groups` exactly the options that those bring.
 //   up to 2.11  they have them.
 //   from 2.12   torch takes the optimizer's defaults for every option of a group that is as a constructor
-//   leaves it
-//               (a weight decay of 0 in a group without decay!), and for all of them where it does not know
-//               the options' type (LAMB's).
+//               leaves it (a weight decay of 0 in a group without decay!), and for all of them where it does
+//               not know the options' type (LAMB's).
 // Requires: the last groups.size() groups of the optimizer are those.
 inline void keep_options(torch::optim::Optimizer& optimizer,
                          const std::vector<torch::optim::OptimizerParamGroup>& groups) {
