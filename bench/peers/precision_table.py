@@ -7,7 +7,8 @@ line.
 
 KIND is what to compare with, words joined by +:
     eager | compile | reduce-overhead | max-autotune     torch.compile's modes; eager is without
-    fused                                                SGD with fused=True
+    fused                                                SGD with fused=True; BERT's LAMB is Python's own, with which
+                                                         the word does nothing
     amp                                                  instead of the job's precision and layout: autocast (bf16 on a
                                                          CPU, fp16 with GradScaler on a GPU) and channels_last
 """

@@ -22,6 +22,7 @@
 namespace holdfast::bench {
 namespace {
 
+constexpr int kDisagreement = 1;       // exit code: a row and its peer do not compute the same
 constexpr int kLeastWithPeers = 9;     // steps, one a turn
 constexpr double kLargestOf32 = 36e9;  // bytes; a GPU with more takes the batch sizes for 40 GB
 
@@ -43,10 +44,12 @@ std::string name_of(c10::Device device) {
 }
 
 Table heading_of(const Options& options, const Setup& setup) {
-  Table table{
-      .heading = {.device = name_of(setup.device), .variant = options.variant, .peers = options.peers},
-      .rows = {},
-      .published = read_published(options.published)};
+  Table table{.heading = {.device = name_of(setup.device),
+                          .gpu = setup.device.is_cuda(),
+                          .variant = options.variant,
+                          .peers = options.peers},
+              .rows = {},
+              .published = read_published(options.published)};
   const Choice& choice = options.choice;
   const std::string timed =
       setup.seconds > 0 ? formatted("%.4g s of steps", setup.seconds) : formatted("%d steps", setup.steps);
@@ -130,6 +133,11 @@ class Run {
     }
     std::fputs(("\n" + summary_of(table_)).c_str(), stdout);
     std::printf("written: %s.csv, %s.json, %s.svg\n", name.c_str(), name.c_str(), name.c_str());
+    if (const std::string rows = disagreements_of(table_); !rows.empty()) {
+      std::fflush(stdout);
+      std::fprintf(stderr, "bench_precision_table: %s\n", rows.c_str());
+      return kDisagreement;
+    }
     return code;
   }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <string_view>
 
 #include "catalogue.h"
 #include "device.h"
@@ -27,6 +28,7 @@ constexpr int kWindows = 9;
 constexpr double kScratch = 1.1;
 constexpr double kReserve = 0.95;
 constexpr std::int64_t kSmallBatch = 2;
+constexpr char kWithPeers[] = "; that is with its peers beside it";
 
 // Each is seeded before its part, so that the peers can be.
 enum Seed : std::uint64_t { kWeights = 1, kInputs = 2, kSteps = 3 };
@@ -70,9 +72,17 @@ Training training_of(const Row& row, const Setup& setup) {
            .update = setup.update}};
 }
 
-// Leaves the training as it was, but for running statistics, which no loss depends on.
-Demand demand_of(Training& training, std::int64_t batch, const Setup& setup, double slots) {
-  const std::int64_t seen = std::min(batch, kSmallBatch);
+// Weights, gradients, and what an optimizer that steps keeps beside them.
+double fixed_bytes(double weights, const Kind& kind, const Setup& setup) {
+  return weights * (2 + (setup.update ? kind.slots : 0)) * processes(setup);
+}
+
+// As batch_of() has it: a batch norm needs two.
+std::int64_t least_batch(const Kind& kind) { return kind.has_layouts ? kSmallBatch : 1; }
+
+// Learnt from a batch of `seen`. Leaves the training as it was, but for running statistics, which no loss
+// depends on.
+Demand demand_of(Training& training, std::int64_t seen, const Kind& kind, const Setup& setup) {
   const double weights = bytes_of_weights(training);
   const double peak = peak_bytes(setup.device, [&] {
     training.give(training.work().draw(seen));
@@ -81,17 +91,26 @@ Demand demand_of(Training& training, std::int64_t batch, const Setup& setup, dou
   training.forget_gradients();
   training.give({});
   const double activations = std::max(0.0, peak - weights) * kScratch;
-  return {.fixed = weights * (2 + slots) * processes(setup),
+  return {.fixed = fixed_bytes(weights, kind, setup),
           .per_sample = activations / static_cast<double>(seen) * processes(setup),
-          .seen = seen};
+          .seen = seen,
+          .least = least_batch(kind)};
 }
 
 void say_no_room(Row& row, const Setup& setup, const Demand& demand, double free) {
   row.why = why_no_room(demand, row.cell.batch, setup.full_batch, free);
   if (row.why.empty()) return;
-  if (!setup.peers.empty()) row.why += "; that is with its peers beside it";
+  if (!setup.peers.empty()) row.why += kWithPeers;
   row.needed_bytes = demand.of(row.cell.batch);
   row.batch_that_fits = demand.seen > 0 ? demand.batch_in(free) : 0;
+}
+
+// It needs at least the estimate, and more than was free.
+void say_overflow(Row& row, const Setup& setup, const Demand& demand, double free) {
+  row.why = why_overflowed(demand, row.cell.batch, setup.full_batch, free);
+  if (!setup.peers.empty()) row.why += kWithPeers;
+  row.needed_bytes = std::max(demand.of(row.cell.batch), free);
+  row.batch_that_fits = batch_after_overflow(demand, row.cell.batch);
 }
 
 double free_for(const Setup& setup) { return kReserve * setup.free.value_or(free_bytes(setup.device)); }
@@ -100,28 +119,50 @@ double free_for(const Setup& setup) { return kReserve * setup.free.value_or(free
 bool weights_fit(Row& row, const Setup& setup) {
   if (setup.tiny && row.cell.layout == kNoLayout) return true;
   const Kind& kind = kind_of(row.cell.model);
-  say_no_room(row, setup, {.fixed = 4 * kind.parameters * (2 + kind.slots) * processes(setup)},
-              free_for(setup));
+  say_no_room(row, setup, {.fixed = fixed_bytes(4 * kind.parameters, kind, setup)}, free_for(setup));
   return row.why.empty();
 }
 
-// A GPU says by itself that it is full, a CPU has the process killed.
+// A GPU says by itself that it is full, a CPU has the process killed. Small batches are tried, too: without
+// the optimizer's slots and without peers, which come on top of what a trial takes.
 bool batch_fits(Row& row, const Setup& setup, Training& training) {
   if (setup.device.is_cuda() && !setup.free) return true;
-  if (row.cell.batch <= kSmallBatch && !setup.free) return true;  // as much as trying
   const double taken = setup.free ? 0 : bytes_of_weights(training);
   const double free = free_for(setup) + taken;
-  say_no_room(row, setup, demand_of(training, row.cell.batch, setup, kind_of(row.cell.model).slots), free);
+  const std::int64_t seen = std::min(row.cell.batch, kSmallBatch);
+  say_no_room(row, setup, demand_of(training, seen, kind_of(row.cell.model), setup), free);
   return row.why.empty();
+}
+
+bool is_overflow(const c10::Error& error) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         std::string_view(error.what_without_backtrace()).find("can't allocate memory") !=
+             std::string_view::npos;  // the CPU's allocator
+}
+
+// By an estimate from the largest batch that can be tried.
+bool explain_by_trial(Row& row, const Setup& setup, std::int64_t seen) {
+  try {
+    Training training = training_of(row, setup);
+    const double free = free_for(setup) + (setup.free ? 0 : bytes_of_weights(training));
+    const Demand demand = demand_of(training, seen, kind_of(row.cell.model), setup);
+    say_no_room(row, setup, demand, free);
+    if (row.why.empty()) say_overflow(row, setup, demand, free);
+    return true;
+  } catch (const c10::Error& error) {
+    if (!is_overflow(error)) throw;
+    return false;
+  }
 }
 
 void explain_overflow(Row& row, const Setup& setup) {
-  Training training = training_of(row, setup);
-  const double free = free_for(setup) + bytes_of_weights(training);
-  say_no_room(row, setup, demand_of(training, row.cell.batch, setup, kind_of(row.cell.model).slots), free);
-  if (row.why.empty()) {
-    row.why = "it does not fit, though an estimate from a batch of 2 says so; choose a smaller --scale";
+  const Kind& kind = kind_of(row.cell.model);
+  for (std::int64_t seen = std::min(row.cell.batch, kSmallBatch); seen >= least_batch(kind); --seen) {
+    const bool explained = explain_by_trial(row, setup, seen);
+    release_memory();
+    if (explained) return;
   }
+  say_overflow(row, setup, {.fixed = fixed_bytes(4 * kind.parameters, kind, setup)}, free_for(setup));
 }
 
 struct Rival {
@@ -210,6 +251,10 @@ void measure_into(Row& row, const Setup& setup) {
     row.note += (row.note.empty() ? "" : "; ") + why;
     row.counts_for_ratios = false;
   }
+  const auto fused = [](const std::string& kind) { return kind.find("fused") != std::string::npos; };
+  if (training.options().optimizer.name == "lamb" && std::ranges::any_of(setup.peers, fused)) {
+    row.note += (row.note.empty() ? "" : "; ") + std::string("the peers' LAMB has no fused form");
+  }
   std::vector<Rival> rivals = start_peers(row, setup, folder.path());
   const auto window = [&](int steps) {
     const auto begin = Clock::now();
@@ -236,9 +281,8 @@ Row measure(const Cell& cell, const Setup& setup) {
     measure_into(row, setup);
   } catch (const UsageError& error) {
     row.why = error.what();
-  } catch (const c10::OutOfMemoryError& error) {
-    overflowed = true;
   } catch (const c10::Error& error) {
+    overflowed = is_overflow(error);
     row.why = "it failed: " + first_line(error.what_without_backtrace());
   }
   release_memory();
@@ -247,7 +291,8 @@ Row measure(const Cell& cell, const Setup& setup) {
     try {
       explain_overflow(row, setup);
     } catch (const c10::Error& error) {
-      row.why = "it does not fit: not even a batch of 2 does";
+      row.why = "it does not fit, and the search for a batch that does failed: " +
+                first_line(error.what_without_backtrace());
     }
     release_memory();
   }

@@ -64,7 +64,23 @@ double left_by_groups() {
   return left;
 }
 
+constexpr double kOfAnOverflow = 1.25;  // what an estimate may have left out
+
 std::string gigabytes(double bytes) { return formatted("%.3g GB", bytes / 1e9); }
+
+std::string need_of(const Demand& demand, std::int64_t batch) {
+  return gigabytes(demand.of(batch)) +
+         (demand.seen > 0 ? " (estimated from a batch of " + std::to_string(demand.seen) + ")"
+                          : " for its weights, gradients and slots alone");
+}
+
+std::string advice(std::int64_t batch, std::int64_t full, const char* fits) {
+  if (batch == 0) return "no batch fits";
+  // Rounded down, so that the batch of that scale is not a larger one.
+  const double scale = std::floor(static_cast<double>(batch) / static_cast<double>(full) * 1e4) / 1e4;
+  return "a batch of " + std::to_string(batch) + " " + fits +
+         (scale > 0 ? formatted(": --scale %.4g", scale) : "");
+}
 
 }  // namespace
 
@@ -75,21 +91,23 @@ double free_of_machine() {
 
 std::int64_t Demand::batch_in(double free) const {
   if (!(free > fixed)) return 0;
-  return static_cast<std::int64_t>((free - fixed) / std::max(per_sample, 1.0));
+  const auto batch = static_cast<std::int64_t>((free - fixed) / std::max(per_sample, 1.0));
+  return batch >= least ? batch : 0;
 }
 
 std::string why_no_room(const Demand& demand, std::int64_t batch, std::int64_t full, double free) {
   if (demand.of(batch) <= free) return "";
-  std::string why = "it does not fit: it needs about " + gigabytes(demand.of(batch));
-  why += demand.seen > 0 ? " (estimated from a batch of " + std::to_string(demand.seen) + ")"
-                         : " for its weights, gradients and slots alone";
-  why += " and " + gigabytes(free) + " are free; ";
-  const std::int64_t fits = demand.seen > 0 ? demand.batch_in(free) : 0;
-  if (fits == 0) return why + "no batch fits";
-  // Rounded down, so that the batch of that scale is not a larger one.
-  const double scale = std::floor(static_cast<double>(fits) / static_cast<double>(full) * 1e4) / 1e4;
-  return why + "a batch of " + std::to_string(fits) + " fits" +
-         (scale > 0 ? formatted(": --scale %.4g", scale) : "");
+  return "it does not fit: it needs about " + need_of(demand, batch) + " and " + gigabytes(free) +
+         " are free; " + advice(demand.seen > 0 ? demand.batch_in(free) : 0, full, "fits");
+}
+
+std::int64_t batch_after_overflow(const Demand& demand, std::int64_t batch) {
+  return demand.seen > 0 ? demand.batch_in(demand.of(batch) / kOfAnOverflow) : 0;
+}
+
+std::string why_overflowed(const Demand& demand, std::int64_t batch, std::int64_t full, double free) {
+  return "it does not fit: it needs more than the " + gigabytes(free) + " that are free, and at least " +
+         need_of(demand, batch) + "; " + advice(batch_after_overflow(demand, batch), full, "should fit");
 }
 
 }  // namespace holdfast::bench

@@ -15,9 +15,10 @@ double free_of_machine();
 
 // What a training takes: some for its weights, more with each sample.
 struct Demand {
-  double fixed = 0;       // weights, gradients, slots
-  double per_sample = 0;  // activations and scratch
-  std::int64_t seen = 0;  // samples of the batch that it was learnt from
+  double fixed = 0;        // weights, gradients, slots
+  double per_sample = 0;   // activations and scratch
+  std::int64_t seen = 0;   // samples of the batch that it was learnt from
+  std::int64_t least = 1;  // samples that a batch must have
 
   double of(std::int64_t batch) const { return fixed + per_sample * static_cast<double>(batch); }
   // The largest batch in `free` bytes; 0: none.
@@ -27,5 +28,10 @@ struct Demand {
 // Why the row is left out, in words: "it needs about 31.2 GB (estimated from a batch of 2) and 15.1 GB are
 // free; a batch of 96 fits: --scale 0.43". `full`: the batch at --scale 1. Empty: it fits.
 std::string why_no_room(const Demand& demand, std::int64_t batch, std::int64_t full, double free);
+
+// The same of a row that the estimate let pass and the device did not: it needs more than the `free` bytes.
+// The batch that is named leaves room for an estimate that is wrong by a quarter.
+std::string why_overflowed(const Demand& demand, std::int64_t batch, std::int64_t full, double free);
+std::int64_t batch_after_overflow(const Demand& demand, std::int64_t batch);
 
 }  // namespace holdfast::bench

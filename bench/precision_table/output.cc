@@ -7,15 +7,12 @@
 #include <optional>
 
 #include "format.h"
+#include "goals.h"
 #include "holdfast/base/error.h"
 #include "row_text.h"
 
 namespace holdfast::bench {
 namespace {
-
-// GPU goals for ResNet-50.
-constexpr double kTableStyleGoal = 2.28;
-constexpr double kFairGoal = 1.8;
 
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
@@ -28,12 +25,7 @@ std::string csv_number(double value) { return number(value, "%.6g", ""); }
 
 std::string ratio_line(const char* kind, double value, std::optional<double> goal) {
   std::string line = formatted("    %-58s %s", kind, number(value, "%.2f").c_str());
-  if (goal && std::isfinite(value)) {
-    line += formatted("   goal >= %.2f: %s", *goal, value >= *goal ? "met" : "missed");
-  } else if (goal) {
-    line += formatted("   goal >= %.2f: not measured", *goal);
-  }
-  return line + "\n";
+  return line + (goal ? "   " + verdict(value, *goal) : "") + "\n";
 }
 
 std::string batch_text(const Cell& cell) {
@@ -64,6 +56,38 @@ Beside beside_of(const Row& row, const Table& table, const std::string& device) 
   return {.figure = one->of_one_gpu(), .times = row.samples_per_second() / one->of_one_gpu()};
 }
 
+// The published generations: each device over the first, in the row's numbers.
+struct Generation {
+  std::string name;  // "A100/V100"
+  double times = kNotMeasured;
+};
+std::vector<Generation> generations_of(const Row& row, const Table& table) {
+  std::vector<Generation> all;
+  const std::vector<std::string> devices = devices_of(table.published);
+  for (std::size_t i = 1; i < devices.size(); ++i) {
+    const auto times = speed_up(table.published, row.cell.model, devices[i], devices[0], row.cell.precision);
+    all.push_back({.name = devices[i] + "/" + devices[0], .times = times.value_or(kNotMeasured)});
+  }
+  return all;
+}
+
+// What was published of the same ratio, device by device: FP16 over exactly these numbers.
+struct PublishedRatio {
+  std::string device;
+  double times = 0;
+};
+std::vector<PublishedRatio> published_ratios(const Ratio& ratio, const Table& table) {
+  std::vector<PublishedRatio> all;
+  for (const std::string& device : devices_of(table.published)) {
+    for (const SpeedUp& one : speed_ups_of(table.published)) {
+      if (one.model == ratio.model && one.of == device + " fp16" && one.over == device + " " + ratio.base) {
+        all.push_back({device, one.times});
+      }
+    }
+  }
+  return all;
+}
+
 // Of the models that have rows here.
 std::vector<Published> published_of(const Table& table) {
   std::vector<Published> some;
@@ -81,8 +105,12 @@ std::string ratios_text(const Table& table, const std::string& base) {
     text += base == "tf32" ? "FP16/TF32, " : "FP16/FP32, ";
     text += ratio.model + " (" + table.heading.variant + "), " + ratio.mode;
     if (ratio.accumulation != 1) text += ", " + std::to_string(ratio.accumulation) + " accumulated";
+    std::string published;
+    for (const PublishedRatio& one : published_ratios(ratio, table)) {
+      published += ratio_line(("published: " + one.device + ", fp16 over " + base).c_str(), one.times, {});
+    }
     if (!ratio.why.empty()) {
-      text += ": not measured: " + ratio.why + "\n";
+      text += ": not measured: " + ratio.why + "\n" + published;
       continue;
     }
     text += "\n";
@@ -94,8 +122,25 @@ std::string ratios_text(const Table& table, const std::string& base) {
     }
     text += ratio_line("fair: both in their best layout", ratio.fair,
                        judged ? std::optional(kFairGoal) : std::nullopt);
+    text += published;
   }
   return text;
+}
+
+std::string goals_text(const Table& table) {
+  std::string text;
+  for (const Row& row : table.rows) {
+    for (const PeerFigure& peer : row.peers) {
+      const auto goal = goal_of(row.cell, peer.name, table.heading.gpu);
+      if (!goal) continue;
+      const double times = row.times_as_fast_as(peer);
+      text += formatted("    %-30s %7s x Python %-12s   ", name_of(row.cell).c_str(),
+                        number(times, "%.2f").c_str(), peer.name.c_str()) +
+              verdict(times, *goal) + "\n";
+    }
+  }
+  if (!text.empty()) text = "beside Python (" + table.heading.variant + ")\n" + text;
+  return text + goals_left_open(table.rows, table.heading.gpu);
 }
 
 }  // namespace
@@ -106,6 +151,7 @@ std::string heading_line(const Table& table) {
   for (const std::string& device : devices_of(table.published)) {
     line += formatted(" %9s %6s", device.c_str(), "times");
   }
+  for (const Generation& one : generations_of({}, table)) line += formatted(" %9s", one.name.c_str());
   for (const std::string& peer : table.heading.peers)
     line += formatted(" %*s", std::max<int>(7, static_cast<int>(peer.size())), peer.c_str());
   return line + "\n";
@@ -123,23 +169,28 @@ std::string line_of(const Row& row, const Table& table) {
     const Beside one = beside_of(row, table, device);
     line += formatted(" %9s %6s", number(one.figure, "%.1f").c_str(), number(one.times, "%.3g").c_str());
   }
+  for (const Generation& one : generations_of(row, table)) {
+    line += formatted(" %*s", std::max<int>(9, static_cast<int>(one.name.size())),
+                      number(one.times, "%.2f").c_str());
+  }
   for (const std::string& peer : table.heading.peers) {
     line += formatted(" %*s", std::max<int>(7, static_cast<int>(peer.size())),
                       number(times_as_fast(row, peer), "%.2f").c_str());
   }
   line += "  " + (row.measured() ? row.note : "not measured: " + row.why);
+  const auto add = [&line](const std::string& words) { line += (line.ends_with("  ") ? "" : "; ") + words; };
   for (const PeerFigure& peer : row.peers) {
-    if (!peer.why.empty()) line += "; left out: " + peer.name + ": " + peer.why;
-    if (!(peer.first_loss_difference <= 1e-4) && peer.measured() && row.cell.precision == "fp32") {
-      line +=
-          "; the first loss of " + peer.name + " differs by " + number(peer.first_loss_difference, "%.2g");
-    }
+    if (!peer.why.empty()) add("left out: " + peer.name + ": " + peer.why);
+    if (!peer.measured() && !std::isfinite(peer.first_loss_difference)) continue;
+    add("the first loss of " + peer.name + " differs by " +
+        number(peer.first_loss_difference, "%.2g", "what is no number"));
+    if (row.disagrees_with(peer)) line += formatted(", more than %g", kLargestLossDifference);
   }
   return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
 }
 
 std::string summary_of(const Table& table) {
-  std::string text = ratios_text(table, "tf32") + ratios_text(table, "fp32");
+  std::string text = ratios_text(table, "tf32") + ratios_text(table, "fp32") + goals_text(table);
   const std::vector<Published> published = published_of(table);
   if (published.empty()) return text;
   text += "published, samples/s of one GPU\n";
@@ -157,13 +208,30 @@ std::string summary_of(const Table& table) {
   return text;
 }
 
+std::string disagreements_of(const Table& table) {
+  std::string rows;
+  for (const Row& row : table.rows) {
+    for (const PeerFigure& peer : row.peers) {
+      if (!row.disagrees_with(peer)) continue;
+      rows += (rows.empty() ? "" : ", ") + name_of(row.cell) + " (" + peer.name + ": " +
+              number(peer.first_loss_difference, "%.2g", "no number") + ")";
+    }
+  }
+  if (rows.empty()) return "";
+  return "first losses differ from Python's by more than " + formatted("%g", kLargestLossDifference) + ": " +
+         rows + ": compare lib/holdfast/models with bench/peers, no figure of these rows counts";
+}
+
 std::string csv_of(const Table& table) {
   const std::vector<std::string> devices = devices_of(table.published);
   std::string text =
       "device,variant,model,precision,layout,mode,batch,accumulation,size,samples_per_second,unit,"
       "seconds_per_step,tflops,utilisation,first_loss,loss,batch_norm,needed_gb,batch_that_fits";
   for (const std::string& device : devices) text += ",published_" + device + ",times_" + device;
-  for (const std::string& peer : table.heading.peers) text += ",times_as_fast_as_" + peer;
+  for (const Generation& one : generations_of({}, table)) text += ",published_" + one.name;
+  for (const std::string& peer : table.heading.peers) {
+    text += ",times_as_fast_as_" + peer + ",first_loss_difference_" + peer;
+  }
   text += ",note,why\n";
   for (const Row& row : table.rows) {
     const bool fits = !std::isfinite(row.needed_bytes);
@@ -190,8 +258,12 @@ std::string csv_of(const Table& table) {
       const Beside one = beside_of(row, table, device);
       fields.insert(fields.end(), {csv_number(one.figure), csv_number(one.times)});
     }
-    for (const std::string& peer : table.heading.peers)
+    for (const Generation& one : generations_of(row, table)) fields.push_back(csv_number(one.times));
+    for (const std::string& peer : table.heading.peers) {
       fields.push_back(csv_number(times_as_fast(row, peer)));
+      const PeerFigure* figure = peer_of(row, peer);
+      fields.push_back(csv_number(figure != nullptr ? figure->first_loss_difference : kNotMeasured));
+    }
     fields.insert(fields.end(), {row.note, row.why});
     std::string line;
     for (const std::string& field : fields) line += (line.empty() ? "" : ",") + csv_field(field);
@@ -219,6 +291,16 @@ std::string json_of(const Table& table) {
       one["published"][device] = {{"samples_per_second", published.figure},
                                   {"times", number_or_null(published.times)}};
     }
+    for (const Generation& generation : generations_of(row, table)) {
+      if (std::isfinite(generation.times)) one["published_speed_ups"][generation.name] = generation.times;
+    }
+    for (std::size_t i = 0; i < row.peers.size(); ++i) {
+      const auto goal = goal_of(row.cell, row.peers[i].name, table.heading.gpu);
+      if (!goal) continue;
+      one["peers"][i]["goal"] = *goal;
+      const double times = row.times_as_fast_as(row.peers[i]);
+      one["peers"][i]["met"] = std::isfinite(times) ? ordered_json(times >= *goal) : ordered_json();
+    }
     all["rows"].push_back(std::move(one));
   }
   all["ratios"] = ordered_json::array();
@@ -230,6 +312,9 @@ std::string json_of(const Table& table) {
                           {"of", "fp16/" + ratio.base}};
       one["table_style"] = number_or_null(ratio.table_style);
       one["fair"] = number_or_null(ratio.fair);
+      for (const PublishedRatio& theirs : published_ratios(ratio, table)) {
+        one["published"][theirs.device] = theirs.times;
+      }
       if (!ratio.why.empty()) one["why"] = ratio.why;
       all["ratios"].push_back(std::move(one));
     }

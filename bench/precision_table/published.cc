@@ -89,6 +89,15 @@ std::optional<Published> beside(const std::vector<Published>& all, const std::st
   return found;
 }
 
+std::optional<double> speed_up(const std::vector<Published>& all, const std::string& model,
+                               const std::string& device, const std::string& over,
+                               const std::string& precision) {
+  const auto one = beside(all, model, device, precision);
+  const auto base = beside(all, model, over, precision);
+  if (!one || !base) return std::nullopt;
+  return one->of_one_gpu() / base->of_one_gpu();
+}
+
 std::vector<SpeedUp> speed_ups_of(const std::vector<Published>& all) {
   std::vector<SpeedUp> found;
   const std::vector<std::string> devices = devices_of(all);

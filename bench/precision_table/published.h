@@ -44,4 +44,10 @@ struct SpeedUp {
 // in the same kind of numbers.
 std::vector<SpeedUp> speed_ups_of(const std::vector<Published>& all);
 
+// One GPU of `device` beside one of `over`, in the numbers that beside() finds. nullopt: one of them is
+// missing.
+std::optional<double> speed_up(const std::vector<Published>& all, const std::string& model,
+                               const std::string& device, const std::string& over,
+                               const std::string& precision);
+
 }  // namespace holdfast::bench

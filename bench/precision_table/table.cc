@@ -102,6 +102,12 @@ double Row::tflops() const { return samples_per_second() * train_flops / 1e12; }
 
 double Row::utilisation() const { return tflops() / peak_tflops; }
 
+bool Row::disagrees_with(const PeerFigure& peer) const {
+  if (cell.precision != "fp32" || !(peer.measured() || std::isfinite(peer.first_loss_difference)))
+    return false;
+  return !(peer.first_loss_difference <= kLargestLossDifference);  // nor is a loss that is no number
+}
+
 double Row::times_as_fast_as(const PeerFigure& peer) const {
   if (!measured() || !peer.measured() || seconds.size() != peer.seconds.size()) return kNotMeasured;
   std::vector<double> ratios;

@@ -12,7 +12,8 @@
 namespace holdfast::bench {
 
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-constexpr char kNoLayout[] = "-";  // of a model that does not convolve
+constexpr double kLargestLossDifference = 1e-4;  // of first losses in FP32, relative
+constexpr char kNoLayout[] = "-";                // of a model that does not convolve
 
 // One combination.
 struct Cell {
@@ -60,6 +61,8 @@ struct Row {
   double samples_per_second() const;
   double tflops() const;       // of the model: additions and multiplications that it needs
   double utilisation() const;  // share of the peak
+  // In FP32 both compute the same: their first losses must agree.
+  bool disagrees_with(const PeerFigure& peer) const;
   // How many steps ours makes while the peer makes one: the median over the windows, which took turns.
   double times_as_fast_as(const PeerFigure& peer) const;
 };

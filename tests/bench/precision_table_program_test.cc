@@ -59,7 +59,8 @@ TEST(BenchPrecisionTable, HasARowForEverythingOnACpu) {
   }
   EXPECT_THAT(ended.out,
               AllOf(HasSubstr("variant table"), HasSubstr("FP16/TF32, resnet50 (table), eager: not"),
-                    HasSubstr("published, samples/s of one GPU")));
+                    HasSubstr("published, samples/s of one GPU"), HasSubstr("A100/V100"),
+                    HasSubstr("goals not measured: no GPU here: ")));
   EXPECT_THAT(lines_of(read_text(output + ".csv")), SizeIs(17));
   EXPECT_THAT(read_text(output + ".svg"), AllOf(StartsWith("<svg "), HasSubstr("fp16 nhwc eager, batch 2")));
 }
@@ -105,6 +106,16 @@ TEST(BenchPrecisionTable, SaysWhatARowNeedsThatDoesNotFit) {
   EXPECT_THAT(
       weights["why"].get<std::string>(),
       AllOf(HasSubstr("5.38 GB for its weights, gradients and slots alone"), HasSubstr("no batch fits")));
+}
+
+TEST(BenchPrecisionTable, CountsNoSlotsWithoutUpdates) {
+  const TemporaryFolder folder;
+  const std::string output = folder.path() / "result";
+  const Ended ended = bench_table({"--device", "cpu", "--rows", "bert-512/fp32/x1/eager", "--no-update",
+                                   "--free", "0.6", "--output", output});
+  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  const auto row = nlohmann::json::parse(read_text(output + ".json"))["rows"][0];
+  EXPECT_THAT(row["why"].get<std::string>(), HasSubstr("2.69 GB for its weights"));
 }
 
 // As long as it takes to interrupt it: a machine may be so quick, or so busy, that all is done before.

@@ -191,14 +191,78 @@ TEST(PrecisionTable, ComparesWithPeersTurnByTurn) {
   EXPECT_NEAR(row.times_as_fast_as(row.peers[0]), 1.5, 1e-12);
   EXPECT_TRUE(std::isnan(row.times_as_fast_as(row.peers[1])));
   Table table{.heading = {.variant = "table", .peers = {"eager", "compile"}}, .rows = {row}};
-  EXPECT_THAT(line_of(row, table),
-              AllOf(HasSubstr(" 1.50       -"), HasSubstr("; left out: compile: no compiler"),
-                    Not(HasSubstr("loss"))));
-  EXPECT_THAT(csv_of(table), AllOf(HasSubstr(",times_as_fast_as_eager,"), HasSubstr(",1.5,,")));
+  EXPECT_THAT(
+      line_of(row, table),
+      AllOf(HasSubstr(" 1.50       -"), HasSubstr("; left out: compile: no compiler"),
+            EndsWith("  the first loss of eager differs by 1e-06; left out: compile: no compiler\n")));
+  EXPECT_THAT(csv_of(table), AllOf(HasSubstr(",times_as_fast_as_eager,first_loss_difference_eager,"),
+                                   HasSubstr(",1.5,1e-06,,,")));
+  EXPECT_EQ(nlohmann::json::parse(json_of(table))["rows"][0]["peers"][0]["first_loss_difference"], 1e-6);
   row.peers[0].first_loss_difference = 3e-4;
-  EXPECT_THAT(line_of(row, table), HasSubstr("the first loss of eager differs by 0.0003"));
+  EXPECT_THAT(line_of(row, table), HasSubstr("the first loss of eager differs by 0.0003, more than 0.0001"));
   row.peers[0].seconds.pop_back();
   EXPECT_TRUE(std::isnan(row.times_as_fast_as(row.peers[0])));
+}
+
+TEST(PrecisionTable, NamesTheRowsWhoseFirstLossesDiffer) {
+  Table table{.heading = {.peers = {"eager"}},
+              .rows = {measured("resnet50", "fp32", "nchw", 10), measured("vgg16", "bf16", "nhwc", 10),
+                       measured("alexnet", "fp32", "nhwc", 10), measured("ssd300", "fp32", "nhwc", 10)}};
+  EXPECT_EQ(disagreements_of(table), "");  // nobody to compare with
+  for (Row& row : table.rows) {
+    row.peers = {{.name = "eager", .seconds = row.seconds, .first_loss_difference = 1e-4}};
+  }
+  table.rows[1].peers[0].first_loss_difference = 0.02;  // as far as BF16 goes
+  EXPECT_EQ(disagreements_of(table), "");
+  EXPECT_THAT(line_of(table.rows[1], table), EndsWith("differs by 0.02\n"));
+  table.rows[2].peers[0].first_loss_difference = 1.1e-4;
+  table.rows[3].peers[0].first_loss_difference = bench::kNotMeasured;  // ours was no number
+  EXPECT_THAT(
+      disagreements_of(table),
+      AllOf(HasSubstr("alexnet/fp32/nhwc/eager (eager: 0.00011), ssd300/fp32/nhwc/eager (eager: no number)"),
+            Not(HasSubstr("resnet50")), Not(HasSubstr("vgg16")), Not(HasSubstr("\n"))));
+  table.rows[2].peers[0].why = "it ended later";
+  EXPECT_THAT(disagreements_of(table), HasSubstr("alexnet"));
+}
+
+TEST(PrecisionTable, JudgesRowsBesideTheirPeers) {
+  const auto beside = [](Row row, const std::string& peer, double times) {
+    row.seconds = {1, 1, 1};
+    row.peers = {{.name = peer, .seconds = {times, times, times}, .first_loss_difference = 0}};
+    return row;
+  };
+  const auto said = [](bool gpu, Row row) {
+    return summary_of({.heading = {.gpu = gpu, .variant = "table"}, .rows = {std::move(row)}});
+  };
+  const auto cpu = [&](const Row& row) { return said(false, row); };
+  const auto gpu = [&](const Row& row) { return said(true, row); };
+  const Row fp32 = measured("vgg16", "fp32", "nchw", 10);
+  const Row fp16 = measured("vgg16", "fp16", "nhwc", 10);
+  EXPECT_THAT(
+      cpu(beside(fp32, "eager", 1.0)),
+      AllOf(HasSubstr("vgg16/fp32/nchw/eager             1.00 x Python eager          goal >= 1.00: met\n"),
+            HasSubstr("goals not measured: no GPU here: FP16/TF32 of ResNet-50 >= 2.28")));
+  EXPECT_THAT(cpu(beside(fp32, "eager", 0.93)), HasSubstr("goal >= 1.00: missed by 0.07\n"));
+  EXPECT_THAT(cpu(beside(fp32, "eager", 0.999)), HasSubstr("goal >= 1.00: missed by 0.001\n"));
+  EXPECT_THAT(cpu(beside(fp32, "compile", 0.9)), Not(HasSubstr("beside Python")));
+  EXPECT_THAT(cpu(beside(fp16, "eager", 0.9)), Not(HasSubstr("beside Python")));
+  EXPECT_THAT(gpu(beside(fp32, "eager", 0.9)), Not(HasSubstr("beside Python")));
+  EXPECT_THAT(gpu(beside(fp16, "eager", 1.01)),
+              AllOf(HasSubstr("goal >= 1.00: met\n"), Not(HasSubstr("not measured: no"))));
+  EXPECT_THAT(gpu(beside(measured("vgg16", "fp16", "nchw", 1), "eager", 2)), Not(HasSubstr("beside Python")));
+  EXPECT_THAT(gpu(beside(measured("bert-128", "fp16", "-", 1), "eager", 2)),
+              HasSubstr("goal >= 1.00: met\n"));
+  const Row resnet50 = measured("resnet50", "fp16", "nhwc", 10, "graph");
+  EXPECT_THAT(gpu(beside(resnet50, "eager", 1.01)), HasSubstr("goal >= 1.02: missed by 0.01\n"));
+  EXPECT_THAT(gpu(beside(resnet50, "max-autotune", 0.91)), HasSubstr("goal >= 0.90: met\n"));
+  EXPECT_THAT(gpu(resnet50), HasSubstr("goals not measured: no --peers eager,max-autotune here: FP16 NHWC"));
+  Row failed = beside(fp32, "eager", 1);
+  failed.peers[0].why = "it ended";
+  EXPECT_THAT(cpu(failed), HasSubstr("      - x Python eager          goal >= 1.00: not measured\n"));
+  const auto json =
+      nlohmann::json::parse(json_of(Table{.heading = {}, .rows = {beside(fp32, "eager", 0.5)}}));
+  EXPECT_EQ(json["rows"][0]["peers"][0]["goal"], 1.0);
+  EXPECT_EQ(json["rows"][0]["peers"][0]["met"], false);
 }
 
 TEST(PrecisionTable, KeepsARowAsText) {
@@ -236,6 +300,19 @@ TEST(PrecisionTable, SaysWhatDoesNotFit) {
       "it does not fit: it needs about 5.4 GB for its weights, gradients and slots alone and 4 GB are free; "
       "no batch fits");
   EXPECT_EQ(demand.batch_in(1e9), 0);
+  EXPECT_EQ(demand.batch_in(2.5e9), 1);
+  EXPECT_EQ((bench::Demand{.fixed = 2e9, .per_sample = 0.5e9, .seen = 2, .least = 2}.batch_in(2.9e9)), 0);
+  // The device was full, whatever the estimate said.
+  EXPECT_EQ(
+      why_overflowed(demand, 12, 64, 9e9),
+      "it does not fit: it needs more than the 9 GB that are free, and at least 8 GB (estimated from a batch "
+      "of 2); a batch of 8 should fit: --scale 0.125");
+  EXPECT_EQ(batch_after_overflow(demand, 12), 8);  // 6 GB, and a quarter more are 7.5
+  EXPECT_EQ(
+      why_overflowed(weights, 2, 64, 6e9),
+      "it does not fit: it needs more than the 6 GB that are free, and at least 5.4 GB for its weights, "
+      "gradients and slots alone; no batch fits");
+  EXPECT_EQ(batch_after_overflow(weights, 2), 0);
   EXPECT_GT(bench::free_of_machine(), 0);
   Row row = refused("vgg16", "fp32", "nchw", "it does not fit");
   row.needed_bytes = 34e9;
@@ -312,11 +389,19 @@ TEST(PrecisionTable, PutsPublishedFiguresBeside) {
   EXPECT_EQ(beside(all, "alexnet", "V100", "fp32"), std::nullopt);
   const Row row = measured("vgg16", "bf16", "nhwc", 750);
   const Table table{.heading = {.variant = "table"}, .rows = {row}, .published = all};
-  EXPECT_THAT(heading_line(table), EndsWith("     V100  times      A100  times\n"));
-  EXPECT_THAT(line_of(row, table), EndsWith("        -      -     500.0    1.5\n"));
+  EXPECT_THAT(heading_line(table), EndsWith("     V100  times      A100  times A100/V100\n"));
+  EXPECT_THAT(line_of(row, table), EndsWith("        -      -     500.0    1.5         -\n"));
+  EXPECT_THAT(line_of(measured("vgg16", "fp32", "nhwc", 50), table),
+              EndsWith("    100.0    0.5     200.0   0.25      2.00\n"));
+  EXPECT_EQ(bench::speed_up(all, "vgg16", "A100", "V100", "tf32"), 2.0);
+  EXPECT_EQ(bench::speed_up(all, "vgg16", "A100", "V100", "fp16"), std::nullopt);
   const auto json = nlohmann::json::parse(json_of(table));
   EXPECT_EQ(json["rows"][0]["published"]["A100"]["times"], 1.5);
   EXPECT_FALSE(json["rows"][0]["published"].contains("V100"));
+  EXPECT_FALSE(json["rows"][0].contains("published_speed_ups"));
+  const Table fp32{.heading = {}, .rows = {measured("vgg16", "fp32", "nhwc", 50)}, .published = all};
+  EXPECT_EQ(nlohmann::json::parse(json_of(fp32))["rows"][0]["published_speed_ups"]["A100/V100"], 2.0);
+  EXPECT_THAT(csv_of(fp32), AllOf(HasSubstr(",times_A100,published_A100/V100,"), HasSubstr(",200,0.25,2,,")));
 }
 
 TEST(PrecisionTable, ComputesPublishedSpeedUps) {
@@ -350,6 +435,12 @@ Table made_up() {
                          .precision = "fp16",
                          .gpus = 8,
                          .samples_per_second = 15621,
+                         .source = "AWS"},
+                        {.model = "resnet50",
+                         .device = "A100",
+                         .precision = "tf32",
+                         .gpus = 8,
+                         .samples_per_second = 6841,
                          .source = "AWS"}}};
 }
 
@@ -360,7 +451,14 @@ TEST(PrecisionTable, JudgesTheGoalsOfResNet50) {
   Table slow = made_up();
   slow.rows[1] = measured("resnet50", "fp16", "nhwc", 2000);
   EXPECT_THAT(summary_of(slow),
-              AllOf(HasSubstr("2.00   goal >= 2.28: missed"), HasSubstr("2.00   goal >= 1.80: met")));
+              AllOf(HasSubstr("2.00   goal >= 2.28: missed by 0.28\n"), HasSubstr("2.00   goal >= 1.80: met"),
+                    HasSubstr("    published: A100, fp16 over tf32                            2.28\n")));
+  Table none = made_up();
+  none.rows = {refused("resnet50", "tf32", "nchw", "a CPU has none"),
+               measured("resnet50", "fp16", "nhwc", 1)};
+  EXPECT_THAT(summary_of(none),
+              AllOf(HasSubstr("eager: not measured: a CPU has none\n    published: A100, fp16"),
+                    HasSubstr("2.28\n")));
 }
 
 TEST(PrecisionTable, WritesForPrograms) {
@@ -382,6 +480,8 @@ TEST(PrecisionTable, WritesForPrograms) {
   EXPECT_EQ(all["rows"][3]["why"], "it does not fit");
   EXPECT_EQ(all["ratios"][0]["of"], "fp16/tf32");
   EXPECT_NEAR(all["ratios"][0]["table_style"].get<double>(), 2.5, 1e-9);
+  EXPECT_NEAR(all["ratios"][0]["published"]["A100"].get<double>(), 2.2834, 1e-4);
+  EXPECT_FALSE(all["ratios"][1].contains("published"));  // vgg16
   EXPECT_EQ(all["published"][0]["gpus"], 8);
 
   const std::string chart = chart_of(table);

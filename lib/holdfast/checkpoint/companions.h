@@ -4,8 +4,7 @@
 // and stops is one decision: every after_step posts this rank's *ballot* and acts on what all ballots of the
 // boundary before came to. The maximum of each element of all ballots is the whole of the communication:
 //
-//   boundary k    result of the ballots of k−1 (posted one step ago: it has come meanwhile) → save or stop
-//   here
+//   boundary k    result of the ballots of k−1 (posted one step ago: it has come) → save or stop here
 //                 this rank's vote on what is to be done at k+1 → ballot → post()
 //
 // so nobody waits for a message, every rank decides from the same numbers, and a notice that one rank alone

@@ -3,8 +3,7 @@
 //
 //   Sample get(std::int64_t index);                        // one sample at a time; samples are stacked
 //   Sample get(std::int64_t index, SampleRandom& random);  // the same, with resumable random numbers
-//   std::vector<at::Tensor> get_batch(const BatchRequest&, TensorPool&);  // a whole batch at once: the fast
-//   path
+//   std::vector<at::Tensor> get_batch(const BatchRequest&, TensorPool&);   // a whole batch at once: fast
 //
 // A Sample is a tensor, a plain struct of up to six tensors and numbers, a std::pair or std::tuple of them,
 // or a torch::data::Example. Field i of all samples becomes field i of the batch; the first is `inputs`, the

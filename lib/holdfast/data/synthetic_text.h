@@ -5,8 +5,7 @@
 //                           {.batch_size = 64, .seed = 1});
 //   net->loss(holdfast::BertBatch::of(batch->fields))
 //
-//   const auto fields = holdfast::synthetic_text({.device = at::kCUDA}, 64, seed, step);   // without a
-//   loader
+//   const auto fields = holdfast::synthetic_text({.device = at::kCUDA}, 64, seed, step);  // no loader
 //
 // The fields are those of the published harness, in its order: input_ids, segment_ids, input_mask [B, S];
 // masked_lm_positions, masked_lm_ids [B, P]; masked_lm_weights float [B, P]; next_sentence_labels [B]. All

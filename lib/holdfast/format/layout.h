@@ -41,10 +41,10 @@
 //   "stretches"           [{"offset", "length", "digest"}, …] the bytes between tensors (HDF5's own and
 //                         alignment), ascending; digest is the piece digest list. Tensors and stretches tile
 //                         [U, length) exactly: every byte of the file is covered by one digest.
-//   "attributes"          {"decides": {…}, "record": {…}}: by role, then by name. A value is true or false;
-//   an
-//                         integer; a "text"; {"float": bits}; {"integers": [n, …]}; {"floats": [bits, …]};
-//                         {"texts": ["…", …]}; bits is a double's bit pattern, "3fb999999999999a" for 0.1.
+//   "attributes"          {"decides": {…}, "record": {…}}: by role, then by name. A value is a truth
+//                         value; an integer; a "text"; {"float": bits}; {"integers": [n, …]}; {"floats":
+//                         [bits]}; {"texts": ["…"]}; bits is a double's bit pattern, "3fb999999999999a" for
+//                         0.1.
 //
 // HDF5 part. A tensor "group/…/leaf" is the dataset of that path. bool is an enum {FALSE = 0, TRUE = 1} of
 // int8; float16 and bfloat16 are 2-byte float types; float8 types are uint8 with a text attribute "dtype";

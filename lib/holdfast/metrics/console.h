@@ -1,7 +1,7 @@
 // Progress for people, on standard error (standard output belongs to the result):
 //
-//   step 1,234/7,810  epoch 2/10  loss 1.2345  lr 0.0950  1,830 images/s  12m 05s left  saved step 1,200 (35s
-//   ago)
+//   step 1,234/7,810  epoch 2/10  loss 1.2345  lr 0.0950  1,830 images/s  12m 05s left
+//        saved step 1,200 (35s ago)
 //
 // On a terminal that line is redrawn in place a few times a second; elsewhere it is printed at the first step
 // and then every 10 s. An evaluation is a line of its own, and so is a save, at most every 10 s:

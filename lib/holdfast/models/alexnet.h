@@ -1,14 +1,15 @@
 // AlexNet in its one-tower form (Krizhevsky 2014), without local response normalisation.
 //
 //   holdfast::AlexNet net;
-//   at::Tensor logits = net->forward(pictures);      // [N, 3, H, W] -> [N, num_classes], H and W at least 67
+//   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
 // The variants differ in their layers:
 //   torchvision  for 224 pixels: the first convolution pads by 2, the fourth has 256 channels, dropout stands
-//                before each hidden linear layer; 61,100,840 parameters for 1000 classes. Torch's default
-//                start.
+//                before each hidden linear layer; 61,100,840 parameters for 1000 classes. Pictures have at
+//                least 63 pixels a side. Torch's default start.
 //   table        for 227 pixels: no padding, 384 channels, dropout after each hidden layer's ReLU; 61,842,345
-//                parameters for 1001 classes. Truncated normals (internal/layers.h), biases 0.
+//                parameters for 1001 classes. At least 67 pixels a side. Truncated normals
+//                (internal/layers.h), biases 0.
 // Parameter names and registration order are torchvision's; the table's linear layers are classifier.0, .3,
 // .6. Drawn from the global CPU generator, in registration order. Errors: UsageError for options that cannot
 // be. Threads: as torch::nn::Module.

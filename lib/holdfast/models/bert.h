@@ -16,7 +16,8 @@
 // GELU by tanh, every row of the word embeddings learns, truncated normals of 0.02. ModelVariant::torchvision
 // is Hugging Face's BertForPreTraining with hidden_act="gelu": GELU by erf, row 0 (padding) starts at zero
 // and gets no gradient from look-ups, normals of 0.02. Forward differs by the GELU alone. Biases start at 0,
-// norms at 1 and 0. Drawn from the global CPU generator, in registration order.
+// norms at 1 and 0. Drawn from the global CPU generator, in registration order. BertOptions{} is the table's,
+// unlike the options of other models; bert_large(ModelVariant::torchvision) gives Hugging Face's.
 //
 // Names. Parameters have Hugging Face's names and order. The tied embedding is registered once, so that an
 // optimizer steps it once; the two keys that a state dict has beyond it, cls.predictions.decoder.weight and

@@ -1,10 +1,11 @@
 // Inception v3 (Szegedy et al. 2015) with torchvision's parameter names and registration order.
 //
 //   holdfast::InceptionV3 net(holdfast::InceptionV3Options{.auxiliary = true});
-//   at::Tensor logits = net->forward(pictures);        // [N, 3, H, W] -> [N, num_classes], H and W at least
-//   75 auto [main, side] = net->forward_both(pictures);   // with the auxiliary head, H and W at least 299
+//   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
+//   auto [main, side] = net->forward_both(pictures);      // with the auxiliary head
 //   loss = cross_entropy(main, labels) + holdfast::kAuxiliaryWeight * cross_entropy(side, labels);
 //
+// Pictures have at least 75 pixels a side, those of forward_both() 299.
 // 23,834,568 parameters for 1000 classes; with the auxiliary head, which reads the last map of 17x17 in
 // training, 27,161,264. The variants:
 //   torchvision  average pools count the zeros around a picture; dropout of 0.5 before the last layer;

@@ -1,9 +1,9 @@
 // Inception v4 (Szegedy et al. 2016) with timm's parameter names and registration order.
 //
 //   holdfast::InceptionV4 net;
-//   at::Tensor logits = net->forward(pictures);        // [N, 3, H, W] -> [N, num_classes], H and W at least
-//   75
+//   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
+// Pictures have at least 75 pixels a side.
 // 42,679,816 parameters for 1000 classes. Average pools count what is inside the picture; all batch norms
 // have an epsilon of 1e-3. The variants:
 //   torchvision  as in timm: no dropout, Torch's default start, batch norms 1 and 0

@@ -1,4 +1,5 @@
-// The models of the published table by name, and the arithmetic that one picture costs them.
+// Those models of the published table that classify pictures, by name, and the arithmetic that one picture
+// costs them.
 //
 //   auto model = holdfast::make_picture_model({.name = "vgg16", .variant = ModelVariant::table});
 //   at::Tensor logits = model.forward(pictures);

@@ -2,9 +2,9 @@
 // are v1.5 (the stride sits in the 3x3 convolution), or v1 in the variant `table` (in the first 1x1
 // convolution).
 //
-//   holdfast::ResNet net(holdfast::ResNetOptions{.depth = 50, .num_classes = 10, .stem =
-//   holdfast::Stem::cifar}); at::Tensor logits = net->forward(pictures);        // [N, 3, H, W] -> [N,
-//   num_classes]
+//   using namespace holdfast;
+//   ResNet net(ResNetOptions{.depth = 50, .num_classes = 10, .stem = Stem::cifar});
+//   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
 // 25,557,032 parameters for depth 50, 1000 classes and the imagenet stem; 23,528,522 for 10 classes.
 // Convolutions: normal with variance 2 / (fan_out); batch norms: weight 1, bias 0; fc: Linear's default. In

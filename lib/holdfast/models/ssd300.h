@@ -5,10 +5,9 @@
 //   holdfast::SsdOutput out = net->forward(pictures);              // [N, 3, 300, 300], normalised
 //
 // Two originals, each with its parameter names, registration order and layout of the output:
-//   resnet34  MLPerf's reference (mlcommons/training, ssd-v1): ResNet-34 up to its third stage, whose stride
-//   is
-//             1; 19,972,534 parameters for 81 classes. boxes [N, 4, 8732], scores [N, classes, 8732], anchors
-//             in AnchorOrder::mlperf. Starts: backbone as ResNet, the rest xavier_uniform, biases Torch's
+//   resnet34  MLPerf's reference (mlcommons/training, ssd-v1): ResNet-34 up to its third stage, of stride 1;
+//             19,972,534 parameters for 81 classes. boxes [N, 4, 8732], scores [N, classes, 8732], anchors in
+//             AnchorOrder::mlperf. Starts: backbone as ResNet, the rest xavier_uniform, biases Torch's
 //             default.
 //   vgg16     torchvision's ssd300_vgg16: VGG-16, its fifth stage dilated, conv4_3 scaled to a learned norm;
 //             35,641,826 parameters for 91 classes. boxes [N, 8732, 4], scores [N, 8732, classes], anchors in

@@ -9,9 +9,8 @@
 //
 // The originals agree on these boxes, not on the order of rows; a target in one order trains an output in the
 // other to nonsense without an error:
-//   mlperf       map, then box of the cell, then y, then x. Fractions of the picture's side; centres and
-//   sides
-//                are clamped to [0, 1].
+//   mlperf       map, then box of the cell, then y, then x. Fractions of the picture's side; centres
+//                and sides are clamped to [0, 1].
 //   torchvision  map, then y, then x, then box of the cell. Corners in pixels of 300; only sides are clamped.
 // Centres and sides are rounded to float32. In float64, MLPerf's corners are the float32 ones, widened, and
 // torchvision's are computed in float64, as the originals do.

@@ -8,9 +8,8 @@
 //
 //   table    as in the published harness: the batch's pictures stay; each step jitters their colours,
 //            normalises them, draws new targets, and pays for both sorts. Only of SsdBackbone::resnet34.
-//   matched  labelled boxes are matched to anchors, and the model's own loss is taken. Pictures are
-//   normalised
-//            by who makes them: normalize_ssd_pictures().
+//   matched  labelled boxes are matched to anchors, and the model's own loss is taken. Who makes pictures
+//            normalises them: normalize_ssd_pictures().
 // Nothing waits for a device or copies to it after the first call on that device: a step can be captured.
 //
 // Errors: UsageError for a mode that the model does not have and for a batch of the other mode. Threads: one

@@ -2,9 +2,9 @@
 // names and registration order.
 //
 //   holdfast::Vgg16 net;
-//   at::Tensor logits = net->forward(pictures);        // [N, 3, H, W] -> [N, num_classes], H and W at least
-//   32
+//   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
+// Pictures have at least 32 pixels a side.
 // 138,357,544 parameters for 1000 classes. Both variants have the same layers; they differ in how they start:
 //   torchvision  convolutions normal with variance 2 / fan_out, linear layers normal of 0.01, biases 0
 //   table        truncated normals (internal/layers.h), biases 0

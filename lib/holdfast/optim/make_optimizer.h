@@ -1,7 +1,6 @@
 // An optimizer by name, for a program's `--optimizer`:
 //
-//   auto optimizer = holdfast::make_optimizer("sgd", *net, {.lr = 0.1, .momentum = 0.9, .weight_decay =
-//   5e-4});
+//   auto optimizer = holdfast::make_optimizer("sgd", *net, {.lr = 0.1, .weight_decay = 5e-4});
 //
 // sgd, adam, adamw, lamb: this library's, an update in a few kernels. torch-sgd, torch-adam, torch-adamw:
 // those of torch::optim, whose checkpoints are the same.

@@ -2,8 +2,8 @@
 // and a plateau's history, and sets the groups' rates. Stateful: add it to a TrainState.
 //
 //   torch::optim::SGD optimizer(net->parameters(), 0.1);
-//   state.add("optimizer", optimizer);                      // first, so that 0.1 is what is recorded as
-//   chosen holdfast::Schedule schedule(optimizer, RatePlan::warmup(500, RatePlan::cosine(20'000)));
+//   state.add("optimizer", optimizer);                      // first, so that 0.1 is recorded as chosen
+//   holdfast::Schedule schedule(optimizer, RatePlan::warmup(500, RatePlan::cosine(20'000)));
 //   state.add("schedule", schedule);
 //   …
 //   optimizer.step(); schedule.step();                      // door 2: after each update, before after_step

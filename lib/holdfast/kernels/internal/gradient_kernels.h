@@ -1,8 +1,7 @@
 // The backward pass of y = relu?(bn(x) [+ z]), in two passes over memory:
 //
-//   OutputGradients   d = (dy [+ dy2]) where the ReLU is open; sums of d and d * (x - mean); d itself is kept
-//   where
-//                     it is the gradient of z or the sum of two
+//   OutputGradients   d = (dy [+ dy2]) where the ReLU is open; sums of d and d * (x - mean); d is kept
+//                     where it is the gradient of z or the sum of two
 //   InputGradient     dx = k1 * d + k2 * (x - mean) + k3
 //
 // with s = deviation, M rows:  dweight = s * sum(d * (x - mean)), dbias = sum(d), k1 = weight * s,
