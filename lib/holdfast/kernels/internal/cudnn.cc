@@ -17,7 +17,7 @@ namespace holdfast::inline v1::kernels::internal {
 namespace {
 
 template <class Function>
-void find(Function*& function, const char* name) {
+void find_cudnn(Function*& function, const char* name) {
   // Loaded with libtorch_cuda, if at all: never a second one.
   static void* const library = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_NOLOAD);
   function = reinterpret_cast<Function*>(dlsym(library != nullptr ? library : RTLD_DEFAULT, name));
@@ -27,28 +27,28 @@ void find(Function*& function, const char* name) {
   }
 }
 
-Cudnn load() {
+Cudnn load_cudnn() {
   Cudnn found{};
-  find(found.error_string, "cudnnGetErrorString");
-  find(found.create_tensor, "cudnnCreateTensorDescriptor");
-  find(found.destroy_tensor, "cudnnDestroyTensorDescriptor");
-  find(found.set_tensor, "cudnnSetTensor4dDescriptor");
-  find(found.derive_parameters, "cudnnDeriveBNTensorDescriptor");
-  find(found.create_activation, "cudnnCreateActivationDescriptor");
-  find(found.destroy_activation, "cudnnDestroyActivationDescriptor");
-  find(found.set_activation, "cudnnSetActivationDescriptor");
-  find(found.forward_workspace, "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize");
-  find(found.reserve_space, "cudnnGetBatchNormalizationTrainingExReserveSpaceSize");
-  find(found.forward, "cudnnBatchNormalizationForwardTrainingEx");
-  find(found.backward_workspace, "cudnnGetBatchNormalizationBackwardExWorkspaceSize");
-  find(found.backward, "cudnnBatchNormalizationBackwardEx");
+  find_cudnn(found.error_string, "cudnnGetErrorString");
+  find_cudnn(found.create_tensor, "cudnnCreateTensorDescriptor");
+  find_cudnn(found.destroy_tensor, "cudnnDestroyTensorDescriptor");
+  find_cudnn(found.set_tensor, "cudnnSetTensor4dDescriptor");
+  find_cudnn(found.derive_parameters, "cudnnDeriveBNTensorDescriptor");
+  find_cudnn(found.create_activation, "cudnnCreateActivationDescriptor");
+  find_cudnn(found.destroy_activation, "cudnnDestroyActivationDescriptor");
+  find_cudnn(found.set_activation, "cudnnSetActivationDescriptor");
+  find_cudnn(found.forward_workspace, "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize");
+  find_cudnn(found.reserve_space, "cudnnGetBatchNormalizationTrainingExReserveSpaceSize");
+  find_cudnn(found.forward, "cudnnBatchNormalizationForwardTrainingEx");
+  find_cudnn(found.backward_workspace, "cudnnGetBatchNormalizationBackwardExWorkspaceSize");
+  find_cudnn(found.backward, "cudnnBatchNormalizationBackwardEx");
   return found;
 }
 
 }  // namespace
 
 const Cudnn& cudnn() {
-  static const Cudnn found = load();
+  static const Cudnn found = load_cudnn();
   return found;
 }
 

@@ -48,47 +48,46 @@ const Libraries& libraries() {
 }
 
 template <class Function>
-void find(Function*& function, const char* name) {
+void find_nvrtc(Function*& function, const char* name) {
   function = reinterpret_cast<Function*>(dlsym(libraries().nvrtc, name));
   if (function == nullptr) throw Error(std::string("this NVRTC is too old, it has no ") + name);
 }
 
-Nvrtc load() {
+Nvrtc load_nvrtc() {
   if (libraries().nvrtc == nullptr) {
     throw Error(
         "no NVRTC (libnvrtc.so.13 or .12), neither beside LibTorch nor in a CUDA toolkit: run "
-        "cmake/bootstrap "
-        "--cuda");
+        "cmake/bootstrap --cuda");
   }
   Nvrtc loaded{};
   int (*version)(int*, int*) = nullptr;
-  find(version, "nvrtcVersion");
+  find_nvrtc(version, "nvrtcVersion");
   int major = 0, minor = 0;
   if (version(&major, &minor) != 0 || major < 12) {
     throw Error("the NVRTC found is CUDA " + std::to_string(major) + "." + std::to_string(minor) +
                 "'s, and knows no C++20: run cmake/bootstrap --cuda, or install CUDA 12 or newer");
   }
-  find(loaded.error_string, "nvrtcGetErrorString");
-  find(loaded.supported_count, "nvrtcGetNumSupportedArchs");
-  find(loaded.supported, "nvrtcGetSupportedArchs");
-  find(loaded.create, "nvrtcCreateProgram");
-  find(loaded.destroy, "nvrtcDestroyProgram");
-  find(loaded.add_name, "nvrtcAddNameExpression");
-  find(loaded.compile, "nvrtcCompileProgram");
-  find(loaded.log_size, "nvrtcGetProgramLogSize");
-  find(loaded.log, "nvrtcGetProgramLog");
-  find(loaded.cubin_size, "nvrtcGetCUBINSize");
-  find(loaded.cubin, "nvrtcGetCUBIN");
-  find(loaded.ptx_size, "nvrtcGetPTXSize");
-  find(loaded.ptx, "nvrtcGetPTX");
-  find(loaded.lowered_name, "nvrtcGetLoweredName");
+  find_nvrtc(loaded.error_string, "nvrtcGetErrorString");
+  find_nvrtc(loaded.supported_count, "nvrtcGetNumSupportedArchs");
+  find_nvrtc(loaded.supported, "nvrtcGetSupportedArchs");
+  find_nvrtc(loaded.create, "nvrtcCreateProgram");
+  find_nvrtc(loaded.destroy, "nvrtcDestroyProgram");
+  find_nvrtc(loaded.add_name, "nvrtcAddNameExpression");
+  find_nvrtc(loaded.compile, "nvrtcCompileProgram");
+  find_nvrtc(loaded.log_size, "nvrtcGetProgramLogSize");
+  find_nvrtc(loaded.log, "nvrtcGetProgramLog");
+  find_nvrtc(loaded.cubin_size, "nvrtcGetCUBINSize");
+  find_nvrtc(loaded.cubin, "nvrtcGetCUBIN");
+  find_nvrtc(loaded.ptx_size, "nvrtcGetPTXSize");
+  find_nvrtc(loaded.ptx, "nvrtcGetPTX");
+  find_nvrtc(loaded.lowered_name, "nvrtcGetLoweredName");
   return loaded;
 }
 
 }  // namespace
 
 const Nvrtc& nvrtc() {
-  static const Nvrtc loaded = load();
+  static const Nvrtc loaded = load_nvrtc();
   return loaded;
 }
 
