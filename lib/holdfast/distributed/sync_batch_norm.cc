@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/distributed/internal/c10d_compat.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -44,7 +45,7 @@ at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
     own.narrow(0, 1 + channels, channels).copy_(channel_sums((x - per_channel(mean)).square_()));
   }
   at::Tensor rows = at::empty({group.world_size() * own.numel()}, x.options());
-  group.guard("statistics of a batch norm", [&] { group.c10d()->_allgather_base(rows, own)->wait(); });
+  group.guard("statistics of a batch norm", [&] { compat::all_gather(*group.c10d(), rows, own)->wait(); });
   return rows.view({group.world_size(), -1});
 }
 

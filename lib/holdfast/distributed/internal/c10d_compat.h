@@ -28,6 +28,35 @@ void take_over_socket(Options& options, int socket) {
   if constexpr (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 11) options.useLibUV = false;
 }
 
+// Collectives of one tensor a rank; `all` has the shares of all ranks, one after the other.
+//   2.15   has other names for them, and warns of these
+template <class Group>
+auto all_gather(Group& group, at::Tensor& all, at::Tensor& share) {
+  if constexpr (requires { group.all_gather_single(all, share); }) {
+    return group.all_gather_single(all, share);
+  } else {
+    return group._allgather_base(all, share);
+  }
+}
+template <class Group>
+auto reduce_scatter(Group& group, at::Tensor& share, at::Tensor& all) {
+  if constexpr (requires { group.reduce_scatter_single(share, all); }) {
+    return group.reduce_scatter_single(share, all);
+  } else {
+    return group._reduce_scatter_base(share, all);
+  }
+}
+// Every rank's r-th share goes to rank r.
+template <class Group>
+auto all_to_all(Group& group, at::Tensor& received, at::Tensor& sent) {
+  std::vector<std::int64_t> equal;
+  if constexpr (requires { group.all_to_all_single(received, sent, equal, equal); }) {
+    return group.all_to_all_single(received, sent, equal, equal);
+  } else {
+    return group.alltoall_base(received, sent, equal, equal);
+  }
+}
+
 struct ReducerArguments {
   std::vector<at::Tensor> parameters;
   std::vector<std::vector<std::size_t>> buckets;

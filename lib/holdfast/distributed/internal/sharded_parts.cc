@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "holdfast/base/error.h"
+#include "holdfast/distributed/internal/c10d_compat.h"
 
 namespace holdfast::inline v1 {
 
@@ -57,15 +58,14 @@ void ShardedOptimizer::Parts::reduce_scatter(const Group& of, const Part& part,
   const Piece& last = part.chunk.pieces.back();
   sent.narrow(0, last.at + last.count, sent.numel() - last.at - last.count).zero_();
   group->guard("gradients", [&] {
-    const auto& c10d = group->c10d();
+    c10d::ProcessGroup& c10d = *group->c10d();
     at::Tensor into = gradient;
     if (!sent.is_cpu()) {
-      c10d->_reduce_scatter_base(into, sent)->wait();
+      compat::reduce_scatter(c10d, into, sent)->wait();
       return;
     }
     at::Tensor received = at::empty_like(sent);
-    std::vector<std::int64_t> equal;
-    c10d->alltoall_base(received, sent, equal, equal)->wait();
+    compat::all_to_all(c10d, received, sent)->wait();
     into.copy_(received.narrow(0, 0, share));
     for (int r = 1; r < world; ++r) into.add_(received.narrow(0, r * share, share));
   });
@@ -76,7 +76,7 @@ at::Tensor ShardedOptimizer::Parts::all_of(const char* what, const Part& part,
   if (group->alone()) return share;
   at::Tensor all = at::empty({world * part.chunk.share}, share.options().requires_grad(false));
   at::Tensor own = share;
-  group->guard(what, [&] { group->c10d()->_allgather_base(all, own)->wait(); });
+  group->guard(what, [&] { compat::all_gather(*group->c10d(), all, own)->wait(); });
   return all;
 }
 
