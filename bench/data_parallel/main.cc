@@ -12,13 +12,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "../median.h"
 #include "../precision_table/peer_job.h"
 #include "../shared/child.h"
+#include "../shared/program.h"
 #include "holdfast/base/error.h"
 #include "rank.h"
 
@@ -263,12 +263,7 @@ int run(int argc, char** argv) {
                                 {"threads", options.threads}, {"repetitions", options.repetitions},
                                 {"libtorch", TORCH_VERSION},  {"models", nlohmann::ordered_json::array()}};
   for (const std::string& model : options.models) all["models"].push_back(compare(options, model));
-  if (!options.output.empty()) {
-    std::ofstream file(options.output, std::ios::trunc);
-    file << all.dump(1) << "\n";
-    file.close();
-    if (!file) throw Error("cannot write " + options.output + " (--output)", ExitCode::io_failed);
-  }
+  if (!options.output.empty()) write_figures(options.output, all);
   return 0;
 }
 
@@ -276,13 +271,5 @@ int run(int argc, char** argv) {
 }  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
-  try {
-    return holdfast::bench::run(argc, argv);
-  } catch (const holdfast::Error& error) {
-    std::fprintf(stderr, "bench_data_parallel: %s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_data_parallel: %s\n", error.what());
-    return static_cast<int>(holdfast::ExitCode::internal);
-  }
+  return holdfast::bench::ended_by("bench_data_parallel", [&] { return holdfast::bench::run(argc, argv); });
 }

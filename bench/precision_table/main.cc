@@ -8,6 +8,7 @@
 #include <fstream>
 #include <utility>
 
+#include "../shared/program.h"
 #include "catalogue.h"
 #include "device.h"
 #include "format.h"
@@ -187,14 +188,8 @@ class Run {
 }  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
-  try {
+  return holdfast::bench::ended_by("bench_precision_table", [&] {
     const auto options = holdfast::bench::parse_options(argc, argv);
     return options ? holdfast::bench::Run(*options)() : 0;
-  } catch (const holdfast::Error& error) {
-    std::fprintf(stderr, "bench_precision_table: %s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_precision_table: %s\n", error.what());
-    return static_cast<int>(holdfast::ExitCode::internal);
-  }
+  });
 }

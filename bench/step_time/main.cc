@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +17,7 @@
 #include "../precision_table/device.h"
 #include "../precision_table/peer.h"
 #include "../precision_table/peer_job.h"
+#include "../shared/program.h"
 #include "holdfast/base/error.h"
 #include "holdfast/models/picture_model.h"
 #include "job.h"
@@ -300,12 +300,7 @@ int run(int argc, char** argv) {
                                 {"libtorch", TORCH_VERSION},
                                 {"models", nlohmann::ordered_json::array()}};
   for (const std::string& model : options.models) all["models"].push_back(compare(options, model));
-  if (!options.output.empty()) {
-    std::ofstream file(options.output, std::ios::trunc);
-    file << all.dump(1) << "\n";
-    file.close();
-    if (!file) throw Error("cannot write " + options.output + " (--output)", ExitCode::io_failed);
-  }
+  if (!options.output.empty()) write_figures(options.output, all);
   return 0;
 }
 
@@ -313,13 +308,5 @@ int run(int argc, char** argv) {
 }  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
-  try {
-    return holdfast::bench::run(argc, argv);
-  } catch (const holdfast::Error& error) {
-    std::fprintf(stderr, "bench_step_time: %s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_step_time: %s\n", error.what());
-    return static_cast<int>(holdfast::ExitCode::internal);
-  }
+  return holdfast::bench::ended_by("bench_step_time", [&] { return holdfast::bench::run(argc, argv); });
 }

@@ -1,0 +1,39 @@
+// What the benches' programs share: how they end, and their figures as a file.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::bench {
+
+// The exit code of `work`, which returns one. An error is one line on standard error, after the program's
+// name.
+template <class Work>
+int ended_by(const char* program, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", program, error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", program, error.what());
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+// Of the option --output.
+inline void write_figures(const std::string& output, const nlohmann::ordered_json& all) {
+  std::ofstream file(output, std::ios::trunc);
+  file << all.dump(1) << "\n";
+  file.close();
+  if (!file) throw Error("cannot write " + output + " (--output)", ExitCode::io_failed);
+}
+
+}  // namespace holdfast::bench
