@@ -13,6 +13,7 @@
 #include "device.h"
 #include "format.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/freed_memory.h"
 #include "holdfast/precision/precision.h"
 #include "measure.h"
 #include "options.h"
@@ -188,6 +189,7 @@ class Run {
 }  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
+  holdfast::keep_freed_memory();
   return holdfast::bench::ended_by("bench_precision_table", [&] {
     const auto options = holdfast::bench::parse_options(argc, argv);
     return options ? holdfast::bench::Run(*options)() : 0;

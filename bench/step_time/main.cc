@@ -19,6 +19,7 @@
 #include "../precision_table/peer_job.h"
 #include "../shared/program.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/freed_memory.h"
 #include "holdfast/models/picture_model.h"
 #include "job.h"
 
@@ -308,5 +309,6 @@ int run(int argc, char** argv) {
 }  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
+  holdfast::keep_freed_memory();
   return holdfast::bench::ended_by("bench_step_time", [&] { return holdfast::bench::run(argc, argv); });
 }
