@@ -76,12 +76,28 @@ def classifier(name, variant, classes, dropout=0.0):
 
 
 def classifier_loss(net, inputs):
-    return F.cross_entropy(net(inputs["pictures"]), inputs["labels"])
+    outputs = net(inputs["pictures"])
+    if isinstance(outputs, tuple):
+        logits, side = outputs
+        return F.cross_entropy(logits, inputs["labels"]) + 0.4 * F.cross_entropy(side, inputs["labels"])
+    return F.cross_entropy(outputs, inputs["labels"])
 
 
 def detector_loss(net, inputs):
     pictures = ssd.table_pictures(inputs["pictures"], inputs["jitter"])
     return ssd.table_loss(net(pictures), inputs["boxes"], inputs["classes"], inputs["counts"])
+
+
+def matching_loss(backbone):
+    anchors = {}
+
+    def loss(net, inputs):
+        device = inputs["pictures"].device
+        if device not in anchors:
+            anchors[device] = [one.to(device) for one in ssd.anchors(backbone)]
+        return ssd.matched_loss(backbone, net(inputs["pictures"]), anchors[device], inputs["corners"], inputs["classes"])
+
+    return loss
 
 
 def language_loss(net, inputs):
@@ -93,7 +109,14 @@ def make(job):
     name, table = job["model"], job["variant"] == "table"
     if name == "ssd300":
         return ssd.make("resnet34", job["variant"], 81), detector_loss
+    if name == "ssd300-matched":
+        return ssd.make("resnet34", job["variant"], 81), matching_loss("resnet34")
+    if name == "ssd300-vgg":
+        return ssd.make("vgg16", "torchvision", 91), matching_loss("vgg16")
     if name.startswith("bert-"):
         tiny = dict(vocabulary=1000, hidden=64, layers=2, heads=4, inner=128) if job["tiny"] else {}
         return bert.Bert(bert.options(job["variant"], dropout=0.0, attention_dropout=0.0, **tiny)), language_loss
-    return classifier(name, job["variant"], job["classes"] or (1001 if table else 1000)), classifier_loss
+    classes = job["classes"] or (1001 if table else 1000)
+    if name == "inception3-aux":
+        return inception.InceptionV3(classes, auxiliary=True, dropout=0.0), classifier_loss
+    return classifier(name, job["variant"], classes), classifier_loss

@@ -26,6 +26,7 @@ namespace {
 
 constexpr int kDisagreement = 1;       // exit code: a row and its peer do not compute the same
 constexpr int kLeastWithPeers = 9;     // steps, one a turn
+constexpr int kStepsOfGlobal = 3;      // after one
 constexpr double kLargestOf32 = 36e9;  // bytes; a GPU with more takes the batch sizes for 40 GB
 
 c10::Device device_of(const Options& options) {
@@ -45,6 +46,8 @@ std::string name_of(c10::Device device) {
   return "unknown CPU";
 }
 
+int steps_of_global(const Setup& setup) { return setup.peers.empty() ? kStepsOfGlobal : kLeastWithPeers; }
+
 Table heading_of(const Options& options, const Setup& setup) {
   Table table{.heading = {.device = name_of(setup.device),
                           .gpu = setup.device.is_cuda(),
@@ -57,6 +60,11 @@ Table heading_of(const Options& options, const Setup& setup) {
       setup.seconds > 0 ? formatted("%.4g s of steps", setup.seconds) : formatted("%d steps", setup.steps);
   table.heading.how = formatted("batches for %d GB x %.4g, %s after %d, ", choice.memory, choice.scale,
                                 timed.c_str(), setup.warm_up);
+  const auto by_global = [](const Cell& cell) { return cell.global != 0; };
+  if (setup.seconds == 0 && !options.steps && std::ranges::any_of(planned(choice), by_global)) {
+    table.heading.how +=
+        formatted("of global rows %d after %d, ", steps_of_global(setup), options.warm_up.value_or(1));
+  }
   table.heading.how += setup.update ? "SGD with momentum (BERT: LAMB)" : "forward and backward alone";
   if (!options.peers.empty()) table.heading.how += ", no dropout, in turns with peers in Python";
   table.heading.machine =
@@ -76,6 +84,7 @@ std::vector<std::pair<std::string, AttributeValue>> options_of(const Options& op
           {"update", options.update},
           {"memory", std::int64_t{options.choice.memory}},
           {"scale", options.choice.scale},
+          {"micro-batch", options.choice.micro_batch},
           {"steps", std::int64_t{setup.seconds > 0 ? 0 : setup.steps}},
           {"seconds", setup.seconds},
           {"warm-up", std::int64_t{setup.warm_up}},
@@ -153,9 +162,14 @@ class Run {
         continue;
       }
       setup_.full_batch = batch_of(cell.model, cell.precision, options_.choice.memory, 1);
+      Setup setup = setup_;
+      if (cell.global != 0) {  // updates of minutes
+        if (!options_.steps) setup.steps = steps_of_global(setup_);
+        if (!options_.warm_up) setup.warm_up = 1;
+      }
       try {
         if (session.told_to_stop()) return false;
-        const Row row = measure(cell, setup_);
+        const Row row = measure(cell, setup);
         show(row);
         session.add(row);
       } catch (const Stopped&) {

@@ -197,10 +197,10 @@ std::vector<Rival> start_peers(Row& row, const Setup& setup, const std::filesyst
   return rivals;
 }
 
-int planned_steps(const Setup& setup, const std::function<double(int)>& window) {
+int planned_steps(const Cell& cell, const Setup& setup, const std::function<double(int)>& window) {
   const int least = setup.peers.empty() ? 1 : kWindows;
   if (setup.seconds == 0) return std::max(setup.steps, least);
-  const int tried = setup.device.is_cuda() ? 5 : 1;
+  const int tried = setup.device.is_cuda() && cell.global == 0 ? 5 : 1;
   const double each = window(tried) / tried;
   return static_cast<int>(std::clamp(std::round(setup.seconds / each), 1.0 * least, 1e6));
 }
@@ -265,15 +265,13 @@ void measure_into(Row& row, const Setup& setup) {
     wait_for(setup.device);
     return seconds_since(begin);
   };
-  take_turns(row, rivals, planned_steps(setup, window), window);
+  take_turns(row, rivals, planned_steps(row.cell, setup, window), window);
   row.loss = training.loss();
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-}  // namespace
-
-Row measure(const Cell& cell, const Setup& setup) {
+Row measure_once(const Cell& cell, const Setup& setup) {
   const Row bare{.cell = cell, .unit = kind_of(cell.model).unit};
   Row row = bare;
   bool overflowed = false;
@@ -301,6 +299,23 @@ Row measure(const Cell& cell, const Setup& setup) {
     row.peers.clear();
   }
   row.note = first_line(row.note);
+  return row;
+}
+
+}  // namespace
+
+Row measure(const Cell& cell, const Setup& setup) {
+  Row row = measure_once(cell, setup);
+  // An update that is made of passes has them as large as they fit.
+  while (cell.global != 0 && row.batch_that_fits > 0 && row.batch_that_fits < row.cell.batch) {
+    const Update update = update_of(cell.global, row.batch_that_fits);
+    Cell smaller = row.cell;
+    smaller.batch = update.batch;
+    smaller.accumulation = update.accumulation;
+    row = measure_once(smaller, setup);
+    if (!row.measured()) continue;
+    row.note += (row.note.empty() ? "" : "; ") + std::to_string(cell.batch) + " in a pass do not fit";
+  }
   return row;
 }
 

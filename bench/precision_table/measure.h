@@ -35,7 +35,8 @@ struct Setup {
 
 struct Stopped {};
 
-// All but the device's peak.
+// All but the device's peak. A row by a global batch takes smaller passes, and more of them, where its own do
+// not fit; the row says so.
 Row measure(const Cell& cell, const Setup& setup);
 
 }  // namespace holdfast::bench

@@ -28,6 +28,15 @@ rows (--rows), chosen by words of their names, joined by /; all words must fit:
 for example
   --rows resnet50/fp16,fp32/nchw/eager        all of ResNet-50 in FP16, and everything in FP32, NCHW, eager
   --rows bert/eager/x16
+and beside the table, where their own word is given:
+  global           BERT's whole update: the table's 65536 (128 tokens) or 32768 (512) sequences times --scale, in
+                   passes of the table's batch, of --micro-batch or of the largest that fits, whichever is smaller,
+                   and at least 16 of them; without --steps three updates are timed after one, each of minutes
+  inception3-aux   Inception v3 with its auxiliary head; torchvision alone
+  ssd300-matched   SSD300 on ResNet-34 with labelled boxes matched to anchors and its own loss
+  ssd300-vgg       the same on VGG-16; torchvision alone
+  --rows bert/fp16/eager/global --scale 0.02
+  --rows ssd300-vgg/fp32,inception3-aux/fp32 --variant torchvision
 
 variants (--variant), part of every figure's name:
   torchvision   ResNet v1.5, AlexNet at 224 pixels, 1000 classes; SSD300 as MLPerf's; BERT with GELU by erf
@@ -35,6 +44,10 @@ variants (--variant), part of every figure's name:
                 convolution, 1001 classes; Inception without gamma in its norms; BERT with GELU by tanh
 Inception v3 is without its second head in both, SSD300 is on ResNet-34 and computes its published harness' step:
 colours jittered, targets drawn, two sorts.
+
+Published figures (--published) are of whole machines, divided by their GPUs. In the file beside this program are
+ResNet-50 (AWS) and BERT (NVIDIA): of the six other models no figure has been read in its source, and their columns
+say "-". Another FILE takes its place: a CSV of model,device,precision,gpus,samples_per_second,source.
 
 batch norms (--bn), of NHWC rows, also a column of the table; NCHW rows always have Torch's:
   aten     Torch's operators, one by one
@@ -48,6 +61,7 @@ Batch sizes are the harnesses' for one GPU with 32 or 40 GB (--memory), FP32/FP1
   ResNet-50, VGG-16 192/384 or 224/448, ResNet-152 96/192 or 112/200, Inception v3 192/384 or 224/360, Inception v4
   48/96 or 56/112, AlexNet 1536/3072 or 1792/3584, SSD300 96/192 or 112/224; BERT-Large with 128 tokens 32/64 or
   64/64, with 512 tokens 8/8 or 8/16 sequences, once (x1) and 16 times (x16) before an update
+or --micro-batch for every row, without --scale. Rows beside the table have the batches of their models in it.
 On a CPU they are scaled by 1/64, and three steps are timed after one.
 
 peers (--peers): the same in Python beside each row, on the same weights and batch, without dropout, in turns of at
@@ -78,6 +92,14 @@ const std::vector<std::string> kPeerWords = {"eager", "compile", "reduce-overhea
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
+  return names;
+}
+
+std::vector<std::string> table_names() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds()) {
+    if (kind.in_table) names.push_back(kind.name);
+  }
   return names;
 }
 
@@ -114,7 +136,7 @@ void check_peers(const std::vector<std::string>& peers) {
 void add_options(CLI::App& app, Options& options) {
   Choice& choice = options.choice;
   app.add_option("--rows", choice.rows, "which rows, separated by commas (all)")->delimiter(',');
-  app.add_option("--models", choice.models, "which models (all)")->delimiter(',');
+  app.add_option("--models", choice.models, "which models (all of the table)")->delimiter(',');
   app.add_option("--precisions,--precision", choice.precisions, "of fp32, tf32, fp16, bf16 (all)")
       ->delimiter(',');
   app.add_option("--layouts", choice.layouts, "of nchw, nhwc (both)")->delimiter(',');
@@ -128,7 +150,10 @@ void add_options(CLI::App& app, Options& options) {
                  "batch norms of NHWC rows, with what stands behind them: aten, cudnn or fused (aten)");
   app.add_option("--device", options.device, "cpu or cuda (cuda where there is one)");
   app.add_option("--memory", options.memory, "batch sizes for a GPU of 32 or 40 GB (by the device's memory)");
-  app.add_option("--scale", options.scale, "of the batch sizes (1 on a GPU, 1/64 on a CPU)");
+  app.add_option("--scale", options.scale,
+                 "of the batch sizes, and of global batches (1 on a GPU, 1/64 on a CPU)");
+  app.add_option("--micro-batch", choice.micro_batch, "samples of a forward pass (the table's)")
+      ->check(CLI::Range(1, 1000000));
   app.add_option("--pixels", options.pixels,
                  "the pictures' side (what the model is made for; SSD300 always)");
   app.add_flag("--tiny-bert", options.tiny_bert,
@@ -171,6 +196,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string(error.what()) + " (see --help)");
   }
+  if (choice.models.empty()) choice.models = table_names();
   check_known("--models", model_names(), choice.models);
   check_known("--precisions", kPrecisions, choice.precisions);
   check_known("--layouts", kLayouts, choice.layouts);

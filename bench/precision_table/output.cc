@@ -104,7 +104,11 @@ std::string ratios_text(const Table& table, const std::string& base) {
     if (ratio.why.ends_with(kNotAskedFor)) continue;
     text += base == "tf32" ? "FP16/TF32, " : "FP16/FP32, ";
     text += ratio.model + " (" + table.heading.variant + "), " + ratio.mode;
-    if (ratio.accumulation != 1) text += ", " + std::to_string(ratio.accumulation) + " accumulated";
+    if (ratio.global != 0) {
+      text += ", updates of " + std::to_string(ratio.global);
+    } else if (ratio.accumulation != 1) {
+      text += ", " + std::to_string(ratio.accumulation) + " accumulated";
+    }
     std::string published;
     for (const PublishedRatio& one : published_ratios(ratio, table)) {
       published += ratio_line(("published: " + one.device + ", fp16 over " + base).c_str(), one.times, {});
@@ -310,6 +314,7 @@ std::string json_of(const Table& table) {
                           {"mode", ratio.mode},
                           {"accumulation", ratio.accumulation},
                           {"of", "fp16/" + ratio.base}};
+      if (ratio.global != 0) one["global"] = ratio.global;
       one["table_style"] = number_or_null(ratio.table_style);
       one["fair"] = number_or_null(ratio.fair);
       for (const PublishedRatio& theirs : published_ratios(ratio, table)) {

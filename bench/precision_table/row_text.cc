@@ -36,6 +36,7 @@ std::string text_of(const Row& row) {
                       {"batch", row.cell.batch},   {"accumulation", row.cell.accumulation},
                       {"unit", row.unit},          {"size", row.size},
                       {"measured", row.measured()}};
+  if (row.cell.global != 0) one["global"] = row.cell.global;
   one["samples_per_second"] = number_or_null(row.samples_per_second());
   one["seconds"] = row.seconds;
   one["train_flops_per_sample"] = number_or_null(row.train_flops);
@@ -64,7 +65,8 @@ Row row_of(const std::string& text) {
                      .layout = one.at("layout"),
                      .mode = one.at("mode"),
                      .batch = one.at("batch"),
-                     .accumulation = one.at("accumulation")},
+                     .accumulation = one.at("accumulation"),
+                     .global = one.value("global", std::int64_t{0})},
             .unit = one.at("unit"),
             .size = one.at("size"),
             .bn = one.value("batch_norm", ""),

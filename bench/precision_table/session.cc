@@ -73,7 +73,7 @@ std::size_t Session::found() const { return state_->found; }
 
 const Row* Session::find(const Cell& cell) const {
   for (const Row& row : state_->rows.rows) {
-    if (row.cell == cell) return &row;
+    if (name_of(row.cell) == name_of(cell)) return &row;
   }
   return nullptr;
 }

@@ -35,8 +35,8 @@ class Session {
   explicit Session(const SessionOptions& options);
   ~Session();
 
-  std::size_t found() const;  // rows that earlier attempts measured
-  const Row* find(const Cell& cell) const;
+  std::size_t found() const;                // rows that earlier attempts measured
+  const Row* find(const Cell& cell) const;  // by its name: a pass of another size may have been what fits
   void add(const Row& row);
   // A signal, or a notice that the machine is going. Cheap enough to be asked between steps.
   bool told_to_stop();

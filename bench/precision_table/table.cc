@@ -12,7 +12,8 @@ namespace holdfast::bench {
 namespace {
 
 bool same_group(const Ratio& of, const Cell& cell) {
-  return of.model == cell.model && of.mode == cell.mode && of.accumulation == cell.accumulation;
+  return of.model == cell.model && of.mode == cell.mode && of.global == cell.global &&
+         (of.global != 0 || of.accumulation == cell.accumulation);
 }
 
 // The quickest of those that fit; NaN: none was measured. `layout` empty: any.
@@ -40,41 +41,78 @@ std::string why_not(const std::vector<Row>& rows, const Ratio& of, const std::st
   return why;
 }
 
-std::vector<std::string> words_of(const std::string& name) {
-  std::vector<std::string> words;
+using Words = std::vector<std::string>;
+bool has(const Words& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+Words words_of(const std::string& name) {
+  Words words;
   std::istringstream in(name);
   for (std::string word; std::getline(in, word, '/');) words.push_back(word);
   return words;
 }
 
-// Are all its words the cell's? "bert" is both of them.
-bool chosen_by(const std::string& row, const Cell& cell) {
-  const auto of_cell = words_of(name_of(cell));
+// Are all its words the cell's? "bert" is both of them. What is beside the table has to be named.
+bool chosen_by(const std::string& row, const Cell& cell, const Choice& choice) {
+  const Words words = words_of(row);
+  const Words of_cell = words_of(name_of(cell));
   const auto known = [&](const std::string& word) {
-    return std::find(of_cell.begin(), of_cell.end(), word) != of_cell.end() ||
-           (word == "bert" && cell.model.starts_with("bert"));
+    return has(of_cell, word) || (word == "bert" && cell.model.starts_with("bert"));
   };
-  const auto words = words_of(row);
-  return !words.empty() && std::all_of(words.begin(), words.end(), known);
+  return !words.empty() && std::all_of(words.begin(), words.end(), known) &&
+         (cell.global == 0 || has(words, kGlobal)) &&
+         (has(choice.models, cell.model) || has(words, cell.model));
+}
+
+bool any_row_has(const std::string& word, const Choice& choice) {
+  return std::any_of(choice.rows.begin(), choice.rows.end(),
+                     [&](const std::string& row) { return has(words_of(row), word); });
+}
+
+Words models_of(const Choice& choice) {
+  Words models = choice.models;
+  for (const Kind& kind : kinds()) {
+    if (!kind.in_table && !has(models, kind.name) && any_row_has(kind.name, choice))
+      models.push_back(kind.name);
+  }
+  return models;
+}
+
+// The cell's batches: x1, x16, and by the global batch.
+std::vector<Cell> batches_of(Cell cell, const Choice& choice) {
+  const Kind& kind = kind_of(cell.model);
+  const auto pass = [&](double scale) {
+    const std::int64_t tables = batch_of(cell.model, cell.precision, choice.memory, scale);
+    return choice.micro_batch == 0 ? tables
+                                   : std::max<std::int64_t>(kind.has_layouts ? 2 : 1, choice.micro_batch);
+  };
+  cell.batch = pass(choice.scale);
+  if (kind.global == 0) return {cell};
+  std::vector<Cell> cells;
+  for (const std::int64_t accumulation : choice.accumulations) {
+    cell.accumulation = accumulation;
+    cells.push_back(cell);
+  }
+  if (!any_row_has(kGlobal, choice)) return cells;
+  cell.global = std::max<std::int64_t>(1, std::llround(static_cast<double>(kind.global) * choice.scale));
+  const Update update = update_of(cell.global, pass(1));
+  cell.batch = update.batch;
+  cell.accumulation = update.accumulation;
+  cells.push_back(cell);
+  return cells;
 }
 
 std::vector<Cell> all_cells(const Choice& choice) {
   std::vector<Cell> cells;
-  for (const std::string& model : choice.models) {
-    const Kind& kind = kind_of(model);
+  for (const std::string& model : models_of(choice)) {
     for (const std::string& precision : choice.precisions) {
       for (const std::string& layout :
-           kind.has_layouts ? choice.layouts : std::vector<std::string>{kNoLayout}) {
+           kind_of(model).has_layouts ? choice.layouts : std::vector<std::string>{kNoLayout}) {
         for (const std::string& mode : choice.modes) {
-          for (const std::int64_t accumulation :
-               kind.global != 0 ? choice.accumulations : std::vector<std::int64_t>{1}) {
-            cells.push_back({.model = model,
-                             .precision = precision,
-                             .layout = layout,
-                             .mode = mode,
-                             .batch = batch_of(model, precision, choice.memory, choice.scale),
-                             .accumulation = accumulation});
-          }
+          const auto some =
+              batches_of({.model = model, .precision = precision, .layout = layout, .mode = mode}, choice);
+          cells.insert(cells.end(), some.begin(), some.end());
         }
       }
     }
@@ -88,8 +126,8 @@ std::string name_of(const Cell& cell) {
   std::string name = cell.model + "/" + cell.precision;
   if (cell.layout != kNoLayout) name += "/" + cell.layout;
   name += "/" + cell.mode;
-  if (cell.layout == kNoLayout) name += "/x" + std::to_string(cell.accumulation);
-  return name;
+  if (cell.layout != kNoLayout) return name;
+  return name + "/" + (cell.global != 0 ? std::string(kGlobal) : "x" + std::to_string(cell.accumulation));
 }
 
 double Row::seconds_per_step() const { return measured() ? median(seconds) : kNotMeasured; }
@@ -119,14 +157,14 @@ std::vector<Cell> planned(const Choice& choice) {
   const std::vector<Cell> all = all_cells(choice);
   if (choice.rows.empty()) return all;
   for (const std::string& row : choice.rows) {
-    const auto chosen = [&](const Cell& cell) { return chosen_by(row, cell); };
+    const auto chosen = [&](const Cell& cell) { return chosen_by(row, cell, choice); };
     if (std::any_of(all.begin(), all.end(), chosen)) continue;
     throw UsageError("--rows: there is no row '" + row +
                      "': give words of a row's name, joined by /, such as resnet50/fp16/nhwc or fp32/eager");
   }
   std::vector<Cell> cells;
   for (const Cell& cell : all) {
-    const auto chooses = [&](const std::string& row) { return chosen_by(row, cell); };
+    const auto chooses = [&](const std::string& row) { return chosen_by(row, cell, choice); };
     if (std::any_of(choice.rows.begin(), choice.rows.end(), chooses)) cells.push_back(cell);
   }
   return cells;
@@ -137,8 +175,11 @@ std::vector<Ratio> ratios_of(const std::vector<Row>& rows, const std::string& ba
   for (const Row& row : rows) {
     const auto known = [&](const Ratio& one) { return same_group(one, row.cell); };
     if (std::any_of(ratios.begin(), ratios.end(), known)) continue;
-    Ratio ratio{
-        .model = row.cell.model, .mode = row.cell.mode, .accumulation = row.cell.accumulation, .base = base};
+    Ratio ratio{.model = row.cell.model,
+                .mode = row.cell.mode,
+                .accumulation = row.cell.accumulation,
+                .global = row.cell.global,
+                .base = base};
     ratio.table_style = best(rows, ratio, "fp16", "nhwc") / best(rows, ratio, base, "nchw");
     ratio.fair = best(rows, ratio, "fp16", "") / best(rows, ratio, base, "");
     if (std::isnan(ratio.table_style) && std::isnan(ratio.fair)) {

@@ -14,6 +14,7 @@ namespace holdfast::bench {
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLargestLossDifference = 1e-4;  // of first losses in FP32, relative
 constexpr char kNoLayout[] = "-";                // of a model that does not convolve
+constexpr char kGlobal[] = "global";             // the word of rows by a global batch
 
 // One combination.
 struct Cell {
@@ -23,10 +24,10 @@ struct Cell {
   std::string mode;               // "eager", "graph"
   std::int64_t batch = 0;         // samples of a forward pass
   std::int64_t accumulation = 1;  // forward passes of an update
-
-  bool operator==(const Cell&) const = default;
+  std::int64_t global = 0;  // samples that an update is to see, whatever a pass holds; 0: it is not said
 };
-// "resnet50/fp16/nhwc/graph", "bert-512/fp32/eager/x16".
+// "resnet50/fp16/nhwc/graph", "bert-512/fp32/eager/x16", "bert-512/fp32/eager/global". In one table no two
+// have the same.
 std::string name_of(const Cell& cell);
 
 // The same model in Python, which took turns with ours, window by window.
@@ -71,11 +72,14 @@ struct Choice {
   std::vector<std::string> rows;  // of words of name_of(), joined by /: "resnet50/fp16"; empty: all
   std::vector<std::string> models, precisions, layouts, modes;
   std::vector<std::int64_t> accumulations = {1, 16};  // of models that the table trains so
-  int memory = 40;   // GB of the GPU that the published batch sizes were for: 32 or 40
-  double scale = 1;  // of the batch sizes
+  int memory = 40;               // GB of the GPU that the published batch sizes were for: 32 or 40
+  double scale = 1;              // of the batch sizes, and of the global batches
+  std::int64_t micro_batch = 0;  // samples of every row's forward pass; 0: the table's
 };
 
-// All combinations, in the order of the lists. UsageError where one of Choice::rows is none of them.
+// All combinations, in the order of the lists. What is beside the table, other models and rows by a global
+// batch, is there only where a word of Choice::rows or Choice::models is its own: "inception3-aux", "global".
+// UsageError where one of Choice::rows is none of them.
 std::vector<Cell> planned(const Choice& choice);
 
 constexpr char kNotAskedFor[] = "was not asked for";  // the end of Ratio::why
@@ -85,6 +89,7 @@ struct Ratio {
   std::string model;
   std::string mode;
   std::int64_t accumulation = 1;
+  std::int64_t global = 0;  // as Cell has it: then accumulations may differ
   std::string base;
   double table_style = kNotMeasured;  // FP16 NHWC over the base in NCHW, as the published table compares
   double fair = kNotMeasured;         // both in the layout that is best for them

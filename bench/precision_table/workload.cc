@@ -18,7 +18,7 @@ namespace {
 
 // As picture_model.h calls them.
 std::string picture_name(const std::string& model) {
-  if (model == "inception3") return "inception_v3";
+  if (model.starts_with("inception3")) return "inception_v3";
   if (model == "inception4") return "inception_v4";
   return model;
 }
@@ -28,7 +28,8 @@ Workload pictures_of(const WorkloadOptions& options) {
       make_picture_model({.name = picture_name(options.model),
                           .variant = parse_variant(options.variant),
                           .dropout = options.dropout ? std::nullopt : std::optional(0.0),
-                          .batch_norm = parse_batch_norm(options.bn)});
+                          .batch_norm = parse_batch_norm(options.bn),
+                          .auxiliary = options.model == "inception3-aux"});
   const std::int64_t pixels = options.pixels != 0 ? options.pixels : model.pixels;
   if (pixels < model.smallest_pixels) {
     throw UsageError("it needs pictures of at least " + std::to_string(model.smallest_pixels) + " pixels");
@@ -47,25 +48,34 @@ Workload pictures_of(const WorkloadOptions& options) {
 }
 
 Workload detector_of(const WorkloadOptions& options) {
-  const auto net = make_ssd300({.backbone = SsdBackbone::resnet34,
+  const bool vgg = options.model == "ssd300-vgg";
+  const SsdMode mode = options.model == "ssd300" ? SsdMode::table : SsdMode::matched;
+  const auto net = make_ssd300({.backbone = vgg ? SsdBackbone::vgg16 : SsdBackbone::resnet34,
                                 .variant = parse_variant(options.variant),
-                                .batch_norm = parse_batch_norm(options.bn)});
-  const auto task = std::make_shared<SsdTask>(net, SsdMode::table);
+                                .batch_norm = vgg ? BatchNormKind::aten : parse_batch_norm(options.bn)});
+  const auto task = std::make_shared<SsdTask>(net, mode);
   Workload work{.module = net, .draw = nullptr, .loss = nullptr};
   work.draw = [task, fixed = options.fixed, device = options.device](std::int64_t batch) -> Inputs {
     const at::TensorOptions on_device(device);
-    Inputs inputs = {{"pictures", task->synthetic_batch(batch, on_device).pictures}};
-    if (!fixed) return inputs;
-    const SsdTableTargets targets = draw_ssd_table_targets(batch, on_device);
-    inputs.push_back({"boxes", targets.boxes});
-    inputs.push_back({"classes", targets.classes});
-    inputs.push_back({"counts", targets.counts});
-    inputs.push_back({"jitter", draw_color_jitter(on_device)});
+    const SsdBatch drawn = task->synthetic_batch(batch, on_device);
+    Inputs inputs = {{"pictures", drawn.pictures}};
+    if (drawn.boxes) {
+      inputs.push_back({"corners", drawn.boxes->corners});
+      inputs.push_back({"classes", drawn.boxes->classes});
+    } else if (fixed) {
+      const SsdTableTargets targets = draw_ssd_table_targets(batch, on_device);
+      inputs.push_back({"boxes", targets.boxes});
+      inputs.push_back({"classes", targets.classes});
+      inputs.push_back({"counts", targets.counts});
+      inputs.push_back({"jitter", draw_color_jitter(on_device)});
+    }
     return inputs;
   };
   work.loss = [task](const Inputs& inputs) {
     SsdBatch batch{.pictures = inputs[0].value, .boxes = {}, .targets = {}, .jitter = {}};
-    if (inputs.size() > 1) {
+    if (task->mode() == SsdMode::matched) {
+      batch.boxes = SsdBoxes{inputs[1].value, inputs[2].value};
+    } else if (inputs.size() > 1) {
       batch.targets = SsdTableTargets{inputs[1].value, inputs[2].value, inputs[3].value};
       batch.jitter = inputs[4].value;
     }
@@ -73,7 +83,7 @@ Workload detector_of(const WorkloadOptions& options) {
   };
   work.size = kSsdPixels;
   work.train_flops = count_work(*net).train_flops;
-  work.bn = options.bn;
+  if (!vgg) work.bn = options.bn;
   return work;
 }
 
@@ -122,7 +132,7 @@ Workload language_of(const WorkloadOptions& options) {
 
 Workload make_workload(const WorkloadOptions& options) {
   if (options.model.starts_with("bert-")) return language_of(options);
-  return options.model == "ssd300" ? detector_of(options) : pictures_of(options);
+  return options.model.starts_with("ssd300") ? detector_of(options) : pictures_of(options);
 }
 
 }  // namespace holdfast::bench

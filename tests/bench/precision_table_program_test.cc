@@ -86,6 +86,66 @@ TEST(BenchPrecisionTable, TrainsLanguageModelsWithAndWithoutAccumulation) {
   EXPECT_THAT(ended.out, AllOf(HasSubstr("2x3"), HasSubstr("seq/s")));
 }
 
+TEST(BenchPrecisionTable, MakesUpdatesOfAGlobalBatchOfPassesThatFit) {
+  const TemporaryFolder folder;
+  const std::string output = folder.path() / "result";
+  const auto row_with = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"--device",    "cpu",       "--rows", "bert-128/fp32/eager/global",
+                                    "--tiny-bert", "--threads", "1",      "--scale",
+                                    "0.001",       "--steps",   "1",      "--output",
+                                    output};
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended ended = bench_table(all);
+    EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+    return nlohmann::json::parse(read_text(output + ".json"))["rows"].at(0);
+  };
+  const auto whole = row_with({});
+  ASSERT_TRUE(whole["measured"].get<bool>()) << whole;
+  EXPECT_EQ(whole["global"], 66);  // 65536 a thousandth
+  EXPECT_EQ(whole["accumulation"], 16);
+  EXPECT_EQ(whole["batch"], 5);
+  const auto given = row_with({"--micro-batch", "2"});
+  EXPECT_EQ(given["batch"], 2);
+  EXPECT_EQ(given["accumulation"], 33);
+  // What it needs is estimated, and the same for every batch: room for the weights and for some samples.
+  const auto none = row_with({"--free", "0.004"});
+  ASSERT_FALSE(none["measured"].get<bool>());
+  const double needed = none["needed_bytes"].get<double>();
+  bool smaller = false;
+  for (const double share : {0.95, 0.9, 0.8, 0.7, 0.6, 0.5}) {
+    const auto row = row_with({"--free", std::to_string(share * needed / 1e9)});
+    if (!row["measured"].get<bool>() || row["batch"] == 5) continue;
+    smaller = true;
+    EXPECT_LT(row["batch"].get<int>(), 5);
+    EXPECT_GE(row["batch"].get<int>() * row["accumulation"].get<int>(), 66);
+    EXPECT_THAT(row["note"].get<std::string>(), HasSubstr("5 in a pass do not fit"));
+  }
+  EXPECT_TRUE(smaller);
+}
+
+TEST(BenchPrecisionTable, TrainsWhatIsBesideTheTable) {
+  const TemporaryFolder folder;
+  const std::string output = folder.path() / "result";
+  const Ended ended = bench_table({"--device", "cpu", "--rows",
+                                   "ssd300-matched/fp32/nchw/eager,ssd300-vgg/fp32/nchw/eager,"
+                                   "inception3-aux/fp32/nchw/eager",
+                                   "--micro-batch", "2", "--steps", "1", "--no-update", "--output", output});
+  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  const auto all = nlohmann::json::parse(read_text(output + ".json"));
+  ASSERT_EQ(all["rows"].size(), 3u);
+  const double flops[] = {34.275e9, 94.749e9, 208.838e9};  // in the table's order
+  const char* const models[] = {"inception3-aux", "ssd300-matched", "ssd300-vgg"};
+  for (int i = 0; i < 3; ++i) {
+    const auto& row = all["rows"][i];
+    EXPECT_EQ(row["model"], models[i]);
+    ASSERT_TRUE(row["measured"].get<bool>()) << row;
+    EXPECT_NEAR(row["train_flops_per_sample"].get<double>() / flops[i], 1, 1e-4);
+    EXPECT_FALSE(row.contains("published"));
+    if (i == 0) continue;  // dropout draws anew
+    EXPECT_EQ(row["loss"], row["first_loss"]) << "without updates nothing moves";
+  }
+}
+
 TEST(BenchPrecisionTable, SaysWhatARowNeedsThatDoesNotFit) {
   const TemporaryFolder folder;
   const std::string output = folder.path() / "result";
@@ -118,7 +178,8 @@ TEST(BenchPrecisionTable, CountsNoSlotsWithoutUpdates) {
   EXPECT_THAT(row["why"].get<std::string>(), HasSubstr("2.69 GB for its weights"));
 }
 
-// As long as it takes to interrupt it: a machine may be so quick, or so busy, that all is done before.
+// As long as it takes to interrupt it: a machine may be so quick, or so busy, that all is done before. The
+// first row has smaller passes than were planned.
 TEST(BenchPrecisionTable, GoesOnAfterAnInterruption) {
   const TemporaryFolder folder;
   const std::string output = folder.path() / "result";
@@ -128,14 +189,16 @@ TEST(BenchPrecisionTable, GoesOnAfterAnInterruption) {
     command = {"--device",
                "cpu",
                "--rows",
-               "bert-128/eager/fp32,bert-128/eager/bf16",
+               "bert-128/eager/fp32/global,bert-128/eager/bf16",
                "--tiny-bert",
                "--scale",
-               "0.03",
+               "0.0003",
                "--warm-up",
                "1",
                "--threads",
                "1",
+               "--free",
+               "0.006",
                "--output",
                output,
                "--steps",
@@ -163,7 +226,7 @@ TEST(BenchPrecisionTable, GoesOnAfterAnInterruption) {
 
   // What is left is short: the steps are an option of the table, the rows asked for are not.
   std::vector<std::string> less = command;
-  less[3] = "bert-128/eager/fp32/x1";
+  less[3] = "bert-128/eager/fp32/global";
   const Ended second = bench_table(less);
   ASSERT_EQ(second.exit_code, 0) << second.out << second.err;
   EXPECT_THAT(second.out, HasSubstr("rows were measured before"));
@@ -208,9 +271,26 @@ TEST(BenchPrecisionTable, RefusesInOneLineWhatCannotWork) {
 TEST(BenchPrecisionTable, TeachesByHelp) {
   const Ended ended = bench_table({"--help"});
   EXPECT_EQ(ended.exit_code, 0);
-  for (const char* word : {"torchvision", "table", "227", "--rows", "--seconds", "bert/eager/x16", "--peers",
-                           "--fresh", "LAMB", "OUTPUT.run", "--scale", "--memory", "--peak", "--published",
-                           "TF32 in NCHW against FP16 in NHWC", "1536/3072"}) {
+  for (const char* word : {"torchvision",
+                           "table",
+                           "227",
+                           "--rows",
+                           "--seconds",
+                           "bert/eager/x16",
+                           "--peers",
+                           "--fresh",
+                           "global",
+                           "ssd300-vgg",
+                           "inception3-aux",
+                           "--micro-batch",
+                           "LAMB",
+                           "OUTPUT.run",
+                           "--scale",
+                           "--memory",
+                           "--peak",
+                           "--published",
+                           "TF32 in NCHW against FP16 in NHWC",
+                           "1536/3072"}) {
     EXPECT_THAT(ended.out, HasSubstr(word));
   }
 }
