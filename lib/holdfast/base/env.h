@@ -67,6 +67,9 @@ inline constexpr EnvVariable kEnvElasticRestart{"TORCHELASTIC_RESTART_COUNT",
                                                 "how often torchrun has restarted its processes"};
 inline constexpr EnvVariable kEnvElasticStore{
     "TORCHELASTIC_USE_AGENT_STORE", "True: torchrun itself keeps the store at MASTER_ADDR:MASTER_PORT"};
+inline constexpr EnvVariable kEnvElasticErrorFile{
+    "TORCHELASTIC_ERROR_FILE",
+    "torchrun's file for why a process ended with an error: one sentence, in JSON"};
 inline constexpr EnvVariable kEnvLaunchJob{"HOLDFAST_LAUNCH_JOB", "holdfast launch's name for the job"};
 inline constexpr EnvVariable kEnvLaunchSocket{
     "HOLDFAST_LAUNCH_SOCKET", "rank 0's socket that listens on MASTER_PORT, by holdfast launch"};
