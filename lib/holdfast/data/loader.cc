@@ -106,8 +106,11 @@ class Loader::Impl {
   }
 
   void save(StateWriter& out) const {
-    out.option("batch_size", options_.batch_size * options_.shard.world);
-    out.option("accumulation", options_.accumulation);
+    out.option("batch_size", options_.batch_size * options_.shard.world * options_.accumulation);
+    // How it is divided is free to change. Older checkpoints have it among their options, which want a value
+    // of that name here; one pass is what they say nothing about.
+    out.note("accumulation", options_.accumulation);
+    if (options_.accumulation > 1) out.environment("accumulation", options_.accumulation);
     out.option("seed", static_cast<std::int64_t>(options_.seed));
     out.option("shuffle", options_.shuffle);
     out.option("drop_last", options_.drop_last);

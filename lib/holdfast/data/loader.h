@@ -8,6 +8,10 @@
 // `shuffle`, `drop_last` and `accumulation`, and on nothing else: not on workers, prefetch or where a run was
 // interrupted.
 //
+// Recorded as "batch_size" and compared on resume are the samples of one update, of all ranks and all passes:
+// how they are divided (global_batch.h) is free to change. Another `accumulation`, like another number of
+// ranks, withdraws the bit-exact promise aloud.
+//
 // What is saved is the cursor that was last *applied*, never one that was only prefetched or delivered. After
 // an optimizer update the training state reports it: applied(batch->cursor), or, when the user names none,
 // applied_all_delivered(). load() continues right there; batches delivered since are made again.

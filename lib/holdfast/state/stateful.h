@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "holdfast/snapshot/attributes.h"
@@ -42,6 +43,9 @@ class StateWriter {
   void option(std::string_view name, AttributeValue value);
   // For people only.
   void note(std::string_view name, AttributeValue value) { attribute(name, std::move(value), Role::record); }
+  // What the bits depend on although the training is the same one (in how many passes a batch is computed):
+  // a difference on resume is no refusal, it withdraws the bit-exact promise, aloud.
+  virtual void environment(std::string_view name, AttributeValue value) { note(name, std::move(value)); }
   // A tensor of any device and layout. The bytes are copied before save() returns.
   virtual void put_tensor(std::string_view name, const at::Tensor& tensor) = 0;
 

@@ -111,6 +111,7 @@ class TrainState final : public SnapshotSource {
     virtual void applied(const Cursor& cursor) = 0;
     virtual void applied_all_delivered() = 0;
     virtual std::optional<Cursor> cursor() const = 0;
+    virtual bool may_be_new() const = 0;
   };
 
  private:
@@ -139,6 +140,11 @@ concept SpreadOverRanks = Stateful<T> && requires(T& component) {
   component.bring_together();
 };
 
+// A component that a program may have and the checkpoint's had not: it begins fresh then. Its class says
+// `static constexpr bool kMayBeNew = true;` (distributed/data_parallel.h: the run had one rank so far).
+template <class T>
+concept MayBeNew = Stateful<T> && T::kMayBeNew;
+
 template <Stateful T>
 void TrainState::add(const std::string& name, T& component) {
   struct Adapter final : Component {
@@ -158,6 +164,7 @@ void TrainState::add(const std::string& name, T& component) {
       if constexpr (KnowsCursor<T>) return target_.cursor();
       return std::nullopt;
     }
+    bool may_be_new() const override { return MayBeNew<T>; }
     T& target_;
   };
   add_component(name, std::make_unique<Adapter>(component));

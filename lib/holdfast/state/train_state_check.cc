@@ -140,6 +140,12 @@ bool TrainState::State::own_layout(const Overrides& overrides) const {
   return !internal::overridden(layout_options, overrides).empty();
 }
 
+bool TrainState::State::may_be_new(std::string_view part) const {
+  return std::any_of(components.begin(), components.end(), [&](const Part& known) {
+    return "component " + known.name == part && known.component->may_be_new();
+  });
+}
+
 void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& attributes,
                        const Overrides& overrides) {
   const ModuleInventory inventory = state_->look();
@@ -148,8 +154,10 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
 
   Texts structure;  // what no override can mend
   const Texts parts = state_->parts();
+  Texts wanted = parts;
+  std::erase_if(wanted, [&](const std::string& part) { return state_->may_be_new(part); });
   const Texts& recorded_parts = attributes.get_strings("state.parts");
-  append(structure, missing_parts(parts, recorded_parts, " is not in the checkpoint"));
+  append(structure, missing_parts(wanted, recorded_parts, " is not in the checkpoint"));
   append(structure, missing_parts(recorded_parts, parts, " is in the checkpoint and not added here"));
   std::set<std::string> unlike;  // parts whose options are not worth comparing
   for (const Texts* list : {&parts, &recorded_parts}) {

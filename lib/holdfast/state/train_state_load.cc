@@ -103,9 +103,12 @@ void TrainState::load_components(const Snapshot& snapshot) {
     internal::BackupWriter writer(components[i].name, backups[i]);
     components[i].component->save(writer);
   }
+  const auto& recorded = snapshot.attributes.get_strings("state.parts");
   std::size_t loading = 0;
   try {
     for (; loading < components.size(); ++loading) {
+      const std::string part = "component " + components[loading].name;
+      if (std::find(recorded.begin(), recorded.end(), part) == recorded.end()) continue;  // it is new
       components[loading].component->load(internal::SnapshotReader(components[loading].name, snapshot));
     }
   } catch (...) {

@@ -190,11 +190,10 @@ TEST(Loader, RecordsOptionsAndTheAppliedCursor) {
   EXPECT_EQ(state.get_int("seed"), 12);
   EXPECT_EQ(state.get_int("batch_size"), 4);
   EXPECT_THAT(state.get_string("fingerprint"), HasSubstr("size 40"));
-  for (const char* name :
-       {"batch_size", "accumulation", "seed", "shuffle", "drop_last", "size", "fingerprint"}) {
+  for (const char* name : {"batch_size", "seed", "shuffle", "drop_last", "size", "fingerprint"}) {
     EXPECT_TRUE(state.options.contains(name)) << name;
   }
-  for (const char* name : {"epoch", "samples", "workers", "prefetch", "epochs"}) {
+  for (const char* name : {"epoch", "samples", "workers", "prefetch", "epochs", "accumulation"}) {
     EXPECT_FALSE(state.options.contains(name)) << name;
   }
 }
@@ -216,6 +215,19 @@ TEST(Loader, RanksShareOneGlobalOrderAndOneState) {
   whole.save(states[0]);
   right.save(states[1]);
   EXPECT_TRUE(states[0].values == states[1].values);
+}
+
+// Whatever the division: 12 samples an update.
+TEST(Loader, TheBatchOfAnUpdateIsRecordedWhole) {
+  for (const auto& [batch, accumulation, world] :
+       std::vector<std::array<std::int64_t, 3>>{{12, 1, 1}, {4, 3, 1}, {3, 1, 4}, {2, 2, 3}}) {
+    const Loader loader(Numbers(24),
+                        {.batch_size = batch, .accumulation = accumulation, .shard = {world - 1, world}});
+    MemoryState state;
+    loader.save(state);
+    EXPECT_EQ(state.get_int("batch_size"), 12);
+    EXPECT_EQ(state.get_int("accumulation"), accumulation) << "for checkpoints that had it as an option";
+  }
 }
 
 TEST(Loader, AppliedMustHaveBeenDelivered) {

@@ -294,6 +294,36 @@ TEST(Components, MissingOnesAndMissingEntriesAreNamed) {
   EXPECT_THAT(message_of<RefusedError>([&] { with.load(*snapshot, {}); }), HasSubstr("average.updates"));
 }
 
+// One that this program has and an older one had not (distributed/data_parallel.h).
+struct Newcomer {
+  static constexpr bool kMayBeNew = true;
+  void save(StateWriter& out) const {
+    out.option("chosen", std::int64_t{4});
+    out.put("count", count);
+    out.environment("passes", passes);
+  }
+  void load(const StateReader& in) { count = in.get_int("count"); }
+  std::int64_t count = 1;
+  std::int64_t passes = 2;
+};
+
+TEST(Components, OneThatMayBeNewBeginsFresh) {
+  Newcomer first{.count = 5}, second;
+  torch::nn::Linear net(2, 2);
+  TrainState with, without, again;
+  with.add("model", *net);
+  with.add("newcomer", first);
+  without.add("model", *net);
+  again.add("model", *net);
+  again.add("newcomer", second);
+  again.load(*stage(without), {});
+  EXPECT_EQ(second.count, 1);
+  again.load(*stage(with), {});
+  EXPECT_EQ(second.count, 5) << "where it is recorded it comes back";
+  EXPECT_THAT(message_of<RefusedError>([&] { without.load(*stage(with), {}); }),
+              HasSubstr("'newcomer' (component) is in the checkpoint and not added here"));
+}
+
 // A component whose number is an option or merely put.
 struct Plan {
   void save(StateWriter& out) const { chosen ? out.option("steps", steps) : out.put("steps", steps); }
@@ -413,6 +443,16 @@ TEST(Environment, IsRecordedAndDecidesNothing) {
     EXPECT_EQ(attributes.find(name)->role, Role::record) << name;
   }
   EXPECT_EQ(attributes.get_string("environment.device"), "cpu");
+}
+
+TEST(Environment, AComponentsOwnIsThereToo) {
+  Newcomer first, second{.passes = 3};
+  TrainState before, after;
+  before.add("newcomer", first);
+  after.add("newcomer", second);
+  EXPECT_EQ(before.attributes().get_int("environment.newcomer.passes"), 2);
+  EXPECT_EQ(before.attributes().find("environment.newcomer.passes")->role, Role::record);
+  EXPECT_NO_THROW(after.load(*stage(before), {})) << "no reason to refuse";
 }
 
 }  // namespace

@@ -27,6 +27,9 @@ class ComponentWriter : public StateWriter {
   void put_tensor(std::string_view name, const at::Tensor& tensor) final {
     take_tensor(component_ + "/" + std::string(name), tensor);
   }
+  void environment(std::string_view name, AttributeValue value) final {
+    take_attribute("environment." + component_ + "." + std::string(name), std::move(value), Role::record);
+  }
 
  protected:
   virtual void take_tensor(std::string /*name*/, const at::Tensor& /*tensor*/) {}

@@ -36,6 +36,7 @@ struct TrainState::State {
 
   void check_new_name(const std::string& name) const;
   bool has_module(std::string_view name) const;
+  bool may_be_new(std::string_view part) const;  // "component parallel"
   ModuleInventory look();
   Look look_at_attributes(const ModuleInventory& inventory);
   // Parameters, buffers and slots, with the time to copy them.
