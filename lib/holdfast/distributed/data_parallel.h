@@ -32,6 +32,9 @@
 //
 // In a world of one it is a plain backward(): no copies, no hooks.
 //
+// holdfast::Step makes these calls, given StepOptions::parallel; the loss that it tells is the mean over all
+// ranks (sum_over_ranks.h).
+//
 // Evaluation: call the module alone. Nothing of this class communicates then, so one rank may evaluate while
 // others wait in before_forward (ProcessGroup's time-out holds).
 //
@@ -104,9 +107,13 @@ class DataParallel {
   // differ by right.
   void verify();
 
+  ProcessGroup& group() const { return *group_; }
+
   // Indices of the parameters that take gradients, in the buckets' order; empty until it is settled.
   const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
 
+  // A program that had none so far goes on with one.
+  static constexpr bool kMayBeNew = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

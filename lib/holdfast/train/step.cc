@@ -10,6 +10,9 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/sum_over_ranks.h"
 #include "holdfast/optim/clip.h"
 #include "holdfast/optim/fused_step.h"
 #include "holdfast/precision/autocast.h"
@@ -36,8 +39,23 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
     throw UsageError(
         "LBFGS evaluates the loss several times a step: write that loop yourself (see own_loop)");
   }
-  if (options.graph) captured_ = std::make_unique<CapturedPass>(optimizer, options.graph_options);
+  if (options.parallel != nullptr && !options.parallel->group().alone()) {
+    if (options.clip_micro_batches > 0) {
+      throw UsageError(
+          "clip_micro_batches clips what one process adds to the gradient: not with several ranks");
+    }
+    sum_ = std::make_unique<SumOverRanks>(options.parallel->group(), "losses");
+    if (options.graph) {
+      log_warning(
+          "steps run without CUDA graphs: with several ranks gradients are summed while they are made");
+    }
+  }
+  if (options.graph && !sum_) captured_ = std::make_unique<CapturedPass>(optimizer, options.graph_options);
 }
+
+Step::~Step() = default;
+Step::Step(Step&&) noexcept = default;
+Step& Step::operator=(Step&&) noexcept = default;
 
 void Step::forget_graph() {
   if (captured_) captured_->forget();
@@ -69,8 +87,14 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
 // Neither waits for a device nor reads from it, where the loss function does not: it can be captured. The
 // casts of autocast end with its scope, in here, and are a part of each replay.
 at::Tensor Step::pass(const Batch& batch) {
+  if (options_.parallel != nullptr) options_.parallel->before_forward();
   const at::Tensor loss = forward(batch);
-  options_.clip_micro_batches > 0 ? clipped_backward(loss) : backward(loss);
+  if (sum_ && batch.completes_update) {
+    at::Tensor sum = loss.detach().to(at::kDouble).reshape({1}).clone();
+    for (const at::Tensor& earlier : losses_) sum.add_(earlier);
+    sum_->begin(sum);
+  }
+  options_.clip_micro_batches > 0 ? clipped_backward(loss) : backward(loss, batch.completes_update);
   return loss.detach();
 }
 
@@ -80,10 +104,15 @@ at::Tensor Step::forward(const Batch& batch) {
   return loss_(batch);
 }
 
-void Step::backward(const at::Tensor& loss) {
-  const at::Tensor part =
+void Step::backward(const at::Tensor& loss, bool last) {
+  const at::Tensor mean =
       options_.accumulation == 1 ? loss : loss / static_cast<double>(options_.accumulation);
-  (options_.scaler != nullptr ? options_.scaler->scale(part) : part).backward();
+  const at::Tensor scaled = options_.scaler != nullptr ? options_.scaler->scale(mean) : mean;
+  if (options_.parallel == nullptr) {
+    scaled.backward();
+  } else {
+    options_.parallel->backward(scaled, last ? Gradients::reduce : Gradients::accumulate);
+  }
 }
 
 // Each sum keeps its memory, which a recorded pass writes to.
@@ -96,7 +125,7 @@ void Step::clipped_backward(const at::Tensor& loss) {
       parameter.mutable_grad() = at::Tensor();
     }
   }
-  backward(loss);
+  backward(loss, true);
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> added = gradients_of(*optimizer_);
   at::Tensor over = grad_norm(added) / options_.clip_micro_batches;
@@ -124,12 +153,19 @@ StepResult Step::update() {
 
   // Only now: to read a value earlier would make a device idle between backward and update.
   StepResult result;
-  for (const at::Tensor& loss : losses_) result.loss += loss.item().toDouble();
-  result.loss /= static_cast<double>(losses_.size());
+  result.loss = mean_loss();
   losses_.clear();
   if (norm.defined()) result.grad_norm = norm.item().toDouble();
   result.skipped = left_out.defined() && left_out.item<float>() != 0;
   return result;
+}
+
+double Step::mean_loss() {
+  const auto count = static_cast<double>(losses_.size());
+  if (sum_) return sum_->wait().item<double>() / (count * options_.parallel->group().world_size());
+  double sum = 0;
+  for (const at::Tensor& loss : losses_) sum += loss.item().toDouble();
+  return sum / count;
 }
 
 void Step::apply(const at::Tensor& left_out) {

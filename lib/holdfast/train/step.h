@@ -25,11 +25,17 @@
 // much shorter. Its bits stay those of the plain step, with deterministic kernels. Where it cannot be done,
 // one warning says why and the plain step goes on.
 //
+// With StepOptions::parallel the update is that of all ranks together: gradients are averaged over them in
+// the last micro-batch's backward pass, and the loss is the mean over all ranks and micro-batches, the same
+// bits everywhere. Its sum is under way beside that backward pass and costs no other wait. Since all ranks
+// have the same averages, their scalers and limits decide alike. Graphs are left out then, aloud.
+//
 // Requires: optimizer and scaler outlive the step. Loss returns a scalar (of any floating type, on any
 // device) that is the mean over the batch. set_math_mode() for TF32 is the program's (precision.h). Errors:
 // UsageError for options that cannot work (FP16 without a scaler among them), or when an optimizer's step
-// needs a closure (LBFGS); what the loss function throws passes through, and leaves gradients behind that the
-// next run() must not use: start over from a checkpoint. Threads: the training thread.
+// needs a closure (LBFGS); GroupError when another rank is lost; what the loss function throws passes
+// through, and leaves gradients behind that the next run() must not use: start over from a checkpoint.
+// Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -50,11 +56,13 @@ class Optimizer;
 
 namespace holdfast::inline v1 {
 
+class DataParallel;
 class FusedStep;
 class GradScaler;
+class SumOverRanks;
 
 struct StepResult {
-  double loss = 0;                  // mean over the micro-batches of the update
+  double loss = 0;                  // mean over the micro-batches of the update, of all ranks
   std::optional<double> grad_norm;  // before clipping; only measured when there is a limit
   bool skipped = false;             // the gradient was not finite: parameters and slots are as before
 };
@@ -72,6 +80,9 @@ struct StepOptions {
   // What the loss function computes in. fp16 needs a scaler; any other precision may have one.
   Precision precision = Precision::fp32;
   GradScaler* scaler = nullptr;  // add it to the TrainState
+  // The other ranks; add it to the TrainState. All ranks have the same options, and batches of equal size.
+  // Not with clip_micro_batches, which would need gradients that are reduced one by one.
+  DataParallel* parallel = nullptr;
   // Replays forward and backward from CUDA graphs where that can be done. Free to change on resume.
   bool graph = false;
   GraphOptions graph_options = {};
@@ -81,11 +92,15 @@ class Step {
  public:
   using Loss = std::function<at::Tensor(const Batch& batch)>;
   Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options = {});
+  ~Step();
+  Step(Step&&) noexcept;
+  Step& operator=(Step&&) noexcept;
 
   // Forward and backward of one micro-batch. After the last one of an update: `before_update` (the moment for
   // Checkpointer::before_update and the learning rate), then the update. nullopt: more micro-batches to come.
   std::optional<StepResult> run(const Batch& batch, const std::function<void()>& before_update = {});
 
+  DataParallel* parallel() const { return options_.parallel; }
   // Was the last micro-batch a replay?
   bool replayed() const { return captured_ && captured_->replayed(); }
   // What the loss function does has changed (captured_pass.h): graphs are captured anew.
@@ -94,9 +109,10 @@ class Step {
  private:
   at::Tensor pass(const Batch& batch);
   at::Tensor forward(const Batch& batch);
-  void backward(const at::Tensor& loss);
+  void backward(const at::Tensor& loss, bool last);
   void clipped_backward(const at::Tensor& loss);
   StepResult update();
+  double mean_loss();
   void apply(const at::Tensor& left_out);
 
   torch::optim::Optimizer* optimizer_;
@@ -105,6 +121,7 @@ class Step {
   StepOptions options_;
   std::unique_ptr<CapturedPass> captured_;  // nullptr: without graphs
   std::vector<at::Tensor> losses_;          // of the micro-batches so far
+  std::unique_ptr<SumOverRanks> sum_;       // of all ranks' losses; nullptr: no other ranks
 };
 
 }  // namespace holdfast::inline v1

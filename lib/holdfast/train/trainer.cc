@@ -1,6 +1,7 @@
 #include "holdfast/train/trainer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/sum_over_ranks.h"
 #include "holdfast/snapshot/digest.h"
 
 namespace holdfast::inline v1 {
@@ -40,6 +43,13 @@ std::string one_word(std::string text) {
   return text.empty() ? "none" : text;
 }
 
+void require_shard(const Loader& loader, const ProcessGroup& group, const char* which) {
+  const Shard& shard = loader.options().shard;
+  if (shard.rank == group.rank() && shard.world == group.world_size()) return;
+  throw UsageError(std::string(which) + " is not divided over the ranks: give its loader .shard = {" +
+                   std::to_string(group.rank()) + ", " + std::to_string(group.world_size()) + "}");
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock& clock)
@@ -48,6 +58,11 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock&
   if ((parts_.test_data != nullptr) != (parts_.score != nullptr)) {
     throw UsageError("a trainer evaluates with test data and a score: give both or none");
   }
+  const DataParallel* const parallel = parts_.step.parallel();
+  if (parallel == nullptr || parallel->group().alone()) return;
+  group_ = &parallel->group();
+  require_shard(parts_.data, *group_, "the training data");
+  if (parts_.test_data != nullptr) require_shard(*parts_.test_data, *group_, "the test data");
 }
 
 int Trainer::run() {
@@ -60,12 +75,12 @@ int Trainer::run() {
   result_.loss = resumed.loss;
 
   bool stop = checkpointer.tick();  // asked to stop before the first step
-  if (!stop && resumed.evaluation_due && parts_.test_data != nullptr) stop = !evaluate();
+  if (!stop && parts_.test_data != nullptr && evaluation_is_due(resumed)) stop = !evaluate();
   meter_.begin();
   while (!stop && state.step() < options_.steps) {
     const std::optional<Batch> batch = parts_.data.next();
     if (!batch) break;
-    samples_ += batch->inputs.size(0);
+    samples_ += batch->inputs.size(0) * (group_ != nullptr ? group_->world_size() : 1);
     double learning_rate = 0;
     const std::optional<StepResult> update = parts_.step.run(*batch, [&] {
       learning_rate = parts_.learning_rate(state.step() - state.skipped());
@@ -152,32 +167,75 @@ std::optional<EvaluationEvent> Trainer::test() {
   const SteadyTime start = clock_.now();
   log_debug("evaluating after step {}", parts_.state.step());
 
-  Score sum;
-  std::int64_t samples = 0;
+  Totals all;
   parts_.test_data->restart();
-  while (const std::optional<Batch> batch = parts_.test_data->next()) {
-    if (parts_.checkpointer.tick()) return std::nullopt;
-    const Score score = parts_.score(*batch);
-    sum.correct += score.correct;
-    sum.loss_sum += score.loss_sum;
-    samples += batch->inputs.size(0);
-  }
-  if (samples == 0) throw UsageError("the test data is empty");
-  const auto count = static_cast<double>(samples);
+  if (!(group_ != nullptr ? add_scores_of_all(all) : add_scores(all))) return std::nullopt;
+  if (all.samples == 0) throw UsageError("the test data is empty");
   return EvaluationEvent{.step = parts_.state.step(),
                          .epoch = std::max<std::int64_t>(parts_.state.cursor().epoch, 0),
-                         .accuracy = sum.correct / count,
-                         .loss = sum.loss_sum / count,
-                         .samples = samples,
+                         .accuracy = all.score.correct / all.samples,
+                         .loss = all.score.loss_sum / all.samples,
+                         .samples = static_cast<std::int64_t>(all.samples),
                          .time = clock_.now() - start};
+}
+
+bool Trainer::add_scores(Totals& totals) {
+  while (const std::optional<Batch> batch = parts_.test_data->next()) {
+    if (parts_.checkpointer.tick()) return false;
+    const Score score = parts_.score(*batch);
+    totals.score.correct += score.correct;
+    totals.score.loss_sum += score.loss_sum;
+    totals.samples += static_cast<double>(batch->inputs.size(0));
+  }
+  return true;
+}
+
+// Round by round, all ranks in step: a batch each, as long as there are any, while the sum of the round
+// before is on its way. All read the same sums, so they leave in the same round, with none under way.
+bool Trainer::add_scores_of_all(Totals& totals) {
+  enum { kCorrect, kLoss, kSamples, kDone, kStopped, kCount };
+  parts_.step.parallel()->before_forward();  // rank 0's running means: those that a checkpoint has
+  SumOverRanks sum(*group_, "an evaluation");
+  for (bool more = true;;) {
+    const std::optional<Batch> batch = more ? parts_.test_data->next() : std::nullopt;
+    more = batch.has_value();
+    const bool stopped = parts_.checkpointer.tick() || !parts_.checkpointer.stop_reason().empty();
+    Score score;
+    if (more && !stopped) score = parts_.score(*batch);
+    if (sum.pending()) {
+      const at::Tensor all = sum.wait();
+      const auto* const values = all.const_data_ptr<double>();
+      if (values[kStopped] > 0) return false;
+      totals.score.correct += values[kCorrect];
+      totals.score.loss_sum += values[kLoss];
+      totals.samples += values[kSamples];
+      if (values[kDone] == group_->world_size()) return true;
+    }
+    const at::Tensor own = at::zeros({kCount}, at::kDouble);
+    auto* const values = own.data_ptr<double>();
+    values[kCorrect] = score.correct;
+    values[kLoss] = score.loss_sum;
+    values[kSamples] = more ? static_cast<double>(batch->inputs.size(0)) : 0;
+    values[kDone] = more ? 0 : 1;
+    values[kStopped] = stopped ? 1 : 0;
+    sum.begin(own);
+  }
+}
+
+// What a Checkpointer with companions commits at the end of a run does not say whether an evaluation of all
+// ranks was cut short: at the end of an epoch it is made again.
+bool Trainer::evaluation_is_due(const Resumed& resumed) const {
+  if (resumed.evaluation_due) return true;
+  return group_ != nullptr && !resumed.fresh && parts_.state.cursor().samples == parts_.data.size();
 }
 
 int Trainer::finish() {
   for (MetricSink* sink : parts_.sinks) sink->finish();
   Checkpointer& checkpointer = parts_.checkpointer;
   // A signal that comes after this changes the exit code, not what a code of 0 means.
-  const bool stopped = !checkpointer.stop_reason().empty();
+  bool stopped = !checkpointer.stop_reason().empty();
   result_.exit_code = checkpointer.finish();
+  if (group_ != nullptr) stopped = !checkpointer.stop_reason().empty();  // other ranks' are known only now
   result_.step = parts_.state.step();
   result_.training = meter_.worked();
   const Cursor cursor = parts_.state.cursor();

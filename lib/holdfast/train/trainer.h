@@ -7,11 +7,18 @@
 //   const int exit_code = trainer.run();
 //   std::puts(to_line(trainer.result()).c_str());
 //
+// With several ranks (StepOptions::parallel, and a Checkpointer with companions) every rank runs a trainer
+// over its Shard of the data. All take the same steps and show the same losses; images per second are those
+// of all. An evaluation adds up what each rank found in its Shard of the test data, so every rank has the
+// result, which is that of one process within the rounding of sums. Ranks exchange their scores batch by
+// batch, one batch late and without waiting: a stop that any of them hears ends the evaluation on all, at
+// most two batches later. Let rank 0 alone have sinks and print the result.
+//
 // Requires: all parts outlive the trainer; model, optimizer, schedule and data have been added to the state.
-// Errors: run() passes on what resume() throws, and what the model, the data or the optimizer throw; a failed
-// save does not throw, it shows in the exit code.
-// Threads: the training thread.
-// Durability: what run() returns is Checkpointer::finish()'s promise.
+// Errors: UsageError from the constructor for options that cannot work, and for data that is not divided over
+// the ranks; run() passes on what resume() throws, and what the model, the data or the optimizer throw; a
+// failed save does not throw, it shows in the exit code. Threads: the training thread. Durability: what run()
+// returns is Checkpointer::finish()'s promise.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +36,8 @@
 #include "holdfast/train/step.h"
 
 namespace holdfast::inline v1 {
+
+class ProcessGroup;
 
 // What one batch of test data says. Checkpoints record what an evaluation gives as the metrics
 // "test_accuracy" and "test_loss".
@@ -89,14 +98,23 @@ class Trainer {
   const TrainerResult& result() const { return result_; }
 
  private:
+  struct Totals {
+    Score score;
+    double samples = 0;
+  };
+
   void report(const Batch& batch, const StepResult& update, double learning_rate);
   std::optional<SavedEvent> newest_save() const;
+  bool evaluation_is_due(const Resumed& resumed) const;
   bool evaluate();                        // false: an interruption cut it short
   std::optional<EvaluationEvent> test();  // nullopt: likewise
+  bool add_scores(Totals& totals);        // false: likewise
+  bool add_scores_of_all(Totals& totals);
   int finish();
 
   TrainerParts parts_;
   TrainerOptions options_;
+  ProcessGroup* group_ = nullptr;  // none: no other ranks
   const Clock& clock_;
   Meter meter_;
   TrainerResult result_;

@@ -16,6 +16,7 @@
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/replica.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/distributed/sum_over_ranks.h"
 #include "unit/state/attributes_only.h"
 
 namespace holdfast {
@@ -82,6 +83,23 @@ TEST(ProcessGroup, EvenAlone) {
   EXPECT_FALSE(group.alone());
   group.leave();
   EXPECT_TRUE(group.alone());
+}
+
+TEST(SumOverRanks, OfOneRankIsItsOwn) {
+  ProcessGroup one({.place = {}}), even({.place = {}, .even_alone = true});
+  for (ProcessGroup* const group : {&one, &even}) {
+    SumOverRanks sum(*group, "numbers");
+    EXPECT_FALSE(sum.pending());
+    EXPECT_THAT(refusal_of([&] { sum.wait(); }), HasSubstr("was begun"));
+    for (int i = 1; i < 4; ++i) {
+      sum.begin(at::full({2}, 0.1 * i, at::kDouble));
+      EXPECT_TRUE(sum.pending());
+      EXPECT_THAT(refusal_of([&] { sum.begin(at::ones({2})); }), HasSubstr("not waited for"));
+      EXPECT_TRUE(at::equal(sum.wait(), at::full({2}, 0.1 * i, at::kDouble)));
+    }
+    sum.begin(at::ones({1}));  // and left alone
+  }
+  even.leave();
 }
 
 TEST(ProcessGroup, ABrokenConnectionIsNoSignal) {

@@ -1,5 +1,6 @@
 #include "holdfast/train/step.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
@@ -11,9 +12,13 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/process_group.h"
 #include "holdfast/optim/fused_adam.h"
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/precision/grad_scaler.h"
@@ -286,6 +291,52 @@ TEST(StepPrecision, ClippingComesAfterUnscaling) {
   EXPECT_NEAR(change, 0.5, 1e-4);
   EXPECT_TRUE(step.run(batch_of(std::numeric_limits<float>::infinity(), 4))->skipped);
   EXPECT_EQ(scaler.skipped(), 1);
+}
+
+// `even_alone`: through the Reducer and the sum of losses. The same bits, with and without.
+TEST(StepParallel, AWorldOfOneChangesNothing) {
+  const auto train = [](ProcessGroup* group, std::int64_t accumulation) {
+    torch::manual_seed(7);
+    torch::nn::Linear net(3, 1);
+    FusedSgd optimizer(net->parameters(), kSgd);
+    std::optional<DataParallel> parallel;
+    if (group != nullptr) parallel.emplace(*net, *group);
+    Step step(optimizer,
+              [&](const Batch& batch) {
+                return torch::nn::functional::mse_loss(net->forward(batch.inputs), batch.targets + 1);
+              },
+              {.accumulation = accumulation, .parallel = parallel ? &*parallel : nullptr});
+    std::vector<double> losses;
+    for (int i = 0; i < 12; ++i) {
+      const auto update =
+          step.run(batch_of(static_cast<float>(i % 5) - 1.3F, 4, (i + 1) % accumulation == 0));
+      if (update) losses.push_back(update->loss);
+    }
+    return std::pair(losses, net->weight.detach().clone());
+  };
+  ProcessGroup one({.place = {}}), even({.place = {}, .even_alone = true});
+  for (const std::int64_t accumulation : {1, 3}) {
+    const auto [losses, weight] = train(nullptr, accumulation);
+    EXPECT_EQ(losses.size(), 12U / static_cast<std::size_t>(accumulation));
+    for (ProcessGroup* const group : {&one, &even}) {
+      const auto [same_losses, same_weight] = train(group, accumulation);
+      EXPECT_EQ(same_losses, losses);
+      EXPECT_TRUE(same_weight.equal(weight));
+    }
+  }
+  even.leave();
+}
+
+TEST_F(StepTest, WithOtherRanksThereAreNoGraphsAndNoMicroBatchIsClipped) {
+  ProcessGroup even({.place = {}, .even_alone = true});
+  DataParallel parallel(*net_, even);
+  EXPECT_THROW(Step(optimizer_, loss(), {.clip_micro_batches = 1, .parallel = &parallel}), UsageError);
+  testing::internal::CaptureStderr();
+  Step step(optimizer_, loss(), {.parallel = &parallel, .graph = true});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("without CUDA graphs"));
+  EXPECT_DOUBLE_EQ(step.run(batch_of(1, 4))->loss, 9);
+  EXPECT_FALSE(step.replayed());
+  even.leave();
 }
 
 TEST_F(StepTest, WrongOptions) {

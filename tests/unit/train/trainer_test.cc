@@ -20,6 +20,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/run_record.h"
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/process_group.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/optim/ema.h"
 #include "holdfast/precision/grad_scaler.h"
@@ -223,6 +225,51 @@ TEST_F(TrainerTest, StoppedAndResumedItEndsAsTheStraightRun) {
     EXPECT_EQ(to_line(result), to_line(expected));
     ASSERT_EQ(losses.size(), 11U);
     for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i], straight.recorder.steps[i].loss);
+  }
+}
+
+// One rank whose collectives are made all the same: the sums of losses, the Reducer, evaluations in rounds.
+struct RankLife : Life {
+  RankLife(const std::filesystem::path& directory, std::int64_t accumulation)
+      : Life(directory, accumulation), parallel(*net, group) {
+    step = Step(optimizer,
+                [this](const Batch& batch) {
+                  return torch::nn::functional::mse_loss(net->forward(batch.inputs), batch.targets);
+                },
+                {.accumulation = accumulation, .parallel = &parallel});
+  }
+  ~RankLife() { group.leave(); }
+  ProcessGroup group{{.place = {}, .even_alone = true}};
+  DataParallel parallel;
+};
+
+TEST_F(TrainerTest, OneRankWithItsCollectivesEndsAsTheStraightRunWithout) {
+  for (const std::int64_t accumulation : {1, 2}) {
+    const std::string name = std::to_string(accumulation);
+    Life straight(directory(("straight" + name).c_str()), accumulation);
+    const TrainerResult expected = straight.run(10);
+    RankLife life(directory(("run" + name).c_str()), accumulation);
+    EXPECT_EQ(to_line(life.run(10)), to_line(expected));
+    ASSERT_EQ(life.recorder.evaluations.size(), straight.recorder.evaluations.size());
+    for (std::size_t i = 0; i < life.recorder.evaluations.size(); ++i) {
+      EXPECT_EQ(life.recorder.evaluations[i].accuracy, straight.recorder.evaluations[i].accuracy);
+      EXPECT_EQ(life.recorder.evaluations[i].loss, straight.recorder.evaluations[i].loss);
+      EXPECT_EQ(life.recorder.evaluations[i].samples, 10);
+    }
+  }
+}
+
+TEST_F(TrainerTest, DataThatIsNotDividedOverTheRanksIsRefused) {
+  RankLife life(directory(), 1);
+  Loader half(Numbers{16}, {.batch_size = 2, .workers = 0, .shard = {1, 2}});
+  TrainerParts parts = life.parts();
+  parts.test_data = &half;
+  try {
+    Trainer(std::move(parts), {.steps = 4});
+    FAIL() << "not refused";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "the test data is not divided over the ranks: give its loader .shard = {0, 1}");
   }
 }
 

@@ -1,0 +1,37 @@
+#include "holdfast/distributed/sum_over_ranks.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+#include <vector>
+
+namespace holdfast::inline v1 {
+
+struct SumOverRanks::Work {
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
+SumOverRanks::SumOverRanks(ProcessGroup& group, const char* what)
+    : group_(&group), what_(what), work_(std::make_unique<Work>()) {}
+
+SumOverRanks::~SumOverRanks() = default;
+
+void SumOverRanks::begin(const at::Tensor& numbers) {
+  if (pending()) throw UsageError("a sum over the ranks was begun, and not waited for");
+  if (group_->alone() && group_->world_size() > 1) throw UsageError("the ranks have parted already");
+  if (!group_->alone()) {
+    std::vector<at::Tensor> tensors{numbers};
+    group_->guard(what_, [&] { work_->work = group_->c10d()->allreduce(tensors); });
+  }
+  numbers_ = numbers;
+}
+
+at::Tensor SumOverRanks::wait() {
+  if (!pending()) throw UsageError("no sum over the ranks was begun");
+  at::Tensor sums = std::exchange(numbers_, {});
+  if (const auto work = std::exchange(work_->work, {})) {
+    group_->guard(what_, [&] { work->wait(); });
+  }
+  return sums;
+}
+
+}  // namespace holdfast::inline v1
