@@ -3,8 +3,13 @@
 // The order of the start-up is that of its costs: the checkpoint and the pictures are read beside the model's
 // construction, weights that a checkpoint overwrites are not drawn, and batches are made only once the cursor
 // is known.
+//
+// One process or many run the same code (distributed/process_group.h): rank 0 has the volume, the progress
+// and the result, and each has its share of every batch. Pictures are read by each rank into its own memory,
+// from a folder that nobody writes to (examples/resnet50_cifar10/run fetches it before it starts any).
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/cuda.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
@@ -19,14 +24,14 @@
 #include <utility>
 #include <vector>
 
+#include "data.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/last_words.h"
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/checkpointer.h"
-#include "holdfast/data/cifar10.h"
-#include "holdfast/data/loader.h"
-#include "holdfast/data/pictures.h"
-#include "holdfast/data/resident_pictures.h"
-#include "holdfast/data/synthetic.h"
+#include "holdfast/distributed/agreement.h"
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/process_group.h"
 #include "holdfast/io/line_file.h"
 #include "holdfast/metrics/console.h"
 #include "holdfast/metrics/jsonl.h"
@@ -46,12 +51,7 @@
 namespace example {
 namespace {
 
-holdfast::PictureSplits read_pictures(const Options& options) {
-  return options.synthetic_count ? holdfast::synthetic_pictures(*options.synthetic_count)
-                                 : holdfast::read_cifar10(options.data);
-}
-
-// A guess that only decides how the model is made: resume() has the last word.
+// A guess that only decides how the model is made: resume() has the last word. Rank 0's, whose volume it is.
 bool looks_resumable(const holdfast::CheckpointerOptions& options) {
   if (!options.init_from.empty()) return false;
   if (!options.resume_from.empty()) return true;
@@ -61,6 +61,22 @@ bool looks_resumable(const holdfast::CheckpointerOptions& options) {
     if (entry.name.starts_with("step-")) return true;
   }
   return false;
+}
+
+bool looks_resumable_to_rank_0(const Options& options, holdfast::ProcessGroup& group) {
+  const bool here = group.rank() == 0 && looks_resumable(options.checkpointer);
+  return group.exchange("what rank 0 begins with", here ? "a checkpoint" : "nothing").front() != "nothing";
+}
+
+at::Device device_of(const Options& options) {
+  if (!options.cuda) return at::kCPU;
+  const auto here = static_cast<int>(torch::cuda::device_count());
+  // A launcher may show each rank its own GPU alone.
+  const int index = here == 1 && options.place.world_size > 1 ? 0 : options.place.local_rank;
+  if (index < here) return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+  throw holdfast::UsageError("LOCAL_RANK=" + std::to_string(index) +
+                             " wants its own GPU, and this host has " + std::to_string(here) +
+                             ": start as many ranks as there are, or give --no-cuda");
 }
 
 void prepare_machine(const Options& options) {
@@ -75,38 +91,6 @@ void prepare_machine(const Options& options) {
   }
 }
 
-struct Data {
-  holdfast::Loader train;
-  holdfast::Loader test;
-};
-
-holdfast::Loader make_loader(const Options& options, at::Device device, holdfast::PictureSet pictures,
-                             const holdfast::AugmentOptions& augment,
-                             const holdfast::LoaderOptions& loading) {
-  if (options.data_on == DataOn::host)
-    return {holdfast::PictureDataset(std::move(pictures), augment), loading};
-  const auto layout = options.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-  return {holdfast::ResidentPictures(std::move(pictures), augment, {.device = device, .layout = layout}),
-          loading};
-}
-
-Data make_loaders(const Options& options, at::Device device, holdfast::PictureSplits pictures) {
-  const holdfast::AugmentOptions augment;
-  const holdfast::LoaderOptions training{.batch_size = options.batch_size,
-                                         .seed = static_cast<std::uint64_t>(options.seed),
-                                         .accumulation = options.accumulate,
-                                         .workers = options.workers,
-                                         .pin_memory = options.cuda};
-  const holdfast::LoaderOptions testing{.batch_size = 250,
-                                        .epochs = 1,
-                                        .shuffle = false,
-                                        .drop_last = false,
-                                        .workers = options.workers,
-                                        .pin_memory = options.cuda};
-  return {make_loader(options, device, std::move(pictures.train), augment, training),
-          make_loader(options, device, std::move(pictures.test), augment.for_evaluation(), testing)};
-}
-
 // What no component records by itself.
 void record_recipe(const Options& options, holdfast::TrainState& state) {
   state.option("optimizer", options.optimizer);
@@ -118,19 +102,37 @@ void record_recipe(const Options& options, holdfast::TrainState& state) {
   state.layout_option("channels_last", options.channels_last);
 }
 
+// The run is over and its outcome known to all: a rank that is lost only now changes nothing about it.
+void part(holdfast::ProcessGroup& group) {
+  try {
+    group.leave();
+  } catch (const holdfast::GroupError& error) {
+    holdfast::log_warning(error.what());
+  }
+}
+
 int train(const Options& options) {
   prepare_machine(options);
+  const at::Device device = device_of(options);
+  const c10::OptionalDeviceGuard current(device.is_cuda() ? std::optional(device) : std::nullopt);
+  auto reading = std::async(std::launch::async, read_pictures, options);
+
+  holdfast::ProcessGroup group({.place = options.place, .device = device});
+  holdfast::Agreement agreement(group);
+  const bool first = group.rank() == 0;  // writes and reports
+  if (first && options.share.global() != options.share.batch_size) {
+    holdfast::log_info(to_text(options.share));
+  }
   std::unique_ptr<holdfast::LineFile> metrics;
-  if (!options.metrics.empty()) {
+  if (first && !options.metrics.empty()) {
     metrics = std::make_unique<holdfast::LineFile>(holdfast::FileSystem::real(), options.metrics);
   }
-
   holdfast::TrainState state;
-  holdfast::Checkpointer checkpointer(state, options.checkpointer);
-  checkpointer.read_ahead();
-  const at::Device device(options.cuda ? at::kCUDA : at::kCPU);
-  auto reading = std::async(std::launch::async, read_pictures, options);
-  const bool resumable = looks_resumable(options.checkpointer);
+  holdfast::CheckpointerOptions checkpoints = options.checkpointer;
+  checkpoints.companions = &agreement;
+  holdfast::Checkpointer checkpointer(state, checkpoints);
+  if (first) checkpointer.read_ahead();
+  const bool resumable = looks_resumable_to_rank_0(options, group);
   torch::manual_seed(static_cast<std::uint64_t>(options.seed));
   holdfast::ResNet net(holdfast::ResNetOptions{.num_classes = 10,
                                                .stem = options.stem,
@@ -139,6 +141,7 @@ int train(const Options& options) {
                                                .initialize = !resumable});
   net->to(device);
   if (options.channels_last) holdfast::to_channels_last(*net);
+  holdfast::DataParallel parallel(*net, group);
   Forward forward(net, device, options);
   // By default weight decay on everything, batch norms and biases included, as in torchvision's recipe.
   const auto optimizer = holdfast::make_optimizer(options.optimizer, *net,
@@ -155,6 +158,7 @@ int train(const Options& options) {
   holdfast::Schedule schedule(*optimizer, make_plan(options, data.train.updates_per_epoch()));
   state.add("schedule", schedule);
   state.add("data", data.train);
+  state.add("parallel", parallel);
   std::optional<holdfast::GradScaler> scaler;
   if (holdfast::needs_scaler(options.precision)) {
     scaler.emplace(device, holdfast::GradScalerOptions{.init_scale = options.loss_scale});
@@ -163,9 +167,10 @@ int train(const Options& options) {
   record_recipe(options, state);
   holdfast::Step step(*optimizer, [&](const holdfast::Batch& batch) { return forward.loss(batch); },
                       {.clip_grad_norm = options.clip_grad_norm,
-                       .accumulation = options.accumulate,
+                       .accumulation = options.share.accumulation,
                        .precision = options.precision,
                        .scaler = scaler ? &*scaler : nullptr,
+                       .parallel = &parallel,
                        .graph = options.graph});
 
   holdfast::ConsoleProgress console;
@@ -178,11 +183,14 @@ int train(const Options& options) {
                                .learning_rate = [&](std::int64_t applied) { return schedule.apply(applied); },
                                .resumed =
                                    [&](const holdfast::Resumed& from) {
-                                     if (from.fresh && resumable)
+                                     if (from.fresh && resumable) {
                                        net->initialize();  // nothing was there to overwrite the weights
+                                       parallel.verify();
+                                     }
                                      warn_when_longer_than(schedule.plan(), options, steps);
                                    },
-                               .sinks = {&console}};
+                               .sinks = {}};
+  if (first) parts.sinks.push_back(&console);
   if (metrics) parts.sinks.push_back(&lines);
   if (options.evaluate) {
     parts.test_data = &data.test;
@@ -190,11 +198,12 @@ int train(const Options& options) {
   }
   holdfast::Trainer trainer(std::move(parts), {.steps = steps});
   const int exit_code = trainer.run();
-  if (!options.recipe.empty()) {
+  if (first && !options.recipe.empty()) {
     holdfast::log_info("trained for {:.2f} s, start-up and evaluations apart",
                        std::chrono::duration<double>(trainer.result().training).count());
   }
-  if (const std::string line = to_line(trainer.result()); !line.empty()) std::puts(line.c_str());
+  if (const std::string line = to_line(trainer.result()); first && !line.empty()) std::puts(line.c_str());
+  part(group);
   if (exit_code == static_cast<int>(holdfast::ExitCode::io_failed)) {
     // finish() may have given up on a disk that hangs; the writer's destructor would wait for it.
     std::fflush(nullptr);
@@ -207,20 +216,20 @@ int train(const Options& options) {
 }  // namespace example
 
 int main(int argc, char** argv) {
+  bool reports = true;
   try {
     holdfast::configure_log();
     const auto options = example::parse_options(argc, argv, torch::cuda::is_available());
-    return options ? example::train(*options) : EXIT_SUCCESS;
-  } catch (const holdfast::Error& error) {
-    holdfast::log_error(error.what());
-    // Stopped while it waited for its volume: there is no state yet.
-    if (error.exit_code() == holdfast::ExitCode::interrupted) {
+    if (!options) return EXIT_SUCCESS;
+    reports = options->place.rank == 0;
+    return example::train(*options);
+  } catch (const std::exception& error) {
+    const int exit_code = holdfast::last_words(error);
+    // Stopped while it waited for its volume: there is no state yet. A lost rank says more than that.
+    if (reports && exit_code == static_cast<int>(holdfast::ExitCode::interrupted) &&
+        dynamic_cast<const holdfast::GroupError*>(&error) == nullptr) {
       std::puts("interrupted step=0 state=none checkpoint=none reason=stopped_before_the_start");
     }
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::string text = error.what();
-    holdfast::log_error(text.substr(0, text.find('\n')));  // c10 adds a stack trace
-    return static_cast<int>(holdfast::ExitCode::internal);
+    return exit_code;
   }
 }

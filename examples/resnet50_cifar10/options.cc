@@ -36,7 +36,11 @@ the same options: it goes on bit for bit where the last committed step was.
   resnet50_cifar10 --data cifar-10-batches-bin --checkpoint-dir runs/first
   resnet50_cifar10 --data synthetic:2000 --width 8 --steps 50 --every 20steps
   resnet50_cifar10 --precision fp16 --channels-last --label-smoothing 0.1
-  resnet50_cifar10 --data cifar-10-batches-bin --recipe 94)";
+  resnet50_cifar10 --data cifar-10-batches-bin --recipe 94
+  holdfast launch --nproc 8 -- resnet50_cifar10 --data cifar-10-batches-bin
+
+With several ranks (holdfast launch, torchrun, srun, mpirun) all take the same options,
+rank 0 writes and reports, and a run goes on with any number of them.)";
 
 std::string environment_help() {
   std::string text = "Environment:\n";
@@ -62,7 +66,6 @@ std::string recorded_name(std::string flag) {
   std::replace(flag.begin(), flag.end(), '-', '_');
   if (flag == "schedule_steps") return "steps";  // of the warm-up and of the cosine behind it
   if (flag == "warmup_steps") return "warmup.steps";
-  if (flag == "accumulate") return "accumulation";
   return flag;
 }
 
@@ -137,11 +140,9 @@ class Parser {
         ->type_name("NAME")
         ->default_str("")
         ->group(kGroup);
-    app_.add_option("--batch-size", options_.batch_size, "Pictures of one (micro-)batch")
-        ->check(count)
-        ->type_name("N")
-        ->group(kGroup);
-    app_.add_option("--accumulate", options_.accumulate, "Micro-batches of one optimizer step")
+    app_.add_option("--batch-size", options_.batch_size,
+                    "Pictures of one optimizer step, of all ranks together: it stays what it is when the "
+                    "number of ranks changes")
         ->check(count)
         ->type_name("N")
         ->group(kGroup);
@@ -370,11 +371,17 @@ class Parser {
         ->default_str("host")
         ->type_name("WHERE")
         ->group(kGroup);
+    app_.add_option("--micro-batch-size", options_.micro_batch_size,
+                    "Most pictures that one rank computes at a time: a larger share of --batch-size takes "
+                    "several equal passes a step, and gives other bits. 0: no limit")
+        ->check(between(0, 1 << 30))
+        ->type_name("N")
+        ->group(kGroup);
     app_.add_flag(
             "--graph,!--no-graph", options_.graph,
             "Replay forward and backward as CUDA graphs after three micro-batches: quicker where launching "
             "kernels takes longer than computing them, with the same bits. Where that cannot be done, on "
-            "a CPU say, a warning says why and steps are made as without")
+            "a CPU or with several ranks say, a warning says why and steps are made as without")
         ->group(kGroup);
     app_.add_option("--workers", options_.workers, "Threads that make batches; 0: the training thread does")
         ->check(between(0, 1024))
@@ -386,7 +393,8 @@ class Parser {
         ->type_name("N")
         ->group(kGroup);
     if (cuda_available)
-      app_.add_flag("--cuda,!--no-cuda", options_.cuda, "Train on the first GPU")->group(kGroup);
+      app_.add_flag("--cuda,!--no-cuda", options_.cuda, "Train on GPUs: each rank on that of its LOCAL_RANK")
+          ->group(kGroup);
   }
 
   Options& options_;

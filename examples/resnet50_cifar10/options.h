@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/launch_environment.h"
 #include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/data/global_batch.h"
 #include "holdfast/models/resnet.h"
 #include "holdfast/precision/precision.h"
 
@@ -27,8 +29,7 @@ struct Options {
   std::optional<std::int64_t> steps;
 
   // The recipe. Each of these decides the next step: recorded, and compared on resume.
-  std::int64_t batch_size = 128;
-  std::int64_t accumulate = 1;
+  std::int64_t batch_size = 128;  // of one update: of all ranks and all micro-batches
   std::string optimizer = "sgd";  // holdfast::optimizer_names()
   double lr = 0.1;
   double momentum = 0.9;
@@ -52,7 +53,8 @@ struct Options {
   std::string recipe;  // a name for many of these and some of those below: "94", or none
 
   // Where, how often, how fast: free to change.
-  std::int64_t default_epochs = 1;  // of the recipe, when neither epochs nor steps is given
+  std::int64_t default_epochs = 1;    // of the recipe, when neither epochs nor steps is given
+  std::int64_t micro_batch_size = 0;  // most of one rank and pass; 0: no limit
   bool evaluate = true;
   DataOn data_on = DataOn::host;
   bool graph = false;
@@ -61,6 +63,10 @@ struct Options {
   bool cuda = false;
   std::string metrics;
   holdfast::CheckpointerOptions checkpointer;
+
+  // What the launcher says, and what follows from it.
+  holdfast::LaunchEnvironment place;
+  holdfast::BatchShare share;
 };
 
 // `cuda_available` chooses the defaults. nullopt: help was asked for and printed.

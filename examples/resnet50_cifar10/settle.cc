@@ -68,6 +68,16 @@ void settle_batch_norm(const Options& options) {
   }
 }
 
+void settle_ranks(Options& options) {
+  options.place = holdfast::launch_environment();
+  try {
+    options.share =
+        holdfast::divide_batch(options.batch_size, options.place.world_size, options.micro_batch_size);
+  } catch (const holdfast::UsageError& error) {
+    throw holdfast::UsageError(std::string("--batch-size: ") + error.what());
+  }
+}
+
 }  // namespace
 
 void apply_machine_defaults(Options& options, bool cuda_available) {
@@ -100,7 +110,7 @@ void settle(Options& options, const Given& given) {
     }
   } else if (!given("--lr")) {
     // Goyal et al. 2017: the rate of 0.1 belongs to 128 pictures an update.
-    options.lr = 0.1 * static_cast<double>(options.batch_size * options.accumulate) / 128;
+    options.lr = 0.1 * static_cast<double>(options.batch_size) / 128;
   }
   settle_precision(options, given("--precision") || (options.cuda && !options.recipe.empty()));
   settle_batch_norm(options);
@@ -115,6 +125,7 @@ void settle(Options& options, const Given& given) {
                                " is longer than --schedule-steps " + std::to_string(*options.schedule_steps));
   }
   options.synthetic_count = parse_synthetic(options.data);
+  settle_ranks(options);
 }
 
 }  // namespace example

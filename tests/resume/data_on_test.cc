@@ -6,7 +6,8 @@ namespace holdfast::test {
 namespace {
 
 TEST(DataOn, APicturesPlaceIsFreeToChangeAtAnyResume) {
-  const auto words = small({"--accumulate", "2", "--channels-last", "--schedule-steps", "20"});
+  const auto words =
+      small({"--batch-size", "32", "--micro-batch-size", "16", "--channels-last", "--schedule-steps", "20"});
   const ExampleRun straight(words);
   const Ended expected = straight.finish({"--steps", "14"});
   ASSERT_EQ(expected.exit_code, 0) << expected.err;

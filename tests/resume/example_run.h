@@ -102,11 +102,15 @@ class ExampleRun {
   std::unique_ptr<TemporaryFolder> folder_;
 };
 
-// Small enough that a step takes a few milliseconds: 16 updates of 16 pictures an epoch.
+// Small enough that a step takes a few milliseconds: 16 updates of 16 pictures an epoch, where `more` says
+// nothing else.
 inline std::vector<std::string> small(const std::vector<std::string>& more = {},
                                       const std::string& width = "2") {
-  std::vector<std::string> words = {"--data", "synthetic:256", "--width", width,  "--batch-size",
-                                    "16",     "--threads",     "1",       "--lr", "0.05"};
+  std::vector<std::string> words = {"--data", "synthetic:256", "--width", width};
+  if (std::find(more.begin(), more.end(), "--batch-size") == more.end()) {
+    words.insert(words.end(), {"--batch-size", "16"});
+  }
+  words.insert(words.end(), {"--threads", "1", "--lr", "0.05"});
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

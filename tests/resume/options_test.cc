@@ -53,6 +53,9 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"FusedWithoutItsLayout", {"--bn", "fused"}, {"--bn fused", "--channels-last"}},
         Wrong{"FusedTooNarrow", {"--bn", "fused", "--channels-last", "--width", "6"}, {"--width", "4"}},
         Wrong{"CudnnOnACpu", {"--bn", "cudnn", "--channels-last"}, {"--bn cudnn", "GPU", "--bn fused"}},
+        Wrong{"MicroBatchesDoNotDivide",
+              {"--batch-size", "127", "--micro-batch-size", "64"},
+              {"--batch-size", "127", "make it 126 or 128"}},
         Wrong{"RecipeUnknown", {"--recipe", "95"}, {"--recipe"}},
         Wrong{"MomentumOfLamb", {"--optimizer", "lamb", "--momentum", "0.5"}, {"--momentum", "lamb"}},
         Wrong{"Stem", {"--stem", "large"}, {"--stem", "imagenet", "cifar"}},
@@ -63,10 +66,27 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Usage, HelpTeachesWithAnExample) {
   const Ended ended = ExampleRun({}).finish({"--help"});
   EXPECT_EQ(ended.exit_code, 0);
-  for (const char* words :
-       {"--data synthetic:2000", "--every", "30s", "Exit codes", "75", "--override", "HOLDFAST_TERM_GRACE",
-        "--write-limit", "--read-back", "--recycle", "--second-image", "--precision", "--channels-last",
-        "--label-smoothing", "torch-sgd", "--bn", "--graph", "--recipe"}) {
+  for (const char* words : {"--data synthetic:2000",
+                            "--every",
+                            "30s",
+                            "Exit codes",
+                            "75",
+                            "--override",
+                            "HOLDFAST_TERM_GRACE",
+                            "--write-limit",
+                            "--read-back",
+                            "--recycle",
+                            "--second-image",
+                            "--precision",
+                            "--channels-last",
+                            "--label-smoothing",
+                            "torch-sgd",
+                            "--bn",
+                            "--graph",
+                            "--recipe",
+                            "--micro-batch-size",
+                            "holdfast launch --nproc 8",
+                            "TORCHELASTIC_ERROR_FILE"}) {
     EXPECT_THAT(ended.out, HasSubstr(words));
   }
 }
@@ -98,7 +118,10 @@ class Changed : public ::testing::Test {
   // Starts again with `arguments` in place of the small run's own.
   Ended with(const std::vector<std::string>& arguments) {
     std::vector<std::string> command = {program("resnet50_cifar10"), "--checkpoint-dir",
-                                        run_.directory().string(), "--threads", "1"};
+                                        run_.directory().string()};
+    if (std::find(arguments.begin(), arguments.end(), "--threads") == arguments.end()) {
+      command.insert(command.end(), {"--threads", "1"});
+    }
     command.insert(command.end(), arguments.begin(), arguments.end());
     return Subprocess(command, {{"OMP_NUM_THREADS", "1"}}).wait();
   }
@@ -111,6 +134,18 @@ class Changed : public ::testing::Test {
   }
   ExampleRun run_;
 };
+
+// The batch of a step is the same one.
+TEST_F(Changed, OtherPassesAreFreeAndWithdrawThePromiseAloud) {
+  const Ended ended = with(small({"--micro-batch-size", "4", "--steps", "8", "--no-eval"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("global batch 16 = 1 rank × 4 × 4 micro-batches"));
+  EXPECT_THAT(ended.err, HasSubstr("not bit-exact from here on, because the environment differs: "
+                                   "environment.data.accumulation: absent → 4"));
+  const Ended same = with(small({"--micro-batch-size", "5", "--steps", "12", "--no-eval"}));
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_THAT(same.err, Not(HasSubstr("not bit-exact"))) << "4 × 4 again";
+}
 
 TEST_F(Changed, EveryOptionOfTheNextStepIsNamed) {
   const std::size_t before = attempts();
