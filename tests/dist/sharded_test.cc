@@ -54,7 +54,7 @@ TEST(Sharded, AnOptimizerInSharesComputesAsAWholeOne) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
     const auto said = said_by(ranks, "whole");
     std::vector<testing::Matcher<std::string>> expected;
-    for (const std::string name : {"sgd", "adam", "adamw"}) {
+    for (const std::string name : {"sgd", "adam", "lamb", "clipped_lamb", "other_lamb", "adamw"}) {
       const std::string averaged = name == "sgd" ? "same" : "(same|close)";
       const std::string reduced = name == "sgd" && ranks == 2 ? "same" : "(same|close)";
       expected.push_back(MatchesRegex(name + " averaged " + averaged + " a share [0-9a-f]+"));
@@ -66,9 +66,22 @@ TEST(Sharded, AnOptimizerInSharesComputesAsAWholeOne) {
 }
 
 TEST(Sharded, AnyNumberOfRanksGoesOnWithACheckpoint) {
+  const auto close = [](const std::string& name) {
+    return MatchesRegex(name + " (same|close) (same|close)");
+  };
   EXPECT_THAT(said_by(3, "worlds"),
-              Each(ElementsAre("sgd same same", MatchesRegex("adam (same|close) (same|close)"),
-                               MatchesRegex("adamw (same|close) (same|close)"))));
+              Each(ElementsAre("sgd same same", close("adam"), close("lamb"), close("clipped_lamb"),
+                               close("other_lamb"), close("adamw"))));
+}
+
+TEST(Sharded, AnInterruptedTrainingGoesOnToTheBit) {
+  for (const int ranks : {2, 3}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    const auto said = said_by(ranks, "resumes");
+    EXPECT_THAT(said[0],
+                testing::AllOf(SizeIs(12), Each(MatchesRegex("[a-z_]+ (averaged|reduced) same [0-9a-f]+"))));
+    EXPECT_THAT(said, Each(said[0])) << "ranks differ";
+  }
 }
 
 TEST(Sharded, AGradientsNormIsThatOfAllShares) {

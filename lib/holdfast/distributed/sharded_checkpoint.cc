@@ -18,7 +18,7 @@
 namespace holdfast::inline v1 {
 namespace {
 
-using internal::kElementwise;
+using internal::kInShares;
 using internal::options_as;
 using internal::set_step;
 using internal::visit_options;
@@ -149,7 +149,7 @@ void ShardedOptimizer::load(const StateReader& in) {
   with_kind(*parts.optimizer, [&](auto kind, const char* type) {
     using Kind = decltype(kind);
     using Options = typename Kind::Options;
-    if constexpr (kElementwise<Kind>) {
+    if constexpr (kInShares<Kind>) {
       using State = typename Kind::State;
       if (in.get_string("type") != type) {
         throw RefusedError("the optimizer is " + std::string(type) + " here and " + in.get_string("type") +

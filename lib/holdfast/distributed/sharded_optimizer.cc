@@ -22,16 +22,15 @@ namespace {
 bool kind_is_sharded(const torch::optim::Optimizer& optimizer) {
   bool known = false;
   internal::with_kind(optimizer,
-                      [&](auto kind, const char*) { known = internal::kElementwise<decltype(kind)>; });
+                      [&](auto kind, const char*) { known = internal::kInShares<decltype(kind)>; });
   return known;
 }
 
 void require_fresh(const torch::optim::Optimizer& optimizer) {
   if (!kind_is_sharded(optimizer)) {
     throw UsageError(
-        "a ShardedOptimizer takes SGD, Adam or AdamW, torch::optim's or this library's: the updates of "
-        "others "
-        "need whole tensors");
+        "a ShardedOptimizer takes SGD, Adam or AdamW, torch::optim's or this library's, or Lamb: the updates "
+        "of others need whole tensors");
   }
   if (!optimizer.state().empty()) {
     throw UsageError(
@@ -82,6 +81,7 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
   }
   parts_ = std::move(parts);
   // Nothing can fail any more.
+  if (auto* const own = dynamic_cast<OwnOptimizer*>(&optimizer)) own->share(parts_.get());
   for (std::size_t g = 0; g < parts_->groups.size(); ++g) {
     auto& parameters = optimizer.param_groups()[g].params();
     parameters.clear();
@@ -89,7 +89,9 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
   }
 }
 
-ShardedOptimizer::~ShardedOptimizer() = default;
+ShardedOptimizer::~ShardedOptimizer() {
+  if (auto* const own = dynamic_cast<OwnOptimizer*>(parts_->optimizer)) own->share(nullptr);
+}
 
 void ShardedOptimizer::zero_grad() {
   for (Parts::Group& group : parts_->groups) {
@@ -114,6 +116,7 @@ void ShardedOptimizer::reduce() {
       at::Tensor& gradient = part.share.mutable_grad();
       if (!gradient.defined()) gradient = at::zeros({part.chunk.share}, part.chunk.options);
       if (parts.options.averaged || parts.group->alone()) {
+        gradient.slice(0, Parts::end_of(part.own)).zero_();  // a clip by NaN makes NaN of padding
         for (const Piece& piece : part.own) {
           const at::Tensor& whole = group.parameters[piece.parameter];
           gradient.narrow(0, piece.at, piece.count)
@@ -137,10 +140,7 @@ at::Tensor ShardedOptimizer::clip_grad_norm(double max_norm) {
     }
   }
   at::Tensor norm = at::stack(squares).sum();
-  if (!parts_->group->alone()) {
-    std::vector<at::Tensor> sum{norm};
-    parts_->group->guard("the gradients' norm", [&] { parts_->group->c10d()->allreduce(sum)->wait(); });
-  }
+  parts_->add_up(norm);
   norm = norm.sqrt();
   const at::Tensor factor = (max_norm / (norm + 1e-6)).clamp_max(1);
   for (Parts::Group& group : parts_->groups) {

@@ -14,7 +14,8 @@
 //   optimizer.step();
 //
 // step() is reduce(), the update of the optimizer that was given, and gather(); a loop that does something
-// between them calls the three itself:
+// between them calls the three itself (the update of LAMB is collective, too: all ranks make it or none
+// does):
 //
 //   optimizer.reduce();                             // gradients: averaged, each rank gets its share
 //   scaler.unscale(adamw);                          // its parameters are the shares now
@@ -27,10 +28,15 @@
 // it. Parameters of the module count: they are read again before each update, so they may be loaded or
 // exchanged between updates, on all ranks alike.
 //
-// What it computes. Updates of SGD, Adam and AdamW go element by element. With averaged gradients
+// What it computes. Updates of SGD, Adam and AdamW go element by element. LAMB needs the norms of whole
+// tensors: each rank adds up squares for what it has of them, and one all-reduce a group, of two numbers a
+// parameter, makes the norms (another, of one number, where max_grad_norm is set). All variants of
+// optim/lamb.h are there. With averaged gradients
 // (ShardedOptions::averaged) FusedSgd's parameters and slots are those of the optimizer alone, to the bit (on
 // a CPU, float and double). Adam's and AdamW's are within the few ulp of fused_adam.h: their kernels round
-// the elements at a tensor's end otherwise than those in its middle, and shares end elsewhere. With
+// the elements at a tensor's end otherwise than those in its middle, and shares end elsewhere. LAMB's
+// directions likewise; its norms are added in another order, in double, so the ratio may differ by the error
+// of a norm in float (a few 1e-7 of it; in double 1e-15). With
 // reduce-scattered gradients the same holds in a world of two; with three ranks or more sums are rounded in
 // another order than all-reduce's: that of the ranks, with Gloo. All ranks have the same bits, and a run that
 // goes on with as many ranks as before has those of one that was not interrupted.
@@ -53,7 +59,7 @@
 // Requires: group, module and optimizer outlive this object; all ranks have the same parameters and make the
 // same calls; every parameter that takes a gradient has one in each update (an update cannot be left out for
 // some parameters alone). Parameters that take none when this is made are left alone. Errors: UsageError for
-// another kind of optimizer (LAMB's ratio needs whole tensors), one that has made updates already, parameters
+// another kind of optimizer, one that has made updates already, parameters
 // that belong to no part of the module or have gaps in memory, and missing gradients, by name; GroupError
 // when a partner is lost; RefusedError for a checkpoint whose slots do not fit. Threads: the training thread.
 #pragma once

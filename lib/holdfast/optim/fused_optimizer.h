@@ -65,6 +65,7 @@ class FusedOptimizer : public Torch, public FusedStep {
   const std::type_info& described() const override { return typeid(FusedOptimizer); }
   bool maximizes() const override { return more_.maximize; }
   void settle() override;
+  void share(const WholeTensors* whole) override;
 
  protected:
   // Is skipping decided where the parameters are? Everywhere but on a CPU.

@@ -12,9 +12,13 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "holdfast/optim/clip.h"
 #include "holdfast/optim/internal/adam_work.h"
+#include "holdfast/state/whole_tensors.h"
 
 namespace holdfast::inline v1 {
 namespace internal {
@@ -23,15 +27,77 @@ namespace {
 // A count of updates at which moments are what an infinite past would have made them.
 constexpr double kEver = 1e30;
 
-std::vector<at::Tensor> scaled_rates(const KernelList& list, const std::vector<at::Tensor>& directions,
-                                     const at::Tensor& rate, double most_norm) {
-  const bool narrow = list.dtype == at::kHalf || list.dtype == at::kBFloat16;
-  const auto wide = narrow ? std::optional(at::kFloat) : std::nullopt;
-  at::Tensor weights = at::stack(at::_foreach_norm(list.parameters, 2, wide));
+std::optional<at::ScalarType> wide(at::ScalarType dtype) {
+  const bool narrow = dtype == at::kHalf || dtype == at::kBFloat16;
+  return narrow ? std::optional(at::kFloat) : std::nullopt;
+}
+
+at::Tensor rates_by(at::Tensor weights, const at::Tensor& updates, const at::Tensor& rate, double most_norm) {
   if (most_norm > 0) weights = weights.clamp_max(most_norm);
-  const at::Tensor updates = at::stack(at::_foreach_norm(directions, 2, wide));
   const at::Tensor ratios = at::where(weights.gt(0).logical_and(updates.gt(0)), weights / updates, 1.0);
-  return (ratios * rate).to(weights.scalar_type()).unbind();
+  return ratios * rate;
+}
+
+void scale(const KernelList& list, std::vector<at::Tensor>& directions, const at::Tensor& rate,
+           double most_norm) {
+  const at::Tensor weights = at::stack(at::_foreach_norm(list.parameters, 2, wide(list.dtype)));
+  const at::Tensor updates = at::stack(at::_foreach_norm(directions, 2, wide(list.dtype)));
+  const at::Tensor rates = rates_by(weights, updates, rate, most_norm).to(weights.scalar_type());
+  at::_foreach_mul_(directions, rates.unbind());
+}
+
+// Squares of norms, tensor by tensor. A tensor that lies in several shares has several pieces; they are
+// added in the order of the shares, on a GPU too: no sum depends on who comes first.
+at::Tensor squares_of(const std::vector<at::Tensor>& pieces, const std::vector<std::size_t>& tensors,
+                      std::size_t count) {
+  const auto norms = at::_foreach_norm(pieces, 2, wide(pieces.front().scalar_type()));
+  const at::Tensor none = at::zeros({}, norms.front().options());
+  std::vector<at::Tensor> table(count, none);
+  std::vector<std::size_t> seen(count, 0);
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const std::size_t row = seen[tensors[i]]++;
+    if ((row + 1) * count > table.size()) table.resize((row + 1) * count, none);
+    table[row * count + tensors[i]] = norms[i];
+  }
+  return at::stack(table).to(at::kDouble).square().view({-1, static_cast<std::int64_t>(count)}).sum(0);
+}
+
+// The same where parameters are shares of tensors. One collective.
+void scale_pieces(const KernelList& list, const std::vector<at::Tensor>& directions, const at::Tensor& rate,
+                  double most_norm, std::size_t group, const WholeTensors& whole) {
+  std::vector<at::Tensor> weights, updates;
+  std::vector<std::size_t> tensors;
+  for (std::size_t i = 0; i < directions.size(); ++i) {
+    for (const Piece& piece : whole.pieces(list.parameters[i])) {
+      weights.push_back(list.parameters[i].narrow(0, piece.at, piece.count));
+      updates.push_back(directions[i].narrow(0, piece.at, piece.count));
+      tensors.push_back(piece.parameter);
+    }
+  }
+  const std::size_t count = whole.count(group);
+  at::Tensor squares =
+      at::zeros({2, static_cast<std::int64_t>(count)}, at::TensorOptions(list.device).dtype(at::kDouble));
+  if (!tensors.empty()) {
+    squares[0].copy_(squares_of(weights, tensors, count));
+    squares[1].copy_(squares_of(updates, tensors, count));
+  }
+  whole.add_up(squares);
+  if (tensors.empty()) return;
+  const at::Tensor norms = squares.sqrt();
+  const auto rates =
+      rates_by(norms[0], norms[1], rate, most_norm).to(wide(list.dtype).value_or(list.dtype)).unbind();
+  std::vector<at::Tensor> of_pieces;
+  for (const std::size_t tensor : tensors) of_pieces.push_back(rates[tensor]);
+  at::_foreach_mul_(updates, of_pieces);
+}
+
+// Of all gradients of all groups.
+at::Tensor norm_of_all(const torch::optim::Optimizer& optimizer, const WholeTensors* whole) {
+  const at::Tensor here = grad_norm(gradients_of(optimizer));
+  if (whole == nullptr) return here;
+  at::Tensor squares = here.to(at::kDouble).square();
+  whole->add_up(squares);
+  return squares.sqrt();
 }
 
 }  // namespace
@@ -41,6 +107,7 @@ struct LambKernel {
   using State = LambParamState;
   static constexpr char kName[] = "Lamb";
   static constexpr OwnOptimizer::Kind kKind = OwnOptimizer::Kind::lamb;
+  static constexpr bool kByTensor = true;
   static void check(const Options& options) {
     check_adam(options, kName);
     if (options.max_grad_norm() >= 0 && options.most_norm() >= 0) return;
@@ -49,7 +116,8 @@ struct LambKernel {
 
   // What all gradients are to be divided by: a loss scale, the clip, or both.
   static std::optional<at::Tensor> divisor(torch::optim::Optimizer& optimizer,
-                                           const std::optional<at::Tensor>& grad_scale) {
+                                           const std::optional<at::Tensor>& grad_scale,
+                                           const WholeTensors* whole) {
     double limit = 0;
     for (auto& group : optimizer.param_groups()) {
       const double wanted = static_cast<const Options&>(group.options()).max_grad_norm();
@@ -61,7 +129,7 @@ struct LambKernel {
       limit = wanted;
     }
     if (limit == 0) return grad_scale;
-    at::Tensor norm = grad_norm(gradients_of(optimizer));
+    const at::Tensor norm = norm_of_all(optimizer, whole);
     if (!grad_scale) return (norm / limit).clamp_min(1);
     const at::Tensor scale = grad_scale->reshape({}).to(norm.options());
     return (norm / (scale * limit)).clamp_min(1) * scale;
@@ -69,7 +137,7 @@ struct LambKernel {
 
   static void run(KernelList& list, const Options& options, std::size_t group, bool maximize, bool on_device,
                   DeviceRates& rates, std::optional<at::Tensor> divisor,
-                  const std::optional<at::Tensor>& found) {
+                  const std::optional<at::Tensor>& found, const WholeTensors* whole) {
     const auto [beta1, beta2] = options.betas();
     const double decay = options.weight_decay();
     const bool in_gradient = decay != 0 && !options.decoupled();
@@ -108,8 +176,10 @@ struct LambKernel {
     at::Tensor rate = on_device ? rates.of(group, options.lr(), list.device).neg()
                                 : at::full({}, -options.lr(), at::kDouble);
     if (found) rate = rate * (1 - found->reshape({}));
-    if (adapts) {
-      at::_foreach_mul_(directions, scaled_rates(list, directions, rate, options.most_norm()));
+    if (adapts && whole != nullptr) {
+      scale_pieces(list, directions, rate, options.most_norm(), group, *whole);
+    } else if (adapts) {
+      scale(list, directions, rate, options.most_norm());
     } else {
       at::_foreach_mul_(directions, rate.to(list.dtype));
     }

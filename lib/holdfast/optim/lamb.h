@@ -42,6 +42,8 @@
 // before there were any goes on. Agrees with the formula in double within 2e-5 (float) and 1e-13 (double)
 // after 50 updates.
 //
+// A ShardedOptimizer (distributed/sharded_optimizer.h) gives it shares of tensors; norms are the whole ones'.
+//
 // Requires, Errors, Threads: as fused_step.h. On a GPU nobody waits; scaling costs one launch a tensor.
 #pragma once
 

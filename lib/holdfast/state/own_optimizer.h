@@ -12,6 +12,8 @@
 
 namespace holdfast::inline v1 {
 
+class WholeTensors;
+
 class OwnOptimizer {
  public:
   enum class Kind { sgd, adam, adamw, lamb };
@@ -25,6 +27,9 @@ class OwnOptimizer {
   virtual bool maximizes() const = 0;
   // Afterwards the parameters' states say how many updates were counted. Waits for a device that counts.
   virtual void settle() = 0;
+  // From now on its parameters are shares of these tensors (whole_tensors.h); null: they are whole. Nothing
+  // happens where updates go element by element.
+  virtual void share(const WholeTensors* whole) = 0;
 
  protected:
   OwnOptimizer() = default;

@@ -16,6 +16,7 @@ int run(const std::string& scenario) {
       {"python", [](ProcessGroup& group) -> Lines { return {train_as_python(group)}; }},
       {"whole", equals_whole},
       {"worlds", other_worlds},
+      {"resumes", resumes},
       {"clips", clips},
       {"overflows", overflows},
       {"normalizes", normalizes}};

@@ -15,6 +15,7 @@ using Lines = std::vector<std::string>;
 // sharded.cc
 Lines equals_whole(ProcessGroup& group);  // parameters, slots and memory, for each optimizer
 Lines other_worlds(ProcessGroup& group);  // saved by this world, loaded by a world of one, and back
+Lines resumes(ProcessGroup& group);       // interrupted and not, in one world
 Lines clips(ProcessGroup& group);         // a norm over all ranks
 Lines overflows(ProcessGroup& group);     // an inf on one rank, agreed on and not
 // sync_batch_norm.cc

@@ -16,6 +16,7 @@
 #include "holdfast/optim/clip.h"
 #include "holdfast/optim/fused_adam.h"
 #include "holdfast/optim/fused_sgd.h"
+#include "holdfast/optim/lamb.h"
 #include "holdfast/precision/grad_scaler.h"
 #include "holdfast/state/train_state.h"
 #include "unit/state/staging.h"
@@ -76,6 +77,27 @@ const std::vector<OptimizerCase>& cases() {
       {"adam", 3,
        [](ConvNet& net) -> std::unique_ptr<to::Optimizer> {
          return std::make_unique<FusedAdam>(net.groups(), to::AdamOptions(1e-2).amsgrad(true));
+       }},
+      {"lamb", 2,  // as the formula has it, biases without a ratio
+       [](ConvNet& net) -> std::unique_ptr<to::Optimizer> {
+         auto groups = net.groups();
+         groups.front().set_options(std::make_unique<LambOptions>(LambOptions(1e-2).weight_decay(0.1)));
+         groups.back().set_options(std::make_unique<LambOptions>(1e-2));
+         return std::make_unique<Lamb>(std::move(groups), LambOptions(1e-2));
+       }},
+      {"clipped_lamb", 2,  // as apex has it, and every ratio
+       [](ConvNet& net) -> std::unique_ptr<to::Optimizer> {
+         return std::make_unique<Lamb>(
+             net.groups(), LambOptions(1e-2).weight_decay(0.1).adapt_all(true).max_grad_norm(0.05));
+       }},
+      {"other_lamb", 2,  // what else is called so
+       [](ConvNet& net) -> std::unique_ptr<to::Optimizer> {
+         return std::make_unique<Lamb>(net.groups(), LambOptions(1e-2)
+                                                         .weight_decay(0.1)
+                                                         .decoupled(false)
+                                                         .bias_correction(false)
+                                                         .grad_averaging(false)
+                                                         .most_norm(0.5));
        }},
       {"adamw", 2, [](ConvNet& net) -> std::unique_ptr<to::Optimizer> {
          return std::make_unique<FusedAdamW>(net.groups(), to::AdamWOptions(1e-2).weight_decay(0.1));
@@ -211,6 +233,28 @@ Lines other_worlds(ProcessGroup& group) {
       line += " " + in_words(distance<float>(*stage(straight.state), *stage(resumed.state)), at::kFloat);
     }
     lines.push_back(line);
+  }
+  return lines;
+}
+
+// OPTIMIZER averaged|reduced same|other: this world interrupted after three updates and resumed, against not
+// interrupted, to the bit; and the same parameters on all ranks.
+Lines resumes(ProcessGroup& group) {
+  Lines lines;
+  for (const OptimizerCase& one : cases()) {
+    for (const bool averaged : {true, false}) {
+      Sharded straight(one, group, group, averaged, at::kFloat);
+      straight.train(0, 3);
+      const auto kept = stage(straight.state);
+      straight.train(3, 7);
+      Sharded resumed(one, group, group, averaged, at::kFloat);
+      resumed.state.load(*kept, {});
+      resumed.train(3, 7);
+      lines.push_back(
+          std::string(one.name) + (averaged ? " averaged " : " reduced ") +
+          (distance<float>(*stage(straight.state), *stage(resumed.state)) == 0 ? "same " : "other ") +
+          digest_of_tensors(resumed.net.parameters()));
+    }
   }
   return lines;
 }

@@ -68,7 +68,7 @@ TEST(ShardedOptimizer, SaysWhatItCannotShare) {
   TwoLayers net, other;
   torch::optim::RMSprop unknown(net.parameters());
   EXPECT_THAT(message_of<UsageError>([&] { ShardedOptimizer(unknown, net, group); }),
-              HasSubstr("takes SGD, Adam or AdamW"));
+              HasSubstr("takes SGD, Adam or AdamW, torch::optim's or this library's, or Lamb"));
   torch::optim::Adam used(net.parameters());
   net.backward();
   used.step();

@@ -13,7 +13,7 @@
 
 namespace holdfast::inline v1 {
 
-using internal::kElementwise;
+using internal::kInShares;
 using internal::options_as;
 using internal::state_of;
 using internal::step_of;
@@ -29,6 +29,21 @@ void ShardedOptimizer::Parts::take(const std::vector<at::Tensor>& from, const st
     const at::Tensor elements = dense_view(from[piece.parameter]).narrow(0, piece.from, piece.count);
     share.narrow(0, piece.at, piece.count).copy_(elements);
   }
+}
+
+std::span<const Piece> ShardedOptimizer::Parts::pieces(const at::Tensor& share) const {
+  for (const Group& of : groups) {
+    for (const Part& part : of.chunks) {
+      if (part.share.is_same(share)) return part.own;
+    }
+  }
+  throw UsageError("a ShardedOptimizer's optimizer has a parameter that is no share: give it none besides");
+}
+
+void ShardedOptimizer::Parts::add_up(at::Tensor& numbers) const {
+  if (group->alone()) return;
+  std::vector<at::Tensor> sum{numbers};
+  group->guard("norms over all ranks", [&] { group->c10d()->allreduce(sum)->wait(); });
 }
 
 void ShardedOptimizer::Parts::require_gradients() const {
@@ -84,7 +99,7 @@ ShardedOptimizer::Parts::Slots ShardedOptimizer::Parts::slots_of(const at::Tenso
   Slots slots;
   with_kind(*optimizer, [&](auto kind, const char*) {
     using Kind = decltype(kind);
-    if constexpr (kElementwise<Kind>) {
+    if constexpr (kInShares<Kind>) {
       auto* const state = state_of<typename Kind::State>(*optimizer, share);
       if (state == nullptr) return;
       visit_slots(*state, [&](const char* name, const at::Tensor& slot) {
@@ -100,7 +115,7 @@ std::int64_t ShardedOptimizer::Parts::updates(const Group& of) const {
   if (of.chunks.empty()) return updates;
   with_kind(*optimizer, [&](auto kind, const char*) {
     using Kind = decltype(kind);
-    if constexpr (kElementwise<Kind>) {
+    if constexpr (kInShares<Kind>) {
       const auto* const state = state_of<typename Kind::State>(*optimizer, of.chunks.front().share);
       if (state != nullptr) updates = step_of(*state);
     }

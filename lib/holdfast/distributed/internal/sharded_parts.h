@@ -7,6 +7,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <map>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -16,18 +17,20 @@
 #include "holdfast/distributed/sharded_optimizer.h"
 #include "holdfast/snapshot/attributes.h"
 #include "holdfast/state/optimizer_fields.h"
+#include "holdfast/state/whole_tensors.h"
 
 namespace holdfast::inline v1 {
 
 namespace internal {
-// Updates that go element by element.
+// Updates that go element by element, or ask for what they need of whole tensors.
 template <class Kind>
-inline constexpr bool kElementwise = std::is_same_v<typename Kind::State, torch::optim::SGDParamState> ||
-                                     std::is_same_v<typename Kind::State, torch::optim::AdamParamState> ||
-                                     std::is_same_v<typename Kind::State, torch::optim::AdamWParamState>;
+inline constexpr bool kInShares = std::is_same_v<typename Kind::State, torch::optim::SGDParamState> ||
+                                  std::is_same_v<typename Kind::State, torch::optim::AdamParamState> ||
+                                  std::is_same_v<typename Kind::State, torch::optim::AdamWParamState> ||
+                                  std::is_same_v<typename Kind::State, LambParamState>;
 }  // namespace internal
 
-struct ShardedOptimizer::Parts {
+struct ShardedOptimizer::Parts final : WholeTensors {
   struct Part {
     Chunk chunk;
     at::Tensor share;        // the optimizer's parameter: this rank's elements
@@ -50,7 +53,11 @@ struct ShardedOptimizer::Parts {
         rank(ranks.rank()),
         world(ranks.alone() ? 1 : ranks.world_size()) {}
 
+  std::size_t count(std::size_t group_index) const override { return groups[group_index].parameters.size(); }
+  std::span<const Piece> pieces(const at::Tensor& share) const override;
+
   // Collectives.
+  void add_up(at::Tensor& numbers) const override;
   void reduce_scatter(const Group& of, const Part& part, const at::Tensor& gradient) const;
   at::Tensor all_of(const char* what, const Part& part, const at::Tensor& share) const;
   void gather_slots();
@@ -63,6 +70,10 @@ struct ShardedOptimizer::Parts {
   std::int64_t recorded_updates(const StateReader& in, std::size_t g) const;
   bool has_slot(const StateReader& in, const char* slot, std::size_t g) const;
   static std::vector<at::Tensor> wholes_of(const StateReader& in, const char* slot, const Group& of);
+  // How many elements of a share belong to tensors.
+  static std::int64_t end_of(const std::vector<Piece>& own) {
+    return own.empty() ? 0 : own.back().at + own.back().count;
+  }
   // Fills `share` with the elements of whole tensors that `own` names.
   static void take(const std::vector<at::Tensor>& from, const std::vector<Piece>& own,
                    const at::Tensor& share);

@@ -12,17 +12,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "holdfast/state/whole_tensors.h"
+
 namespace holdfast::inline v1 {
 
-// `count` elements of parameter `parameter`, from its element `from` on, lie at `at` in the chunk.
-struct Piece {
-  std::size_t parameter = 0;
-  std::int64_t from = 0;
-  std::int64_t at = 0;
-  std::int64_t count = 0;
-};
-
-// One type, one device. Rank r has elements [r share, (r + 1) share); the last may be padding.
+// One type, one device; pieces lie one after the other. Rank r has elements [r share, (r + 1) share); the
+// last may be padding.
 struct Chunk {
   std::vector<Piece> pieces;
   std::int64_t share = 0;

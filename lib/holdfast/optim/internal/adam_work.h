@@ -3,7 +3,9 @@
 //
 // A model of `Kernel` has: Options, State, kName, kKind, check(options), and
 //   run(list, options, group, maximize, on_device, rates, scale, found)   one kernel call for one list
-//   divisor(optimizer, grad_scale)   where there is one: what it divides by in the place of grad_scale.
+//   divisor(optimizer, grad_scale, whole)   where there is one: what it divides by in the place of
+//   grad_scale. kByTensor   where it is there, run() takes one argument more: of which tensors the parameters
+//   are shares.
 //
 // Threads: the training thread.
 #pragma once
@@ -54,6 +56,7 @@ struct FusedWork {
   std::vector<std::pair<std::int64_t, at::Tensor>> steps_here;
   std::size_t used_steps = 0;
   std::vector<State*> states;  // of the parameters that have gradients, in order
+  const WholeTensors* whole = nullptr;
 
   const at::Tensor& step_here(std::int64_t step) {
     for (std::size_t i = used_steps; i-- > 0;) {
@@ -118,8 +121,8 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::optional<at::Tensor> divisor = grad_scale;
-  if constexpr (requires { Kernel::divisor(optimizer, grad_scale); }) {
-    divisor = Kernel::divisor(optimizer, grad_scale);
+  if constexpr (requires { Kernel::divisor(optimizer, grad_scale, whole); }) {
+    divisor = Kernel::divisor(optimizer, grad_scale, whole);
   }
   std::vector<std::pair<void*, std::unique_ptr<State>>> made;
   std::vector<State*> counted;
@@ -162,7 +165,11 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
       }
       const Alone alone(list.small);
       if (device) at::_foreach_add_(list.steps, 1);
-      Kernel::run(list, options, g, maximize, device, rates, scale, found);
+      if constexpr (requires { Kernel::kByTensor; }) {
+        Kernel::run(list, options, g, maximize, device, rates, scale, found, whole);
+      } else {
+        Kernel::run(list, options, g, maximize, device, rates, scale, found);
+      }
       if (device && found) {
         at::_foreach_sub_(list.steps, std::vector<at::Tensor>(list.steps.size(), found->reshape({})));
       }

@@ -133,4 +133,9 @@ void FusedOptimizer<Torch, Options, Kernel>::settle() {
   work_->settle(*this);
 }
 
+template <class Torch, class Options, class Kernel>
+void FusedOptimizer<Torch, Options, Kernel>::share([[maybe_unused]] const WholeTensors* whole) {
+  if constexpr (requires { work_->whole = whole; }) work_->whole = whole;
+}
+
 }  // namespace holdfast::inline v1
