@@ -45,8 +45,9 @@ bool fits_in_memory(Bench& bench, const StateSpec& spec) {
 void measure(Bench& bench) {
   using Part = void (*)(Bench&, const StateSpec&);
   const std::pair<const char*, Part> parts[] = {
-      {"commit", measure_commit}, {"stolen", measure_stolen}, {"restore", measure_restore},
-      {"flat", measure_flatness}, {"memory", measure_memory}, {"training", measure_training},
+      {"commit", measure_commit},     {"shared", measure_shared}, {"stolen", measure_stolen},
+      {"restore", measure_restore},   {"flat", measure_flatness}, {"memory", measure_memory},
+      {"training", measure_training},
   };
   for (const auto& [name, part] : parts) {
     if (!bench.options.wants(name)) continue;

@@ -18,6 +18,7 @@ goal, and writes OUTPUT.json and OUTPUT.svg.
 
 parts (--only):
   commit     durable write, ours and the peers', as shares of the ceiling; training thread blocked by a save
+  shared     one file written by two ranks against the same by one; bytes that a rank stages
   stolen     CPU taken from busy threads by the writer
   restore    a verified restore against a raw O_DIRECT read
   flat       200 commits in a row; 50 files kept against 2 (ResNet-50 only: 9.6 GB of disk)

@@ -42,6 +42,8 @@ struct Bench {
 
 // Durable writes against the ceiling and the peers; what the training thread is blocked for.
 void measure_commit(Bench& bench, const StateSpec& spec);
+// One file written by two ranks against the same by one.
+void measure_shared(Bench& bench, const StateSpec& spec);
 // CPU taken from two busy threads.
 void measure_stolen(Bench& bench, const StateSpec& spec);
 // Verified restore against a raw read.

@@ -1,14 +1,9 @@
 // Wall time of a data-parallel training step, ours, plain c10d's and Python's: see --help.
 #include <ATen/Parallel.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <torch/csrc/api/include/torch/version.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -19,7 +14,9 @@
 #include "../precision_table/peer_job.h"
 #include "../shared/child.h"
 #include "../shared/program.h"
+#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/cli/listening_socket.h"
 #include "rank.h"
 
 namespace holdfast::bench {
@@ -73,25 +70,12 @@ JobOptions job_of(const DataParallelOptionsGiven& options, const std::string& mo
           .pixels = mlp ? 0 : options.pixels};
 }
 
-std::string free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool good = socket >= 0 && ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                    ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int error = errno;
-  if (socket >= 0) ::close(socket);
-  if (!good) throw IoError("bind", "a port of 127.0.0.1", error);
-  return std::to_string(ntohs(address.sin_port));
-}
-
 // The processes of one program; rank 0 answers.
 class Ranks {
  public:
   Ranks(int count, int threads, const std::vector<std::string>& program, const fs::path& folder) {
-    const std::string port = free_port();
+    const ListeningSocket socket;  // nobody else gets this port before rank 0 has taken it over
+    const std::string port = std::to_string(socket.port());
     for (int rank = count; rank-- > 0;) {
       std::vector<std::string> words = {"/usr/bin/env",
                                         "RANK=" + std::to_string(rank),
@@ -100,10 +84,14 @@ class Ranks {
                                         "LOCAL_WORLD_SIZE=" + std::to_string(count),
                                         "MASTER_ADDR=127.0.0.1",
                                         "MASTER_PORT=" + port,
-                                        "OMP_NUM_THREADS=" + std::to_string(threads)};
+                                        "OMP_NUM_THREADS=" + std::to_string(threads),
+                                        name_of(kEnvLaunchJob) + port};
+      if (rank == 0) words.push_back(name_of(kEnvLaunchSocket) + std::to_string(socket.descriptor()));
       words.insert(words.end(), program.begin(), program.end());
       const std::string errors = "rank-" + port + "-" + std::to_string(rank);
-      children_.push_back(std::make_unique<Child>(words, ChildOptions{.errors = folder / errors}));
+      ChildOptions options{.errors = folder / errors};
+      if (rank == 0) options.inherited = socket.descriptor();
+      children_.push_back(std::make_unique<Child>(words, std::move(options)));
     }
     first_line_ = nlohmann::json::parse(zero().read_line());
   }
@@ -121,6 +109,7 @@ class Ranks {
   const nlohmann::json& first_line() const { return first_line_; }
 
  private:
+  static std::string name_of(const EnvVariable& variable) { return std::string(variable.name) + "="; }
   Child& zero() { return *children_.back(); }
 
   std::vector<std::unique_ptr<Child>> children_;

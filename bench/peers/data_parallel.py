@@ -7,6 +7,7 @@ number of steps a line, tells the others, and answers with one JSON line.
 """
 import datetime
 import json
+import os
 import sys
 import time
 
@@ -17,12 +18,23 @@ import models
 from values import read_values
 
 
+def join():
+    """The bench gives rank 0 a socket that listens already, as `holdfast launch` does: the port is nobody else's."""
+    patience = datetime.timedelta(hours=1)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    socket = os.environ.get("HOLDFAST_LAUNCH_SOCKET")
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, rank == 0, patience,
+                          wait_for_workers=False, master_listen_fd=None if socket is None else int(socket),
+                          use_libuv=socket is None)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=patience)
+    return rank, world
+
+
 def main():
     with open(sys.argv[1]) as file:
         job = json.load(file)
     torch.set_num_threads(job["threads"])
-    dist.init_process_group("gloo", timeout=datetime.timedelta(hours=1))
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank, world = join()
     net, loss_of = models.make(job)
     inputs = read_values(job, net)
     share = next(iter(inputs.values())).shape[0] // world

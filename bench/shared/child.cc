@@ -36,6 +36,10 @@ Child::Child(const std::vector<std::string>& command, ChildOptions options)
   ::posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   ::posix_spawn_file_actions_addopen(&actions, 2, options_.errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
                                      0600);
+  // The same number twice: the copy is not closed by exec.
+  if (options_.inherited >= 0) {
+    ::posix_spawn_file_actions_adddup2(&actions, options_.inherited, options_.inherited);
+  }
   const int failed = ::posix_spawn(&pid_, words[0], &actions, nullptr, words.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(in[0]);

@@ -19,6 +19,7 @@ struct ChildOptions {
   std::chrono::seconds patience = std::chrono::minutes(10);  // for one answer
   // Called twice a second while an answer is waited for; may throw to end the waiting.
   std::function<void()> meanwhile = {};
+  int inherited = -1;  // a descriptor that it gets, under its number
 };
 
 class Child {

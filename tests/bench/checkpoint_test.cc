@@ -59,15 +59,18 @@ TEST(BenchCheckpoint, MeasuresEveryPartOfATinyState) {
     parts.insert(section["part"].get<std::string>());
     for (const auto& row : section["rows"]) {
       keys.insert(row["key"].get<std::string>());
+      if (row["key"] == "shared.messages") {
+        EXPECT_EQ(row["value"], 3);  // whatever the state's size
+      }
       EXPECT_TRUE(row["value"].is_number()) << row;
       EXPECT_EQ(row.contains("goal"), row.contains("verdict")) << row;
     }
   }
-  EXPECT_THAT(parts, IsSupersetOf({"commit", "stolen", "restore", "flat", "memory", "training"}));
+  EXPECT_THAT(parts, IsSupersetOf({"commit", "shared", "stolen", "restore", "flat", "memory", "training"}));
   EXPECT_THAT(keys,
               IsSupersetOf({"durable.ceiling", "durable.holdfast", "blocked.memcpy", "blocked.after_step",
-                            "blocked.before_update", "stolen.writer", "restore.verified", "flat.row",
-                            "flat.kept", "memory.extra", "lost.holdfast"}));
+                            "blocked.before_update", "shared.two", "shared.staged", "stolen.writer",
+                            "restore.verified", "flat.row", "flat.kept", "memory.extra", "lost.holdfast"}));
   EXPECT_GT(all["machine"]["cores"].get<int>(), 0);
   EXPECT_THAT(all["machine"]["file_system"].get<std::string>(), HasSubstr(" on "));
   EXPECT_THAT(all["left_out"].dump(), HasSubstr("Python"));
@@ -87,8 +90,8 @@ TEST(BenchCheckpoint, MeasuresEveryPartOfATinyState) {
 TEST(BenchCheckpoint, TeachesByHelp) {
   const Ended ended = bench({"--help"});
   EXPECT_EQ(ended.exit_code, 0);
-  for (const char* word : {"commit", "stolen", "restore", "flat", "memory", "training", "gpu", "resnet50",
-                           "2gb", "--repetitions", "bench/peers/install"}) {
+  for (const char* word : {"commit", "shared", "stolen", "restore", "flat", "memory", "training", "gpu",
+                           "resnet50", "2gb", "--repetitions", "bench/peers/install"}) {
     EXPECT_THAT(ended.out, HasSubstr(word));
   }
 }

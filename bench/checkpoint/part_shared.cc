@@ -1,0 +1,256 @@
+// One checkpoint file written by two ranks against the same by one: format/shares.h, checkpoint/
+// shared_write.h. The ranks are threads here, each with an image of its own that holds what it stages, and
+// their messages go through memory: disk, hashing and the store's commit are what is compared.
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/checkpoint/shared_write.h"
+#include "ours.h"
+#include "parts.h"
+#include "statistics.h"
+
+namespace holdfast::bench {
+namespace {
+
+constexpr int kWriters = 2;
+
+// Texts between ranks that are threads.
+class Letters {
+ public:
+  class Box final : public Companions {
+   public:
+    Box(Letters& letters, int rank) : letters_(letters), rank_(rank) {}
+    int rank() const noexcept override { return rank_; }
+    int world_size() const noexcept override { return kWriters; }
+    Duration timeout() const noexcept override { return std::chrono::minutes(5); }
+    void post(const Ballot&) override {}
+    std::optional<Ballot> result(Duration) override { return std::nullopt; }
+    [[noreturn]] void give_up(const std::string& what, Duration) override { throw Error(what); }
+    void broadcast(std::span<std::byte>) override {}
+    void tell(const std::string& name, std::string_view text) override {
+      const std::lock_guard lock(letters_.mutex_);
+      letters_.texts_[{rank_, name}] = text;
+      ++letters_.told_;
+      letters_.changed_.notify_all();
+    }
+    std::string hear(int rank, const std::string& name, Duration limit) override {
+      std::unique_lock lock(letters_.mutex_);
+      const std::pair key(rank, name);
+      if (letters_.changed_.wait_for(lock, limit, [&] { return letters_.texts_.contains(key); })) {
+        return letters_.texts_.at(key);
+      }
+      throw Error("rank " + std::to_string(rank) + " of this bench is silent");
+    }
+    void forget(const std::string& name) override {
+      const std::lock_guard lock(letters_.mutex_);
+      letters_.texts_.erase({rank_, name});
+    }
+
+   private:
+    Letters& letters_;
+    const int rank_;
+  };
+
+  int told() {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::pair<int, std::string>, std::string> texts_;
+  int told_ = 0;
+};
+
+// A run directory with a store in it.
+class Run {
+ public:
+  Run(std::shared_ptr<const FilePlan> plan, std::filesystem::path folder)
+      : plan_(std::move(plan)), folder_(std::move(folder)) {
+    StoreOptions options;
+    options.directory = folder_;
+    options.keep = KeepLast{2};
+    store_.emplace(FileSystem::real(), Clock::real(), std::move(options), verifier_);
+    store_->preflight();
+    store_->claim();
+    store_->recover();
+  }
+
+ protected:
+  std::shared_ptr<Snapshot> empty_image() const {
+    auto snapshot = std::make_shared<Snapshot>();
+    snapshot->layout = plan_->layout;
+    snapshot->arena = make_image(*plan_);
+    return snapshot;
+  }
+  void set_step(Snapshot& snapshot) const {
+    RunRecord record;
+    record.attempt = store_->attempt();
+    record.time = "2026-01-01T00:00:00Z";
+    snapshot.step = step_;
+    snapshot.attributes.set("step", step_);
+    put_run_record(snapshot.attributes, record);
+  }
+
+  std::shared_ptr<const FilePlan> plan_;
+  std::filesystem::path folder_;
+  FileVerifier verifier_;
+  std::optional<CheckpointStore> store_;
+  std::int64_t step_ = 0;
+};
+
+// As a process alone writes.
+class ByOne : public Run {
+ public:
+  ByOne(TrainingState& state, std::shared_ptr<const FilePlan> plan, std::filesystem::path folder)
+      : Run(std::move(plan), std::move(folder)), snapshot_(empty_image()) {
+    state.source().copy_tensors(*snapshot_->layout, snapshot_->arena->bytes(), Part::all);
+  }
+  // Seconds, from staged images to the acknowledgement.
+  double save() {
+    ++step_;
+    set_step(*snapshot_);
+    const double begin = now();
+    store_->commit(
+        {.step = step_, .bytes = plan_->layout->length(), .ancestry = {}, .write = [&](File& file) {
+           digests_ = write_image(file, *snapshot_, *plan_);
+         }});
+    const double taken = now() - begin;
+    store_->apply_retention();
+    return taken;
+  }
+  const Snapshot& snapshot() const { return *snapshot_; }
+  const std::vector<Digest>& digests() const { return digests_; }
+
+ private:
+  std::shared_ptr<Snapshot> snapshot_;
+  std::vector<Digest> digests_;
+};
+
+class ByTwo : public Run {
+ public:
+  ByTwo(const Snapshot& whole, std::shared_ptr<const FilePlan> plan, std::filesystem::path folder)
+      : Run(std::move(plan), std::move(folder)) {
+    const std::vector<TensorSpec>& tensors = plan_->layout->tensors();
+    save_ = {plan_, std::make_shared<const Shares>(
+                        divide(*plan_, {std::vector<bool>(kWriters, true), owners_by_name(tensors)}))};
+    for (int rank = 0; rank < kWriters; ++rank) {
+      boxes_.push_back(std::make_unique<Letters::Box>(letters_, rank));
+      writers_.push_back(std::make_unique<SharedWriter>(*boxes_.back(), store_->attempt()));
+      snapshots_.push_back(empty_image());
+      for (const ByteRange& range : share(rank).stages) {
+        const auto from = whole.arena->bytes().subspan(range.begin, range.size());
+        std::copy(from.begin(), from.end(),
+                  snapshots_.back()->arena->bytes().begin() + static_cast<std::ptrdiff_t>(range.begin));
+      }
+    }
+  }
+  // Until all know.
+  double save() {
+    ++step_;
+    for (const auto& snapshot : snapshots_) set_step(*snapshot);
+    SharedWriteOptions how;
+    how.look = false;  // nobody looks for numbers that are not finite when one writes
+    SharedOutcome outcome;
+    std::string failure;
+    const double begin = now();
+    std::thread other(
+        [&] { outcome = writers_[1]->take_part(FileSystem::real(), folder_, save_, *snapshots_[1], how); });
+    try {
+      digests_ = writers_[0]->commit(*store_, save_, *snapshots_[0], {}, how).digests;
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    other.join();
+    const double taken = now() - begin;
+    if (!failure.empty()) throw Error(failure, ExitCode::io_failed);
+    if (outcome.kind != SharedOutcome::Kind::committed) throw Error(outcome.reason, ExitCode::io_failed);
+    store_->apply_retention();
+    return taken;
+  }
+  const Share& share(int rank) const { return save_.shares->ranks[static_cast<std::size_t>(rank)]; }
+  const std::vector<Digest>& digests() const { return digests_; }
+  double messages() { return static_cast<double>(letters_.told()) / static_cast<double>(step_); }
+
+ private:
+  SharedSave save_;
+  Letters letters_;
+  std::vector<std::unique_ptr<Letters::Box>> boxes_;
+  std::vector<std::unique_ptr<SharedWriter>> writers_;
+  std::vector<std::shared_ptr<Snapshot>> snapshots_;
+  std::vector<Digest> digests_;
+};
+
+}  // namespace
+
+void measure_shared(Bench& bench, const StateSpec& spec) {
+  TrainingState state(spec);
+  require_room(bench.scratch.path(), 7 * state.bytes() + (16u << 20), "the shared part with " + spec.name);
+  const auto plan = make_file_plan(state.source().describe());
+  const auto folder = [&](const char* who) { return bench.scratch.path() / (who + ("-" + spec.name)); };
+  ByOne one(state, plan, folder("shared-by-one"));
+  ByTwo two(one.snapshot(), plan, folder("shared-by-two"));
+  one.save();
+  two.save();
+  if (one.digests() != two.digests()) throw Error("two ranks did not write what one wrote");
+
+  std::vector<double> alone, together, quotients;
+  for (int i = 0; i < bench.options.repetitions; ++i) {
+    bench.progress("shared, " + spec.name, i, bench.options.repetitions);
+    const auto measure = [&](auto& way, std::vector<double>& out) {
+      settle(bench.scratch.path());
+      out.push_back(way.save());
+    };
+    if (i % 2 == 0) measure(one, alone);
+    measure(two, together);
+    if (i % 2 != 0) measure(one, alone);
+    quotients.push_back(together.back() / alone.back());
+  }
+  const auto bytes = static_cast<double>(plan->layout->length());
+  const double staged = static_cast<double>(std::max(two.share(0).staged, two.share(1).staged));
+  const double share = staged / static_cast<double>(two.share(0).staged + two.share(1).staged);
+  Section section{.part = "shared",
+                  .state = spec.name,
+                  .title = spec.name + ", " + state.words() + ": one file written by two ranks",
+                  .rows = {}};
+  section.rows.push_back({.key = "shared.one",
+                          .what = "one rank writes",
+                          .value = median(alone),
+                          .text = milliseconds(median(alone)) + ", " + per_second(bytes, median(alone)),
+                          .samples = alone});
+  section.rows.push_back(
+      {.key = "shared.two",
+       .what = "two ranks write",
+       .value = median(together),
+       .text = milliseconds(median(together)) + ", " + per_second(bytes, median(together)),
+       .of = "times as long",
+       .ratio = median(quotients),
+       .goal = Goal{Goal::Kind::at_most, 1.0},
+       .samples = together,
+       .note = "two threads a rank, from staged images until all know; the median of quotients"});
+  section.rows.push_back({.key = "shared.staged",
+                          .what = "staged by a rank, at most",
+                          .value = share,
+                          .text = megabytes(staged),
+                          .of = "of the state",
+                          .ratio = share,
+                          .goal = Goal{Goal::Kind::at_most, 0.55}});
+  section.rows.push_back({.key = "shared.messages",
+                          .what = "messages of a save",
+                          .value = two.messages(),
+                          .text = fixed(two.messages(), 1) + " by two ranks",
+                          .note = "rank 0 says that it begins and how it ended, every other rank reports"});
+  bench.report.add(std::move(section));
+}
+
+}  // namespace holdfast::bench
