@@ -44,12 +44,35 @@
 // (unless find_unused). GroupError when a partner is lost. RefusedError for a recorded order that is not one
 // of this model's parameters. Threads: the training thread. CUDA: its current device and stream.
 //
-// What it costs and how it scales, on paper. A ring moves 2·(W−1)/W·B bytes through each rank a step, B being
-// the bytes of the gradients (ResNet-50: 102 MB; halved by fp16 or bf16 compression), and hides what fits
-// beside the backward pass; the last bucket never does (at most bucket_bytes). At NVSwitch's 450 GB/s each
-// way (NVIDIA's data sheet for H100) 8 ranks need 179 MB / 450 GB/s = 0.4 ms; at 400 Gb/s a host (EFA, p4d) 8
-// hosts of one GPU need 3.6 ms. Add to that about 2·(W−1) latencies a bucket. These are published rates, not
-// measurements.
+// What it costs and how it scales, on paper: published rates, nothing of it was measured. Gradients are B
+// bytes (their elements, counted: ResNet-50 102 MB, BERT-Large 1345 MB; half with fp16 or bf16 compression),
+// on H hosts of G GPUs each. NCCL adds up inside the hosts, each GPU's share between the hosts, and spreads
+// the sums again, all of it at once in pieces. In each direction a step moves
+//
+//   2·(G−1)/G·B through a GPU's NVLinks   450 GB/s with NVSwitch on H100 [1], 300 GB/s on A100 [2]
+//   2·(H−1)/H·B through a host's network  400 GB/s by EFA on p5.48xlarge [3], 50 GB/s on p4d.24xlarge [4]
+//
+// and takes the larger of the two times at least, their sum at most (ms; no rate is ever quite reached):
+//
+//                            8 GPUs of a host   network of 2 hosts   of very many
+//   ResNet-50    H100, p5          0.40               0.26              0.51
+//                A100, p4d         0.60               2.0               4.1
+//   BERT-Large   H100, p5          5.2                3.4               6.7
+//                A100, p4d         7.8                27                54
+//
+// So a step's traffic grows to twice B and no further, however many hosts there are; latencies do grow, with
+// 2·(W−1) hops a bucket on a ring, of which there are B / bucket_bytes, and 2·log2(H) on NCCL's trees between
+// hosts. All but the last bucket (at most bucket_bytes: 1 ms over p4d's network) is hidden while the backward
+// pass, two thirds of a step, still runs. With T for a step of one GPU and C for the above:
+//
+//   efficiency = T / (T + last + max(0, C − last − 2/3·T))
+//
+// ResNet-50 on very many p4d hosts: 99 % at T = 100 ms, 90 % at 10 ms, 42 % at 2 ms. Batches that grow with W
+// keep T; a global batch that stays makes it T/W, and the end of it is C. Besides, not hidden: buffers from
+// rank 0 before each step (ResNet-50: 0.2 MB).
+// [1] NVIDIA H100 data sheet, NVLink 900 GB/s both ways together [2] NVIDIA A100 data sheet, 600 GB/s
+// [3] Amazon EC2 P5, 3200 Gb/s a host [4] Amazon EC2 P4d, 400 Gb/s; the factors 2·(n−1)/n are those of
+// nccl-tests (doc/PERFORMANCE.md).
 #pragma once
 
 #include <cstdint>
