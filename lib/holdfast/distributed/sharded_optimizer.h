@@ -36,10 +36,10 @@
 // a CPU, float and double). Adam's and AdamW's are within the few ulp of fused_adam.h: their kernels round
 // the elements at a tensor's end otherwise than those in its middle, and shares end elsewhere. LAMB's
 // directions likewise; its norms are added in another order, in double, so the ratio may differ by the error
-// of a norm in float (a few 1e-7 of it; in double 1e-15). With
-// reduce-scattered gradients the same holds in a world of two; with three ranks or more sums are rounded in
-// another order than all-reduce's: that of the ranks, with Gloo. All ranks have the same bits, and a run that
-// goes on with as many ranks as before has those of one that was not interrupted.
+// of a norm in float (a few 1e-7 of it; in double 1e-15). With reduce-scattered gradients the same holds in
+// a world of two; with three ranks or more sums are rounded in another order than all-reduce's: that of the
+// ranks, with Gloo. All ranks have the same bits, and a run that goes on with as many ranks as before has
+// those of one that was not interrupted.
 //
 // Memory per rank in a world of W, for parameters of B bytes and an optimizer with S slots (Adam: 2): slots
 // S·B/W instead of S·B; for that, shares of parameters and gradients, 2·B/W, and two chunks for collectives.

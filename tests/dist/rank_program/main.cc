@@ -14,6 +14,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "dist/ended_by.h"
 #include "dist/rank_program/loops.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
@@ -197,13 +198,6 @@ int run(const std::string& scenario, const fs::path& folder) {
 }  // namespace holdfast::test
 
 int main(int argc, char** argv) {
-  try {
-    return holdfast::test::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : ".");
-  } catch (const holdfast::Error& error) {
-    holdfast::log_error(error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    holdfast::log_error(error.what());
-    return 70;
-  }
+  using namespace holdfast::test;
+  return ended_by([&] { return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "."); });
 }
