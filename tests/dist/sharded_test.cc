@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/until_all_are_over.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test {
@@ -104,6 +105,29 @@ TEST(Sharded, BatchNormsSeeTheWholeBatch) {
     EXPECT_THAT(said[0],
                 testing::AllOf(SizeIs(3), Each(MatchesRegex("close close close close same keys [0-9a-f]+"))));
     EXPECT_THAT(said, Each(said[0])) << "ranks differ";
+  }
+}
+
+// With a fake in the place of NCCL, which does not answer any more. Whether the training thread ever comes
+// back from the device or not, whoever is gone is named, and the exit code is true.
+TEST(Sharded, WhoDiesWhileOthersWaitForTheirGpuIsNamed) {
+  for (const std::string scenario : {"device returns", "device hangs"}) {
+    const TemporaryFolder folder;
+    std::vector<std::string> command = {HOLDFAST_BIN_DIR "/holdfast", "launch", "--nproc", "3", "--"};
+    for (const std::string& word : until_all_are_over(3, folder.path())) command.push_back(word);
+    command.insert(command.end(), {HOLDFAST_SHARD_PROGRAM, scenario});
+    const Ended ended = Subprocess(command).wait(10min);
+    EXPECT_EQ(ended.signal, 0) << scenario << " does not end";
+    for (const std::string rank : {"0", "2"}) {
+      EXPECT_THAT(ended.err, testing::ContainsRegex("rank " + rank +
+                                                    "\\]: error: rank 1 died, hangs or cannot be reached"))
+          << scenario;
+      EXPECT_EQ(read_text(folder.path() / ("over" + rank)), "75\n") << scenario << ended.err;
+    }
+    EXPECT_THAT(ended.err, testing::HasSubstr(scenario == "device returns"
+                                                  ? "(gradients: a collective of NCCL did not end"
+                                                  : "waited for its GPU (a collective of NCCL"))
+        << scenario;
   }
 }
 

@@ -15,6 +15,7 @@
 #include "holdfast/distributed/internal/local_address.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/nccl_backend.h"
+#include "holdfast/distributed/internal/nccl_watch.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -91,9 +92,22 @@ struct ProcessGroup::Parts {
 
   StoreLine line;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  c10::intrusive_ptr<c10d::Backend> nccl;
   int exchanges = 0;
   int exceptions = std::uncaught_exceptions();
+};
+
+// What is left when the ranks have parted in disorder: kernels on the device wait for partners, and only the
+// destructor ends them (nccl_watch.h says why so late).
+struct ProcessGroup::Nccl {
+  ~Nccl() {
+    try {
+      if (backend) backend->abort();  // its own destructor would wait for what nobody completes
+    } catch (const std::exception& error) {
+      log_warning("NCCL did not end its collectives: {}", what_of(error));
+    }
+  }
+  c10::intrusive_ptr<c10d::Backend> backend;  // null: came to its end in order
+  std::unique_ptr<NcclWatch> watch;
 };
 
 ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) {
@@ -107,16 +121,24 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   if (options_.device.is_cuda()) {
     const auto store =
         c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix() + "nccl/", parts->line.store());
-    parts->nccl = make_nccl(store, place.rank, place.world_size, options_.timeout);
+    nccl_ = std::make_unique<Nccl>();
+    nccl_->backend = make_nccl(store, place.rank, place.world_size, options_.timeout);
+    nccl_->watch = std::make_unique<NcclWatch>(
+        [nccl = nccl_->backend, limit = options_.timeout] { return fault_of(*nccl, limit); },
+        [this, line = parts->line](const std::string& failure) {
+          log_error("{}, while this rank waited for its GPU ({}){}", roll_call(line), failure, kRemedy);
+          end_interrupted();
+        },
+        NcclWatchOptions{.patience = nccl_patience()});
   }
   using Type = c10d::ProcessGroup::BackendType;
   parts->group = c10::make_intrusive<c10d::ProcessGroup>(parts->line.store(), place.rank, place.world_size);
-  parts->group->setDefaultBackend(parts->nccl ? Type::NCCL : Type::GLOO);
+  parts->group->setDefaultBackend(nccl_ ? Type::NCCL : Type::GLOO);
   parts->group->setBackend(c10::DeviceType::CPU, Type::GLOO, gloo);
-  if (parts->nccl) parts->group->setBackend(c10::DeviceType::CUDA, Type::NCCL, parts->nccl);
+  if (nccl_) parts->group->setBackend(c10::DeviceType::CUDA, Type::NCCL, nccl_->backend);
   parts_ = std::move(parts);
   if (place.rank == 0 && place.world_size > 1) {
-    log_info("{} ranks are here, connected by {}", place.world_size, parts_->nccl ? "NCCL" : "Gloo");
+    log_info("{} ranks are here, connected by {}", place.world_size, nccl_ ? "NCCL" : "Gloo");
   }
 }
 
@@ -174,13 +196,18 @@ const StoreLine& ProcessGroup::line() const { return parts_->line; }
 
 void ProcessGroup::leave() {
   if (!parts_) return;
+  throw_if_failed("leaving");
   StoreLine& line = parts_->line;
   std::vector<int> missing;
   std::string silence;
   try {
     line.set("leaving/" + std::to_string(rank()), "");
     missing = ranks_of_keys(line.missing(keys_of_ranks("leaving", world_size()), options_.timeout));
-    if (missing.empty() && parts_->nccl) finish_nccl(*std::exchange(parts_->nccl, {}), options_.device);
+    if (missing.empty() && nccl_) {
+      finish_nccl(*nccl_->backend, options_.device);
+      nccl_->backend.reset();
+      nccl_.reset();
+    }
     // The store ends with rank 0, so rank 0 is the last.
     if (rank() != 0) line.set("left/" + std::to_string(rank()), "");
     if (rank() == 0 && missing.empty() && world_size() > 1) {
@@ -207,15 +234,23 @@ void ProcessGroup::leave() {
 void ProcessGroup::throw_if_lost(const char* what, const std::exception& error) {
   if (!parts_ || !is_of_communication(error)) return;
   const std::string reason = brief(error);
-  const std::string who = roll_call();
+  const std::string who = roll_call(parts_->line);
   drop();
   throw GroupError(who + ", while this rank waited for others (" + what + ": " + reason + ")" + kRemedy);
 }
 
+void ProcessGroup::throw_if_failed(const char* what) {
+  if (!parts_ || !nccl_) return;
+  const std::string failure = nccl_->watch->failure();
+  if (failure.empty()) return;
+  const std::string who = roll_call(parts_->line);
+  drop();
+  throw GroupError(who + " (" + what + ": " + failure + ")" + kRemedy);
+}
+
 // Who has not heard yet that one is lost computes on until its own next collective, and answers late or not
 // at all.
-std::string ProcessGroup::roll_call() {
-  StoreLine& line = parts_->line;
+std::string ProcessGroup::roll_call(StoreLine line) const {
   line.hurry();
   try {
     line.set("alive/" + std::to_string(rank()), "");
@@ -245,10 +280,9 @@ std::string ProcessGroup::roll_call() {
 
 void ProcessGroup::drop() noexcept {
   try {
-    // Its destructor would wait for collectives that nobody completes.
-    if (parts_->nccl) parts_->nccl->abort();
-  } catch (const std::exception& error) {
-    log_warning("NCCL did not end its collectives: {}", what_of(error));
+    if (nccl_) nccl_->watch->tell("the ranks have parted in disorder");
+  } catch (const std::exception& error) {  // no memory: the watch goes on looking
+    log_warning("{}", what_of(error));
   }
   parts_.reset();
 }

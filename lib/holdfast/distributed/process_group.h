@@ -20,9 +20,14 @@
 // where rank 0, which keeps the store, is what hangs. SIGPIPE is ignored from the constructor on, unless the
 // program has a handler for it: a partner's closed connection must not end this process.
 //
-// With NCCL a collective fails on the device, after guard() has returned: NCCL's watchdog in c10d notices
-// `timeout` later and, as it is set by default (TORCH_NCCL_ASYNC_ERROR_HANDLING), aborts the process. No rank
-// is named then, but all end.
+// With NCCL a collective fails on the device, after guard() has returned, while the training thread waits for
+// the GPU. c10d's watchdog notices an error of NCCL's at once, and a hang `timeout` later; a thread here sees
+// it within a tenth of a second. The next guard() throws GroupError, as above. If none comes within 30 s, or
+// unwinding waits for the device, that thread says who does not answer and ends the process with exit code
+// 75. Communicators are aborted by this class's destructor, not before: kernels that are aborted leave any
+// numbers behind, and a save that waits for them would commit those. So it must outlive whatever saves. For
+// this TORCH_NCCL_ASYNC_ERROR_HANDLING is set to 0, unless the environment has it: c10d does then what that
+// says (3, its own default, aborts the process a minute later).
 //
 // Parting: leave() waits until all are there, so that nobody closes a connection that another still uses. The
 // destructor does it when it was forgotten; while an exception passes, it leaves without the others, and
@@ -97,6 +102,7 @@ class ProcessGroup {
   // says who; other exceptions pass. `what` is for the message: "gradients".
   template <class Work>
   decltype(auto) guard(const char* what, Work&& work) {
+    throw_if_failed(what);
     try {
       return work();
     } catch (const std::exception& error) {
@@ -116,15 +122,18 @@ class ProcessGroup {
  private:
   friend class Agreement;
   struct Parts;
+  struct Nccl;
 
   // Connections of their own between all ranks, by Gloo, under that name. Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name);
-  const StoreLine& line() const;  // requires !alone()
+  const StoreLine& line() const;           // requires !alone()
+  void throw_if_failed(const char* what);  // on the device
   void throw_if_lost(const char* what, const std::exception& error);
-  std::string roll_call();
+  std::string roll_call(StoreLine line) const;
   void drop() noexcept;
 
   GroupOptions options_;
+  std::unique_ptr<Nccl> nccl_;  // a GPU's
   std::unique_ptr<Parts> parts_;
 };
 

@@ -21,4 +21,8 @@ Lines overflows(ProcessGroup& group);     // an inf on one rank, agreed on and n
 // sync_batch_norm.cc
 Lines normalizes(ProcessGroup& group);  // against one process with the whole batch
 
+// device.cc: rank 1 dies while collectives are under way on a GPU; the others wait for the device, and come
+// back from it or not. Returns never.
+int hangs_on_device(bool returns);
+
 }  // namespace holdfast::test

@@ -1,5 +1,10 @@
 #include "holdfast/distributed/internal/nccl_backend.h"
 
+#include <atomic>
+#include <cstdlib>
+
+#include "holdfast/base/text.h"
+
 #ifdef HOLDFAST_WITH_NCCL
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -10,29 +15,64 @@
 #endif
 
 namespace holdfast::inline v1 {
+namespace {
+
+std::atomic<MakeNccl> made_by{nullptr};
+std::atomic<Duration> patience_of_watch{std::chrono::seconds(30)};
 
 #ifdef HOLDFAST_WITH_NCCL
-c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+c10::intrusive_ptr<c10d::Backend> real_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int world_size, Duration timeout) {
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
   const auto settings = c10d::ProcessGroupNCCL::Options::create();
   settings->timeout = std::chrono::ceil<std::chrono::milliseconds>(timeout);
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world_size, settings);
 }
-
-void finish_nccl(c10d::Backend& nccl, c10::Device device) {
-  const c10::cuda::OptionalCUDAGuard guard(device.has_index() ? std::optional(device) : std::nullopt);
-  c10::cuda::device_synchronize();
-  static_cast<c10d::ProcessGroupNCCL&>(nccl).shutdown();
-}
 #else
-c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>&, int, int, Duration) {
+c10::intrusive_ptr<c10d::Backend> real_nccl(const c10::intrusive_ptr<c10d::Store>&, int, int, Duration) {
   throw UsageError(
       "several ranks on GPUs need a build with CUDA and NCCL: cmake -DHOLDFAST_CUDA=ON, with nccl.h beside "
-      "LibTorch "
-      "(cmake/bootstrap --cuda) or in the CUDA toolkit");
+      "LibTorch (cmake/bootstrap --cuda) or in the CUDA toolkit");
+}
+#endif
+
+}  // namespace
+
+void make_nccl_by(MakeNccl make, Duration patience) noexcept {
+  made_by = make;
+  patience_of_watch = patience;
 }
 
-void finish_nccl(c10d::Backend&, c10::Device) {}
+Duration nccl_patience() noexcept { return patience_of_watch; }
+
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int world_size, Duration timeout) {
+  if (const MakeNccl make = made_by) return make(rank, world_size);
+  return real_nccl(store, rank, world_size, timeout);
+}
+
+void finish_nccl(c10d::Backend& nccl, [[maybe_unused]] c10::Device device) {
+#ifdef HOLDFAST_WITH_NCCL
+  if (made_by.load() == nullptr) {
+    const c10::cuda::OptionalCUDAGuard guard(device.has_index() ? std::optional(device) : std::nullopt);
+    c10::cuda::device_synchronize();
+  }
 #endif
+  nccl.shutdown();
+}
+
+std::string fault_of(c10d::Backend& nccl, Duration timeout) {
+  switch (nccl.getError()) {
+    case c10d::ErrorType::SUCCESS:
+      return {};
+    case c10d::ErrorType::TIMEOUT:
+      return "a collective of NCCL did not end within " + format_duration(timeout);
+    case c10d::ErrorType::COMM_ERROR:
+      return "a collective of NCCL failed (NCCL_DEBUG=WARN says more)";
+    case c10d::ErrorType::REMOTE_ERROR:
+      return "a collective of NCCL failed on another rank";
+  }
+  return "NCCL has an error of an unknown kind";
+}
 
 }  // namespace holdfast::inline v1

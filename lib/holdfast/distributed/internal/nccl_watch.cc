@@ -1,0 +1,64 @@
+#include "holdfast/distributed/internal/nccl_watch.h"
+
+#include <unistd.h>
+
+#include <exception>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast::inline v1 {
+
+NcclWatch::NcclWatch(std::function<std::string()> fault, std::function<void(const std::string&)> end,
+                     const NcclWatchOptions& options)
+    : fault_(std::move(fault)), end_(std::move(end)), options_(options), thread_([this] { run(); }) {}
+
+NcclWatch::~NcclWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void NcclWatch::tell(const std::string& failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (over_ || !failure_.empty()) return;
+    failure_ = failure;
+  }
+  changed_.notify_all();
+  log_warning("{}: if this rank still waits for its GPU in {}, it ends with exit code 75", failure,
+              format_duration(options_.patience));
+}
+
+std::string NcclWatch::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void NcclWatch::run() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, options_.look_every, [this] { return over_ || !failure_.empty(); })) {
+    lock.unlock();
+    std::string found;
+    try {
+      found = fault_();
+    } catch (const std::exception& error) {
+      found = error.what();
+    }
+    if (!found.empty()) tell(found);
+    lock.lock();
+  }
+  if (changed_.wait_for(lock, options_.patience, [this] { return over_; })) return;
+  const std::string failure = failure_;
+  lock.unlock();
+  end_(failure);
+}
+
+void end_interrupted() noexcept { ::_exit(static_cast<int>(ExitCode::interrupted)); }
+
+}  // namespace holdfast::inline v1
