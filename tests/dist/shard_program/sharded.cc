@@ -259,7 +259,7 @@ Lines resumes(ProcessGroup& group) {
   return lines;
 }
 
-// norm same|close, and the parameters after such an update
+// norm same|close, the parameters after such an update, and the norm after gradients that were no numbers
 Lines clips(ProcessGroup& group) {
   const OptimizerCase& one = cases().front();
   Whole whole(one, group, at::kDouble);
@@ -275,8 +275,18 @@ Lines clips(ProcessGroup& group) {
   sharded.inner->step();
   sharded.optimizer.gather();
   const double apart = distance<double>(*stage(whole.state), *stage(sharded.state));
+  Sharded spoiled(one, group, group, true, at::kDouble);
+  double after = 0;
+  for (const double factor :
+       {std::numeric_limits<double>::quiet_NaN(), 1.0}) {  // an update left out, and the next
+    spoiled.optimizer.zero_grad();
+    spoiled.parallel.backward(spoiled.net.loss(batch_of(group, 0, at::kDouble)) * factor);
+    spoiled.optimizer.reduce();
+    after = spoiled.optimizer.clip_grad_norm(0.01).item<double>();
+  }
   return {"norm " + std::string(expected > 0.02 ? "clipped " : "small ") +
-          (std::abs(found - expected) < 1e-12 ? "close " : "other ") + (apart < 1e-12 ? "close" : "other")};
+          (std::abs(found - expected) < 1e-12 ? "close " : "other ") + (apart < 1e-12 ? "close " : "other ") +
+          (std::abs(after - expected) < 1e-12 ? "close" : "other")};
 }
 
 // agreed|alone FOUND SCALE PARAMETERS: an update with an inf in the first element, which is in one share.
