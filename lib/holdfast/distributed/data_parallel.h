@@ -68,8 +68,8 @@
 //   efficiency = T / (T + last + max(0, C − last − 2/3·T))
 //
 // ResNet-50 on very many p4d hosts: 99 % at T = 100 ms, 90 % at 10 ms, 42 % at 2 ms. Batches that grow with W
-// keep T; a global batch that stays makes it T/W, and the end of it is C. Besides, not hidden: buffers from
-// rank 0 before each step (ResNet-50: 0.2 MB).
+// keep T; a global batch that stays makes it T/W, and no step is shorter than C. Besides, not hidden: buffers
+// from rank 0 before each step (ResNet-50: 0.2 MB).
 // [1] NVIDIA H100 data sheet, NVLink 900 GB/s both ways together [2] NVIDIA A100 data sheet, 600 GB/s
 // [3] Amazon EC2 P5, 3200 Gb/s a host [4] Amazon EC2 P4d, 400 Gb/s; the factors 2·(n−1)/n are those of
 // nccl-tests (doc/PERFORMANCE.md).
