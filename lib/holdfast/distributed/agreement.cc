@@ -16,6 +16,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/distributed/internal/pulse.h"
 #include "holdfast/distributed/internal/store_line.h"
 
 namespace holdfast::inline v1 {
@@ -52,12 +53,14 @@ struct Agreement::Parts {
   std::vector<at::Tensor> ballot = {at::empty({static_cast<std::int64_t>(Ballot{}.size())}, at::kLong)};
   std::mutex mutex;
   StoreLine line;
+  std::shared_ptr<Pulse> pulse;
 };
 
 Agreement::Agreement(ProcessGroup& group) : group_(group) {
   if (group.world_size() == 1) return;
   if (group.alone()) throw UsageError("an Agreement of ranks that have parted already");
   parts_ = std::make_unique<Parts>(group.line());
+  parts_->pulse = group.pulse();
   parts_->gloo = group.connect_apart("agreement");
 }
 
@@ -118,6 +121,8 @@ std::optional<Ballot> Agreement::result(Duration limit) {
       try {
         parts_->pending->wait(std::chrono::ceil<std::chrono::milliseconds>(limit));
       } catch (const std::exception&) {
+        // Its connections are broken as soon as a rank is lost: that it does not fail of it is not expected.
+        if (!parts_->pulse->lost().empty()) C10_THROW_ERROR(DistBackendError, "no sign of life");
         if (!parts_->pending->isCompleted()) return std::nullopt;
       }
     }
@@ -151,6 +156,12 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
     });
     if (text) return *text;
     if (broken_) throw GroupError("a rank was lost before (waiting for " + name + ")" + kStartAgain);
+    const auto lost = parts_->pulse->lost();
+    if (std::find(lost.begin(), lost.end(), from) != lost.end()) {
+      throw GroupError("rank " + std::to_string(from) +
+                       " died, hangs or cannot be reached: no sign of life (waiting for " + name + ")" +
+                       kStartAgain);
+    }
     const SteadyTime now = Clock::real().now();
     if (now - began >= limit) {
       throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +

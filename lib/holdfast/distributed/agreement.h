@@ -13,10 +13,12 @@
 // the next: no step waits for a message, and a step costs one message on the tree.
 // Texts go over the store that the ranks met by.
 //
-// A partner that dies is noticed by the exchange that it was in, one that hangs when result() was asked for
-// long enough (the Checkpointer's patience is a tenth of the time that is left, once an end is announced).
-// Both end as ProcessGroup::guard ends them: a roll call, and a GroupError that names who does not answer.
-// The group is alone() from then on.
+// A partner that dies is noticed by the exchange that it was in, one that is stopped or out of reach within
+// 10 s, by its signs of life (process_group.h) — both by hear(), too, whoever of the two ranks waits — and
+// one that hangs otherwise when result() was asked for long enough (the Checkpointer's patience is a tenth of
+// the time that is left, once an end is announced). All end as ProcessGroup::guard ends them: with a
+// GroupError that names who is lost. The group is alone() from then on. hear() waits for one rank, so the
+// loss of another is none of its business: rank 0's last commit is worth waiting for.
 //
 // Link holdfast::early_signals: once one rank has ended with 75 a launcher sends SIGTERM to the others, which
 // may be between the end of their Checkpointer and that of their process, and would die of it.

@@ -12,10 +12,12 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/connections.h"
 #include "holdfast/distributed/internal/local_address.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/nccl_backend.h"
 #include "holdfast/distributed/internal/nccl_watch.h"
+#include "holdfast/distributed/internal/pulse.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -24,6 +26,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kRollCall = 4s;
 constexpr Duration kParting = 10s;
+constexpr Duration kQuiet = 3s;  // without a sign of life: who is asked for when an exchange has failed
 constexpr const char* kRemedy = "; the newest checkpoint stands: start all ranks again";
 
 std::chrono::milliseconds in_ms(Duration duration) {
@@ -45,7 +48,7 @@ std::string gloo_address(const LaunchEnvironment& place) {
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::string& name,
-                                            const GroupOptions& options) {
+                                            const GroupOptions& options, Connections& connections) {
   const LaunchEnvironment& place = options.place;
   const std::string address = gloo_address(place);
   const auto settings = c10d::ProcessGroupGloo::Options::create(in_ms(options.timeout));
@@ -53,6 +56,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
   std::string reason;
   try {
+    const auto before = Connections::all();
     // Everybody connects to everybody, over what the store says: a rank that hangs meanwhile must not hold
     // this one.
     within(options.timeout + kRollCall, [=, store = line.store(), prefix = line.prefix() + name + "/",
@@ -61,6 +65,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
       *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
           c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
     });
+    connections.add_since(before);
     return *made;
   } catch (const std::exception& error) {
     reason = brief(error);
@@ -91,6 +96,8 @@ struct ProcessGroup::Parts {
   explicit Parts(StoreLine met) : line(std::move(met)) {}
 
   StoreLine line;
+  const std::shared_ptr<Connections> connections = std::make_shared<Connections>();
+  std::shared_ptr<Pulse> pulse;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   int exchanges = 0;
   int exceptions = std::uncaught_exceptions();
@@ -117,14 +124,25 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   if (place.world_size == 1 && !options_.even_alone) return;
   ignore_broken_pipes();
   auto parts = std::make_unique<Parts>(meet(place, options_.start_timeout));
-  const auto gloo = make_gloo(parts->line, "gloo", options_);
+  if (place.world_size > 1) {
+    PulseOptions signs;
+    signs.looks = static_cast<int>(std::max<std::int64_t>(options_.silence / signs.period, 1));
+    parts->pulse = std::make_shared<Pulse>(connect_again(place, options_.start_timeout), parts->line.prefix(),
+                                           place.rank, place.world_size, signs,
+                                           [connections = parts->connections] { connections->shut(); });
+    parts->line.heed(parts->pulse->alarm());
+  }
+  const auto gloo = make_gloo(parts->line, "gloo", options_, *parts->connections);
   if (options_.device.is_cuda()) {
     const auto store =
         c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix() + "nccl/", parts->line.store());
     nccl_ = std::make_unique<Nccl>();
     nccl_->backend = make_nccl(store, place.rank, place.world_size, options_.timeout);
     nccl_->watch = std::make_unique<NcclWatch>(
-        [nccl = nccl_->backend, limit = options_.timeout] { return fault_of(*nccl, limit); },
+        [nccl = nccl_->backend, limit = options_.timeout,
+         alarm = parts->pulse ? parts->pulse->alarm() : nullptr] {
+          return alarm && alarm->rank ? "no sign of life from a rank" : fault_of(*nccl, limit);
+        },
         [this, line = parts->line](const std::string& failure) {
           log_error("{}, while this rank waited for its GPU ({}){}", roll_call(line), failure, kRemedy);
           end_interrupted();
@@ -175,6 +193,7 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
     // Whoever takes part in this one has read all of the one before the last.
     if (number >= 2) line.erase("exchange/" + std::to_string(number - 2) + "/" + std::to_string(rank()));
     const auto missing = ranks_of_keys(line.missing(keys, options_.timeout));
+    if (parts_->pulse && !parts_->pulse->lost().empty()) throw GroupError(who_is_lost() + kRemedy);
     if (!missing.empty()) {
       throw GroupError(ranks_in_words(missing) + " did not come to an exchange (" + what + ") within " +
                        format_duration(options_.timeout) + kRemedy);
@@ -189,20 +208,25 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string& name) {
-  return make_gloo(parts_->line, name, options_);
+  return make_gloo(parts_->line, name, options_, *parts_->connections);
 }
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }
+
+std::shared_ptr<Pulse> ProcessGroup::pulse() const { return parts_->pulse; }
 
 void ProcessGroup::leave() {
   if (!parts_) return;
   throw_if_failed("leaving");
   StoreLine& line = parts_->line;
   std::vector<int> missing;
+  std::string lost;
   std::string silence;
   try {
     line.set("leaving/" + std::to_string(rank()), "");
     missing = ranks_of_keys(line.missing(keys_of_ranks("leaving", world_size()), options_.timeout));
+    if (!missing.empty() && parts_->pulse && !parts_->pulse->lost().empty()) lost = who_is_lost();
+    if (parts_->pulse) parts_->pulse->end();
     if (missing.empty() && nccl_) {
       finish_nccl(*nccl_->backend, options_.device);
       nccl_->backend.reset();
@@ -227,6 +251,7 @@ void ProcessGroup::leave() {
                      " from its store), while the ranks were leaving; what was committed stands");
   }
   if (missing.empty()) return;
+  if (!lost.empty()) throw GroupError(lost + ", while the others were leaving; what was committed stands");
   throw GroupError(ranks_in_words(missing) + " did not come to leave together within " +
                    format_duration(options_.timeout) + "; what was committed stands");
 }
@@ -234,7 +259,7 @@ void ProcessGroup::leave() {
 void ProcessGroup::throw_if_lost(const char* what, const std::exception& error) {
   if (!parts_ || !is_of_communication(error)) return;
   const std::string reason = brief(error);
-  const std::string who = roll_call(parts_->line);
+  const std::string who = who_is_lost();
   drop();
   throw GroupError(who + ", while this rank waited for others (" + what + ": " + reason + ")" + kRemedy);
 }
@@ -243,9 +268,34 @@ void ProcessGroup::throw_if_failed(const char* what) {
   if (!parts_ || !nccl_) return;
   const std::string failure = nccl_->watch->failure();
   if (failure.empty()) return;
-  const std::string who = roll_call(parts_->line);
+  const std::string who = who_is_lost();
   drop();
   throw GroupError(who + " (" + what + ": " + failure + ")" + kRemedy);
+}
+
+std::string ProcessGroup::who_is_lost() {
+  StoreLine& line = parts_->line;
+  std::vector<int> silent;
+  if (parts_->pulse) silent = parts_->pulse->silent_for(kQuiet);
+  if (silent.empty()) return roll_call(line);
+  if (silent.front() == 0) return "rank 0 ended, hangs or cannot be reached: no sign of life";
+  std::vector<int> gone;
+  std::vector<int> lost;
+  line.hurry();
+  try {
+    line.set("alive/" + std::to_string(rank()), "");
+    for (const int other : silent) {
+      const std::string number = std::to_string(other);
+      if (line.missing({"gone/" + number}, 0s).empty()) {
+        gone.push_back(other);
+      } else if (!line.missing({"alive/" + number}, 0s).empty()) {
+        lost.push_back(other);
+      }  // else it has noticed the loss, gives no sign any more, and is not what was lost
+    }
+  } catch (const SilentStore&) {  // rank 0 has noticed, too, and is over
+  }
+  if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
+  return ranks_in_words(lost.empty() ? silent : lost) + " died, hangs or cannot be reached: no sign of life";
 }
 
 // Who has not heard yet that one is lost computes on until its own next collective, and answers late or not

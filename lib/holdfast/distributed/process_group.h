@@ -14,16 +14,22 @@
 // all. Then every two are connected. Gloo takes the address by which this host reaches rank 0's, or that of
 // GLOO_SOCKET_IFNAME; NCCL finds its own (NCCL_SOCKET_IFNAME).
 //
-// Losing one, with Gloo: a collective that a dead partner was in fails at once (the connection closes), with
-// one that hangs after `timeout`. guard() then calls the roll, for a few seconds, over the store and names
-// who does not answer: GroupError, exit code 75. Nothing here is ever waited for without an end, also not
-// where rank 0, which keeps the store, is what hangs. SIGPIPE is ignored from the constructor on, unless the
-// program has a handler for it: a partner's closed connection must not end this process.
+// Losing one: each process gives two signs of life a second, from a thread of its own (four short messages to
+// the store). Who has given none for `silence` is lost, and all others know it within 10 s: it died, its
+// machine or the network hangs, or somebody has stopped it. With Gloo every collective fails then, and one
+// that a dead partner was in fails at once (the connection closes). guard() says who is lost, by the signs of
+// life or by a roll call of a few seconds over the store: GroupError, exit code 75. A rank that is busy,
+// however long, is not lost: that is waited for until `timeout`. One that a debugger holds for longer than
+// `silence` is, and finds the others gone when it goes on: raise `silence` to debug. Nothing here is ever
+// waited for without an end, also not where rank 0, which keeps the store, is what hangs. SIGPIPE is ignored
+// from the constructor on, unless the program has a handler for it: a partner's closed connection must not
+// end this process.
 //
 // With NCCL a collective fails on the device, after guard() has returned, while the training thread waits for
 // the GPU. c10d's watchdog notices an error of NCCL's at once, and a hang `timeout` later; a thread here sees
-// it within a tenth of a second. The next guard() throws GroupError, as above. If none comes within 30 s, or
-// unwinding waits for the device, that thread says who does not answer and ends the process with exit code
+// it, and that a rank gives no sign of life, within a tenth of a second. The next guard() throws GroupError,
+// as above. If none comes within 30 s, or unwinding waits for the device, that thread says who does not
+// answer and ends the process with exit code
 // 75. Communicators are aborted by this class's destructor, not before: kernels that are aborted leave any
 // numbers behind, and a save that waits for them would commit those. So it must outlive whatever saves. For
 // this TORCH_NCCL_ASYNC_ERROR_HANDLING is set to 0, unless the environment has it: c10d does then what that
@@ -37,8 +43,8 @@
 // Errors: UsageError for variables that are wrong (base/launch_environment.h), a port that is taken, another
 // job at it, two processes of one rank, a GPU in a build without CUDA; GroupError for ranks that are missing
 // or lost. Both name ranks, address and remedy. Threads: the training thread. Collectives of c10d() may come
-// from one other thread at a time, in the same order on all ranks. Costs two threads of Gloo, one of the
-// store on rank 0; NCCL brings its own.
+// from one other thread at a time, in the same order on all ranks. Costs two threads of Gloo, two for the
+// signs of life, one of the store on rank 0; NCCL brings its own.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -61,6 +67,7 @@ class ProcessGroup;
 
 namespace holdfast::inline v1 {
 
+class Pulse;
 class StoreLine;
 
 // Ranks are missing or lost. What was committed stands; start all of them again.
@@ -77,6 +84,9 @@ struct GroupOptions {
   Duration start_timeout = std::chrono::minutes(10);
   // Of one collective, and of waiting for a rank that is still busy otherwise (an evaluation, the last save).
   Duration timeout = std::chrono::minutes(5);
+  // Without a sign of life from a rank until it counts as lost; the others know it within two or three
+  // seconds more.
+  Duration silence = std::chrono::seconds(6);
   // Collectives also in a world of one: to measure or to test them.
   bool even_alone = false;
 };
@@ -126,7 +136,9 @@ class ProcessGroup {
 
   // Connections of their own between all ranks, by Gloo, under that name. Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name);
-  const StoreLine& line() const;           // requires !alone()
+  const StoreLine& line() const;         // requires !alone()
+  std::shared_ptr<Pulse> pulse() const;  // null in a world of one. Requires !alone()
+  std::string who_is_lost();
   void throw_if_failed(const char* what);  // on the device
   void throw_if_lost(const char* what, const std::exception& error);
   std::string roll_call(StoreLine line) const;

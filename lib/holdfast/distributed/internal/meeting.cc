@@ -45,11 +45,11 @@ bool listens(int socket, std::uint16_t port) {
   return own.ss_family == AF_INET6 && reinterpret_cast<const sockaddr_in6&>(own).sin6_port == htons(port);
 }
 
-c10::intrusive_ptr<c10d::Store> make_store(const LaunchEnvironment& place, Duration limit) {
+c10::intrusive_ptr<c10d::Store> make_store(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
   if (place.world_size == 1) return c10::make_intrusive<c10d::HashStore>();
   c10d::TCPStoreOptions options;
   options.port = place.master_port;
-  options.isServer = place.rank == 0 && !place.agent_keeps_store;
+  options.isServer = keeps_it;
   options.numWorkers = static_cast<std::size_t>(place.world_size);
   options.waitWorkers = false;  // it would not say who is missing
   options.timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
@@ -64,11 +64,11 @@ c10::intrusive_ptr<c10d::Store> make_store(const LaunchEnvironment& place, Durat
   return *made;
 }
 
-c10::intrusive_ptr<c10d::Store> reach(const LaunchEnvironment& place, Duration limit) {
+c10::intrusive_ptr<c10d::Store> reach(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
   const std::string who = "rank " + std::to_string(place.rank);
   std::string reason;
   try {
-    return make_store(place, limit);
+    return make_store(place, limit, keeps_it);
   } catch (const SilentStore& silent) {
     reason = silent.what();
   } catch (const std::exception& error) {
@@ -201,7 +201,8 @@ std::string brief(const std::exception& error) {
 
 StoreLine meet(const LaunchEnvironment& place, Duration limit) {
   const SteadyTime end = Clock::real().now() + limit;
-  StoreLine line(reach(place, limit), "holdfast/" + std::to_string(place.restart) + "/");
+  const bool keeps_it = place.rank == 0 && !place.agent_keeps_store;
+  StoreLine line(reach(place, limit, keeps_it), "holdfast/" + std::to_string(place.restart) + "/");
   try {
     Meeting(place, end, limit, line).attend();
   } catch (const SilentStore& silent) {
@@ -209,6 +210,10 @@ StoreLine meet(const LaunchEnvironment& place, Duration limit) {
                      silent.what() + "): rank 0 has ended or hangs; its log says why");
   }
   return line;
+}
+
+c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, Duration limit) {
+  return reach(place, limit, false);
 }
 
 }  // namespace holdfast::inline v1

@@ -28,4 +28,7 @@ std::string brief(const std::exception& error);
 // Returns when all ranks are there. `place` has more than one rank, or is made to meet itself.
 StoreLine meet(const LaunchEnvironment& place, Duration limit);
 
+// Another connection to the store of a meeting that has taken place. Requires more than one rank.
+c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, Duration limit);
+
 }  // namespace holdfast::inline v1

@@ -16,14 +16,19 @@ using namespace std::chrono_literals;
 // Of an answer that the server has at hand. A busy machine is slow, a stopped process is silent.
 constexpr Duration kAnswer = 30s;
 constexpr Duration kHurriedAnswer = 5s;
+constexpr Duration kLook = 100ms;  // between two looks at the alarm
 
 }  // namespace
 
-void within(Duration limit, std::function<void()> work) {
+void within(Duration limit, std::function<void()> work, const std::atomic<bool>* hopeless) {
   std::packaged_task<void()> task(std::move(work));
   std::future<void> done = task.get_future();
   std::thread thread(std::move(task));
-  if (done.wait_for(limit) != std::future_status::ready) {
+  const SteadyTime end = Clock::real().now() + limit;
+  for (SteadyTime now = end - limit;
+       done.wait_until(std::min(end, now + kLook)) != std::future_status::ready;) {
+    now = Clock::real().now();
+    if (now < end && (hopeless == nullptr || !*hopeless)) continue;
     thread.detach();
     throw SilentStore("no answer");
   }
@@ -39,7 +44,7 @@ void StoreLine::hurry() { answer_ = kHurriedAnswer; }
 void StoreLine::call(Duration limit, std::function<void()> work) {
   if (dead_) throw SilentStore("no answer");
   try {
-    within(limit, std::move(work));
+    within(limit, std::move(work), alarm_ ? &alarm_->store : nullptr);
   } catch (const SilentStore&) {
     dead_ = true;
     throw;
@@ -72,14 +77,14 @@ void StoreLine::erase(const std::string& key) {
 
 std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys, Duration limit) {
   const auto missed = std::make_shared<std::vector<std::string>>();
-  call(limit + answer_, [store = store_, prefix = prefix_, keys, limit, missed] {
+  call(limit + answer_, [store = store_, prefix = prefix_, alarm = alarm_, keys, limit, missed] {
     std::vector<std::string> full;
     full.reserve(keys.size());
     for (const std::string& key : keys) full.push_back(prefix + key);
     // Asked again and again: c10d's own wait writes two warnings when its limit passes.
     const SteadyTime end = Clock::real().now() + limit;
     for (Duration pause = 1ms; !store->check(full); pause = std::min<Duration>(2 * pause, 50ms)) {
-      if (Clock::real().now() < end) {
+      if (Clock::real().now() < end && !(alarm && alarm->rank)) {
         std::this_thread::sleep_for(pause);
         continue;
       }

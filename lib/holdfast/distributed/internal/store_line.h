@@ -8,14 +8,18 @@
 // Threads: one at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/distributed/internal/pulse.h"
 
 namespace holdfast::inline v1 {
 
@@ -24,8 +28,9 @@ class SilentStore : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What `work` returns or throws; SilentStore when it takes longer than `limit`. `work` must own what it uses.
-void within(Duration limit, std::function<void()> work);
+// What `work` returns or throws; SilentStore when it takes longer than `limit`, or `hopeless` is raised.
+// `work` must own what it uses.
+void within(Duration limit, std::function<void()> work, const std::atomic<bool>* hopeless = nullptr);
 
 class StoreLine {
  public:
@@ -33,12 +38,14 @@ class StoreLine {
 
   // From now on a few seconds are in time: once a rank is lost, the store may be lost with it.
   void hurry();
+  // From now on no call waits for a store that is lost, nor missing() where a rank is.
+  void heed(std::shared_ptr<const Alarm> alarm) { alarm_ = std::move(alarm); }
   void set(const std::string& key, const std::string& text);
   // Blocks until it is there, `limit` at most; SilentStore then.
   std::string get(const std::string& key, Duration limit);
   std::int64_t add(const std::string& key, std::int64_t value);
   void erase(const std::string& key);
-  // Waits until all keys are there; those that are not when `limit` has passed.
+  // Waits until all keys are there; those that are not when `limit` has passed, or a rank was lost.
   std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit);
 
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
@@ -50,6 +57,7 @@ class StoreLine {
   c10::intrusive_ptr<c10d::Store> store_;
   std::string prefix_;
   Duration answer_;
+  std::shared_ptr<const Alarm> alarm_;
   bool dead_ = false;
 };
 

@@ -1,0 +1,60 @@
+#include "holdfast/distributed/internal/connections.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string_view>
+
+namespace holdfast::inline v1 {
+namespace {
+
+// Empty: no socket with two ends of the Internet.
+std::string ends_of(int socket) {
+  std::string text = std::to_string(socket);
+  for (const auto& ask : {getsockname, getpeername}) {
+    sockaddr_storage end{};
+    socklen_t length = sizeof end;
+    if (ask(socket, reinterpret_cast<sockaddr*>(&end), &length) != 0) return {};
+    if (end.ss_family != AF_INET && end.ss_family != AF_INET6) return {};
+    text += " " + std::string(reinterpret_cast<const char*>(&end), length);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::set<std::string> Connections::all() {
+  std::set<std::string> found;
+  std::error_code error;
+  std::filesystem::directory_iterator entries("/proc/self/fd", error);
+  for (const std::filesystem::directory_iterator end; !error && entries != end; entries.increment(error)) {
+    auto text = ends_of(std::stoi(entries->path().filename().native()));
+    if (!text.empty()) found.insert(std::move(text));
+  }
+  return found;
+}
+
+void Connections::add_since(const std::set<std::string>& before) {
+  const auto now = all();
+  std::unique_lock lock(mutex_);
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(), std::inserter(own_, own_.end()));
+  if (!shut_) return;
+  lock.unlock();
+  shut();
+}
+
+void Connections::shut() noexcept {
+  const std::lock_guard lock(mutex_);
+  shut_ = true;
+  for (const std::string& own : own_) {
+    const int socket = std::stoi(own);
+    try {
+      if (ends_of(socket) == own) ::shutdown(socket, SHUT_RDWR);
+    } catch (const std::bad_alloc&) {  // its time-out remains
+    }
+  }
+}
+
+}  // namespace holdfast::inline v1

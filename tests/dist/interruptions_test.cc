@@ -1,0 +1,76 @@
+// Two ranks that are interrupted at random steps, again and again: the end is that of the run that nobody
+// interrupted. Twelve times; HOLDFAST_NIGHTLY=1 a thousand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "dist/ranks.h"
+#include "support/nightly.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr unsigned kSeed = 20261122;
+
+int count_of_lives() {
+  const char* const asked = std::getenv("HOLDFAST_INTERRUPTIONS");
+  if (asked != nullptr) return std::atoi(asked);
+  return nightly() ? 1000 : 12;
+}
+
+TEST(Interruptions, OfTwoRanksAtRandomSteps) {
+  const int planned = count_of_lives();
+  const int steps = planned * 4 + 10;
+  const TemporaryFolder folder;
+  const auto run = folder.path() / "run";
+  std::mt19937 random(kSeed);
+  std::int64_t step = 0;
+  int lost = 0;
+  int killed = 0;
+  for (int life = 0; life < planned; ++life) {
+    // Every tenth time a rank dies; what was committed last stands then.
+    const bool kill = life % 10 == 7;
+    const auto rank = std::to_string(random() % 2);
+    const auto after = std::to_string(1 + random() % 4);
+    SCOPED_TRACE("life " + std::to_string(life) + " from step " + std::to_string(step) + ", rank " + rank +
+                 (kill ? " killed" : " told to stop") + " after " + after);
+    const Ended ended = launch(
+        2,
+        story(run, steps,
+              {"every=3", "fixed=1", "at=" + std::string(kill ? "kill:" : "term:") + rank + ":+" + after}));
+    ASSERT_EQ(ended.exit_code, kill ? 128 + 9 : 75) << ended.out << ended.err;
+    const Words resumed = said(ended, 2, "resumed");
+    ASSERT_THAT(resumed, AllOf(SizeIs(2), Each(HasSubstr(" exact")))) << ended.err;
+    if (std::stoll(resumed[0]) < step || resumed[0] != resumed[1]) ++lost;
+    step = std::stoll(resumed[0]);
+    killed += static_cast<int>(kill);
+    if (kill) continue;
+    const Words state = said(ended, 2, "state");
+    ASSERT_THAT(state, SizeIs(2)) << ended.err;
+    // The vote is a step old.
+    EXPECT_EQ(std::stoll(state[0]), step + std::stoll(after) + 2);
+    step = std::stoll(state[0]);
+  }
+  const Ended last = launch(2, story(run, steps + 10, {"every=3"}));
+  EXPECT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_EQ(said(last, 2, "resumed")[0], std::to_string(step) + " exact");
+  const Ended whole = launch(2, story(folder.path() / "whole", steps + 10, {"every=1000"}));
+  ASSERT_THAT(said(whole, 2, "state"), SizeIs(2)) << whole.err;
+  EXPECT_EQ(said(last, 2, "state"), said(whole, 2, "state"));
+  EXPECT_EQ(lost, 0);
+  std::printf(
+      "interruptions: 2 ranks, %d lives cut short at random steps, %d of them by SIGKILL, %d lost, seed %u\n",
+      planned, killed, lost, kSeed);
+}
+
+}  // namespace
+}  // namespace holdfast::test

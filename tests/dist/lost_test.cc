@@ -1,0 +1,96 @@
+// How long it takes until a lost rank is noticed, whatever the others wait for it in, and by whom.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/ranks.h"
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+// The goal is 10 s from the loss; the test begins to count a second before, and a slow machine needs more.
+constexpr double kNoticed = 15;
+
+struct Case {
+  const char* how;  // the others wait
+  int lost;
+  int signal;
+  std::string name() const {
+    return std::string(how) + std::to_string(lost) + (signal == SIGSTOP ? "Stopped" : "Killed");
+  }
+};
+
+constexpr Case kCases[] = {{"hear", 0, SIGKILL},      {"hear", 0, SIGSTOP},     {"hear", 1, SIGKILL},
+                           {"hear", 1, SIGSTOP},      {"ballot", 0, SIGKILL},   {"ballot", 0, SIGSTOP},
+                           {"ballot", 2, SIGKILL},    {"ballot", 2, SIGSTOP},   {"gradients", 1, SIGSTOP},
+                           {"gradients", 0, SIGSTOP}, {"exchange", 1, SIGSTOP}, {"leave", 1, SIGSTOP}};
+
+// Most of it is waiting: some of them at once.
+constexpr std::size_t kAtOnce = 6;
+
+struct Ranks {
+  explicit Ranks(const Case& given) {
+    const Words command = story(folder.path() / "run", 1,
+                                {"lost=" + std::string(given.how) + ":" + std::to_string(given.lost) + ":" +
+                                     std::to_string(given.signal),
+                                 "timeout=300"});
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks.push_back(std::make_unique<Subprocess>(command, meeting.of_rank(rank)));
+    }
+  }
+  TemporaryFolder folder;
+  Meeting meeting{3};
+  std::vector<std::unique_ptr<Subprocess>> ranks;
+};
+
+class Lost : public testing::TestWithParam<std::size_t> {
+ protected:
+  void SetUp() override {
+    if (started_.contains(GetParam())) return;
+    for (std::size_t i = GetParam(); i < std::min(GetParam() + kAtOnce, std::size(kCases)); ++i) {
+      started_[i] = std::make_unique<Ranks>(kCases[i]);
+    }
+  }
+  void TearDown() override { started_.erase(GetParam()); }
+  static void TearDownTestSuite() { started_.clear(); }
+
+  static inline std::map<std::size_t, std::unique_ptr<Ranks>> started_;
+};
+
+TEST_P(Lost, IsNoticed) {
+  const auto& [how, lost, signal] = kCases[GetParam()];
+  const auto& ranks = started_.at(GetParam())->ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == lost) continue;
+    const Ended ended = ranks[static_cast<std::size_t>(rank)]->wait(2min);
+    EXPECT_EQ(ended.exit_code, 75) << "rank " << rank << ", signal " << ended.signal << ": " << ended.err;
+    const Words noticed = said_alone(ended, "noticed");
+    ASSERT_THAT(noticed, SizeIs(1)) << ended.out << ended.err;
+    EXPECT_LT(std::stod(noticed[0]), kNoticed) << noticed[0];
+    EXPECT_THAT(noticed[0], HasSubstr("rank " + std::to_string(lost)));
+    std::printf("rank %d noticed after %s\n", rank, noticed[0].c_str());
+  }
+  // One that goes on later is told, and ends as well.
+  if (signal != SIGSTOP) return;
+  Subprocess& stopped = *ranks[static_cast<std::size_t>(lost)];
+  stopped.send(SIGCONT);
+  const Ended ended = stopped.wait(2min);
+  EXPECT_EQ(ended.exit_code, 75) << "signal " << ended.signal << ": " << ended.out << ended.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(While, Lost, testing::Range(std::size_t{0}, std::size(kCases)),
+                         [](const auto& info) { return kCases[info.param].name(); });
+
+}  // namespace
+}  // namespace holdfast::test

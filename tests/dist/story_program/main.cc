@@ -1,0 +1,239 @@
+// One rank of a training to which things happen: dist_story RUN-DIRECTORY STEPS [KEY=VALUE …].
+//
+//   every=5 keep=3 limit=0    steps between saves, files that stay, MB/s that a write may take
+//   timeout=60 silence=6      the group's, in seconds
+//   apart=1                   no exchange of gradients: nobody but the Agreement can notice anything
+//   floats=0                  more of them in the state
+//   fixed=1                   what happens, happens in every life, not in a fresh one alone
+//   at=WHAT:RANK:STEP         to that rank, after that step (+STEP: so many after the life's first)
+//   lost=HOW:RANK:SIGNAL      no training: that rank is sent the signal while the others wait for it in
+//                             `hear`, `ballot`, `gradients`, `exchange` or `leave`; they tell how long it
+//                             took
+//
+// WHAT: term, kill, stop (signals to itself), wait (until RUN-DIRECTORY.go is there), evaluate (for three
+// seconds), again (one update more than the others), save (asks for one).
+#include <signal.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/distributed/agreement.h"
+#include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/process_group.h"
+#include "holdfast/snapshot/digest.h"
+#include "holdfast/state/train_state.h"
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t kGlobalBatch = 12;
+constexpr std::int64_t kInputs = 24;
+
+struct Net : torch::nn::Module {
+  explicit Net(std::int64_t floats) {
+    first = register_module("first", torch::nn::Linear(kInputs, 32));
+    drop = register_module("drop", torch::nn::Dropout(0.25));
+    last = register_module("last", torch::nn::Linear(32, 4));
+    if (floats > 0) register_buffer("more", torch::arange(floats, torch::kFloat));
+  }
+  torch::Tensor forward(const torch::Tensor& inputs) {
+    return last->forward(drop->forward(torch::relu(first->forward(inputs))));
+  }
+  torch::nn::Linear first = nullptr;
+  torch::nn::Dropout drop = nullptr;
+  torch::nn::Linear last = nullptr;
+};
+
+// The same global batch whatever the number of ranks; each takes its part.
+torch::Tensor inputs_of(std::int64_t step, int rank, int world_size) {
+  const std::int64_t share = kGlobalBatch / world_size;
+  return torch::arange(kGlobalBatch * kInputs, torch::kFloat)
+      .add(static_cast<double>(step * 7))
+      .sin()
+      .reshape({kGlobalBatch, kInputs})
+      .narrow(0, rank * share, share);
+}
+
+class Story {
+ public:
+  Story(int argc, char** argv) : directory(argv[1]), steps(std::atoll(argv[2])) {
+    for (int i = 3; i < argc; ++i) {
+      const std::string word = argv[i];
+      const auto equals = word.find('=');
+      given_[word.substr(0, equals)] = word.substr(equals + 1);
+    }
+  }
+  std::int64_t number(const std::string& key, std::int64_t otherwise) const {
+    const auto found = given_.find(key);
+    return found == given_.end() ? otherwise : std::atoll(found->second.c_str());
+  }
+  struct Event {
+    std::string what;
+    int rank = -1;
+    std::string when;
+  };
+  Event event(const std::string& key) const {
+    const auto found = given_.find(key);
+    if (found == given_.end()) return {};
+    const std::string& text = found->second;
+    const auto first = text.find(':');
+    const auto second = text.find(':', first + 1);
+    return {text.substr(0, first), std::atoi(text.c_str() + first + 1), text.substr(second + 1)};
+  }
+
+  const std::string directory;
+  const std::int64_t steps;
+
+ private:
+  std::map<std::string, std::string> given_;
+};
+
+template <class... Values>
+void say(const char* format, Values... values) {
+  std::printf(format, values...);
+  std::fflush(stdout);
+}
+
+// Returns once it has been heard.
+void happen(const Story& story, const std::string& what, Checkpointer& checkpointer) {
+  if (what == "kill") raise(SIGKILL);
+  if (what == "stop") raise(SIGSTOP);
+  if (what == "save") checkpointer.save();
+  if (what == "evaluate") {
+    const Checkpointer::EvaluationScope scope(checkpointer);
+    std::this_thread::sleep_for(3s);
+  }
+  for (int i = 0; what == "wait" && i < 120'000 && !std::filesystem::exists(story.directory + ".go"); ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  if (what != "term") return;
+  raise(SIGTERM);
+  for (int i = 0; i < 30'000 && checkpointer.stop_reason().empty(); ++i) std::this_thread::sleep_for(1ms);
+}
+
+int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
+  const bool apart = story.number("apart", 0) != 0;
+  torch::manual_seed(5);
+  Net net(story.number("floats", 0));
+  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  std::optional<DataParallel> parallel;
+  if (!apart) parallel.emplace(net, group);
+  if (apart) net.eval();  // the streams of the ranks differ
+  torch::manual_seed(100 + static_cast<std::uint64_t>(group.rank()));
+  TrainState state;
+  state.add("model", net);
+  state.add("optimizer", optimizer);
+  if (parallel) state.add("gradients", *parallel);
+
+  Checkpointer checkpointer(state, {.directory = story.directory,
+                                    .every = {SaveEvery::steps(story.number("every", 5))},
+                                    .keep = KeepLast{static_cast<int>(story.number("keep", 3))},
+                                    .write_limit = static_cast<double>(story.number("limit", 0)),
+                                    .term_grace = 120s,
+                                    .cloud = false,
+                                    .companions = &agreement});
+  const Resumed resumed = checkpointer.resume();
+  say("resumed %lld %s\n", static_cast<long long>(resumed.step), resumed.bit_exact ? "exact" : "not-exact");
+  Story::Event event = story.event("at");
+  if (event.rank != group.rank() || (!resumed.fresh && story.number("fixed", 0) == 0)) event = {};
+  const std::int64_t when = std::atoll(event.when.c_str()) + (event.when.starts_with("+") ? resumed.step : 0);
+  bool failing = false;
+  while (state.step() < story.steps) {
+    const auto inputs = inputs_of(state.step(), apart ? 0 : group.rank(), apart ? 1 : group.world_size());
+    optimizer.zero_grad();
+    if (parallel) parallel->before_forward();
+    const torch::Tensor loss = (net.forward(inputs) - inputs.narrow(1, 0, 4)).square().mean();
+    parallel ? parallel->backward(loss) : loss.backward();
+    optimizer.step();
+    const Decision decision = checkpointer.after_step({.loss = loss.item<double>()});
+    if (decision.saved) say("saved %lld\n", static_cast<long long>(state.step()));
+    if (decision.failure && !failing) {
+      say("failing %lld %s\n", static_cast<long long>(state.step()), decision.failure->c_str());
+    }
+    if (!decision.failure && failing) say("well %lld\n", static_cast<long long>(state.step()));
+    failing = decision.failure.has_value();
+    if (decision.stop) break;
+    if (when != state.step() || event.what.empty()) continue;
+    say("now %lld\n", static_cast<long long>(state.step()));
+    if (event.what == "again") checkpointer.after_step({});
+    happen(story, event.what, checkpointer);
+  }
+  const int code = checkpointer.finish();
+  say("state %lld %s\n", static_cast<long long>(state.step()), to_hex(checkpointer.state_digest()).c_str());
+  group.leave();
+  return code;
+}
+
+void wait_for_lost(const std::string& how, int rank, ProcessGroup& group, Agreement& agreement) {
+  if (how == "hear") agreement.hear(rank, "never", 5min);
+  if (how == "exchange") group.exchange("a test", "");
+  if (how == "leave") group.leave();
+  if (how == "gradients") {
+    group.guard("gradients", [&] {
+      std::vector<at::Tensor> tensors = {torch::ones({1000})};
+      group.c10d()->allreduce(tensors)->wait();
+    });
+  }
+  if (how == "ballot") {
+    agreement.post({});
+    while (!agreement.result(50ms)) {
+    }
+  }
+}
+
+int lose(const Story::Event& loss, ProcessGroup& group, Agreement& agreement) {
+  const auto all_are_here = group.exchange("a test", "here");
+  int other = loss.rank;
+  if (group.rank() == loss.rank) {
+    std::this_thread::sleep_for(1s);
+    raise(std::atoi(loss.when.c_str()));
+    other = loss.rank == 0 ? 1 : 0;  // one that goes on waits for others
+  }
+  const auto began = std::chrono::steady_clock::now();
+  try {
+    wait_for_lost(loss.what, other, group, agreement);
+  } catch (const GroupError& error) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    say("noticed %.1f %s\n", took.count(), error.what());
+    return 75;
+  }
+  return 1;
+}
+
+int live(const Story& story) {
+  ProcessGroup group({.timeout = std::chrono::seconds(story.number("timeout", 60)),
+                      .silence = std::chrono::seconds(story.number("silence", 6))});
+  Agreement agreement(group);
+  const Story::Event loss = story.event("lost");
+  return loss.what.empty() ? train(story, group, agreement) : lose(loss, group, agreement);
+}
+
+}  // namespace
+}  // namespace holdfast::test
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 64;
+  try {
+    return holdfast::test::live({argc, argv});
+  } catch (const holdfast::Error& error) {
+    holdfast::log_error("{}", error.what());
+    return static_cast<int>(error.exit_code());
+  }
+}
