@@ -29,7 +29,7 @@ int count_of_lives() {
 
 TEST(Interruptions, OfTwoRanksAtRandomSteps) {
   const int planned = count_of_lives();
-  const int steps = planned * 4 + 10;
+  const int steps = planned * 6 + 10;
   const TemporaryFolder folder;
   const auto run = folder.path() / "run";
   std::mt19937 random(kSeed);

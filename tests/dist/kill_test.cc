@@ -73,7 +73,7 @@ class Kill : public testing::Test {
                 at_stake.load());
   }
   static Words story_in(const std::filesystem::path& run, const Words& more = {}) {
-    Words given = {"every=4", "keep=2"};
+    Words given = {"every=4", "keep=2", "pause=20"};
     given.insert(given.end(), more.begin(), more.end());
     return story(run, kSteps, given);
   }
@@ -93,7 +93,7 @@ class Kill : public testing::Test {
     const Ended ended = life.traced->wait();
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_EQ(life.other->wait(kOver).exit_code, 0);
-    EXPECT_TRUE(life.traced->hidden().empty());
+    EXPECT_THAT(life.traced->hidden(), testing::IsEmpty());
     return life.traced->calls();
   }
   void ends(Subprocess& other, int lost) const {
@@ -194,12 +194,9 @@ TEST_F(Kill, RankZeroBetweenTheRenameAndTheAcknowledgement) {
     ends(*life.other, 0);
     EXPECT_EQ(std::filesystem::exists(name), i == 1);
     const std::int64_t step = goes_on(run);
-    // Votes are a step old: what falls due at 4 and 8 is saved a little later.
-    EXPECT_EQ(
-        name.find("/step-" + std::string(10 - std::min<std::size_t>(10, std::to_string(step).size()), '0') +
-                  std::to_string(step) + "-") != std::string::npos,
-        i == 1)
-        << name << " and step " << step;
+    const std::int64_t named = std::stoll(name.substr(name.rfind("/step-") + 6));
+    EXPECT_EQ(step == named, i == 1) << name << ", and the next life began at " << step;
+    EXPECT_LT(named, kSteps) << "the training was over";
   });
 }
 

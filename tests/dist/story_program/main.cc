@@ -3,7 +3,7 @@
 //   every=5 keep=3 limit=0    steps between saves, files that stay, MB/s that a write may take
 //   timeout=60 silence=6      the group's, in seconds
 //   apart=1                   no exchange of gradients: nobody but the Agreement can notice anything
-//   floats=0                  more of them in the state
+//   floats=0 pause=0          more of them in the state; milliseconds of pause in each step
 //   fixed=1                   what happens, happens in every life, not in a fresh one alone
 //   at=WHAT:RANK:STEP         to that rank, after that step (+STEP: so many after the life's first)
 //   lost=HOW:RANK:SIGNAL      no training: that rank is sent the signal while the others wait for it in
@@ -157,6 +157,7 @@ int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
   bool failing = false;
   while (state.step() < story.steps) {
     const auto inputs = inputs_of(state.step(), apart ? 0 : group.rank(), apart ? 1 : group.world_size());
+    std::this_thread::sleep_for(std::chrono::milliseconds(story.number("pause", 0)));
     optimizer.zero_grad();
     if (parallel) parallel->before_forward();
     const torch::Tensor loss = (net.forward(inputs) - inputs.narrow(1, 0, 4)).square().mean();
