@@ -1,5 +1,6 @@
 // What befalls one rank of two while all go on: its disk fails or is full, it evaluates alone, it is told to
-// stop in the last step, it is still writing when the next save falls due, it counts its steps differently.
+// stop in the last step, it is still writing when the next save falls due, it leaves its loop before the
+// others do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -144,7 +145,7 @@ TEST_F(Trouble, NoSaveBeginsBeforeTheLastIsWritten) {
 TEST_F(Trouble, RanksThatCountDifferentlyAreNamed) {
   for (const char* const rank : {"0", "1"}) {
     const Ended ended =
-        launch(2, story_in(std::string("run") + rank, {"apart=1", "at=again:" + std::string(rank) + ":9"}));
+        launch(2, story_in(std::string("run") + rank, {"apart=1", "at=leave:" + std::string(rank) + ":9"}));
     EXPECT_NE(ended.exit_code, 0);
     EXPECT_NE(ended.exit_code, 75) << "starting again would not mend it";
     EXPECT_THAT(ended.err, HasSubstr("the ranks have taken different numbers of steps: rank"));

@@ -11,7 +11,7 @@
 //                             took
 //
 // WHAT: term, kill, stop (signals to itself), wait (until RUN-DIRECTORY.go is there), evaluate (for three
-// seconds), again (one update more than the others), save (asks for one).
+// seconds), leave (the loop, alone), save (asks for one).
 #include <signal.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
@@ -173,7 +173,7 @@ int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
     if (decision.stop) break;
     if (when != state.step() || event.what.empty()) continue;
     say("now %lld\n", static_cast<long long>(state.step()));
-    if (event.what == "again") checkpointer.after_step({});
+    if (event.what == "leave") break;
     happen(story, event.what, checkpointer);
   }
   const int code = checkpointer.finish();
