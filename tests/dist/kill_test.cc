@@ -93,7 +93,8 @@ class Kill : public testing::Test {
     const Ended ended = life.traced->wait();
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_EQ(life.other->wait(kOver).exit_code, 0);
-    EXPECT_THAT(life.traced->hidden(), testing::IsEmpty());
+    // The event loop of c10d's store has one, for its sockets.
+    EXPECT_THAT(life.traced->hidden(), Each(testing::StartsWith("io_uring_setup ")));
     return life.traced->calls();
   }
   void ends(Subprocess& other, int lost) const {

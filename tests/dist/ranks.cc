@@ -37,7 +37,6 @@ Environment Meeting::of_rank(int rank) const {
                            {"MASTER_PORT", std::to_string(port_)},
                            {"HOLDFAST_LAUNCH_JOB", "test-" + std::to_string(port_)},
                            {"HOLDFAST_TERM_GRACE", "120s"},
-                           {"UV_USE_IO_URING", "0"},  // of c10d's store: a tracer would not see through it
                            {"OMP_NUM_THREADS", "1"}};
   if (rank == 0) variables["HOLDFAST_LAUNCH_SOCKET"] = std::to_string(socket_);
   return variables;

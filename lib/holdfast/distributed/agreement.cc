@@ -1,6 +1,5 @@
 #include "holdfast/distributed/agreement.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
@@ -15,6 +14,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/ballot_tree.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/pulse.h"
 #include "holdfast/distributed/internal/store_line.h"
@@ -49,8 +49,7 @@ struct Agreement::Parts {
   }
 
   c10::intrusive_ptr<c10d::Backend> gloo;
-  c10::intrusive_ptr<c10d::Work> pending;
-  std::vector<at::Tensor> ballot = {at::empty({static_cast<std::int64_t>(Ballot{}.size())}, at::kLong)};
+  std::unique_ptr<BallotTree> tree;
   std::mutex mutex;
   StoreLine line;
   std::shared_ptr<Pulse> pulse;
@@ -62,21 +61,26 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   parts_ = std::make_unique<Parts>(group.line());
   parts_->pulse = group.pulse();
   parts_->gloo = group.connect_apart("agreement");
+  try {
+    parts_->tree = std::make_unique<BallotTree>(group.line(), group.address(), group.rank(),
+                                                group.world_size(), group.timeout());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw GroupError("rank " + std::to_string(group.rank()) +
+                     " cannot connect to all that it exchanges ballots with (" + brief(error) +
+                     "): has one ended? GLOO_SOCKET_IFNAME chooses another interface");
+  }
 }
 
-Agreement::~Agreement() {
-  if (parts_ && parts_->pending) leave_behind();
-}
+Agreement::~Agreement() = default;
 
 // Its destructor would wait for an exchange that a lost partner never completes.
 void Agreement::leave_behind() noexcept {
   broken_ = true;
   try {
-    std::thread([gloo = std::move(parts_->gloo), pending = std::move(parts_->pending),
-                 ballot = parts_->ballot]() mutable {
-      gloo.reset();
-      pending.reset();
-    }).detach();
+    parts_->tree->shut();
+    std::thread([gloo = std::move(parts_->gloo)]() mutable { gloo.reset(); }).detach();
   } catch (const std::exception&) {  // without a thread it was waited for here
   }
 }
@@ -106,31 +110,16 @@ auto Agreement::with_partners(const char* what, const Work& work) {
 
 void Agreement::post(const Ballot& mine) {
   with_partners("agreement", [&] {
-    if (parts_->pending) throw UsageError("a ballot was posted while another is pending");
-    std::copy(mine.begin(), mine.end(), parts_->ballot[0].mutable_data_ptr<std::int64_t>());
-    c10d::AllreduceOptions options;
-    options.reduceOp = c10d::ReduceOp::MAX;
-    parts_->pending = parts_->gloo->allreduce(parts_->ballot, options);
+    if (parts_->tree->pending()) throw UsageError("a ballot was posted while another is pending");
+    parts_->tree->post(mine);
   });
 }
 
 std::optional<Ballot> Agreement::result(Duration limit) {
-  return with_partners("agreement", [&]() -> std::optional<Ballot> {
-    if (!parts_->pending) throw UsageError("no ballot is pending");
-    if (!parts_->pending->isCompleted()) {
-      try {
-        parts_->pending->wait(std::chrono::ceil<std::chrono::milliseconds>(limit));
-      } catch (const std::exception&) {
-        // Its connections are broken as soon as a rank is lost: that it does not fail of it is not expected.
-        if (!parts_->pulse->lost().empty()) C10_THROW_ERROR(DistBackendError, "no sign of life");
-        if (!parts_->pending->isCompleted()) return std::nullopt;
-      }
-    }
-    parts_->pending->wait();  // throws what it failed of
-    parts_->pending.reset();
-    Ballot largest{};
-    const auto* const begin = parts_->ballot[0].const_data_ptr<std::int64_t>();
-    std::copy(begin, begin + largest.size(), largest.begin());
+  return with_partners("agreement", [&] {
+    if (!parts_->tree->pending()) throw UsageError("no ballot is pending");
+    auto largest = parts_->tree->result(limit);
+    if (!largest && !parts_->pulse->lost().empty()) C10_THROW_ERROR(DistBackendError, "no sign of life");
     return largest;
   });
 }

@@ -8,9 +8,10 @@
 //   const int code = checkpointer.finish();
 //   group.leave();
 //
-// A ballot is one asynchronous all-reduce (MAX) of nine integers on a Gloo group of its own, so that it is in
-// nobody's way: gradients may be under way on the group's, or on NCCL. It is begun by after_step and read by
-// the next: no step waits for a message, and a step costs one message on the tree.
+// Ballots go up a binary tree of connections and their maximum comes down it (internal/ballot_tree.h): a step
+// costs a rank one message to its parent and one to each of its children. A ballot is begun by after_step and
+// read by the next: no step waits for a message, and gradients have other connections. bench_agreement counts
+// what it costs. The checkpoint that is resumed from is sent by a Gloo group of its own.
 // Texts go over the store that the ranks met by.
 //
 // A partner that dies is noticed by the exchange that it was in, one that is stopped or out of reach within
@@ -27,7 +28,7 @@
 // Requires: the group outlives it, one Agreement a group; made, used for broadcast() and destroyed by all
 // ranks together, though a lost partner is not waited for. Errors: GroupError (75); what the constructor
 // cannot connect, as ProcessGroup's. Threads: as companions.h says. Costs two threads of Gloo and a
-// connection to each rank.
+// connection to each rank, and where a rank has children in the tree a thread more.
 #pragma once
 
 #include <atomic>

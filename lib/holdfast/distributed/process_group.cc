@@ -213,6 +213,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string&
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }
 
+std::string ProcessGroup::address() const { return gloo_address(options_.place); }
+
 std::shared_ptr<Pulse> ProcessGroup::pulse() const { return parts_->pulse; }
 
 void ProcessGroup::leave() {

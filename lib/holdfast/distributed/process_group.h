@@ -137,6 +137,7 @@ class ProcessGroup {
   // Connections of their own between all ranks, by Gloo, under that name. Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name);
   const StoreLine& line() const;         // requires !alone()
+  std::string address() const;           // of this host, for the others
   std::shared_ptr<Pulse> pulse() const;  // null in a world of one. Requires !alone()
   std::string who_is_lost();
   void throw_if_failed(const char* what);  // on the device

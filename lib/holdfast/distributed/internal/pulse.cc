@@ -18,7 +18,7 @@ namespace {
 constexpr int kPatienceAtFirst = 5;
 // Rank 0 acts later than it tells: its store may end with it, and the others are to know why.
 constexpr int kLooksToTell = 2;
-constexpr auto kParting = std::chrono::seconds(2);
+constexpr auto kLastBeat = std::chrono::seconds(2);
 
 // Signals are for the threads that have asked for them.
 void block_signals() {
@@ -195,7 +195,7 @@ void Pulse::end() noexcept {
   std::unique_lock lock(state_->mutex);
   state_->ended = true;
   state_->wake.notify_all();
-  state_->wake.wait_for(lock, kParting, [&] { return state_->running == 0; });
+  state_->wake.wait_for(lock, kLastBeat, [&] { return state_->running == 0; });
 }
 
 std::vector<int> Pulse::lost() const {

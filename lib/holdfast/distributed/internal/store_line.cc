@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 // Of an answer that the server has at hand. A busy machine is slow, a stopped process is silent.
 constexpr Duration kAnswer = 30s;
 constexpr Duration kHurriedAnswer = 5s;
-constexpr Duration kLook = 100ms;  // between two looks at the alarm
+constexpr Duration kAlarmLook = 100ms;  // between two looks at the alarm
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void within(Duration limit, std::function<void()> work, const std::atomic<bool>*
   std::thread thread(std::move(task));
   const SteadyTime end = Clock::real().now() + limit;
   for (SteadyTime now = end - limit;
-       done.wait_until(std::min(end, now + kLook)) != std::future_status::ready;) {
+       done.wait_until(std::min(end, now + kAlarmLook)) != std::future_status::ready;) {
     now = Clock::real().now();
     if (now < end && (hopeless == nullptr || !*hopeless)) continue;
     thread.detach();

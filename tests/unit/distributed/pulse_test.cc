@@ -1,0 +1,168 @@
+// Signs of life and ballots, of threads that are ranks.
+#include "holdfast/distributed/internal/pulse.h"
+
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "holdfast/distributed/internal/ballot_tree.h"
+#include "holdfast/distributed/internal/connections.h"
+
+namespace holdfast {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+template <class Condition>
+bool comes(const Condition& condition) {
+  for (int i = 0; i < 60'000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
+  return condition();
+}
+
+class Pulses : public testing::Test {
+ protected:
+  void start(int count) {
+    for (int rank = 0; rank < count; ++rank) {
+      pulses.push_back(
+          std::make_unique<Pulse>(store, "p/", rank, count, PulseOptions{50ms, 16}, [this] { ++losses; }));
+    }
+  }
+  const c10::intrusive_ptr<c10d::HashStore> store = c10::make_intrusive<c10d::HashStore>();
+  std::atomic<int> losses{0};
+  std::vector<std::unique_ptr<Pulse>> pulses;
+};
+
+TEST_F(Pulses, WhoFallsSilentIsLostForAllOthers) {
+  start(4);
+  std::this_thread::sleep_for(1600ms);  // twice as long as a silence may last
+  for (const auto& pulse : pulses) EXPECT_THAT(pulse->lost(), IsEmpty());
+  EXPECT_EQ(losses, 0);
+  pulses[2]->end();
+  for (const int rank : {0, 1, 3}) {
+    const Pulse& pulse = *pulses[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(comes([&] { return !pulse.lost().empty(); }));
+    EXPECT_THAT(pulse.lost(), ElementsAre(2));
+    EXPECT_THAT(pulse.silent_for(150ms), ElementsAre(2));
+    EXPECT_TRUE(pulse.alarm()->rank);
+    EXPECT_FALSE(pulse.alarm()->store);
+  }
+  EXPECT_TRUE(comes([&] { return losses == 3; }));
+  EXPECT_THAT(pulses[2]->lost(), IsEmpty()) << "it has ended, and judges nobody";
+}
+
+TEST_F(Pulses, OfASilentRankZeroTheOthersKnowAsWell) {
+  start(3);
+  std::this_thread::sleep_for(300ms);
+  pulses[0]->end();
+  for (const int rank : {1, 2}) {
+    const Pulse& pulse = *pulses[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(comes([&] { return !pulse.lost().empty(); }));
+    EXPECT_THAT(pulse.lost(), ElementsAre(0));
+    EXPECT_TRUE(pulse.alarm()->store);
+  }
+}
+
+// Every rank on a thread of its own.
+template <class Work>
+void on_ranks(int count, const Work& work) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      BallotTree tree(StoreLine(store, "t/"), "127.0.0.1", rank, count, 30s);
+      work(tree, rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(BallotTree, BringsTheMaximumOfAllToAll) {
+  for (const int count : {2, 3, 7}) {
+    std::atomic<int> wrong{0};
+    on_ranks(count, [&](BallotTree& tree, int rank) {
+      for (std::int64_t step = 0; step < 300; ++step) {
+        Ballot mine{};
+        mine[0] = step;
+        mine[1] = rank;
+        mine[2] = -rank;
+        mine[3] = (step + rank) % count;
+        tree.post(mine);
+        if (rank == step % count) std::this_thread::sleep_for(100us);  // not all are equally quick
+        std::optional<Ballot> largest;
+        while (!largest) largest = tree.result(10ms);
+        Ballot expected{};
+        expected[0] = step;
+        expected[1] = count - 1;
+        expected[3] = count - 1;
+        if (*largest != expected || tree.pending()) ++wrong;
+      }
+    });
+    EXPECT_EQ(wrong, 0) << count << " ranks";
+  }
+}
+
+TEST(BallotTree, WaitsAsLongAsItIsToldAndKeepsWhatComesLater) {
+  std::atomic<bool> asked{false};
+  on_ranks(2, [&](BallotTree& tree, int rank) {
+    if (rank == 1) {
+      tree.post({});
+      EXPECT_FALSE(tree.result(20ms));
+      EXPECT_TRUE(tree.pending());
+      asked = true;
+    } else {
+      EXPECT_TRUE(comes([&] { return asked.load(); }));
+      tree.post({1});
+    }
+    std::optional<Ballot> largest;
+    while (!largest) largest = tree.result(10ms);
+    EXPECT_EQ((*largest)[0], 1);
+  });
+}
+
+// Also those who have no connection to it.
+TEST(BallotTree, ALostRankIsNoticedByAll) {
+  std::atomic<int> noticed{0};
+  on_ranks(7, [&](BallotTree& tree, int rank) {
+    if (rank == 5) return;  // its tree goes away
+    try {
+      tree.post({});
+      while (!tree.result(10ms)) {
+      }
+    } catch (const c10::DistBackendError&) {
+      ++noticed;
+    }
+  });
+  EXPECT_EQ(noticed, 6);
+}
+
+TEST(Connections, ThoseThatCameSinceAreBroken) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::thread other([&] {
+    BallotTree tree(StoreLine(store, "t/"), "127.0.0.1", 1, 2, 30s);
+    EXPECT_THROW(
+        {
+          tree.post({});
+          while (!tree.result(10ms)) {
+          }
+        },
+        c10::DistBackendError);
+  });
+  Connections connections;
+  const auto before = Connections::all();
+  BallotTree tree(StoreLine(store, "t/"), "127.0.0.1", 0, 2, 30s);
+  connections.add_since(before);
+  connections.shut();
+  other.join();
+}
+
+}  // namespace
+}  // namespace holdfast
