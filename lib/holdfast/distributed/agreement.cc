@@ -27,6 +27,7 @@ using namespace std::chrono_literals;
 constexpr Duration kFirstPause = 2ms;
 constexpr Duration kLongestPause = 50ms;
 constexpr Duration kAskWhetherGone = 1s;
+constexpr Duration kQuietBefore = 3s;  // the store went silent
 constexpr const char* kStartAgain = "; the newest checkpoint stands: start all ranks again";
 
 std::string key_of(int rank, const std::string& name) { return "say/" + std::to_string(rank) + "/" + name; }
@@ -43,6 +44,11 @@ struct Agreement::Parts {
       const std::lock_guard lock(mutex);
       return work(line);
     } catch (const SilentStore& silent) {
+      const auto lost = pulse->silent_for(kQuietBefore);
+      if (!lost.empty() && lost.front() != 0) {  // for which rank 0 has left
+        throw GroupError(ranks_in_words(lost) + " died, hangs or cannot be reached: no sign of life (" +
+                         what + ")" + kStartAgain);
+      }
       throw GroupError("rank 0's store went silent (" + std::string(what) + "): rank 0 has ended or hangs (" +
                        silent.what() + ")" + kStartAgain);
     }

@@ -145,10 +145,11 @@ void Pulse::State::judge() {
   for (std::uint64_t seen = 0; pause(lock);) {
     idle = rounds == seen ? idle + 1 : 0;
     seen = rounds;
-    if (closed) idle = options.looks;
-    lost = idle >= options.looks ? std::vector{0} : silent(enough);
+    // Rank 0 may have left because of another's silence, of which it told last.
+    lost = silent(closed ? options.looks / 2 : enough);
+    if (idle >= options.looks || (closed && lost.empty())) lost = {0};
     if (lost.empty()) continue;
-    alarm->store = lost.front() == 0;
+    alarm->store = closed || lost.front() == 0;
     alarm->rank = true;
     lock.unlock();
     if (on_loss) on_loss();
