@@ -26,6 +26,7 @@
 
 #include "data.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/freed_memory.h"
 #include "holdfast/base/last_words.h"
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/checkpointer.h"
@@ -216,6 +217,7 @@ int train(const Options& options) {
 }  // namespace example
 
 int main(int argc, char** argv) {
+  holdfast::keep_freed_memory();
   bool reports = true;
   try {
     holdfast::configure_log();

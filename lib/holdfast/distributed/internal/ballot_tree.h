@@ -1,6 +1,6 @@
 // The exchange of ballots (checkpoint/companions.h): each rank has a connection to its parent and to its
 // children in a binary tree; the maximum goes up, and the result down. So a rank sends one message up and one
-// to each child, of 72 bytes, where an all-reduce of Gloo sends nine and wakes its threads for each.
+// to each child, of some hundred bytes, where an all-reduce of Gloo sends nine and wakes its threads for each.
 //
 // A leaf needs no thread: its ballot goes out with post(), and the answer lies in the socket when result()
 // asks. Ranks with children have one, so that nobody waits for a parent that computes.
