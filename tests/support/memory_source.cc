@@ -30,6 +30,7 @@ MemorySource::MemorySource(Options options)
     : options_(options), weight_(options.elements), bias_(7), stream_{options.seed} {
   for (float& value : weight_) value = static_cast<float>(uniform(stream_[0]) - 0.5);
   for (double& value : bias_) value = uniform(stream_[0]) - 0.5;
+  if (options_.rank >= 0) batches_[0] = options_.uneven_buffers ? 1000 * options_.rank : 0;
   if (options_.rank >= 0) own_ = {100 * (static_cast<std::uint64_t>(options_.rank) + 1)};
 }
 
@@ -91,8 +92,16 @@ void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> 
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (part != Part::all && (part == Part::late) != all[i].late) continue;
     const auto slot = layout.slot(i, image);
-    std::copy(all[i].bytes.begin(), all[i].bytes.end(), slot.begin());
+    const ByteRange wanted = layout.wanted(i);
+    copied_bytes += wanted.size();
+    const auto from = all[i].bytes.subspan(wanted.begin, wanted.size());
+    std::copy(from.begin(), from.end(), slot.begin() + static_cast<std::ptrdiff_t>(wanted.begin));
   }
+}
+
+bool MemorySource::replicated(const TensorSpec& tensor) const {
+  return tensor.name.starts_with("optimizer/") || tensor.name == "model/weight" ||
+         tensor.name == "model/bias";
 }
 
 void MemorySource::copy_own(const ImageLayout& layout, std::span<std::byte> image) {

@@ -27,6 +27,7 @@ class MemorySource final : public SnapshotSource {
     std::int64_t threads = 2;     // environment.threads: a record
     std::uint64_t seed = 1;
     std::int64_t epoch_size = 100;  // samples; a step applies 4
+    bool uneven_buffers = false;    // the buffer differs from rank to rank
     int rank = -1;  // of several that train together: has a stream of its own, from which no weight is drawn
   };
   MemorySource() : MemorySource(Options{}) {}
@@ -40,11 +41,12 @@ class MemorySource final : public SnapshotSource {
   float& weight(std::size_t i) { return weight_[i]; }
   double learning_rate() const { return options_.learning_rate; }
   Cursor cursor() const { return cursor_; }
-  std::int64_t loads = 0;         // calls of load()
-  std::int64_t weight_loads = 0;  // and of load_weights()
-  std::int64_t copies = 0;        // calls of copy_tensors()
-  std::int64_t late_copies = 0;   // and of prepare_late()
-  bool copied_over = false;       // the last copy_tensors() found bytes of an earlier state in its image
+  std::int64_t loads = 0;          // calls of load()
+  std::int64_t weight_loads = 0;   // and of load_weights()
+  std::int64_t copies = 0;         // calls of copy_tensors()
+  std::int64_t late_copies = 0;    // and of prepare_late()
+  std::uint64_t copied_bytes = 0;  // by copy_tensors()
+  bool copied_over = false;        // the last copy_tensors() found bytes of an earlier state in its image
 
   // Grows the attributes (a user's own state that becomes large).
   std::map<std::string, std::string> extra;
@@ -70,7 +72,11 @@ class MemorySource final : public SnapshotSource {
   void load_weights(const Snapshot& snapshot) override;
   bool takes_weight(const TensorSpec& tensor) const override { return tensor.name.starts_with("model/"); }
   bool own_of_rank(const TensorSpec& tensor) const override { return tensor.name == "rng/own"; }
+  bool replicated(const TensorSpec& tensor) const override;
   void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
+  void bring_together() override { ++brought_together; }
+  std::int64_t brought_together = 0;  // calls of it
+  std::int64_t batches() const { return batches_[0]; }
   void derive_own(int rank) override { own_ = {static_cast<std::uint64_t>(-rank)}; }
   std::vector<std::uint64_t> own() const { return own_; }
 

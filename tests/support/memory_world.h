@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -30,6 +31,16 @@ class MemoryWorld {
     const std::lock_guard lock(mutex_);
     lost_ = rank;
     changed_.notify_all();
+  }
+  int told(int rank) {  // texts so far
+    const std::lock_guard lock(mutex_);
+    return told_[rank];
+  }
+  std::uint64_t broadcast() {  // bytes
+    const std::lock_guard lock(mutex_);
+    std::uint64_t bytes = 0;
+    for (const auto& [count, sent] : sent_) bytes += sent.bytes.size();
+    return bytes;
   }
   int texts() {  // that nobody has forgotten
     const std::lock_guard lock(mutex_);
@@ -77,6 +88,7 @@ class MemoryWorld {
     void tell(const std::string& name, std::string_view text) override {
       const std::lock_guard lock(world_.mutex_);
       world_.texts_[{rank_, name}] = text;
+      ++world_.told_[rank_];
       world_.changed_.notify_all();
     }
     std::string hear(int rank, const std::string& name, Duration limit) override {
@@ -127,6 +139,7 @@ class MemoryWorld {
   std::map<int, Round> rounds_;
   std::map<int, Sent> sent_;
   std::map<std::pair<int, std::string>, std::string> texts_;
+  std::map<int, int> told_;
   int lost_ = -1;
   std::vector<std::unique_ptr<Member>> ranks_;
 };

@@ -63,12 +63,14 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
     }
   }
   if (!refused.empty()) {
+    Job job{std::move(request), handle};
+    not_begun(job, refused);
     handle->settle(SaveStatus::failed, refused);
   } else {
     wake_.notify_one();
   }
   if (overtaken) {
-    overtaken->request = {};
+    not_begun(*overtaken, "a newer save took its place");
     overtaken->handle->settle(SaveStatus::overtaken, {});
   }
   return SaveHandle(handle);
@@ -82,7 +84,7 @@ bool AsyncWriter::recall(bool any) noexcept {
     waiting = std::exchange(waiting_, std::nullopt);
     note_activity();
   }
-  waiting->request = {};
+  not_begun(*waiting, "a newer save takes its place");
   waiting->handle->settle(SaveStatus::overtaken, {});
   idle_.notify_all();
   return true;
@@ -127,7 +129,7 @@ void AsyncWriter::stop() {
   }
   wake_.notify_one();
   if (dropped) {
-    dropped->request = {};
+    not_begun(*dropped, "the run ended");
     dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
     idle_.notify_all();
   }
@@ -190,8 +192,9 @@ void AsyncWriter::run() noexcept {
 // That holds for a lack of memory while the failure is told, too.
 void AsyncWriter::write(Job job) noexcept {
   if (superseded()) {
-    job.request = {};
-    job.handle->settle(SaveStatus::failed, superseded_reason());
+    const std::string reason = superseded_reason();
+    not_begun(job, reason);
+    job.handle->settle(SaveStatus::failed, reason);
     return;
   }
   std::optional<CheckpointInfo> checkpoint;
@@ -202,6 +205,12 @@ void AsyncWriter::write(Job job) noexcept {
     job.request = {};
     job.handle->settle(SaveStatus::failed, error.what());
     return;
+  } catch (const RankError& error) {
+    others_have_failed(job);
+    const std::string text = text_or_out_of_memory([&] {
+      return std::string(error.what()) + "; from here on rank 0 writes the checkpoints of this attempt alone";
+    });
+    failed(job, text.c_str());
   } catch (const std::exception& error) {
     failed(job, what_of(error));
   } catch (...) {
@@ -253,28 +262,15 @@ void AsyncWriter::try_out() noexcept {
 
 CheckpointInfo AsyncWriter::commit(const Job& job) {
   const WriteRequest& request = job.request;
-  request.snapshot->wait_for_arrival();
+  const bool shared = request.others && request.others->shares;
+  if (request.others && !shared) options_.together->alone(request.snapshot->step, request.others->number);
+  if (!shared) request.snapshot->wait_for_arrival();
   if (request.complete) request.complete();
   const SteadyTime began = clock_.now();
   const bool slowed = options_.write_limit > 0 && !hurry_.load(std::memory_order_relaxed);
   Snapshot sealed = *request.snapshot;  // shares the image; its own attributes
-  ImageWriterOptions how{
-      .threads = options_.threads, .write_limit = options_.write_limit, .clock = &clock_, .hurry = &hurry_};
-  // A loss that is not finite has said it already.
-  if (sealed.attributes.get_bool(kRunFinite)) {
-    how.before_seal = [](Snapshot& snapshot, bool finite) {
-      snapshot.attributes.set(kRunFinite, finite, Role::record);
-    };
-  }
   Duration wrote{};
-  CheckpointInfo checkpoint = store_.commit({.step = sealed.step,
-                                             .bytes = request.plan->layout->length(),
-                                             .ancestry = request.ancestry,
-                                             .write = [&](File& file) {
-                                               const SteadyTime start = clock_.now();
-                                               write_image(file, sealed, *request.plan, how);
-                                               wrote = clock_.now() - start;
-                                             }});
+  CheckpointInfo checkpoint = write_file(request, sealed, wrote);
   const Duration took = clock_.now() - began;
   if (options_.costs != nullptr && !slowed) options_.costs->committed(request.copied + took);
   job.handle->update([&](SaveFigures& figures) {
@@ -284,6 +280,52 @@ CheckpointInfo AsyncWriter::commit(const Job& job) {
     figures.commit = took - wrote;
   });
   return checkpoint;
+}
+
+CheckpointInfo AsyncWriter::write_file(const WriteRequest& request, Snapshot& sealed, Duration& wrote) {
+  ImageWriterOptions how{
+      .threads = options_.threads, .write_limit = options_.write_limit, .clock = &clock_, .hurry = &hurry_};
+  // A loss that is not finite has said it already.
+  if (sealed.attributes.get_bool(kRunFinite)) {
+    how.before_seal = [](Snapshot& snapshot, bool finite) {
+      snapshot.attributes.set(kRunFinite, finite, Role::record);
+    };
+  }
+  if (request.others && request.others->shares) {
+    SharedWriteOptions options = request.others->limits;
+    options.how = std::move(how);
+    options.how.write_limit /= request.others->shares->world_size();  // of the volume, which all write to
+    SharedCommit done = options_.together->commit(
+        store_, {.plan = request.plan, .shares = request.others->shares, .number = request.others->number},
+        sealed, request.ancestry, options);
+    wrote = done.write;
+    return std::move(done.checkpoint);
+  }
+  return store_.commit({.step = sealed.step,
+                        .bytes = request.plan->layout->length(),
+                        .ancestry = request.ancestry,
+                        .write = [&](File& file) {
+                          const SteadyTime start = clock_.now();
+                          write_image(file, sealed, *request.plan, how);
+                          wrote = clock_.now() - start;
+                        }});
+}
+
+// Other ranks wait for its first word.
+void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
+  if (job.request.others) {
+    options_.together->decline(job.request.snapshot->step,
+                               text_or_out_of_memory([&] { return std::string(reason); }),
+                               job.request.others->number);
+  }
+  job.request = {};
+}
+
+// What was measured was the work of all.
+void AsyncWriter::others_have_failed(const Job& job) noexcept {
+  if (others_failed_.exchange(true) || options_.costs == nullptr) return;
+  const auto commit = options_.costs->costs().commit;
+  if (commit) options_.costs->committed(*commit * job.request.others->shares->world_size());
 }
 
 void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {
@@ -348,7 +390,7 @@ void AsyncWriter::supersede(const char* reason) noexcept {
     note_activity();
   }
   if (waiting) {
-    waiting->request = {};
+    not_begun(*waiting, reason);
     waiting->handle->settle(SaveStatus::failed, reason);
   }
   idle_.notify_all();

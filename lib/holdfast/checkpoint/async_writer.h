@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -28,10 +29,18 @@
 #include "holdfast/checkpoint/ledger.h"
 #include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/save_handle.h"
+#include "holdfast/checkpoint/shared_write.h"
 #include "holdfast/format/file_plan.h"
 #include "holdfast/store/checkpoint_store.h"
 
 namespace holdfast::inline v1 {
+
+// What the other ranks of a run have to do with a save of rank 0's.
+struct WithOthers {
+  std::uint64_t number = 0;                   // SharedSave::number
+  std::shared_ptr<const Shares> shares = {};  // null: they are told that rank 0 writes it alone
+  SharedWriteOptions limits = {};             // begin_within and so on
+};
 
 struct WriteRequest {
   // With a run record (run_record.h) among its attributes. The writer decides run.finite: what the record
@@ -44,6 +53,8 @@ struct WriteRequest {
   // Called on the writer's thread before anything is written: brings what the image still lacks (what is
   // other ranks' own). What it throws fails the save.
   std::function<void()> complete = {};
+  // The others expect this save; whatever becomes of the request, they are told. Requires options.together.
+  std::optional<WithOthers> others = {};
   // Made by whoever began the save; null: submit() makes one.
   std::shared_ptr<SaveHandle::Shared> save = nullptr;
 };
@@ -55,7 +66,8 @@ struct AsyncWriterOptions {
   Duration claim_interval = std::chrono::seconds(5);   // how soon a newer attempt is noticed while idle
   // Told what each write took that no limit slowed down; outlives the writer.
   CostModel* costs = nullptr;
-  Ledger* ledger = nullptr;  // drained beside the losses; outlives the writer
+  Ledger* ledger = nullptr;          // drained beside the losses; outlives the writer
+  SharedWriter* together = nullptr;  // with other ranks; outlives the writer
 };
 
 class AsyncWriter {
@@ -93,6 +105,8 @@ class AsyncWriter {
   // Odd while there is something to write or to tidy up after a write; another number every time.
   std::uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
   bool failing() const { return failing_.load(std::memory_order_relaxed); }
+  // A save has failed because of another rank (shared_write.h, RankError).
+  bool others_failed() const { return others_failed_.load(std::memory_order_relaxed); }
   bool superseded() const { return superseded_.load(std::memory_order_acquire); }
   std::optional<std::string> failure() const noexcept;  // of the last write, until one is acknowledged
   // A save that failed before it could be submitted counts as any other.
@@ -118,6 +132,9 @@ class AsyncWriter {
   void try_out() noexcept;
   bool idle_while_probing() const noexcept;
   CheckpointInfo commit(const Job& job);
+  CheckpointInfo write_file(const WriteRequest& request, Snapshot& sealed, Duration& wrote);
+  void not_begun(Job& job, std::string_view reason) const noexcept;
+  void others_have_failed(const Job& job) noexcept;
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept;
   void failed(Job& job, const char* error) noexcept;
   void supersede(const char* reason) noexcept;
@@ -134,6 +151,7 @@ class AsyncWriter {
   const AsyncWriterOptions options_;
 
   std::atomic<bool> failing_{false};
+  std::atomic<bool> others_failed_{false};
   std::atomic<bool> superseded_{false};
   std::atomic<bool> leaving_{false};
   std::atomic<bool> hurry_{false};

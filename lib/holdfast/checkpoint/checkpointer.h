@@ -123,8 +123,15 @@ struct CheckpointerOptions {
   // makes them. nullptr, or a world of one: alone. Every rank has a Checkpointer with these options, and all
   // make the same calls at the same steps:
   //
-  //   * Rank 0 alone touches `directory`, which the others need not see. It claims, decides by time, reads
-  //     and writes; the others get the checkpoint from it, and verify every byte.
+  //   * Rank 0 claims `directory`, decides by time, and commits. The others need not see it. Those that do
+  //     read the checkpoint there and write their share of each new one; if one does not, it gets the
+  //     checkpoint from rank 0. All verify every byte.
+  //   * What stands in the way of one rank's share costs that save, which is said, with the rank and the
+  //     reason; the training goes on, and from then on rank 0 writes alone, for which it needs memory for the
+  //     whole state. It does so once, without that loss, where its file has changed since the ranks agreed on
+  //     one.
+  //   * Before rank 0 claims, every rank checks read-only whether it would go on from that checkpoint: a rank
+  //     with other options is refused (78, with its number), and the attempt that runs goes on.
   //   * Saves and stops are agreed, one step after one rank or more want them: from whatever rank a notice, a
   //     signal or a request comes, all save and stop at the same step. save() asks as request_save() does,
   //     and returns a handle on nothing; tick() says true once a stop is agreed; an EvaluationScope commits
@@ -141,6 +148,14 @@ struct CheckpointerOptions {
   //
   // It outlives the Checkpointer, and serves that one alone.
   Companions* companions = nullptr;
+  // Rank 0's counts for all. Every rank that sees rank 0's `directory` at the same path writes its share of
+  // each checkpoint there (shared_write.h); who does not see it sends what is its own. What is replicated
+  // (SnapshotSource::replicated: with a TrainState, trained parameters and optimizer slots) is divided by
+  // bytes, the rest is rank 0's. Costs a rank memory for its share, the copy of it inside after_step (late
+  // staging has no part in it; devices copy beside the training), a thread, and at most 10 s more of a start
+  // where some rank does not see the directory. Turn it off in a loop whose ranks do not hold equal
+  // parameters: nobody compares them at a save (DataParallel verifies them when it begins).
+  bool shared_write = true;
 
   // Seams. nullptr: the machine's own.
   FileSystem* file_system = nullptr;

@@ -6,6 +6,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/checkpoint/internal/ranked_state.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -82,6 +83,9 @@ int Checkpointer::State::finish() {
       finish_alone();
       tell_outcome();
     } else {
+      Decision last;
+      if (crew->round.plan != 0) hand_share(last, true);
+      end_round(last);
       hear_outcome();
     }
   });
@@ -100,6 +104,7 @@ int Checkpointer::State::finish_alone() {
   if (interrupted) writer->leave_soon();
 
   bool in_time = commit_last_step();
+  if (crew) end_round({});
   // A save that failed on the way is tried once more, in a new file.
   if (in_time && !covered() && !writer->superseded()) in_time = commit_last_step();
   receipt.close();
@@ -156,7 +161,7 @@ void Checkpointer::State::say_figures() const noexcept {
 
 bool Checkpointer::State::commit_last_step() {
   if (covered() || writer->superseded()) return wait_for_writer();
-  left_out = (!unhurried || must_stop()) && !commit_fits();
+  left_out = ((!unhurried || must_stop()) && !commit_fits()) || (crew && crew->hopeless);
   if (left_out) {
     say_too_late({.move = Move::stop, .too_late = true});
     return wait_for_writer();
@@ -196,8 +201,11 @@ bool Checkpointer::State::wait_for_writer() {
 
 Digest Checkpointer::State::digest_now() {
   if (boundary) return holdfast::state_digest(*boundary.snapshot);
-  if (last && last.snapshot->step == source.step()) return holdfast::state_digest(*last.snapshot);
-  return holdfast::state_digest(*stager.stage(record).snapshot);
+  if (last && !last.shares && last.snapshot->step == source.step()) {
+    return holdfast::state_digest(*last.snapshot);
+  }
+  auto whole = stager.stage(record).snapshot;
+  return holdfast::state_digest(crew ? *internal::share_of(crew->rank(), whole) : *whole);
 }
 
 }  // namespace holdfast::inline v1

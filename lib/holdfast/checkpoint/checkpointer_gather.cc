@@ -1,9 +1,12 @@
-// From several empty processes to one training state: rank 0 finds and claims it, and what it has read goes
-// to all others byte by byte, so that nobody else needs to see the volume. Each verifies every digest itself.
+// From several empty processes to one training state: rank 0 finds it, all ranks check whether they would go
+// on from it, and rank 0 claims it. Who sees the volume reads the file there; if one does not, rank 0 sends
+// it byte by byte. Each verifies every digest itself.
+#include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -12,6 +15,7 @@
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
 #include "holdfast/checkpoint/internal/ranked_state.h"
 #include "holdfast/checkpoint/internal/received_file.h"
+#include "holdfast/format/reader.h"
 
 namespace holdfast::inline v1 {
 namespace {
@@ -31,6 +35,21 @@ void throw_if_failed(const json& told, int rank) {
               static_cast<ExitCode>(told.value("code", static_cast<int>(ExitCode::internal))));
 }
 
+bool all_see(const std::vector<bool>& sees) {
+  return !sees.empty() && std::find(sees.begin(), sees.end(), false) == sees.end();
+}
+
+bool sees_it(const std::vector<bool>& sees, int rank) {
+  return !sees.empty() && sees[static_cast<std::size_t>(rank)];
+}
+
+// Files with the same are the same in every byte.
+std::string index_of(const File& file) {
+  const auto index = read_index(file);
+  const auto* const known = std::get_if<CheckpointIndex>(&index);
+  return known != nullptr ? to_hex(known->digest) : "damaged";
+}
+
 }  // namespace
 
 Resumed Checkpointer::State::lead() {
@@ -38,26 +57,90 @@ Resumed Checkpointer::State::lead() {
   record.world_size = crew->world_size();
   Resumed resumed;
   std::unique_ptr<File> file;
+  const auto tell_failure = [&](const Error& error) {
+    crew->tell(crew->asked ? internal::kVerdict : internal::kCandidate, failure_of(error));
+  };
   try {
     resumed = resume_alone();
     file = file_to_share(resumed);
   } catch (const Error& error) {
-    crew->tell(internal::kVerdict, failure_of(error));
+    tell_failure(error);
     throw;
   } catch (const std::bad_alloc&) {
-    crew->tell(internal::kVerdict, failure_of(OutOfMemoryError()));
+    tell_failure(OutOfMemoryError());
     throw;
   }
   try {
+    const bool in_run = !resumed.fresh && outside.empty();
     crew->tell(internal::kVerdict, {{"attempt", record.attempt},
                                     {"fresh", resumed.fresh},
                                     {"checkpoint", resumed.checkpoint},
                                     {"durable", started_from.step},
-                                    {"bytes", file ? file->size() : 0}});
-    if (file) internal::send_file(companions, *file);
+                                    {"bytes", file ? file->size() : 0},
+                                    {"in_run", in_run},
+                                    {"index", in_run ? index_of(*file) : std::string()},
+                                    {"shared_write", options.shared_write}});
+    if (options.shared_write) find_companions_on_volume();
+    if (file && !(in_run && all_see(crew->sees))) internal::send_file(companions, *file);
     return all_ready(std::move(resumed));
   } catch (const Error& error) {
     abandon(error);
+    throw;
+  }
+}
+
+// Rank 0, before it claims. All ranks check, read-only, whether they would go on from there: a claim ends the
+// attempt that runs. Of the file they need no more than its head.
+void Checkpointer::State::ask_others(const Selection& selection, const Start& start) {
+  std::unique_ptr<File> file;
+  if (!start.fresh)
+    file = start.outside ? file_system.open_file(outside, OpenMode::read) : store->open(*selection.newest);
+  if (!start.fresh && !file) {
+    throw IoError("open", (options.directory / start.name).native(), ENOENT,
+                  "the checkpoint vanished while it was read; is another program deleting files there?");
+  }
+  std::vector<std::byte> head;
+  if (file) {
+    const auto index = read_index(*file);
+    if (const auto* const rejection = std::get_if<Rejection>(&index)) {
+      throw IoError("read", start.name, EIO,
+                    "it was whole a moment ago and now is not (" + rejection->reason + "); check the volume");
+    }
+    head.resize(std::get<CheckpointIndex>(index).user_block);
+    file->read_at(head, 0);
+  }
+  crew->asked = true;
+  crew->tell(internal::kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}});
+  if (!file) return;
+  crew->companions.broadcast(head);
+  for (int rank = 1; rank < crew->world_size(); ++rank) {
+    throw_if_failed(crew->hear(rank, internal::kChecked, crew->companions.timeout()), rank);
+  }
+}
+
+void Checkpointer::State::answer_rank_0() {
+  const json candidate = crew->hear(0, internal::kCandidate, options.mount_wait + kVerdictWait);
+  throw_if_failed(candidate, 0);
+  std::vector<std::byte> head(candidate.value("head", std::size_t{0}));
+  if (head.empty()) return;
+  crew->companions.broadcast(head);
+  try {
+    const auto file = internal::head_of_file(std::move(head), candidate.value("bytes", std::uint64_t{0}));
+    const auto read = read_index(*file);
+    if (const auto* const rejection = std::get_if<Rejection>(&read)) {
+      throw IoError("receive", "the checkpoint's head", EIO,
+                    "rank 0 sent something else (" + rejection->reason + ")");
+    }
+    const auto& index = std::get<CheckpointIndex>(read);
+    std::vector<TensorSpec> tensors;
+    for (const IndexedTensor& tensor : index.tensors) tensors.push_back(tensor.spec);
+    source.check(internal::without_ranks(tensors), index.attributes, options.overrides);
+    crew->tell(internal::kChecked, json::object());
+  } catch (const Error& error) {
+    crew->tell(internal::kChecked, failure_of(error));
+    throw;
+  } catch (const std::bad_alloc&) {
+    crew->tell(internal::kChecked, failure_of(OutOfMemoryError()));
     throw;
   }
 }
@@ -75,20 +158,39 @@ std::unique_ptr<File> Checkpointer::State::file_to_share(const Resumed& resumed)
   return file;
 }
 
+// The same in this rank's own view of the volume.
+std::unique_ptr<File> Checkpointer::State::file_seen(const std::string& name) {
+  const auto directory = file_system.open_directory(options.directory, false);
+  auto file = directory ? directory->open(name, OpenMode::read) : nullptr;
+  if (!file) {
+    throw IoError("open", (options.directory / name).native(), ENOENT,
+                  "rank 0 sees it; is it the same volume here?");
+  }
+  return file;
+}
+
 Resumed Checkpointer::State::follow() {
   const SteadyTime began = clock.now();
   Companions& companions = crew->companions;
   record.world_size = crew->world_size();
+  answer_rank_0();
   const json verdict = crew->hear(0, internal::kVerdict, options.mount_wait + kVerdictWait);
   throw_if_failed(verdict, 0);
-  std::unique_ptr<File> file;
-  if (const auto bytes = verdict.value("bytes", std::uint64_t{0}); bytes > 0) {
-    file = internal::receive_file(companions, bytes);
-  }
   record.attempt = verdict.value("attempt", AttemptNumber{0});
+  crew->together = std::make_unique<SharedWriter>(crew->guarded, record.attempt, clock);
+  if (verdict.value("shared_write", false)) find_companions_on_volume();
+
   Start start;
   start.fresh = verdict.value("fresh", true);
   start.name = verdict.value("checkpoint", std::string());
+  const auto bytes = verdict.value("bytes", std::uint64_t{0});
+  const bool in_run = verdict.value("in_run", false);
+  const bool reads = in_run && sees_it(crew->sees, crew->rank());
+  std::shared_ptr<Arena> received;
+  if (bytes > 0 && !(in_run && all_see(crew->sees))) {
+    // Who reads for itself takes part in what is collective, and keeps nothing.
+    received = internal::receive_file(companions, bytes, !reads);
+  }
   Resumed resumed;
   resumed.fresh = start.fresh;
   resumed.loss = std::numeric_limits<double>::quiet_NaN();
@@ -97,24 +199,14 @@ Resumed Checkpointer::State::follow() {
       throw UsageError("the training state stands at step " + std::to_string(source.step()) +
                        " before a fresh start; call resume() before the first update");
     }
-    if (start.fresh && file) {
-      auto weights = weights_in(*file);
-      if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
-        throw IoError("receive", options.init_from.native(), EIO, rejection->reason);
+    if (bytes > 0) {
+      const auto file = reads ? file_seen(start.name) : internal::file_of(received);
+      if (reads && index_of(*file) != verdict.value("index", std::string())) {
+        throw IoError("read", (options.directory / start.name).native(), EIO,
+                      "another file than rank 0 reads there; is it the same volume?");
       }
-      source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
-    } else if (file) {
-      auto loaded = verifier.load(*file);
-      if (const auto* const rejection = std::get_if<Rejection>(&loaded)) {
-        throw IoError("receive", start.name, EIO, "rank 0 sent something else (" + rejection->reason + ")");
-      }
-      auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
-      start.step = index.step;
-      start.record = run_record_of(index.attributes);
-      start.attributes = std::move(index.attributes);
-      start.snapshot = std::move(snapshot);
+      load_as_follower(start, *file, std::move(received));
     }
-    file.reset();
     resumed = join(start, std::move(resumed), began);
   } catch (const Error& error) {
     crew->tell(internal::kReady, failure_of(error));
@@ -125,6 +217,31 @@ Resumed Checkpointer::State::follow() {
   }
   started_from = {verdict.value("durable", std::int64_t{-1}), start.name, clock.now()};
   return all_ready(std::move(resumed));
+}
+
+// `received`: the file's bytes, which become the state's image; null: they are read from `file`.
+void Checkpointer::State::load_as_follower(Start& start, const File& file, std::shared_ptr<Arena> received) {
+  const char* const how = received ? "receive" : "read";
+  if (start.fresh) {
+    auto weights = weights_in(file);
+    if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
+      throw IoError(how, options.init_from.native(), EIO, rejection->reason);
+    }
+    source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
+    return;
+  }
+  auto loaded = received ? verifier.load_in(file, std::move(received)) : verifier.load(file);
+  if (const auto* const rejection = std::get_if<Rejection>(&loaded)) {
+    throw IoError(how, start.name, EIO,
+                  (how == std::string_view("read") ? "damaged as this rank sees it ("
+                                                   : "rank 0 sent something else (") +
+                      rejection->reason + ")");
+  }
+  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
+  start.step = index.step;
+  start.record = run_record_of(index.attributes);
+  start.attributes = std::move(index.attributes);
+  start.snapshot = std::move(snapshot);
 }
 
 Resumed Checkpointer::State::join(const Start& start, Resumed resumed, SteadyTime began) {

@@ -48,7 +48,7 @@ bool Checkpointer::State::checks_late() const { return check_staging || late_che
 
 void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waiting) {
   internal::Staged staged = stage(Part::early);
-  auto copy = source.prepare_late(*staged.plan->layout, staged.snapshot->arena->bytes());
+  auto copy = source.prepare_late(*staged.layout, staged.snapshot->arena->bytes());
   if (copy->independent()) {
     keeper.keep(copy, *staged.snapshot);
     return submit(std::move(staged), save, waiting.so_far());
@@ -72,7 +72,7 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
 void Checkpointer::State::submit_independent(const BegunSave& save, const Waiting& waiting) {
   internal::Staged staged = stage(Part::early);
   const SteadyTime began = clock.now();
-  auto copy = source.prepare_independent(*staged.plan->layout, staged.snapshot->arena->bytes());
+  auto copy = source.prepare_independent(*staged.layout, staged.snapshot->arena->bytes());
   copy->run();  // also of what turned out to lie in host memory
   if (copy->on_its_way() && !copy->independent()) {
     throw Error("a copy that was to be independent of the next update is not");

@@ -251,12 +251,14 @@ void Checkpointer::State::pause(Decision& decision) noexcept {
 }
 
 void Checkpointer::State::press() noexcept {
+  if (crew) crew->hurry = true;
   if (!writer) return;
   writer->hurry(true);
   pressed = true;
 }
 
 void Checkpointer::State::relax() noexcept {
+  if (crew && !crew->leads() && !crew->end && !must_stop()) crew->hurry = false;
   if (!pressed || must_stop() || monitor.deadline()) return;
   writer->hurry(false);
   pressed = false;

@@ -40,8 +40,10 @@ Resumed Checkpointer::State::resume_alone() {
   store.emplace(file_system, clock, store_options(point), verifier);
 
   // Another model or other options are refused here, before the claim: the attempt that runs goes on.
-  Start start = candidate(store->preflight());
+  const Selection found = store->preflight();
+  Start start = candidate(found);
   check(start);
+  if (crew) ask_others(found, start);
   if (start.fresh) start_fresh();
   // Two states are never held: the verifier keeps this one and lets it go before it reads another, or reads
   // what lies in the run directory without keeping it.
@@ -211,11 +213,14 @@ void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
     }
     return sample;
   });
-  writer = std::make_unique<AsyncWriter>(*store, clock, losses, run,
-                                         AsyncWriterOptions{.threads = options.writer_threads,
-                                                            .write_limit = options.write_limit,
-                                                            .costs = &costs,
-                                                            .ledger = &ledger});
+  if (crew) crew->together = std::make_unique<SharedWriter>(crew->guarded, record.attempt, clock);
+  writer =
+      std::make_unique<AsyncWriter>(*store, clock, losses, run,
+                                    AsyncWriterOptions{.threads = options.writer_threads,
+                                                       .write_limit = options.write_limit,
+                                                       .costs = &costs,
+                                                       .ledger = &ledger,
+                                                       .together = crew ? crew->together.get() : nullptr});
   boundary_time = clock.now();
   book->open(start_step, boundary_time);
   phase = crew ? Phase::together : Phase::running;

@@ -122,7 +122,8 @@ void Checkpointer::State::save_boundary(Decision& decision, const Plan& plan) no
       return;  // still due at the next step, when the write in flight may be done
     }
     save = begin_save(save_wanted || urgent);
-    if (late_staging && update_announced && !urgent) {
+    const bool shared = crew && crew->round.plan != 0;
+    if (late_staging && update_announced && !urgent && !shared) {
       open_late(save, waiting);
     } else if (!last_one && source.on_device()) {
       submit_independent(save, waiting);
@@ -259,7 +260,7 @@ internal::Staged Checkpointer::State::stage(Part part) {
   }
   record.metrics = measurements.recorded();
   const SteadyTime began = clock.now();
-  internal::Staged staged = stager.stage(record, part);
+  internal::Staged staged = stager.stage(record, part, crew ? crew->round.plan : 0);
   staged.copied = clock.now() - began;
   return staged;
 }
@@ -276,14 +277,23 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
                        .ancestry = record.ancestry,
                        .copied = staged.copied,
                        .complete = {},
+                       .others = {},
                        .save = save};
   if (crew) {
     crew->best.clear();
-    request.complete = bring_own_of_others(*request.snapshot);
+    if (!staged.shares) request.complete = bring_own_of_others(*request.snapshot);
+    if (crew->round.owed) {
+      request.others = WithOthers{
+          .number = crew->round.number, .shares = std::move(staged.shares), .limits = share_limits()};
+    }
   }
-  save->update([&](SaveFigures& figures) { figures.blocked += waited; });
+  save->update([&](SaveFigures& figures) {
+    figures.blocked += waited;
+    figures.staged = staged.bytes;
+  });
   save->staged(clock.now());
   newest = writer->submit(std::move(request));
+  if (crew) crew->round.owed = false;
   newest_begun = save;
   if (pursuit) pursuit->insurance = save;
   measurements.saved(step);

@@ -1,6 +1,7 @@
 // The loop and its end where several ranks train together: every rank casts a vote at each step boundary, and
-// acts on what all votes of the boundary before came to (companions.h). Rank 0 has the volume and the plans;
-// the others ask for saves and stops, pass on what they hear, and send what is their own.
+// acts on what all votes of the boundary before came to (companions.h). Rank 0 has the claim and the plans;
+// the others ask for saves and stops, pass on what they hear, and write their share or send what is their
+// own.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -30,6 +31,8 @@ constexpr Duration kOutcomeWait = std::chrono::hours(1);
 constexpr Duration kSameTime = std::chrono::seconds(1);
 // Rank 0 hears that a machine lives before its own plans would say so (kAliveAfter).
 constexpr Duration kOutlived = kAliveAfter - std::chrono::seconds(2);
+// So long the shares of living ranks may still become a checkpoint when one was lost.
+constexpr Duration kPartingGrace = std::chrono::seconds(10);
 constexpr char kOthers[] = "another rank";  // the source of notices that were passed on
 
 }  // namespace
@@ -79,14 +82,16 @@ void Checkpointer::State::agree(Decision& decision) {
   if (monitor.pending()) watch->heard();
   take_requests();
   relax();
-  if (agreed && (agreed->stop >= 0 || agreed->pause >= 0 || agreed->saves())) bring_together();
+  // A stop that leaves no time for a save does not wait for what only a save needs.
+  const bool hopeless = agreed && agreed->stop >= 0 && agreed->hopeless();
+  if (agreed && !hopeless && (agreed->stop >= 0 || agreed->pause >= 0 || agreed->saves())) bring_together();
   const Plan plan = crew->leads() ? plan_now() : Plan{};
   if (agreed && agreed->stop >= 0) {
     stop_together(decision, *agreed);
   } else if (agreed && agreed->pause >= 0) {
-    pause_together(decision, plan);
+    pause_together(decision, plan, *agreed);
   } else if (agreed && agreed->saves()) {
-    save_together(decision, plan);
+    save_together(decision, plan, *agreed);
   }
   if (!decision.stop) post(crew->leads() ? plan_now() : Plan{});
   if (crew->leads()) {
@@ -105,7 +110,7 @@ void Checkpointer::State::bring_together() {
 
 void Checkpointer::State::plan_together() {
   bring_together();
-  if (!crew->leads()) return;
+  if (!crew->leads() && !crew->sharing) return;
   try {
     stager.plan_ahead();
     stager.make_image_ahead();
@@ -116,7 +121,16 @@ void Checkpointer::State::plan_together() {
 
 // Rank 0 plans by the deadline that is told to any rank.
 void Checkpointer::State::learn(const Agreed& agreed) {
+  const bool ended = crew->end.has_value();
   crew->learn(agreed);
+  if (ended != crew->end.has_value()) limit_patience();
+  if (crew->sharing) {
+    try {
+      stager.widen(static_cast<std::uint64_t>(agreed.capacity));
+    } catch (const std::exception& error) {  // the next save will fail of it, and say it
+      log_debug("the file could not be laid out: {}", what_of(error));
+    }
+  }
   if (!crew->leads()) {
     if (agreed.durable > started_from.step) started_from = {agreed.durable, {}, clock.now()};
     if (monitor.deadline() && !monitor.stop_requested()) monitor.dismiss(clock.now() - kOutlived);
@@ -157,46 +171,56 @@ void Checkpointer::State::pass_on_stop(const Agreed& agreed) {
 void Checkpointer::State::stop_together(Decision& decision, const Agreed& agreed) {
   pass_on_stop(agreed);
   tell_stop(decision);
+  if (agreed.hopeless()) {
+    crew->hopeless = true;
+    if (crew->leads()) say_too_late({.move = Move::stop, .too_late = !covered()});
+    return;
+  }
+  begin_round(agreed);
   if (crew->leads()) {
     save_boundary(decision, plan_now());
   } else {
-    send_share(decision);
+    send_share(decision, true);
   }
+  end_round(decision);
 }
 
-void Checkpointer::State::save_together(Decision& decision, const Plan& plan) {
-  if (!crew->leads()) return send_share(decision);
-  save_wanted = true;
-  save_boundary(decision, {.move = plan.move == Move::commit ? Move::commit : Move::train});
-}
-
-void Checkpointer::State::send_share(Decision& decision) {
-  tell_own();
-  save_wanted = false;
-  const BegunSave save = begin_save(true);
-  save->staged(clock.now());
-  save->settled_by = std::this_thread::get_id();
-  decision.saved = true;
-  decision.save = crew->begin_save(save);
+void Checkpointer::State::save_together(Decision& decision, const Plan& plan, const Agreed& agreed) {
+  begin_round(agreed);
+  if (crew->leads()) {
+    save_wanted = true;
+    save_boundary(decision, {.move = plan.move == Move::commit ? Move::commit : Move::train});
+  } else {
+    send_share(decision, false);
+  }
+  end_round(decision);
 }
 
 // In step with the others, a vote every moment: whoever has news ends it for all.
-void Checkpointer::State::pause_together(Decision& decision, Plan plan) {
+void Checkpointer::State::pause_together(Decision& decision, Plan plan, Agreed agreed) {
   const SteadyTime began = clock.now();
   const Duration waited = waited_since;
-  SteadyTime retry = began;
+  crew->retry_at = began;
   log_info("pausing at step {} with all ranks until the machine goes away", source.step());
   if (crew->leads()) ledger.pause(source.step(), "the end is near");
   while (true) {
     watch->heard();
-    if (!crew->leads()) {
+    if (crew->sharing && agreed.shares()) {
+      // What all write, all have to have agreed on.
+      if (agreed.saves()) {
+        begin_round(agreed);
+        crew->leads() ? save_boundary(decision, plan) : send_share(decision, true);
+        end_round(decision);
+        crew->retry_at = clock.now() + kSaveRetry;
+      }
+    } else if (!crew->leads()) {
       tell_own();
-    } else if (plan.move == Move::last_commit && stager.ready() && clock.now() >= retry) {
+    } else if (plan.move == Move::last_commit && stager.ready() && clock.now() >= crew->retry_at) {
       save_boundary(decision, plan);
-      retry = clock.now() + kSaveRetry;
+      crew->retry_at = clock.now() + kSaveRetry;
     }
     post(plan);
-    const Agreed agreed = await("a vote in the pause", true);
+    agreed = await("a vote in the pause", true);
     learn(agreed);
     take_requests();
     if (agreed.stop >= 0) {
@@ -223,12 +247,16 @@ void Checkpointer::State::post(const Vote& vote) {
 }
 
 Vote Checkpointer::State::vote(const Plan& plan) noexcept {
-  Vote vote{.step = source.step(), .save = save_wanted, .stop = must_stop()};
+  Vote vote{.step = source.step(), .stop = must_stop()};
   try {
     vote.left = left_here();
   } catch (const std::bad_alloc&) {
     vote.left = crew->left(clock.now());
   }
+  vote_on_plan(vote);
+  // What another rank spoiled is made good at once.
+  if (vote.alone && !std::exchange(crew->wrote_alone, true)) save_wanted = true;
+  vote.save = save_wanted;
   if (!crew->leads()) return vote;
   bool due = policy.due(boundary_time, vote.step);
   if (due && policy.automatic()) {
@@ -236,14 +264,37 @@ Vote Checkpointer::State::vote(const Plan& plan) noexcept {
     due = policy.due(boundary_time, vote.step);
   }
   const bool commit = plan.move == Move::commit && !probe_first(plan);
-  vote.save = commit || (plan.room && (save_wanted || due));
+  const bool last = plan.move == Move::last_commit && clock.now() >= crew->retry_at;
+  vote.save = commit || last || (plan.room && (save_wanted || due));
   vote.stop = vote.stop || plan.move == Move::stop;
   vote.pause = plan.move == Move::last_commit || plan.move == Move::wait;
   // Where a save cannot end in time none begins, whoever wants it.
-  vote.busy = late_save != nullptr || !stager.ready() || (!plan.room && !commit && !vote.pause);
+  vote.busy = vote.busy || late_save != nullptr || !stager.ready() || (!plan.room && !commit && !vote.pause);
   vote.failing = writer->failing();
   vote.durable = newest_durable();
+  vote.needs = needed_for_last();
   return vote;
+}
+
+// Whoever still writes its share of a checkpoint is busy; with two images, rank 0 may stage another meanwhile
+// only where it writes alone.
+void Checkpointer::State::vote_on_plan(Vote& vote) const noexcept {
+  if (!crew->sharing) return;
+  vote.plan = stager.mark();
+  vote.capacity = static_cast<std::int64_t>(stager.attribute_capacity());
+  if (!crew->leads()) {
+    vote.busy = hand && hand->busy();
+    return;
+  }
+  vote.alone = writer->others_failed();
+  vote.busy = !vote.alone && writer->writing_for().has_value();
+}
+
+// As plan_for_stop() will judge at the next boundary.
+Duration Checkpointer::State::needed_for_last() const noexcept {
+  const Costs known = costs_together();
+  if (!known.commit || newest_durable() < 0) return Duration::zero();
+  return *known.commit + known.agreement;
 }
 
 // Without what others have told: that would keep itself alive.
@@ -254,21 +305,26 @@ std::optional<Duration> Checkpointer::State::left_here() const {
   return std::max(Duration(*notice->deadline - clock.now()), Duration::zero());
 }
 
+// What own_text(step) says; empty: there is none.
+std::string Checkpointer::State::own_now(std::int64_t step) {
+  crew->own_failed = false;
+  try {
+    std::string own = internal::own_of(source);
+    if (!own.empty()) own.insert(0, 1, internal::kOwnBytes);
+    return own;
+  } catch (const std::exception& error) {
+    log_error("what is this rank's own at step {} could not be copied: {}", step, what_of(error));
+    crew->own_failed = true;  // told again when it is asked for again
+    return std::string(1, internal::kNoOwn) + what_of(error);
+  }
+}
+
 // Once for each step. What it cannot tell fails this save alone.
 void Checkpointer::State::tell_own() {
   const std::int64_t step = source.step();
   if (crew->told_own == step && !crew->own_failed) return;
-  crew->own_failed = false;
-  std::string own;
-  try {
-    own = internal::own_of(source);
-    if (own.empty()) return;
-    own.insert(0, 1, internal::kOwnBytes);
-  } catch (const std::exception& error) {
-    log_error("what is this rank's own at step {} could not be copied: {}", step, what_of(error));
-    own = std::string(1, internal::kNoOwn) + what_of(error);
-    crew->own_failed = true;  // told again when it is asked for again
-  }
+  const std::string own = own_now(step);
+  if (own.empty()) return;
   crew->companions.tell(internal::own_text(step), own);
   if (crew->told_own == step) return;
   // Rank 0 has begun another save since that one: it was heard, or never will be.
@@ -314,16 +370,25 @@ void Checkpointer::State::part_together() {
     const Agreed agreed = await("the vote of the last step", true);
     learn(agreed);
     if (agreed.stop >= 0) pass_on_stop(agreed);
+    crew->hopeless = crew->hopeless || (agreed.stop >= 0 && agreed.hopeless());
   }
-  if (crew->durable < source.step()) bring_together();  // the same number on all ranks
+  // The same answer on all ranks.
+  if (crew->durable < source.step() && !crew->hopeless) bring_together();
   if (!crew->leads()) tell_own();
   Vote vote{.step = source.step(), .stop = leaving || should_stop()};
   vote.left = left_here();
-  if (crew->leads()) vote.durable = newest_durable();
+  vote_on_plan(vote);
+  if (crew->leads()) {
+    vote.durable = newest_durable();
+    vote.needs = needed_for_last();
+    vote.save = !covered() && !writer->superseded();
+  }
   post(vote);
   const Agreed agreed = await("the end of the run", true);
   crew->learn(agreed);
   if (agreed.stop >= 0) pass_on_stop(agreed);
+  crew->hopeless = crew->hopeless || (agreed.stop >= 0 && agreed.hopeless());
+  if (agreed.save >= 0 && !crew->hopeless) begin_round(agreed);
 }
 
 void Checkpointer::State::tell_outcome() {
@@ -337,6 +402,7 @@ void Checkpointer::State::hear_outcome() {
   const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
   if (durable > started_from.step) started_from = {durable, {}, clock.now()};
   crew->learn({.step = source.step(), .durable = durable});
+  rest_hand(Duration::zero());
   crew->settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
   watch->end();
   phase = Phase::finished;
@@ -364,6 +430,7 @@ void Checkpointer::State::or_abandon(const std::function<void()>& work) {
 // as long as a deadline leaves.
 void Checkpointer::State::abandon(const Error& error) noexcept {
   if (phase == Phase::finished) return;
+  rest_hand(kPartingGrace);
   crew->settle(SaveStatus::failed, "a rank was lost before rank 0 told what became of it");
   const bool interrupted = error.exit_code() == ExitCode::interrupted;
   end_code = interrupted ? options.exit_code_interrupted : static_cast<int>(error.exit_code());

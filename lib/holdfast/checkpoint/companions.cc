@@ -10,7 +10,22 @@ namespace holdfast::inline v1 {
 namespace {
 
 // The order of a ballot's elements.
-enum Element { at_save, at_stop, at_pause, at_busy, at_failing, at_durable, at_left, at_highest, at_lowest };
+enum Element {
+  at_save,
+  at_stop,
+  at_pause,
+  at_busy,
+  at_failing,
+  at_durable,
+  at_left,
+  at_highest,
+  at_lowest,
+  at_needs,
+  at_alone,
+  at_plan,
+  at_other_plan,
+  at_capacity
+};
 
 // Of "the shortest time left", the larger is the more urgent; 0 is none.
 constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max();
@@ -42,6 +57,12 @@ Ballot ballot_of(const Vote& vote, int rank, int world_size) {
   // The step with the rank behind it: of unequal ones the largest and the smallest say whose they are.
   ballot[at_highest] = vote.step * world_size + rank;
   ballot[at_lowest] = -ballot[at_highest];
+  ballot[at_needs] = std::chrono::ceil<std::chrono::milliseconds>(vote.needs).count();
+  ballot[at_alone] = asks(vote.alone);
+  // Plans are equal when the largest is the smallest.
+  ballot[at_plan] = vote.plan;
+  ballot[at_other_plan] = -vote.plan;
+  ballot[at_capacity] = vote.capacity;
   return ballot;
 }
 
@@ -69,6 +90,10 @@ Agreed agreed_by(const Ballot& largest, int world_size) {
   agreed.busy = rank_in(largest[at_busy]);
   agreed.failing = largest[at_failing] > 0;
   agreed.durable = largest[at_durable];
+  agreed.needs = std::chrono::milliseconds(largest[at_needs]);
+  agreed.alone = largest[at_alone] > 0;
+  if (largest[at_plan] == -largest[at_other_plan]) agreed.plan = largest[at_plan];
+  agreed.capacity = largest[at_capacity];
   if (largest[at_left] > 0) agreed.left = std::chrono::milliseconds(kLongest - largest[at_left]);
   return agreed;
 }

@@ -39,10 +39,14 @@ struct Vote {
   bool failing = false;               // rank 0: the last save failed, and none was acknowledged since
   std::int64_t durable = -1;          // rank 0: the newest step that is safe
   std::optional<Duration> left = {};  // until the end that was announced to this rank
+  Duration needs{};                   // rank 0: until a last save that is voted for now is over; 0: not known
+  bool alone = false;                 // rank 0: writes the next checkpoint without the others
+  std::int64_t plan = 0;              // stands for the file that this rank plans to share; 0: none
+  std::int64_t capacity = 0;          // of that file for attributes, bytes
 };
 
 // The same as numbers of which all ranks take the maximum.
-using Ballot = std::array<std::int64_t, 9>;
+using Ballot = std::array<std::int64_t, 14>;
 
 // What all votes of one boundary came to. A rank, the highest of those that ask; −1: none.
 struct Agreed {
@@ -54,7 +58,16 @@ struct Agreed {
   bool failing = false;
   std::int64_t durable = -1;
   std::optional<Duration> left = {};  // the shortest, in milliseconds
+  Duration needs{};
+  bool alone = false;
+  std::int64_t plan = 0;      // of all ranks; 0 where they plan different files
+  std::int64_t capacity = 0;  // the largest
   bool saves() const { return save >= 0 && busy < 0; }
+  // A checkpoint that begins now is written by all ranks.
+  bool shares() const { return plan != 0 && !alone; }
+  // No save that begins now is over before the end: the same answer on all ranks, so that none of them waits
+  // for another that has given up.
+  bool hopeless() const { return left && *left > Duration::zero() && *left < needs; }
 };
 
 // Requires 0 ≤ rank < world_size < 2²⁰ and 0 ≤ step < 2⁴².

@@ -97,6 +97,16 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_some(const File
   });
 }
 
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_in(const File& file,
+                                                                    std::shared_ptr<Arena> image) const {
+  auto read = read_index(file);
+  if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
+  Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
+  if (auto rejection = verify_bytes(file, loaded.index, ReadMode::cached, threads_)) return *rejection;
+  loaded.snapshot = snapshot_in(std::move(image), loaded.index);
+  return loaded;
+}
+
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file, ReadMode mode) {
   auto read = read_index(file, mode, known_index().get());
   if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;

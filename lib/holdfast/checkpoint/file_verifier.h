@@ -38,6 +38,9 @@ class FileVerifier final : public Verifier {
   // The whole state of `file`: the kept one when it is the same, read and verified otherwise. Damage is
   // believed only when the device shows it, too.
   std::variant<Loaded, Rejection> load(const File& file);
+  // The state of a file of which every byte is in `image` already, where `file` reads from: it is verified
+  // there and becomes the snapshot's, so that no state stands twice in memory. Nothing is kept.
+  std::variant<Loaded, Rejection> load_in(const File& file, std::shared_ptr<Arena> image) const;
   // Some tensors alone, without a look at the others; nothing is kept. The index is that of the whole file.
   std::variant<Loaded, Rejection> load_some(const File& file, const TensorFilter& wanted) const;
   // Told of every index whose state is about to be read and kept, on the thread that reads: for what can be

@@ -19,11 +19,13 @@ namespace holdfast::inline v1 {
 // One save. What has not happened yet is zero.
 struct SaveFigures {
   std::uint64_t bytes = 0;  // of the file
-  Duration blocked{};       // the training thread waited for this save: copies, and an image to copy into
-  Duration staging{};       // from the step boundary to the last byte copied, a late copy included
-  Duration queued{};        // staged, until its write began
-  Duration write{};         // writing and hashing
-  Duration commit{};        // the rest: reserve, fsync, read back, rename, fsync of the directory
+  // Of the state, that this process copied: all of it, but for a rank that writes its share of a checkpoint.
+  std::uint64_t staged = 0;
+  Duration blocked{};  // the training thread waited for this save: copies, and an image to copy into
+  Duration staging{};  // from the step boundary to the last byte copied, a late copy included
+  Duration queued{};   // staged, until its write began
+  Duration write{};    // writing and hashing
+  Duration commit{};   // the rest: reserve, fsync, read back, rename, fsync of the directory
   // The work at risk right before this save was acknowledged.
   std::int64_t risk_steps = 0;
   Duration risk_time{};

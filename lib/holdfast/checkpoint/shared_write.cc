@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,18 @@ using internal::SaveTag;
 constexpr char kFirst[] = "first";
 constexpr char kReport[] = "report";
 constexpr char kEnd[] = "end";
+
+std::string name_of(std::uint64_t number, const char* message) {
+  return "save/" + std::to_string(number) + '/' + message;
+}
+
+// How soon somebody who waits notices that his patience was shortened. Companions ask once a second whether
+// the one who is waited for is gone.
+constexpr Duration kSlice = std::chrono::milliseconds(1500);
+
+// Of messages of how many saves before this one somebody may not have read the last yet: saves that a stop
+// asks for begin while others are under way.
+constexpr std::uint64_t kStillWanted = 3;
 
 // A name that rank 0 has made may show late on a network file system.
 constexpr Duration kShowsWithin = std::chrono::seconds(10);
@@ -100,13 +113,12 @@ SharedOutcome outcome_of(const EndMessage& end) {
     case EndMessage::Kind::superseded:
       outcome.kind = SharedOutcome::Kind::superseded;
       break;
+    case EndMessage::Kind::alone:
+      outcome.kind = SharedOutcome::Kind::alone;
+      break;
   }
   outcome.reason = end.text;
   return outcome;
-}
-
-[[noreturn]] void fail_because_of(int rank, const std::string& reason) {
-  throw Error("rank " + std::to_string(rank) + ' ' + reason, ExitCode::io_failed);
 }
 
 }  // namespace
@@ -114,16 +126,17 @@ SharedOutcome outcome_of(const EndMessage& end) {
 // One save on rank 0.
 class SharedWriter::Leader {
  public:
-  Leader(SharedWriter& writer, const SharedSave& save, Snapshot& snapshot, const SharedWriteOptions& options)
+  Leader(SharedWriter& writer, std::uint64_t number, const SharedSave& save, Snapshot& snapshot,
+         const SharedWriteOptions& options)
       : writer_(writer),
         shares_(*save.shares),
         plan_(*save.plan),
         snapshot_(snapshot),
         options_(options),
-        tag_{writer.attempt_, writer.number_, snapshot.step} {}
+        tag_{writer.attempt_, number, snapshot.step} {}
 
   void begin(const std::string& temporary) {
-    writer_.tell(kFirst, to_text(tag_, BeginMessage{shares_.fingerprint, temporary}));
+    writer_.tell(tag_.number, kFirst, to_text(tag_, BeginMessage{shares_.fingerprint, temporary}));
     begun_ = true;
   }
 
@@ -140,7 +153,7 @@ class SharedWriter::Leader {
   // Whatever becomes of the telling, the save has ended.
   void end(EndMessage::Kind kind, const std::string& text, std::uint64_t bytes = 0) noexcept {
     const std::string failure = failure_of([&] {
-      writer_.tell(begun_ ? kEnd : kFirst, to_text(tag_, EndMessage{kind, bytes, text}));
+      writer_.tell(tag_.number, begun_ ? kEnd : kFirst, to_text(tag_, EndMessage{kind, bytes, text}));
     });
     if (failure.empty()) return;
     log_warning("the other ranks could not be told how the save of step {} ended ({}): {}", snapshot_.step,
@@ -170,12 +183,12 @@ class SharedWriter::Leader {
     std::string text;
     const Duration left = std::max(until - writer_.clock_.now(), Duration::zero());
     const std::string silent =
-        failure_of([&] { text = writer_.companions_.hear(rank, writer_.name_of(kReport), left); });
-    if (!silent.empty()) fail_because_of(rank, "did not report its share of the checkpoint: " + silent);
+        failure_of([&] { text = writer_.hear(rank, tag_.number, kReport, left, options_.patience); });
+    if (!silent.empty()) throw RankError(rank, "did not report its share of the checkpoint: " + silent);
     const Share& share = shares_.ranks[static_cast<std::size_t>(rank)];
     const auto report = internal::read_report(tag_, rank, share, text);
-    if (!report) fail_because_of(rank, "answered with something else than a report of this save");
-    if (!report->failure.empty()) fail_because_of(rank, "could not write its share: " + report->failure);
+    if (!report) throw RankError(rank, "answered with something else than a report of this save");
+    if (!report->failure.empty()) throw RankError(rank, "could not write its share: " + report->failure);
     put_sent(snapshot_, share, report->sent);
     take(rank, {report->digests, report->finite});
   }
@@ -194,8 +207,7 @@ class SharedWriter::Leader {
 
 SharedCommit SharedWriter::commit(CheckpointStore& store, const SharedSave& save, Snapshot& snapshot,
                                   Ancestry ancestry, const SharedWriteOptions& options) {
-  next_save();
-  Leader leader(*this, save, snapshot, options);
+  Leader leader(*this, begin_save(save.number), save, snapshot, options);
   CheckpointInfo checkpoint;
   try {
     snapshot.wait_for_arrival();
@@ -221,45 +233,55 @@ SharedCommit SharedWriter::commit(CheckpointStore& store, const SharedSave& save
 SharedOutcome SharedWriter::take_part(FileSystem& files, const std::filesystem::path& run,
                                       const SharedSave& save, const Snapshot& snapshot,
                                       const SharedWriteOptions& options) {
-  next_save();
-  const SaveTag tag{attempt_, number_, snapshot.step};
+  const SaveTag tag{attempt_, begin_save(save.number), snapshot.step};
+  Duration took{};
+  SharedOutcome outcome = after_first(tag, options, [&](const std::string& begin) {
+    return report(files, run, save, snapshot, options, tag, begin, took);
+  });
+  outcome.write = took;
+  return outcome;
+}
+
+SharedOutcome SharedWriter::stand_aside(std::int64_t step, const std::string& reason, std::uint64_t number,
+                                        const SharedWriteOptions& options) {
+  const SaveTag tag{attempt_, begin_save(number), step};
+  return after_first(tag, options,
+                     [&](const std::string&) { return to_report(tag, companions_.rank(), reason); });
+}
+
+// What a rank other than 0 does once rank 0 has said the first word: its report, and rank 0's last word.
+SharedOutcome SharedWriter::after_first(const SaveTag& tag, const SharedWriteOptions& options,
+                                        const std::function<std::string(const std::string&)>& report) {
   SharedOutcome outcome;
   std::string first;
   const std::string silent =
-      failure_of([&] { first = companions_.hear(0, name_of(kFirst), options.begin_within); });
+      failure_of([&] { first = hear(0, tag.number, kFirst, options.begin_within, options.patience); });
   if (!silent.empty()) {
     // Nothing was opened, and without this rank's report nothing can be committed.
     outcome.kind = SharedOutcome::Kind::failed;
     outcome.reason = "rank 0 did not begin to write: " + silent;
-    failure_of([&] { tell(kReport, to_report(tag, companions_.rank(), outcome.reason)); });
+    failure_of([&] { tell(tag.number, kReport, to_report(tag, companions_.rank(), outcome.reason)); });
     return outcome;
   }
   if (const auto end = internal::read_end(tag, first)) return outcome_of(*end);
 
-  Duration took{};
-  const std::string text = report(files, run, save, snapshot, options, first, took);
+  const std::string text = report(first);
   std::string last;
   const std::string lost = failure_of([&] {
-    tell(kReport, text);
-    last = companions_.hear(0, name_of(kEnd), options.reports_within + options.end_within);
+    tell(tag.number, kReport, text);
+    last = hear(0, tag.number, kEnd, options.reports_within + options.end_within, options.patience);
   });
-  const auto end = lost.empty() ? internal::read_end(tag, last) : std::nullopt;
-  if (end) {
-    outcome = outcome_of(*end);
-  } else {
-    outcome.reason =
-        "rank 0 did not say how the save of step " + std::to_string(snapshot.step) +
-        " ended; the next start finds out: " + (lost.empty() ? "it answered with something else" : lost);
-  }
-  outcome.write = took;
+  if (const auto end = lost.empty() ? internal::read_end(tag, last) : std::nullopt) return outcome_of(*end);
+  outcome.reason =
+      "rank 0 did not say how the save of step " + std::to_string(tag.step) +
+      " ended; the next start finds out: " + (lost.empty() ? "it answered with something else" : lost);
   return outcome;
 }
 
 // The file is closed when this returns, whatever happened.
 std::string SharedWriter::report(FileSystem& files, const std::filesystem::path& run, const SharedSave& save,
                                  const Snapshot& snapshot, const SharedWriteOptions& options,
-                                 const std::string& begin, Duration& took) {
-  const SaveTag tag{attempt_, number_, snapshot.step};
+                                 const SaveTag& tag, const std::string& begin, Duration& took) {
   const int rank = companions_.rank();
   const SteadyTime began = clock_.now();
   ReportMessage report;
@@ -290,14 +312,14 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
   return to_text(tag, rank, report);
 }
 
-void SharedWriter::decline(std::int64_t step, const std::string& reason) noexcept {
-  next_save();
+void SharedWriter::decline(std::int64_t step, const std::string& reason, std::uint64_t number) noexcept {
   const std::string failure = failure_of([&] {
-    const SaveTag tag{attempt_, number_, step};
+    const SaveTag tag{attempt_, begin_save(number), step};
     if (companions_.rank() == 0) {
-      tell(kFirst, to_text(tag, EndMessage{EndMessage::Kind::failed, 0, "rank 0 could not save: " + reason}));
+      tell(tag.number, kFirst,
+           to_text(tag, EndMessage{EndMessage::Kind::failed, 0, "rank 0 could not save: " + reason}));
     } else {
-      tell(kReport, to_report(tag, companions_.rank(), reason));
+      tell(tag.number, kReport, to_report(tag, companions_.rank(), reason));
     }
   });
   if (failure.empty()) return;
@@ -305,24 +327,61 @@ void SharedWriter::decline(std::int64_t step, const std::string& reason) noexcep
               failure);
 }
 
-// All ranks are through with the last save: nobody wants its messages any more.
-void SharedWriter::next_save() noexcept {
-  ++number_;
-  for (const std::string& name : told_) {
-    const std::string failure = failure_of([&] { companions_.forget(name); });
+void SharedWriter::alone(std::int64_t step, std::uint64_t number) {
+  const SaveTag tag{attempt_, begin_save(number), step};
+  tell(tag.number, kFirst, to_text(tag, EndMessage{EndMessage::Kind::alone, 0, "rank 0 writes it alone"}));
+}
+
+// Returns its number, and lets go of messages that nobody wants any more.
+std::uint64_t SharedWriter::begin_save(std::uint64_t number) noexcept {
+  std::vector<Told> old;
+  {
+    const std::lock_guard lock(mutex_);
+    if (number == 0) number = number_ + 1;
+    number_ = std::max(number_, number);
+    const auto wanted = std::partition(
+        told_.begin(), told_.end(), [&](const Told& told) { return told.number + kStillWanted <= number; });
+    failure_of([&] { old.assign(told_.begin(), wanted); });
+    if (!old.empty()) told_.erase(told_.begin(), wanted);
+  }
+  for (const Told& told : old) {
+    const std::string failure = failure_of([&] { companions_.forget(told.name); });
     if (!failure.empty()) log_debug("a message stays in the store: {}", failure);
   }
-  told_.clear();
+  return number;
 }
 
-std::string SharedWriter::name_of(const char* message) const {
-  return "save/" + std::to_string(number_) + '/' + message;
-}
-
-void SharedWriter::tell(const std::string& message, const std::string& text) {
-  const std::string name = name_of(message.c_str());
-  told_.push_back(name);
+void SharedWriter::tell(std::uint64_t number, const char* message, const std::string& text) {
+  std::string name = name_of(number, message);
   companions_.tell(name, text);
+  const std::lock_guard lock(mutex_);
+  told_.push_back({number, std::move(name)});
+}
+
+// In slices, so that patience may end meanwhile. A rank that is known to be lost is not waited for: hear()
+// throws at once then.
+std::string SharedWriter::hear(int rank, std::uint64_t number, const char* message, Duration limit,
+                               const Patience* patience) {
+  const std::string name = name_of(number, message);
+  const SteadyTime began = clock_.now();
+  Duration waited{};  // by the messages' clock
+  while (true) {
+    const Duration slice = std::clamp(limit - waited, Duration::zero(), kSlice);
+    const SteadyTime asked = Clock::real().now();
+    try {
+      return companions_.hear(rank, name, slice);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception&) {
+      if (Clock::real().now() - asked < slice) throw;
+    }
+    waited += slice;
+    const SteadyTime now = clock_.now();
+    if (waited >= limit || now - began >= limit || (patience != nullptr && now >= patience->end())) {
+      throw Error("no answer within " + format_duration(std::max(waited, now - began)),
+                  ExitCode::interrupted);
+    }
+  }
 }
 
 }  // namespace holdfast::inline v1

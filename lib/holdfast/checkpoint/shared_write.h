@@ -21,7 +21,7 @@
 // volume) and then write on, into the inode that it opened. That inode is no checkpoint then and never will
 // be:
 //   1. A rank opens the file of save n by the name that this begin said, which must be a temporary name of
-//      this attempt; once at most, because n only grows and each call uses one.
+//      this attempt; once at most, because each call uses another n.
 //   2. It tells the report of save n after its writing threads have been joined and its descriptor was
 //      closed, whether all went well or not; and a good one only after fsync and close returned success.
 //   3. The name belongs to one inode for ever: it carries the attempt, which is claimed once, and a serial
@@ -38,18 +38,25 @@
 //
 // Requires: all ranks make the same calls, commit() on rank 0 and take_part() on the others, for the same
 // saves in the same order, and begin one only when all have returned from the one before (the ballots of
-// companions.h say so). A rank that cannot take part (no memory to stage into) says decline() instead.
-// Errors: rank 0: what the store throws, and Error that names a rank; others: a value. Nothing waits longer
-// than the limits say. Threads: one at a time on each rank, the writer's. Durability: as the store's commit.
+// companions.h say so). A rank that cannot take part (no memory to stage into) says decline() or
+// stand_aside() instead. Where rank 0 finds that it has to write the file by itself after all, it says
+// alone(): nobody opens anything then. Errors: rank 0: what the store throws, and RankError that names a
+// rank; others: a value. Nothing waits longer than the limits say. Threads: commit(), take_part() and
+// stand_aside() one at a time on each rank, the writer's; decline(), alone() and Patience any. Durability: as
+// the store's commit.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/error.h"
 #include "holdfast/checkpoint/companions.h"
 #include "holdfast/format/image_writer.h"
 #include "holdfast/format/shares.h"
@@ -58,10 +65,39 @@
 
 namespace holdfast::inline v1 {
 
+namespace internal {
+struct SaveTag;
+}
+
 // The same on all ranks.
 struct SharedSave {
   std::shared_ptr<const FilePlan> plan;
   std::shared_ptr<const Shares> shares;  // of this plan
+  // Of this save among those of the attempt: each has another, and later ones larger ones. 0: the next.
+  std::uint64_t number = 0;
+};
+
+// What another rank did not do.
+class RankError : public Error {
+ public:
+  RankError(int rank, const std::string& reason)
+      : Error("rank " + std::to_string(rank) + ' ' + reason, ExitCode::io_failed), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
+// Until when a rank waits for others, whatever the limits say: shortened by another thread while it waits,
+// when the end of a machine is announced or a rank is lost. Noticed within two seconds. Threads: any.
+class Patience {
+ public:
+  void end_by(SteadyTime end) noexcept { end_ = end.time_since_epoch().count(); }
+  void renew() noexcept { end_by(SteadyTime::max()); }
+  SteadyTime end() const noexcept { return SteadyTime(SteadyTime::duration(end_.load())); }
+
+ private:
+  std::atomic<SteadyTime::rep> end_{SteadyTime::max().time_since_epoch().count()};
 };
 
 struct SharedWriteOptions {
@@ -74,6 +110,7 @@ struct SharedWriteOptions {
   Duration reports_within = std::chrono::minutes(10);
   // and how much longer for what rank 0 does with them.
   Duration end_within = std::chrono::minutes(2);
+  const Patience* patience = nullptr;
 };
 
 struct SharedCommit {
@@ -88,6 +125,7 @@ struct SharedOutcome {
     committed,
     failed,      // on all ranks; nothing was acknowledged
     superseded,  // a newer attempt owns the directory
+    alone,       // rank 0 writes it by itself
     unknown,     // rank 0 fell silent: the checkpoint may be there, the next start finds out
   };
   Kind kind = Kind::unknown;
@@ -112,25 +150,42 @@ class SharedWriter {
                           const Snapshot& snapshot, const SharedWriteOptions& options = {});
   // In the place of either: this rank cannot, and the save fails on all of them. On rank 0 all learn it at
   // once; elsewhere it returns without waiting for the end.
-  void decline(std::int64_t step, const std::string& reason) noexcept;
+  void decline(std::int64_t step, const std::string& reason, std::uint64_t number = 0) noexcept;
+  // Rank 0, in the place of commit(). Throws what Companions throw.
+  void alone(std::int64_t step, std::uint64_t number);
+  // Any other rank, in the place of take_part(): it cannot, but rank 0 may not need it. Never throws but
+  // std::bad_alloc.
+  SharedOutcome stand_aside(std::int64_t step, const std::string& reason, std::uint64_t number,
+                            const SharedWriteOptions& options = {});
 
-  std::uint64_t saves() const { return number_; }  // begun so far
+  std::uint64_t saves() const {  // begun so far
+    const std::lock_guard lock(mutex_);
+    return number_;
+  }
 
  private:
   class Leader;
+  struct Told {
+    std::uint64_t number = 0;
+    std::string name;
+  };
 
-  void next_save() noexcept;
-  std::string name_of(const char* message) const;
-  void tell(const std::string& name, const std::string& text);
+  std::uint64_t begin_save(std::uint64_t number) noexcept;
+  void tell(std::uint64_t number, const char* message, const std::string& text);
+  std::string hear(int rank, std::uint64_t number, const char* message, Duration limit,
+                   const Patience* patience);
+  SharedOutcome after_first(const internal::SaveTag& tag, const SharedWriteOptions& options,
+                            const std::function<std::string(const std::string& begin)>& report);
   std::string report(FileSystem& files, const std::filesystem::path& run, const SharedSave& save,
-                     const Snapshot& snapshot, const SharedWriteOptions& options, const std::string& begin,
-                     Duration& took);
+                     const Snapshot& snapshot, const SharedWriteOptions& options,
+                     const internal::SaveTag& tag, const std::string& begin, Duration& took);
 
   Companions& companions_;
   const AttemptNumber attempt_;
   Clock& clock_;
+  mutable std::mutex mutex_;
   std::uint64_t number_ = 0;
-  std::vector<std::string> told_;  // of the last save
+  std::vector<Told> told_;  // and not forgotten yet
 };
 
 }  // namespace holdfast::inline v1

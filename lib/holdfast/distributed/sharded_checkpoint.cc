@@ -78,6 +78,14 @@ void ShardedOptimizer::Parts::gather_slots() {
 
 void ShardedOptimizer::bring_together() { parts_->gather_slots(); }
 
+std::vector<at::Tensor> ShardedOptimizer::trained() const {
+  std::vector<at::Tensor> all;
+  for (const Parts::Group& group : parts_->groups) {
+    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  }
+  return all;
+}
+
 void ShardedOptimizer::save(StateWriter& out) const {
   parts_->gather_slots();
   with_kind(*parts_->optimizer, [&](auto, const char* type) { out.put("type", std::string(type)); });

@@ -113,6 +113,8 @@ class ShardedOptimizer {
   std::int64_t slot_bytes() const;
 
   void bring_together();
+  std::vector<at::Tensor> trained() const;  // parameters
+  bool replicated() const { return true; }  // whole then, and gathered from the same slices on all ranks
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

@@ -79,6 +79,8 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
                                                                  const CheckpointIndex& index,
                                                                  int threads = kReadThreads,
                                                                  ReadMode mode = ReadMode::once);
+// The same of bytes that have been verified and lie in `image`: the whole file, as long as the index says.
+std::shared_ptr<Snapshot> snapshot_in(std::shared_ptr<Arena> image, const CheckpointIndex& index);
 // Some tensors, in an image of their own; touches the blocks of 4096 bytes that hold them and no others.
 using TensorFilter = std::function<bool(const TensorSpec&)>;
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file,

@@ -52,6 +52,23 @@ std::vector<Digest> tensor_digests(const Shares& shares, std::span<const Digest>
 
 }  // namespace
 
+std::shared_ptr<Arena> make_share_image(const FilePlan& plan, const Share& share) {
+  auto arena = std::make_shared<Arena>(plan.layout->length());
+  auto stretch = plan.stretches.begin();
+  for (const ByteRange& blocks : share.writes) {
+    while (stretch != plan.stretches.end() && stretch->offset + stretch->bytes.size() <= blocks.begin) {
+      ++stretch;
+    }
+    for (auto next = stretch; next != plan.stretches.end() && next->offset < blocks.end; ++next) {
+      const std::uint64_t begin = std::max(next->offset, blocks.begin);
+      const std::uint64_t end = std::min<std::uint64_t>(next->offset + next->bytes.size(), blocks.end);
+      std::copy_n(next->bytes.begin() + static_cast<std::ptrdiff_t>(begin - next->offset), end - begin,
+                  arena->bytes().begin() + static_cast<std::ptrdiff_t>(begin));
+    }
+  }
+  return arena;
+}
+
 WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& shares, int rank,
                          const ImageWriterOptions& options, bool look) {
   Throttle throttle(options.write_limit, *options.clock, options.hurry);

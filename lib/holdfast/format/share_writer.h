@@ -9,6 +9,7 @@
 // Errors: as write_image. Threads: as write_image. Durability: none; the caller syncs.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,10 @@
 #include "holdfast/format/shares.h"
 
 namespace holdfast::inline v1 {
+
+// Memory for a rank's share: as large as the file, of which only the pages of the share are ever touched. The
+// plan's own bytes are in place where that rank writes them.
+std::shared_ptr<Arena> make_share_image(const FilePlan& plan, const Share& share);
 
 struct WrittenShare {
   std::vector<Digest> digests;  // of the share's pieces, in their order

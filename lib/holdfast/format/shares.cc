@@ -285,6 +285,22 @@ Shares divide(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks)
   return shares;
 }
 
+std::shared_ptr<const ImageLayout> layout_of_share(const ImageLayout& layout, const Shares& shares,
+                                                   int rank) {
+  std::vector<std::uint64_t> offsets;
+  for (std::size_t i = 0; i < layout.tensors().size(); ++i) offsets.push_back(layout.offset(i));
+  std::vector<ByteRange> wanted(offsets.size());
+  for (const std::size_t i : shares.ranks.at(static_cast<std::size_t>(rank)).pieces) {
+    const SharedPiece& piece = shares.pieces[i];
+    const ByteRange part{piece.bytes.begin - offsets[piece.tensor], piece.bytes.end - offsets[piece.tensor]};
+    ByteRange& whole = wanted[piece.tensor];
+    whole = whole.size() == 0 ? part
+                              : ByteRange{std::min(whole.begin, part.begin), std::max(whole.end, part.end)};
+  }
+  return std::make_shared<ImageLayout>(layout.tensors(), std::move(offsets), layout.length(),
+                                       std::move(wanted));
+}
+
 Shares divide(const FilePlan& plan, const Ranks& ranks) {
   Shares shares = divide(*plan.layout, plan.head, ranks);
   // The bytes between tensors are libhdf5's, and another host may have another libhdf5.

@@ -25,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,13 +39,6 @@ inline constexpr int kAnyRank = -1;  // replicated: the same bytes on every rank
 // What one rank may send to rank 0 for one checkpoint, bytes. It goes in one message, two digits a byte, and
 // c10d's TCPStore takes 8 MiB.
 inline constexpr std::uint64_t kMostSent = 3u << 20;
-
-struct ByteRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::uint64_t size() const { return end - begin; }
-  bool operator==(const ByteRange&) const = default;
-};
 
 struct SharedPiece {
   std::size_t tensor = 0;  // of the layout
@@ -81,6 +75,8 @@ struct Ranks {
 std::vector<int> owners_by_name(std::span<const TensorSpec> tensors);
 
 Shares divide(const FilePlan& plan, const Ranks& ranks);
+// The layout by which that rank stages: of each tensor is wanted what its pieces span.
+std::shared_ptr<const ImageLayout> layout_of_share(const ImageLayout& layout, const Shares& shares, int rank);
 // The same for a layout alone; `head` is a multiple of 4096.
 Shares divide(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks);
 

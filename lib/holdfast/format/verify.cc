@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "holdfast/base/error.h"
 #include "holdfast/format/internal/placed_read.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/reader.h"
@@ -16,15 +17,28 @@ std::optional<Rejection> check_size(const File& file, const CheckpointIndex& ind
   return Rejection{Rejection::Kind::damaged, "the file changed its size while it was read"};
 }
 
-// Names and places are the index's, the image is `length` bytes long.
+// Names and places are the index's, the image is `length` bytes long; null: a new one.
 std::shared_ptr<Snapshot> snapshot_of(const CheckpointIndex& index, std::vector<TensorSpec> specs,
-                                      std::vector<std::uint64_t> offsets, std::uint64_t length) {
+                                      std::vector<std::uint64_t> offsets, std::uint64_t length,
+                                      std::shared_ptr<Arena> image = nullptr) {
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);
-  snapshot->arena = std::make_shared<Arena>(length);
+  snapshot->arena = image ? std::move(image) : std::make_shared<Arena>(length);
   snapshot->attributes = index.attributes;
   snapshot->step = index.step;
   return snapshot;
+}
+
+// Of the whole file.
+std::shared_ptr<Snapshot> whole_snapshot_of(const CheckpointIndex& index,
+                                            std::shared_ptr<Arena> image = nullptr) {
+  std::vector<TensorSpec> specs;
+  std::vector<std::uint64_t> offsets;
+  for (const IndexedTensor& tensor : index.tensors) {
+    specs.push_back(tensor.spec);
+    offsets.push_back(tensor.offset);
+  }
+  return snapshot_of(index, std::move(specs), std::move(offsets), index.file_length, std::move(image));
 }
 
 // Whole blocks, for which an arena has room behind its end.
@@ -48,13 +62,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
   const auto tiled = internal::tile(index);
   if (const auto* const rejection = std::get_if<Rejection>(&tiled)) return *rejection;
 
-  std::vector<TensorSpec> specs;
-  std::vector<std::uint64_t> offsets;
-  for (const IndexedTensor& tensor : index.tensors) {
-    specs.push_back(tensor.spec);
-    offsets.push_back(tensor.offset);
-  }
-  auto snapshot = snapshot_of(index, std::move(specs), std::move(offsets), index.file_length);
+  auto snapshot = whole_snapshot_of(index);
   const std::span<std::byte> image = padded(*snapshot->arena);
   const std::vector<internal::Extent> extents{{index.user_block, image.size(), index.user_block}};
   if (auto rejection = internal::read_segments(file, index, std::get<std::vector<Segment>>(tiled), extents,
@@ -65,6 +73,13 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
   const auto beyond = image.subspan(index.file_length);
   std::fill(beyond.begin(), beyond.end(), std::byte{0});
   return snapshot;
+}
+
+std::shared_ptr<Snapshot> snapshot_in(std::shared_ptr<Arena> image, const CheckpointIndex& index) {
+  if (image->size() != index.file_length) throw Error("an image of another length than its index says");
+  const auto user_block = image->bytes().first(index.user_block);
+  std::fill(user_block.begin(), user_block.end(), std::byte{0});
+  return whole_snapshot_of(index, std::move(image));
 }
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file,

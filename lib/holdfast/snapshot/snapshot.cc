@@ -7,9 +7,15 @@
 namespace holdfast::inline v1 {
 
 ImageLayout::ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint64_t> offsets,
-                         std::uint64_t length)
-    : tensors_(std::move(tensors)), offsets_(std::move(offsets)), length_(length) {
+                         std::uint64_t length, std::vector<ByteRange> wanted)
+    : tensors_(std::move(tensors)),
+      offsets_(std::move(offsets)),
+      length_(length),
+      wanted_(std::move(wanted)) {
   if (offsets_.size() != tensors_.size()) throw Error("an image layout needs one offset a tensor");
+  if (!wanted_.empty() && wanted_.size() != tensors_.size()) {
+    throw Error("an image layout needs one range a tensor");
+  }
   by_name_.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::uint64_t bytes = tensors_[i].bytes();

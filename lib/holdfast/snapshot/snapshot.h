@@ -26,17 +26,32 @@
 
 namespace holdfast::inline v1 {
 
+// Bytes [begin, end) of a file, its image or a tensor.
+struct ByteRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t size() const { return end - begin; }
+  bool operator==(const ByteRange&) const = default;
+};
+
 // Where every tensor lies in the image. A pure function of the tensor list and the attribute capacity.
 class ImageLayout {
  public:
   // Throws Error (a defect) unless there is one offset a tensor and every tensor lies within `length`.
-  ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint64_t> offsets, std::uint64_t length);
+  // `wanted`: one range a tensor, within it; empty: all of all.
+  ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint64_t> offsets, std::uint64_t length,
+              std::vector<ByteRange> wanted = {});
   ImageLayout(const ImageLayout&) = delete;
   ImageLayout& operator=(const ImageLayout&) = delete;
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   std::uint64_t offset(std::size_t index) const { return offsets_[index]; }
   std::uint64_t length() const { return length_; }  // bytes of the whole file
+  // What of that tensor whoever copies is asked for, as bytes from its start: all of it, but where several
+  // ranks stage one file together, each its share. Whole elements. Copying more does no harm.
+  ByteRange wanted(std::size_t index) const {
+    return wanted_.empty() ? ByteRange{0, tensors_[index].bytes()} : wanted_[index];
+  }
   std::optional<std::size_t> find(std::string_view name) const;
   std::span<std::byte> slot(std::size_t index, std::span<std::byte> image) const;
   std::span<const std::byte> slot(std::size_t index, std::span<const std::byte> image) const;
@@ -45,6 +60,7 @@ class ImageLayout {
   std::vector<TensorSpec> tensors_;
   std::vector<std::uint64_t> offsets_;
   std::uint64_t length_;
+  std::vector<ByteRange> wanted_;                              // empty: all
   std::unordered_map<std::string_view, std::size_t> by_name_;  // views into tensors_, which never changes
 };
 

@@ -75,7 +75,8 @@ class SnapshotSource {
   // The tensors of the state as it is now, in a fixed order. May differ from the last call once optimizer
   // slots exist; then the checkpoint side plans anew.
   virtual std::vector<TensorSpec> describe() = 0;
-  // Copies each tensor of `layout` into its slot. Requires layout.tensors() == describe().
+  // Copies each tensor of `layout` into its slot, or what layout.wanted() asks for of it. Requires
+  // layout.tensors() == describe(). So do the copies below.
   virtual void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) = 0;
   // Part::late, not copied yet. What cannot be copied by another thread (device memory, unusual strides) is
   // copied at once. Requires, as copy_tensors does; the image outlives the copy.
@@ -119,6 +120,11 @@ class SnapshotSource {
   // Whether this tensor is every rank's own (random numbers), and not the same on all. It is early, and of
   // one type and shape on all ranks.
   virtual bool own_of_rank(const TensorSpec& /*tensor*/) const { return false; }
+  // Whether this tensor, as describe() told it last, is the same to the bit on all ranks at every boundary
+  // where all of them save (after bring_together()). Of such a tensor any rank may write any part into the
+  // checkpoint, and nobody compares: where it is not true, a checkpoint would be of no rank's state. What is
+  // neither this nor a rank's own is taken from rank 0.
+  virtual bool replicated(const TensorSpec& /*tensor*/) const { return false; }
   // Copies those alone. Requires that layout.tensors() are those of describe() that are a rank's own.
   // To be provided with own_of_rank().
   virtual void copy_own(const ImageLayout& /*layout*/, std::span<std::byte> /*image*/) {

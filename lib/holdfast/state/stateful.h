@@ -10,7 +10,9 @@
 //
 // One whose save() needs what other ranks of the run have (distributed/sharded_optimizer.h) provides
 // bring_together() as well: collective, called by all ranks at a step boundary before any save(), which then
-// waits for nobody until the next update.
+// waits for nobody until the next update. One whose tensors are the same to the bit on all ranks then may say
+// so with `bool replicated() const`: ranks that write one checkpoint together share them out. Of all others
+// rank 0's are saved.
 //
 // Errors: a missing or mistyped entry throws RefusedError naming it, so load() needs no checks of its own.
 // Threads: none; writer and reader belong to the call.

@@ -11,6 +11,7 @@
 #include "holdfast/state/internal/environment.h"
 #include "holdfast/state/internal/late_tensors.h"
 #include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/internal/wanted_part.h"
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
@@ -40,13 +41,19 @@ std::set<const void*> trained(const std::vector<OptimizerState>& optimizers) {
   return trained;
 }
 
-std::span<std::byte> place_of(const std::string& name, const at::Tensor& tensor, const ImageLayout& layout,
+void add_wanted(Stager& stager, std::vector<at::Tensor>& held, const internal::WantedPart& part) {
+  if (part.to.empty()) return;
+  stager.add(part.tensor, part.to);
+  held.push_back(part.tensor);
+}
+
+internal::WantedPart place_of(const std::string& name, const at::Tensor& tensor, const ImageLayout& layout,
                               std::span<std::byte> image) {
   const auto index = layout.find(name);
   if (!index || layout.tensors()[*index] != spec_of(name, tensor)) {
     throw Error("tensor '" + name + "' has changed since the image was laid out");
   }
-  return layout.slot(*index, image);
+  return internal::wanted_part(tensor, layout, *index, image);
 }
 
 }  // namespace
@@ -187,15 +194,31 @@ Cursor TrainState::cursor() const { return state_->cursor; }
 
 std::vector<TensorSpec> TrainState::describe() {
   const ModuleInventory inventory = state_->look();
+  auto still = trained(state_->optimizers);
+  for (const State::Part& part : state_->components) {
+    for (const at::Tensor& tensor : part.component->trained()) still.insert(tensor.unsafeGetTensorImpl());
+  }
+  std::set<std::string, std::less<>> replicated;
   std::vector<TensorSpec> specs;
-  for (const ModuleTensor& item : inventory.tensors) specs.push_back(spec_of(item.name, item.tensor));
+  for (const ModuleTensor& item : inventory.tensors) {
+    specs.push_back(spec_of(item.name, item.tensor));
+    if (!item.buffer && still.contains(item.tensor.unsafeGetTensorImpl())) replicated.insert(item.name);
+  }
+  const auto all_since = [&](std::size_t first) {
+    for (std::size_t i = first; i < specs.size(); ++i) replicated.insert(specs[i].name);
+  };
+  const std::size_t of_modules = specs.size();
   for (const OptimizerState& part : state_->optimizers) {
     for (const SlotTensor& slot : part.slots(inventory)) specs.push_back(spec_of(slot.name, slot.tensor));
   }
+  all_since(of_modules);
   for (const State::Part& part : state_->components) {
+    const std::size_t before = specs.size();
     internal::SpecWriter writer(part.name, specs);
     part.component->save(writer);
+    if (part.component->replicated()) all_since(before);
   }
+  state_->replicated = std::move(replicated);
   for (const NamedGenerator& stream : state_->streams()) {
     specs.push_back(spec_of("rng/" + stream.name, rng_state(stream)));
   }
@@ -213,8 +236,7 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
     ++seen;
     if (internal::in_cuda(tensor)) when = Part::late;
     if (part != Part::all && part != when) return;
-    stager.add(tensor, place_of(name, tensor, layout, image));
-    held.push_back(tensor);
+    add_wanted(stager, held, place_of(name, tensor, layout, image));
   };
 
   state_->visit_tensors(copy);
@@ -249,10 +271,12 @@ std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, 
   auto late = std::make_unique<internal::LateTensors>();
   internal::CudaTensors devices;
   visit_tensors([&](const std::string& name, const at::Tensor& tensor, holdfast::Part when) {
+    const internal::WantedPart part = place_of(name, tensor, layout, image);
+    if (part.to.empty()) return;
     if (internal::in_cuda(tensor)) {
-      devices.add(name, tensor, place_of(name, tensor, layout, image), when == holdfast::Part::early);
+      devices.add(name, part.tensor, part.to, when == holdfast::Part::early);
     } else if (when == holdfast::Part::late) {
-      late->add(name, tensor, place_of(name, tensor, layout, image));
+      late->add(name, part.tensor, part.to);
     }
   });
   if (components_in_cuda) {
@@ -292,13 +316,17 @@ void TrainState::copy_early(std::span<const std::string> names) {
 
 bool TrainState::own_of_rank(const TensorSpec& tensor) const { return tensor.name.starts_with("rng/"); }
 
+bool TrainState::replicated(const TensorSpec& tensor) const {
+  return state_->replicated.contains(tensor.name);
+}
+
 void TrainState::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
   Stager stager;
   std::vector<at::Tensor> held;
   for (const NamedGenerator& stream : state_->streams()) {
     const std::string name = "rng/" + stream.name;
-    held.push_back(rng_state(stream));
-    stager.add(held.back(), place_of(name, held.back(), layout, image));
+    const at::Tensor tensor = rng_state(stream);
+    add_wanted(stager, held, place_of(name, tensor, layout, image));
   }
   stager.run();
 }

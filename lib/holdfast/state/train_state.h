@@ -30,6 +30,8 @@
 // Threads: the training thread only. With CUDA, the current streams are taken to be those that train.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -42,7 +44,7 @@
 
 namespace at {
 struct Generator;
-}
+}  // namespace at
 namespace torch::nn {
 class Module;
 }
@@ -97,6 +99,10 @@ class TrainState final : public SnapshotSource {
   void bring_together() override;
   // Random number streams are a rank's own; everything else is the same on all ranks that train together.
   bool own_of_rank(const TensorSpec& tensor) const override;
+  // Parameters that an optimizer of this state trains, optimizer slots, and the tensors of components that
+  // say so (`bool replicated() const`). Not buffers, nor parameters that nothing here trains: ranks may hold
+  // different ones, such as averages that rank 0 alone keeps.
+  bool replicated(const TensorSpec& tensor) const override;
   void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
   void derive_own(int rank) override;
 
@@ -108,6 +114,8 @@ class TrainState final : public SnapshotSource {
     virtual void save(StateWriter& out) const = 0;
     virtual void load(const StateReader& in) = 0;
     virtual void bring_together() = 0;
+    virtual bool replicated() const = 0;
+    virtual std::vector<at::Tensor> trained() const = 0;
     virtual void applied(const Cursor& cursor) = 0;
     virtual void applied_all_delivered() = 0;
     virtual std::optional<Cursor> cursor() const = 0;
@@ -145,6 +153,19 @@ concept SpreadOverRanks = Stateful<T> && requires(T& component) {
 template <class T>
 concept MayBeNew = Stateful<T> && T::kMayBeNew;
 
+// One whose tensors are the same, to the bit, on all ranks that train together.
+template <class T>
+concept SaysReplicated = Stateful<T> && requires(const T& component) {
+  { component.replicated() } -> std::same_as<bool>;
+};
+
+// An optimizer of its own kind: parameters of added modules that nobody but it changes, and on all ranks
+// alike.
+template <class T>
+concept Trains = Stateful<T> && requires(const T& component) {
+  { component.trained() } -> std::same_as<std::vector<at::Tensor>>;
+};
+
 template <Stateful T>
 void TrainState::add(const std::string& name, T& component) {
   struct Adapter final : Component {
@@ -153,6 +174,14 @@ void TrainState::add(const std::string& name, T& component) {
     void load(const StateReader& in) override { target_.load(in); }
     void bring_together() override {
       if constexpr (SpreadOverRanks<T>) target_.bring_together();
+    }
+    bool replicated() const override {
+      if constexpr (SaysReplicated<T>) return target_.replicated();
+      return false;
+    }
+    std::vector<at::Tensor> trained() const override {
+      if constexpr (Trains<T>) return target_.trained();
+      return {};
     }
     void applied([[maybe_unused]] const Cursor& cursor) override {
       if constexpr (DataSource<T>) target_.applied(cursor);

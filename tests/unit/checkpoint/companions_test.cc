@@ -5,16 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <new>
-#include <optional>
-#include <thread>
 #include <utility>
 
-#include "announcer.h"
-#include "rig.h"
 #include "slow_disk.h"
-#include "support/memory_world.h"
+#include "together.h"
 
 namespace holdfast::test {
 namespace {
@@ -23,126 +18,6 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
-
-// One process of several. Rank 0 alone has the volume; the others have none at all.
-struct Member {
-  Member(Volume& volume, Companions& companions, CheckpointerOptions given, MemorySource::Options state)
-      : rank(companions.rank()),
-        clock(rank == 0 ? volume.clock : own_clock),
-        source(state),
-        options(std::move(given)) {
-    options.companions = &companions;
-    options.clock = &clock;
-    if (rank != 0) options.file_system = &nothing;
-    announcer.give_to(options);
-    checkpointer = std::make_unique<Checkpointer>(source, options);
-  }
-  // Rank 0 waits for its disk, unless that is what the test is about; the others learn of it at their next
-  // step, so their wait does not last.
-  Decision step() {
-    clock.advance(2s);
-    const StepReport report = source.train();
-    decision = checkpointer->after_step(report);
-    if (!decision.saved) return decision;
-    saved.push_back(source.step());
-    if (patient) decision.save.wait();
-    return decision;
-  }
-  void train_to(std::int64_t last) {
-    while (source.step() < last && !decision.stop) step();
-  }
-  int finish() { return code = checkpointer->finish(); }
-  std::string state() { return to_hex(checkpointer->state_digest()); }
-
-  const int rank;
-  FakeClock own_clock;
-  FakeClock& clock;
-  MemoryFileSystem nothing;
-  MemorySource source;
-  Announcer announcer;
-  CheckpointerOptions options;
-  std::unique_ptr<Checkpointer> checkpointer;
-  Resumed resumed;
-  Decision decision;
-  std::vector<std::int64_t> saved;
-  bool patient = true;
-  int code = -1;
-  std::string error;  // what ended it, with its exit code
-};
-
-// One life of a run of several ranks, each on a thread of its own.
-class Together : public testing::Test {
- protected:
-  using Script = std::function<void(Member&)>;
-
-  void live(int ranks, const Script& script) {
-    members.clear();
-    world = std::make_unique<MemoryWorld>(ranks);
-    world->corrupt_for = corrupt_for;
-    for (int rank = 0; rank < ranks; ++rank) {
-      MemorySource::Options state;
-      state.rank = rank;
-      if (rank == odd_one) state.learning_rate = 0.2;
-      if (rank == other_threads) state.threads = 7;
-      members.push_back(std::make_unique<Member>(*volume, world->rank(rank), options, state));
-    }
-    std::vector<std::thread> threads;
-    for (const auto& member : members) {
-      threads.emplace_back([&, one = member.get()] {
-        try {
-          one->patient = patient;
-          one->resumed = one->checkpointer->resume();
-          script(*one);
-        } catch (const Error& error) {
-          one->error = std::to_string(static_cast<int>(error.exit_code())) + " " + error.what();
-          one->checkpointer.reset();  // a process that ends
-          world->lose(one->rank);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-  template <class T>
-  std::vector<T> of_all(const std::function<T(Member&)>& ask) {
-    std::vector<T> answers;
-    for (const auto& member : members) answers.push_back(ask(*member));
-    return answers;
-  }
-  std::vector<int> codes() {
-    return of_all<int>([](Member& one) { return one.code; });
-  }
-  std::vector<std::int64_t> steps() {
-    return of_all<std::int64_t>([](Member& one) { return one.source.step(); });
-  }
-  std::vector<std::string> errors() {
-    return of_all<std::string>([](Member& one) { return one.error; });
-  }
-  std::vector<std::vector<std::uint64_t>> own() {
-    return of_all<std::vector<std::uint64_t>>([](Member& one) { return one.source.own(); });
-  }
-  // Of every rank, as a life without interruption has it.
-  std::vector<std::string> states() {
-    return of_all<std::string>([](Member& one) { return one.state(); });
-  }
-  Member& member(int rank) { return *members[static_cast<std::size_t>(rank)]; }
-
-  // Another volume, empty.
-  void start_over() {
-    members.clear();
-    const auto every = options.every;
-    volume = std::make_unique<Volume>();
-    options = volume->options(every);
-  }
-
-  std::unique_ptr<Volume> volume = std::make_unique<Volume>();
-  CheckpointerOptions options = volume->options();
-  bool patient = true;
-  int corrupt_for = -1;
-  int odd_one = -1;
-  int other_threads = -1;
-  std::unique_ptr<MemoryWorld> world;
-  std::vector<std::unique_ptr<Member>> members;
-};
 
 TEST_F(Together, ANoticeOnTheLastRankStopsAllAtOneStepAndAllGoOnThere) {
   live(3, [](Member& one) {

@@ -71,7 +71,7 @@ std::shared_ptr<Arena> ArenaPool::take() {
     ++core_->held;
   }
   try {
-    if (!arena) arena = make_image(*plan);
+    if (!arena) arena = make_(*plan);
     if (prepare_ && !arena->attached()) arena->attach(prepare_(arena->bytes()));
   } catch (...) {
     const std::lock_guard lock(core_->mutex);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -20,6 +21,9 @@ class ArenaPool {
 
   // Images of this plan from now on; those of an earlier one are freed as they return.
   void use_plan(std::shared_ptr<const FilePlan> plan);
+  // How an image of the plan is made: make_image, unless said otherwise here.
+  using MakeImage = std::function<std::shared_ptr<Arena>(const FilePlan&)>;
+  void make_with(MakeImage make) { make_ = std::move(make); }
   // What each image is given before it is first taken.
   void prepare_with(PrepareImage prepare) { prepare_ = std::move(prepare); }
   // Memory that somebody else is done with: the next image is made of it where it has the plan's length and
@@ -35,6 +39,7 @@ class ArenaPool {
  private:
   struct Core;
   std::shared_ptr<Core> core_;
+  MakeImage make_ = make_image;
   PrepareImage prepare_;
 };
 

@@ -1,8 +1,9 @@
-// The inside of a Checkpointer. Nine sources, by idea: checkpointer.cc (construction and the public face),
+// The inside of a Checkpointer. Ten sources, by idea: checkpointer.cc (construction and the public face),
 // checkpointer_start.cc (finding where to start), checkpointer_resume.cc (claiming it and going on there),
 // checkpointer_step.cc (the training loop), checkpointer_late.cc (staging beside the next step),
 // checkpointer_notice.cc (what notices ask for), checkpointer_finish.cc (evaluation, the end); with other
-// ranks checkpointer_gather.cc (starting) and checkpointer_together.cc (the loop and the end).
+// ranks checkpointer_gather.cc (starting), checkpointer_together.cc (the loop and the end) and
+// checkpointer_share.cc (one file written by all).
 //
 // Threads: the training thread, except `monitor`, `costs`, `shelf` and what the writer keeps.
 #pragma once
@@ -26,6 +27,7 @@
 #include "holdfast/checkpoint/internal/late_stager.h"
 #include "holdfast/checkpoint/internal/notice_watch.h"
 #include "holdfast/checkpoint/internal/save_book.h"
+#include "holdfast/checkpoint/internal/share_hand.h"
 #include "holdfast/checkpoint/internal/step_times.h"
 #include "holdfast/checkpoint/ledger.h"
 #include "holdfast/checkpoint/loss_ring.h"
@@ -76,9 +78,13 @@ struct Checkpointer::State {
   void tell_end(const RunState& run) noexcept;  // in the ledger
 
   // The same with other ranks (checkpointer_gather.cc).
-  Resumed lead();                                               // rank 0
-  Resumed follow();                                             // any other
+  Resumed lead();    // rank 0
+  Resumed follow();  // any other
+  void ask_others(const Selection& selection, const Start& start);
+  void answer_rank_0();
   std::unique_ptr<File> file_to_share(const Resumed& resumed);  // null: the others need none
+  std::unique_ptr<File> file_seen(const std::string& name);
+  void load_as_follower(Start& start, const File& file, std::shared_ptr<Arena> received);
   Resumed join(const Start& start, Resumed resumed, SteadyTime began);
   Resumed all_ready(Resumed resumed);
   std::vector<std::string> differences_to(const Start& start);
@@ -196,19 +202,33 @@ struct Checkpointer::State {
   void learn(const Agreed& agreed);
   void pass_on_stop(const Agreed& agreed);
   void stop_together(Decision& decision, const Agreed& agreed);
-  void save_together(Decision& decision, const Plan& plan);
-  void send_share(Decision& decision);
-  void pause_together(Decision& decision, Plan plan);
+  void save_together(Decision& decision, const Plan& plan, const Agreed& agreed);
+  void pause_together(Decision& decision, Plan plan, Agreed agreed);
   void post(const Plan& plan);
   void post(const Vote& vote);
   Vote vote(const Plan& plan) noexcept;
+  void vote_on_plan(Vote& vote) const noexcept;
+  Duration needed_for_last() const noexcept;
   std::optional<Duration> left_here() const;
+  std::string own_now(std::int64_t step);
   void tell_own();
   std::function<void()> bring_own_of_others(const Snapshot& snapshot) const;
   void part_together();
   void tell_outcome();
   void hear_outcome();
   void abandon(const Error& error) noexcept;
+
+  // One file by all ranks (checkpointer_share.cc).
+  void find_companions_on_volume();
+  void begin_round(const Agreed& agreed);
+  void end_round(const Decision& decision) noexcept;
+  void send_share(Decision& decision, bool last_one);
+  void hand_share(Decision& decision, bool last_one);
+  internal::Staged stage_share(bool last_one);
+  void wait_for_own_image();
+  SharedWriteOptions share_limits() const;
+  void limit_patience() noexcept;
+  void rest_hand(Duration grace) noexcept;
 
   void require(Phase needed, const char* call) const;
   bool loop_runs() const { return phase == Phase::running || phase == Phase::together; }
@@ -281,6 +301,7 @@ struct Checkpointer::State {
   bool left_out = false;   // finish() found no time for the last step
 
   Shelf shelf;
+  std::unique_ptr<internal::ShareHand> hand;     // of a rank other than 0 that shares; uses crew
   std::unique_ptr<AsyncWriter> writer;           // its thread uses store, losses and clock
   std::future<void> reading_ahead;               // its thread uses options, verifier, file_system and clock
   std::unique_ptr<internal::NoticeWatch> watch;  // its thread uses all that is for any thread

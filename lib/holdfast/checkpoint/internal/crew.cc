@@ -53,6 +53,34 @@ nlohmann::json Crew::hear(int rank, const char* name, Duration limit) {
   return value;
 }
 
+// The lock is held while it waits, in slices (shared_write.cc): part() waits for one of them.
+void PartableCompanions::tell(const std::string& name, std::string_view text) {
+  const std::lock_guard lock(parting_->mutex);
+  if (parting_->parted) throw Error("the run has ended");
+  companions_.tell(name, text);
+}
+
+std::string PartableCompanions::hear(int rank, const std::string& name, Duration limit) {
+  const std::lock_guard lock(parting_->mutex);
+  if (parting_->parted) throw Error("the run has ended");
+  return companions_.hear(rank, name, limit);
+}
+
+void PartableCompanions::forget(const std::string& name) {
+  const std::lock_guard lock(parting_->mutex);
+  if (!parting_->parted) companions_.forget(name);
+}
+
+void PartableCompanions::post(const Ballot& /*mine*/) { throw Error("only texts go this way"); }
+
+std::optional<Ballot> PartableCompanions::result(Duration /*limit*/) {
+  throw Error("only texts go this way");
+}
+
+void PartableCompanions::give_up(const std::string& what, Duration /*waited*/) { throw Error(what); }
+
+void PartableCompanions::broadcast(std::span<std::byte> /*bytes*/) { throw Error("only texts go this way"); }
+
 std::unique_ptr<Crew> crew_of(Companions* companions, SnapshotSource& source) {
   if (companions == nullptr || companions->world_size() == 1) return nullptr;
   return std::make_unique<Crew>(*companions, source);

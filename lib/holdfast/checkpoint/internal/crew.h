@@ -4,6 +4,7 @@
 // Threads: the training thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,27 +13,65 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "holdfast/checkpoint/companions.h"
 #include "holdfast/checkpoint/internal/ranked_state.h"
 #include "holdfast/checkpoint/internal/save_handle_shared.h"
+#include "holdfast/checkpoint/shared_write.h"
 
 namespace holdfast::inline v1::internal {
+
+struct Parting {
+  std::mutex mutex;
+  bool parted = false;
+};
+
+// Texts alone, until this rank has parted.
+class PartableCompanions final : public Companions {
+ public:
+  PartableCompanions(Companions& companions, std::shared_ptr<Parting> parting)
+      : rank_(companions.rank()),
+        world_size_(companions.world_size()),
+        timeout_(companions.timeout()),
+        companions_(companions),
+        parting_(std::move(parting)) {}
+  int rank() const noexcept override { return rank_; }
+  int world_size() const noexcept override { return world_size_; }
+  Duration timeout() const noexcept override { return timeout_; }
+  void post(const Ballot& mine) override;
+  std::optional<Ballot> result(Duration limit) override;
+  [[noreturn]] void give_up(const std::string& what, Duration waited) override;
+  void tell(const std::string& name, std::string_view text) override;
+  std::string hear(int rank, const std::string& name, Duration limit) override;
+  void forget(const std::string& name) override;
+  void broadcast(std::span<std::byte> bytes) override;
+
+ private:
+  const int rank_;
+  const int world_size_;
+  const Duration timeout_;
+  Companions& companions_;
+  const std::shared_ptr<Parting> parting_;
+};
 
 class Crew {
  public:
   Crew(Companions& the_companions, SnapshotSource& own)
-      : companions(the_companions), own_(own), ranked_(own, the_companions.world_size()) {
+      : companions(the_companions),
+        guarded(the_companions, parting),
+        ranked_(own, the_companions.rank(), the_companions.world_size()) {
     companions.take();
   }
 
   bool leads() const { return companions.rank() == 0; }
   int rank() const { return companions.rank(); }
   int world_size() const { return companions.world_size(); }
-  // What this rank saves: rank 0's file has room for all.
-  SnapshotSource& source() { return leads() ? static_cast<SnapshotSource&>(ranked_) : own_; }
+  // What this rank saves: the file has room for all.
+  SnapshotSource& source() { return ranked_; }
 
-  // Of a rank that does not write: the save that was agreed last, as far as rank 0 tells.
+  // Of a rank other than 0: the save that was agreed last, as far as rank 0 tells.
   SaveHandle begin_save(std::shared_ptr<SaveHandle::Shared> save);
   void settle(SaveStatus outcome, std::string_view text);
   void learn(const Agreed& agreed);
@@ -47,6 +86,8 @@ class Crew {
   nlohmann::json hear(int rank, const char* name, Duration limit);
 
   Companions& companions;
+  const std::shared_ptr<Parting> parting = std::make_shared<Parting>();
+  bool asked = false;                  // rank 0: the others know what it would begin with
   bool pending = false;                // a ballot is under way
   SteadyTime posted{};                 // when the last one was
   std::optional<SteadyTime> end = {};  // that the votes learned last told of
@@ -61,14 +102,26 @@ class Crew {
   // that follows stands for it, two steps later.
   std::map<std::string, double> best = {};
 
-  struct Parting {
-    std::mutex mutex;
-    bool parted = false;
-  };
-  const std::shared_ptr<Parting> parting = std::make_shared<Parting>();
+  // The save that is begun now is written by all ranks, by this plan (Agreed::plan); 0: by rank 0 alone.
+  // Rank 0 has `owed` the others the first word about it until its writer takes that over.
+  struct Round {
+    std::uint64_t number = 0;  // counts the same on all ranks
+    std::int64_t plan = 0;
+    bool owed = false;
+  } round = {};
+  bool sharing = false;         // some other rank sees the volume, and all are to write
+  std::vector<bool> sees = {};  // by rank; empty: nobody has looked
+  bool wrote_alone = false;     // rank 0: that another rank has failed was taken note of
+  bool hopeless = false;        // a stop leaves no time for a save: the same on all ranks
+  SteadyTime retry_at{};        // a save in a pause is not tried again before
+  Patience patience;
+  std::atomic<bool> hurry{false};  // no limit to a share's writes
+
+  // For the writer's thread, which may outlive the companions where it hangs in a disk.
+  PartableCompanions guarded;
+  std::unique_ptr<SharedWriter> together;  // from resume() on
 
  private:
-  SnapshotSource& own_;
   RankedSource ranked_;
   std::shared_ptr<SaveHandle::Shared> save_;
 };
@@ -77,11 +130,13 @@ class Crew {
 std::unique_ptr<Crew> crew_of(Companions* companions, SnapshotSource& source);
 
 // Names of the texts between ranks. `tell` is per rank, so these need not say whose they are.
-inline constexpr char kVerdict[] = "verdict";  // rank 0's, of its resume()
-inline constexpr char kReady[] = "ready";      // everybody's
-inline constexpr char kOutcome[] = "outcome";  // rank 0's, of its finish()
-std::string own_text(std::int64_t step);       // what is a rank's own, at that step: begins with
-inline constexpr char kOwnBytes = '=';         // … this, before the bytes
-inline constexpr char kNoOwn = '!';            // … or this, before why there are none
+inline constexpr char kCandidate[] = "candidate";  // rank 0's: what it would begin with
+inline constexpr char kChecked[] = "checked";      // everybody's, of that
+inline constexpr char kVerdict[] = "verdict";      // rank 0's, of its resume()
+inline constexpr char kReady[] = "ready";          // everybody's
+inline constexpr char kOutcome[] = "outcome";      // rank 0's, of its finish()
+std::string own_text(std::int64_t step);           // what is a rank's own, at that step: begins with
+inline constexpr char kOwnBytes = '=';             // … this, before the bytes
+inline constexpr char kNoOwn = '!';                // … or this, before why there are none
 
 }  // namespace holdfast::inline v1::internal

@@ -1,11 +1,13 @@
 #include "holdfast/checkpoint/internal/image_stager.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/format/share_writer.h"
 
 namespace holdfast::inline v1::internal {
 namespace {
@@ -25,6 +27,44 @@ void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_c
   plan_ = plan && fits(*plan) ? std::move(plan) : make_file_plan(std::move(tensors), attribute_capacity);
   pool_.use_plan(plan_);
   pool_.prepare_with(source_.image_preparation());
+  divide_plan();
+}
+
+void ImageStager::divide_among(int rank, std::vector<bool> sees) {
+  rank_ = rank;
+  sees_ = std::move(sees);
+  // Rank 0 may have to stage everything.
+  if (rank_ != 0) {
+    pool_.make_with([this](const FilePlan& plan) {
+      return shares_ ? make_share_image(plan, share()) : make_image(plan);
+    });
+  }
+  if (plan_) divide_plan();
+}
+
+void ImageStager::divide_plan() {
+  mark_ = 0;
+  shares_ = nullptr;
+  if (sees_.empty()) return;
+  const auto& tensors = plan_->layout->tensors();
+  Ranks ranks{.sees = sees_, .owners = owners_by_name(tensors)};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (ranks.owners[i] == kAnyRank && !source_.replicated(tensors[i])) ranks.owners[i] = 0;
+  }
+  try {
+    shares_ = std::make_shared<const Shares>(divide(*plan_, ranks));
+  } catch (const RefusedError& error) {
+    if (rank_ == 0) log_warning("rank 0 writes the checkpoints alone: {}", what_of(error));
+    return;
+  }
+  share_layout_ = layout_of_share(*plan_->layout, *shares_, rank_);
+  std::uint64_t mark = 0;
+  std::memcpy(&mark, shares_->fingerprint.bytes.data(), sizeof(mark));
+  mark_ = static_cast<std::int64_t>(mark >> 2 | 1);
+}
+
+void ImageStager::widen(std::uint64_t attribute_capacity) {
+  if (plan_ && plan_->attribute_capacity < attribute_capacity) fit(source_.describe(), attribute_capacity);
 }
 
 void ImageStager::check_source() {
@@ -61,18 +101,30 @@ void ImageStager::plan_ahead() {
   fit(source_.describe(), std::max(kDefaultAttributeCapacity, attribute_capacity_for(source_.attributes())));
 }
 
-Staged ImageStager::stage(const RunRecord& record, Part part) {
+Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark) {
   Attributes attributes = source_.attributes();
   put_run_record(attributes, record);
   fit(source_.describe(), attribute_capacity_for(attributes));
+
+  Staged staged{.snapshot = nullptr, .plan = plan_, .layout = plan_->layout};
+  if (mark != 0 && mark == mark_) {
+    staged.shares = shares_;
+    staged.layout = share_layout_;
+    staged.bytes = share().staged;
+  } else if (mark != 0 && rank_ != 0) {
+    throw Error("its plan of the file has changed since the ranks agreed on one");
+  } else {
+    for (const TensorSpec& tensor : plan_->layout->tensors()) staged.bytes += tensor.bytes();
+  }
 
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->layout = plan_->layout;
   snapshot->arena = pool_.take();
   snapshot->attributes = std::move(attributes);
   snapshot->step = source_.step();
-  source_.copy_tensors(*plan_->layout, snapshot->arena->bytes(), part);
-  return {.snapshot = std::move(snapshot), .plan = plan_};
+  source_.copy_tensors(*staged.layout, snapshot->arena->bytes(), part);
+  staged.snapshot = std::move(snapshot);
+  return staged;
 }
 
 }  // namespace holdfast::inline v1::internal

@@ -16,6 +16,7 @@
 #include "holdfast/checkpoint/internal/arena_pool.h"
 #include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/file_plan.h"
+#include "holdfast/format/shares.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
 namespace holdfast::inline v1::internal {
@@ -23,7 +24,10 @@ namespace holdfast::inline v1::internal {
 struct Staged {
   std::shared_ptr<Snapshot> snapshot;
   std::shared_ptr<const FilePlan> plan;
-  Duration copied{};  // so long the training thread copied
+  std::shared_ptr<const Shares> shares = {};       // this is one rank's; null: all of it
+  std::shared_ptr<const ImageLayout> layout = {};  // to copy by
+  std::uint64_t bytes = 0;                         // of the state, that were copied or are to be
+  Duration copied{};                               // so long the training thread copied
   explicit operator bool() const { return snapshot != nullptr; }
 };
 
@@ -54,18 +58,35 @@ class ImageStager {
   bool ready() const { return pool_.ready(); }
   bool wait_ready(std::chrono::nanoseconds wait) const { return pool_.wait_ready(wait); }
 
+  // From the next plan on the file is divided among ranks, of which this is one.
+  void divide_among(int rank, std::vector<bool> sees);
+  // The same number on ranks that divide the same file, and on no others; 0: none is divided.
+  std::int64_t mark() const { return mark_; }
+  std::uint64_t attribute_capacity() const { return plan_ ? plan_->attribute_capacity : 0; }
+  // Plans anew with that much, if there is less; nothing before the first plan.
+  void widen(std::uint64_t attribute_capacity);
+
   // The whole state, or its early part only: the rest is then the caller's to copy
-  // (SnapshotSource::prepare_late). Takes an image beyond the pool's limit when none is ready.
-  Staged stage(const RunRecord& record, Part part = Part::all);
+  // (SnapshotSource::prepare_late). With a `mark`: this rank's share alone, if that is still mark(), and
+  // otherwise rank 0 copies all of it, and another rank throws Error. Takes an image beyond the pool's limit
+  // when none is ready.
+  Staged stage(const RunRecord& record, Part part = Part::all, std::int64_t mark = 0);
 
  private:
   void fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity);
+  void divide_plan();
+  const Share& share() const { return shares_->ranks[static_cast<std::size_t>(rank_)]; }
   std::shared_ptr<const FilePlan> planned_beside() noexcept;
 
   SnapshotSource& source_;
   ArenaPool pool_;
   std::shared_ptr<const FilePlan> plan_;
   std::future<std::shared_ptr<const FilePlan>> beside_;
+  int rank_ = 0;
+  std::vector<bool> sees_;                // by rank; empty: nothing is divided
+  std::shared_ptr<const Shares> shares_;  // of plan_
+  std::shared_ptr<const ImageLayout> share_layout_;
+  std::int64_t mark_ = 0;
 };
 
 }  // namespace holdfast::inline v1::internal

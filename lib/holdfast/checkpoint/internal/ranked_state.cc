@@ -15,6 +15,7 @@ std::string group_of(int rank) { return std::string(kRankGroup) + std::to_string
 std::unique_ptr<ImageLayout> layout_for(int rank, const ImageLayout& whole) {
   std::vector<TensorSpec> tensors;
   std::vector<std::uint64_t> offsets;
+  std::vector<ByteRange> wanted;
   for (std::size_t i = 0; i < whole.tensors().size(); ++i) {
     const TensorSpec& tensor = whole.tensors()[i];
     if (of_other_rank(tensor)) continue;
@@ -23,8 +24,10 @@ std::unique_ptr<ImageLayout> layout_for(int rank, const ImageLayout& whole) {
     spec.name = tensor.name;
     tensors.push_back(std::move(spec));
     offsets.push_back(whole.offset(own.value_or(i)));
+    wanted.push_back(whole.wanted(own.value_or(i)));
   }
-  return std::make_unique<ImageLayout>(std::move(tensors), std::move(offsets), whole.length());
+  return std::make_unique<ImageLayout>(std::move(tensors), std::move(offsets), whole.length(),
+                                       std::move(wanted));
 }
 
 }  // namespace
@@ -67,7 +70,7 @@ std::string own_of(SnapshotSource& source) {
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
   for (TensorSpec& tensor : source.describe()) {
-    if (!source.own_of_rank(tensor)) continue;
+    if (of_other_rank(tensor) || !source.own_of_rank(tensor)) continue;
     offsets.push_back(bytes);
     bytes += tensor.bytes();
     tensors.push_back(std::move(tensor));
@@ -98,16 +101,16 @@ std::vector<TensorSpec> RankedSource::describe() {
 }
 
 void RankedSource::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
-  source_.copy_tensors(*layout_for(0, layout), image, part);
+  source_.copy_tensors(*layout_for(rank_, layout), image, part);
 }
 
 std::unique_ptr<LateCopy> RankedSource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
-  return source_.prepare_late(*layout_for(0, layout), image);
+  return source_.prepare_late(*layout_for(rank_, layout), image);
 }
 
 std::unique_ptr<LateCopy> RankedSource::prepare_independent(const ImageLayout& layout,
                                                             std::span<std::byte> image) {
-  return source_.prepare_independent(*layout_for(0, layout), image);
+  return source_.prepare_independent(*layout_for(rank_, layout), image);
 }
 
 }  // namespace holdfast::inline v1::internal

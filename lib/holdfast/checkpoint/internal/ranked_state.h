@@ -30,10 +30,12 @@ std::uint64_t own_bytes(const SnapshotSource& source, std::span<const TensorSpec
 // What is this rank's own now: the bytes of those tensors one after the other, in describe()'s order.
 std::string own_of(SnapshotSource& source);
 
-// Rank 0's source: describes the others' own tensors, too. Nobody copies those: they come from their ranks.
+// A rank's source: describes all ranks' own tensors, the same on each. Of these it copies its rank's alone;
+// the others' come from where they are.
 class RankedSource final : public SnapshotSource {
  public:
-  RankedSource(SnapshotSource& source, int world_size) : source_(source), world_size_(world_size) {}
+  RankedSource(SnapshotSource& source, int rank, int world_size)
+      : source_(source), rank_(rank), world_size_(world_size) {}
 
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
@@ -57,6 +59,7 @@ class RankedSource final : public SnapshotSource {
   bool takes_weight(const TensorSpec& tensor) const override { return source_.takes_weight(tensor); }
   void bring_together() override { source_.bring_together(); }
   bool own_of_rank(const TensorSpec& tensor) const override { return source_.own_of_rank(tensor); }
+  bool replicated(const TensorSpec& tensor) const override { return source_.replicated(tensor); }
   void copy_own(const ImageLayout& layout, std::span<std::byte> image) override {
     source_.copy_own(layout, image);
   }
@@ -64,6 +67,7 @@ class RankedSource final : public SnapshotSource {
 
  private:
   SnapshotSource& source_;
+  const int rank_;
   const int world_size_;
 };
 

@@ -17,14 +17,14 @@ constexpr std::uint64_t kPiece = 64u << 20;
 
 class ReceivedFile final : public File {
  public:
-  explicit ReceivedFile(std::uint64_t bytes) : bytes_(bytes) {}
-  std::span<std::byte> bytes() { return bytes_.bytes(); }
+  // Of a file of that size; reading stops where `bytes` end. `owner` keeps them.
+  ReceivedFile(std::span<const std::byte> bytes, std::uint64_t size, std::shared_ptr<const void> owner)
+      : bytes_(bytes), size_(size), owner_(std::move(owner)) {}
 
-  std::uint64_t size() const override { return bytes_.size(); }
+  std::uint64_t size() const override { return size_; }
   std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
-    const auto all = std::as_const(bytes_).bytes();
-    if (offset >= all.size()) return 0;
-    const auto part = all.subspan(offset, std::min<std::uint64_t>(buffer.size(), all.size() - offset));
+    if (offset >= bytes_.size()) return 0;
+    const auto part = bytes_.subspan(offset, std::min<std::uint64_t>(buffer.size(), bytes_.size() - offset));
     std::memcpy(buffer.data(), part.data(), part.size());
     return part.size();
   }
@@ -42,7 +42,9 @@ class ReceivedFile final : public File {
     throw IoError(operation, "a file received from rank 0", EBADF);
   }
 
-  Arena bytes_;
+  const std::span<const std::byte> bytes_;
+  const std::uint64_t size_;
+  const std::shared_ptr<const void> owner_;
 };
 
 }  // namespace
@@ -58,12 +60,23 @@ void send_file(Companions& companions, const File& file) {
   }
 }
 
-std::unique_ptr<File> receive_file(Companions& companions, std::uint64_t bytes) {
-  auto file = std::make_unique<ReceivedFile>(bytes);
+std::shared_ptr<Arena> receive_file(Companions& companions, std::uint64_t bytes, bool keep) {
+  const auto arena = std::make_shared<Arena>(keep ? bytes : std::min(kPiece, bytes));
   for (std::uint64_t offset = 0; offset < bytes; offset += kPiece) {
-    companions.broadcast(file->bytes().subspan(offset, std::min(kPiece, bytes - offset)));
+    companions.broadcast(arena->bytes().subspan(keep ? offset : 0, std::min(kPiece, bytes - offset)));
   }
-  return file;
+  return keep ? arena : nullptr;
+}
+
+std::unique_ptr<File> file_of(std::shared_ptr<Arena> bytes) {
+  const std::span<const std::byte> all = bytes->bytes();
+  return std::make_unique<ReceivedFile>(all, all.size(), std::move(bytes));
+}
+
+std::unique_ptr<File> head_of_file(std::vector<std::byte> head, std::uint64_t size) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(std::move(head));
+  const std::span<const std::byte> all = *owner;
+  return std::make_unique<ReceivedFile>(all, size, std::move(owner));
 }
 
 }  // namespace holdfast::inline v1::internal

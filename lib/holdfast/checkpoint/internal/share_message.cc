@@ -152,6 +152,9 @@ std::string to_text(const SaveTag& tag, const EndMessage& message) {
     case EndMessage::Kind::superseded:
       text += "superseded\n";
       break;
+    case EndMessage::Kind::alone:
+      text += "alone\n";
+      break;
   }
   return with_digest(text + printable(message.text, kLongestReason) + '\n');
 }
@@ -169,10 +172,15 @@ std::optional<EndMessage> read_end(const SaveTag& tag, std::string_view text) {
     if (!bytes || !name || !body->empty() || !parse_checkpoint_name(*name)) return std::nullopt;
     return EndMessage{EndMessage::Kind::committed, *bytes, std::string(*name)};
   }
-  if (*what != "failed" && *what != "superseded") return std::nullopt;
+  if (*what == "superseded") {
+    message.kind = EndMessage::Kind::superseded;
+  } else if (*what == "alone") {
+    message.kind = EndMessage::Kind::alone;
+  } else if (*what != "failed") {
+    return std::nullopt;
+  }
   auto reason = reason_of(*first);
   if (!reason || !body->empty()) return std::nullopt;
-  message.kind = *what == "failed" ? EndMessage::Kind::failed : EndMessage::Kind::superseded;
   message.text = *std::move(reason);
   return message;
 }

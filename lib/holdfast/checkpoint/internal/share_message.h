@@ -46,10 +46,10 @@ std::optional<ReportMessage> read_report(const SaveTag& tag, int rank, const Sha
 
 // Rank 0 to all: how it ended.
 struct EndMessage {
-  enum class Kind { committed, failed, superseded };
+  enum class Kind { committed, failed, superseded, alone };
   Kind kind = Kind::failed;
   std::uint64_t bytes = 0;  // of the file
-  std::string text;         // the checkpoint's name, or the reason
+  std::string text;         // the checkpoint's name, or the reason; `alone`: it is only beginning
 };
 std::string to_text(const SaveTag& tag, const EndMessage& message);
 std::optional<EndMessage> read_end(const SaveTag& tag, std::string_view text);

@@ -4,6 +4,7 @@
 #include <ATen/ops/clone.h>
 
 #include "holdfast/base/error.h"
+#include "holdfast/state/internal/wanted_part.h"
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
@@ -24,9 +25,11 @@ void ImageWriter::take_tensor(std::string name, const at::Tensor& tensor) {
   const bool in_cuda = internal::in_cuda(tensor);
   seen_in_cuda_ = seen_in_cuda_ || in_cuda;
   if (part_ != Part::all && (part_ == Part::late) != in_cuda) return;
-  if (devices_ != nullptr) return devices_->add(spec.name, tensor, layout_.slot(*index, image_), true);
+  const WantedPart part = wanted_part(tensor, layout_, *index, image_);
+  if (part.to.empty()) return;
+  if (devices_ != nullptr) return devices_->add(spec.name, part.tensor, part.to, true);
   Stager copy;
-  copy.add(tensor, layout_.slot(*index, image_));
+  copy.add(part.tensor, part.to);
   copy.run();
 }
 

@@ -53,11 +53,12 @@ struct TrainState::State {
   std::vector<Part> components;
   std::vector<NamedGenerator> generators;  // private ones
   std::vector<std::pair<std::string, AttributeValue>> options;
-  std::vector<std::string> layout_options;      // of these
-  std::set<std::string> early;                  // tensors that changed when they should have stood still
-  bool in_cuda = false;                         // some tensor was, when last described
-  bool components_in_cuda = false;              // some component's was, when last copied
-  std::shared_ptr<internal::CudaStaging> cuda;  // made with the first save from a device
+  std::vector<std::string> layout_options;        // of these
+  std::set<std::string> early;                    // tensors that changed when they should have stood still
+  std::set<std::string, std::less<>> replicated;  // tensors, when last described
+  bool in_cuda = false;                           // some tensor was, when last described
+  bool components_in_cuda = false;                // some component's was, when last copied
+  std::shared_ptr<internal::CudaStaging> cuda;    // made with the first save from a device
   std::int64_t step = 0;
   std::int64_t skipped = 0;  // of these steps
   Cursor cursor;

@@ -1,0 +1,173 @@
+// One checkpoint file, written by all ranks that see rank 0's volume (shared_write.h).
+//
+// A *round* is a save that all have agreed on. Its number counts the same everywhere. At the boundary each
+// rank stages its share, on the training thread; then the writer's thread of rank 0 leads, and a thread of
+// every other rank follows (internal/share_hand.h). Whoever follows waits for rank 0's first word; so rank 0
+// owes it from begin_round() on, also when it finds no time, no memory, or that it has to write alone.
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/checkpointer_state.h"
+#include "holdfast/checkpoint/shared_volume.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr Duration kShortestPatience = std::chrono::seconds(1);
+constexpr Duration kHandSlice = std::chrono::milliseconds(50);
+constexpr Duration kHandRest = std::chrono::seconds(5);
+constexpr char kNotBegun[] =
+    "no save was begun: it is durable already, or there is no time or no room for it";
+
+}  // namespace
+
+// After the claim. Collective.
+void Checkpointer::State::find_companions_on_volume() {
+  const SharedVolume volume =
+      find_shared_volume(file_system, options.directory, record.attempt, crew->companions, clock);
+  const auto others = std::count(volume.sees.begin() + 1, volume.sees.end(), true);
+  crew->sees = volume.sees;
+  if (crew->leads()) {
+    for (std::size_t rank = 1; rank < volume.sees.size(); ++rank) {
+      if (volume.sees[rank]) continue;
+      log_info("rank {} does not see {}, and gets the state from rank 0: {}", static_cast<int>(rank),
+               options.directory, volume.reasons[rank]);
+    }
+  }
+  if (others == 0) return;
+  if (crew->leads()) log_info("{} of {} ranks write each checkpoint", others + 1, crew->world_size());
+  crew->sharing = true;
+  stager.divide_among(crew->rank(), volume.sees);
+  if (crew->leads()) return;
+  hand = std::make_unique<internal::ShareHand>(*crew->together, crew->guarded, file_system, options.directory,
+                                               clock);
+}
+
+void Checkpointer::State::begin_round(const Agreed& agreed) {
+  crew->round.plan = crew->sharing && agreed.shares() ? agreed.plan : 0;
+  if (crew->round.plan == 0) return;
+  ++crew->round.number;
+  crew->round.owed = crew->leads();
+  limit_patience();
+}
+
+void Checkpointer::State::end_round(const Decision& decision) noexcept {
+  if (std::exchange(crew->round.owed, false)) {
+    crew->together->decline(source.step(), text_or_out_of_memory([&] {
+                              const std::string failed = decision.saved ? "" : decision.save.error();
+                              return failed.empty() || failed == "no save" ? kNotBegun : failed;
+                            }),
+                            crew->round.number);
+  }
+  crew->round.plan = 0;
+}
+
+// What a rank other than 0 does where all save.
+void Checkpointer::State::send_share(Decision& decision, bool last_one) {
+  if (crew->round.plan != 0) return hand_share(decision, last_one);
+  tell_own();
+  save_wanted = false;
+  const BegunSave save = begin_save(true);
+  save->staged(clock.now());
+  save->settled_by = std::this_thread::get_id();
+  decision.saved = true;
+  decision.save = crew->begin_save(save);
+}
+
+// What goes wrong here fails this save on all ranks, but where rank 0 writes alone.
+void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
+  const Waiting waiting(*this);
+  if (last_one) press();
+  save_wanted = false;
+  const BegunSave save = begin_save(true);
+  save->settled_by = std::this_thread::get_id();
+  internal::HandedShare share{.save = {.plan = nullptr, .shares = nullptr, .number = crew->round.number},
+                              .step = source.step(),
+                              .own = own_now(source.step()),
+                              .how = share_limits(),
+                              .handle = save};
+  try {
+    internal::Staged staged = stage_share(last_one);
+    save->update([&](SaveFigures& figures) {
+      figures.blocked = waiting.so_far();
+      figures.staged = staged.bytes;
+    });
+    share.save.plan = std::move(staged.plan);
+    share.save.shares = std::move(staged.shares);
+    share.snapshot = std::move(staged.snapshot);
+  } catch (const std::exception& error) {
+    share.refusal = what_of(error);
+    log_error("this rank's share of step {} could not be copied: {}", share.step, share.refusal);
+  }
+  save->staged(clock.now());
+  decision.saved = true;
+  decision.save = crew->begin_save(save);
+  hand->hand(std::move(share));
+}
+
+internal::Staged Checkpointer::State::stage_share(bool last_one) {
+  if (last_one) wait_for_own_image();
+  if (last_one || !source.on_device()) return stage(Part::all);
+  internal::Staged staged = stage(Part::early);
+  auto copy = source.prepare_independent(*staged.layout, staged.snapshot->arena->bytes());
+  copy->run();
+  keeper.keep(copy, *staged.snapshot);
+  return staged;
+}
+
+void Checkpointer::State::wait_for_own_image() {
+  const SteadyTime began = clock.now();
+  while (!stager.wait_ready(kHandSlice)) {
+    watch->heard();
+    if (out_of_time(began)) throw Error("the last share is not written yet, and the time is over");
+  }
+}
+
+// With an end announced each part of a save gets a part of what is left, so that a rank that is slow leaves
+// time for a save without it.
+SharedWriteOptions Checkpointer::State::share_limits() const {
+  SharedWriteOptions limits{.how = {.threads = options.writer_threads,
+                                    .write_limit = options.write_limit / crew->world_size(),
+                                    .clock = &clock,
+                                    .hurry = &crew->hurry},
+                            .patience = &crew->patience};
+  const auto left = crew->left(clock.now());
+  if (!left) return limits;
+  const auto cut = [&](Duration& limit, int parts) {
+    limit = std::min(limit, std::max<Duration>(*left / parts, kShortestPatience));
+  };
+  cut(limits.begin_within, 3);
+  cut(limits.reports_within, 3);
+  cut(limits.end_within, 3);
+  return limits;
+}
+
+// Rank 0 decides before the others give up.
+void Checkpointer::State::limit_patience() noexcept {
+  const SteadyTime now = clock.now();
+  const auto left = crew->left(now);
+  if (!left) return crew->patience.renew();
+  crew->patience.end_by(now + std::max<Duration>(*left / (crew->leads() ? 3 : 2), kShortestPatience));
+}
+
+// Nobody waits for others any longer than that. What still hangs in a disk then is left behind.
+void Checkpointer::State::rest_hand(Duration grace) noexcept {
+  crew->patience.end_by(clock.now() + grace);
+  if (!hand) return;
+  Duration waited{};
+  const SteadyTime began = clock.now();
+  while (waited < grace + kHandRest && !hand->wait_idle(kHandSlice)) {
+    watch->heard();
+    waited += kHandSlice;
+    if (out_of_time(began) || waited >= grace) crew->patience.end_by(SteadyTime::min());
+  }
+  gave_up = hand->busy();
+}
+
+}  // namespace holdfast::inline v1
