@@ -276,14 +276,14 @@ Vote Checkpointer::State::vote(const Plan& plan) noexcept {
   return vote;
 }
 
-// Whoever still writes its share of a checkpoint is busy; with two images, rank 0 may stage another meanwhile
-// only where it writes alone.
+// Whoever still writes its share of a checkpoint is busy; but a share that hangs in its rank's disk keeps
+// nobody from saving once rank 0 writes alone. With two images, rank 0 may stage another meanwhile only then.
 void Checkpointer::State::vote_on_plan(Vote& vote) const noexcept {
   if (!crew->sharing) return;
   vote.plan = stager.mark();
   vote.capacity = static_cast<std::int64_t>(stager.attribute_capacity());
   if (!crew->leads()) {
-    vote.busy = hand && hand->busy();
+    vote.busy = hand && !crew->alone && hand->busy();
     return;
   }
   vote.alone = writer->others_failed();

@@ -34,6 +34,7 @@ void Crew::learn(const Agreed& agreed) {
   if (agreed.left) end = posted + *agreed.left;
   durable = agreed.durable;
   failing = agreed.failing;
+  alone = alone || agreed.alone;
   if (!save_) return;
   if (durable >= save_->step) return settle(SaveStatus::durable, {});
   if (failing && agreed.busy < 0 && agreed.step > save_->step) {

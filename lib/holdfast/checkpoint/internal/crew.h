@@ -112,6 +112,7 @@ class Crew {
   bool sharing = false;         // some other rank sees the volume, and all are to write
   std::vector<bool> sees = {};  // by rank; empty: nobody has looked
   bool wrote_alone = false;     // rank 0: that another rank has failed was taken note of
+  bool alone = false;           // rank 0 writes alone from here on, as all have learned
   bool hopeless = false;        // a stop leaves no time for a save: the same on all ranks
   SteadyTime retry_at{};        // a save in a pause is not tried again before
   Patience patience;
