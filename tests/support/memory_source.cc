@@ -30,7 +30,7 @@ MemorySource::MemorySource(Options options)
     : options_(options), weight_(options.elements), bias_(7), stream_{options.seed} {
   for (float& value : weight_) value = static_cast<float>(uniform(stream_[0]) - 0.5);
   for (double& value : bias_) value = uniform(stream_[0]) - 0.5;
-  if (options_.rank >= 0) batches_[0] = options_.uneven_buffers ? 1000 * options_.rank : 0;
+  if (options_.uneven_buffers) batches_.assign(60'000, 1000 * options_.rank);
   if (options_.rank >= 0) own_ = {100 * (static_cast<std::uint64_t>(options_.rank) + 1)};
 }
 

@@ -27,7 +27,7 @@ class MemorySource final : public SnapshotSource {
     std::int64_t threads = 2;     // environment.threads: a record
     std::uint64_t seed = 1;
     std::int64_t epoch_size = 100;  // samples; a step applies 4
-    bool uneven_buffers = false;    // the buffer differs from rank to rank
+    bool uneven_buffers = false;    // the buffer is large, and differs from rank to rank
     int rank = -1;  // of several that train together: has a stream of its own, from which no weight is drawn
   };
   MemorySource() : MemorySource(Options{}) {}
