@@ -62,7 +62,7 @@ class MemoryWorld {
     Member(MemoryWorld& world, int rank) : world_(world), rank_(rank) {}
     int rank() const noexcept override { return rank_; }
     int world_size() const noexcept override { return world_.size(); }
-    Duration timeout() const noexcept override { return std::chrono::seconds(60); }
+    Duration timeout() const noexcept override { return world_.timeout; }
 
     void post(const Ballot& mine) override {
       const std::lock_guard lock(world_.mutex_);
@@ -94,9 +94,10 @@ class MemoryWorld {
     std::string hear(int rank, const std::string& name, Duration limit) override {
       std::unique_lock lock(world_.mutex_);
       const std::pair key(rank, name);
-      world_.changed_.wait_for(lock, limit, [&] { return world_.texts_.contains(key) || world_.lost_ >= 0; });
+      world_.changed_.wait_for(lock, limit,
+                               [&] { return world_.texts_.contains(key) || world_.lost_ == rank; });
       if (world_.texts_.contains(key)) return world_.texts_.at(key);
-      world_.throw_if_lost();
+      if (world_.lost_ == rank) world_.throw_if_lost();
       throw Error("rank " + std::to_string(rank) + " told no " + name, ExitCode::interrupted);
     }
     void forget(const std::string& name) override {
@@ -131,7 +132,8 @@ class MemoryWorld {
   }
 
  public:
-  int corrupt_for = -1;  // a bit flips on the way to that rank; set before the start
+  Duration timeout = std::chrono::seconds(60);  // set before the start
+  int corrupt_for = -1;                         // a bit flips on the way to that rank; set before the start
 
  private:
   std::mutex mutex_;

@@ -260,15 +260,30 @@ void AsyncWriter::try_out() noexcept {
   probing_.store(false, std::memory_order_release);
 }
 
+// What the others have to know before it is written; whatever fails here they are told as well.
+Snapshot AsyncWriter::seal(const WriteRequest& request) {
+  const auto& others = request.others;
+  try {
+    if (others && others->shares && others_failed()) {
+      throw Error("another rank has failed in the save before");
+    }
+    Snapshot sealed = *request.snapshot;  // shares the image; its own attributes
+    if (others && !others->shares) options_.together->alone(sealed.step, others->number);
+    return sealed;
+  } catch (const std::exception& error) {
+    if (others) options_.together->decline(request.snapshot->step, what_of(error), others->number);
+    throw;
+  }
+}
+
 CheckpointInfo AsyncWriter::commit(const Job& job) {
   const WriteRequest& request = job.request;
   const bool shared = request.others && request.others->shares;
-  if (request.others && !shared) options_.together->alone(request.snapshot->step, request.others->number);
+  Snapshot sealed = seal(request);
   if (!shared) request.snapshot->wait_for_arrival();
   if (request.complete) request.complete();
   const SteadyTime began = clock_.now();
   const bool slowed = options_.write_limit > 0 && !hurry_.load(std::memory_order_relaxed);
-  Snapshot sealed = *request.snapshot;  // shares the image; its own attributes
   Duration wrote{};
   CheckpointInfo checkpoint = write_file(request, sealed, wrote);
   const Duration took = clock_.now() - began;
@@ -324,8 +339,7 @@ void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
 // What was measured was the work of all.
 void AsyncWriter::others_have_failed(const Job& job) noexcept {
   if (others_failed_.exchange(true) || options_.costs == nullptr) return;
-  const auto commit = options_.costs->costs().commit;
-  if (commit) options_.costs->committed(*commit * job.request.others->shares->world_size());
+  options_.costs->scale_commits(job.request.others->shares->world_size());
 }
 
 void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {

@@ -131,6 +131,7 @@ class AsyncWriter {
   void write(Job job) noexcept;
   void try_out() noexcept;
   bool idle_while_probing() const noexcept;
+  Snapshot seal(const WriteRequest& request);
   CheckpointInfo commit(const Job& job);
   CheckpointInfo write_file(const WriteRequest& request, Snapshot& sealed, Duration& wrote);
   void not_begun(Job& job, std::string_view reason) const noexcept;

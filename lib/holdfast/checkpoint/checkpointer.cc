@@ -94,7 +94,10 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
 }
 
 Checkpointer::State::~State() {
-  if (crew) crew->settle(SaveStatus::failed, "this rank ended before it heard of it");
+  if (crew) {
+    crew->settle(SaveStatus::failed, "this rank ended before it heard of it");
+    crew->patience.end_by(clock.now() + internal::kPartingGrace);
+  }
   monitor.stop();
   watch->stop();
   if (late_save) late_save->settle(SaveStatus::failed, "dropped: the run ended before it was staged");

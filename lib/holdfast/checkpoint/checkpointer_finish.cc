@@ -106,7 +106,10 @@ int Checkpointer::State::finish_alone() {
   bool in_time = commit_last_step();
   if (crew) end_round({});
   // A save that failed on the way is tried once more, in a new file.
-  if (in_time && !covered() && !writer->superseded()) in_time = commit_last_step();
+  if (in_time && !covered() && !writer->superseded()) {
+    if (crew) crew->patience.end_by(crew->end.value_or(SteadyTime::max()));
+    in_time = commit_last_step();
+  }
   receipt.close();
 
   gave_up = !in_time;

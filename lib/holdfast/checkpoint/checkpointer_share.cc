@@ -19,9 +19,9 @@
 namespace holdfast::inline v1 {
 namespace {
 
-constexpr Duration kShortestPatience = std::chrono::seconds(1);
 constexpr Duration kHandSlice = std::chrono::milliseconds(50);
 constexpr Duration kHandRest = std::chrono::seconds(5);
+constexpr char kStillWriting[] = "it still writes its share of the save before";
 constexpr char kNotBegun[] =
     "no save was begun: it is durable already, or there is no time or no room for it";
 
@@ -51,11 +51,14 @@ void Checkpointer::State::find_companions_on_volume() {
 
 void Checkpointer::State::begin_round(const Agreed& agreed) {
   crew->round.plan = crew->sharing && agreed.shares() ? agreed.plan : 0;
+  limit_patience();
   if (crew->round.plan == 0) return;
   ++crew->round.number;
   crew->round.owed = crew->leads();
-  limit_patience();
 }
+
+// Before the others count this rank as lost: while it waits it does not vote.
+Duration Checkpointer::State::longest_wait_for_share() const { return crew->companions.timeout() / 2; }
 
 void Checkpointer::State::end_round(const Decision& decision) noexcept {
   if (std::exchange(crew->round.owed, false)) {
@@ -85,6 +88,7 @@ void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
   const Waiting waiting(*this);
   if (last_one) press();
   save_wanted = false;
+  const bool free = !last_one || wait_for_own_image();
   const BegunSave save = begin_save(true);
   save->settled_by = std::this_thread::get_id();
   internal::HandedShare share{.save = {.plan = nullptr, .shares = nullptr, .number = crew->round.number},
@@ -92,6 +96,16 @@ void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
                               .own = own_now(source.step()),
                               .how = share_limits(),
                               .handle = save};
+  if (!free) {
+    // What hangs in the disk keeps the hand as well: rank 0 is told here, for this save fails of it.
+    log_error("this rank takes no part in the save of step {}: {}", share.step, kStillWriting);
+    crew->together->decline(share.step, kStillWriting, share.save.number);
+    tell_own();
+    save->staged(clock.now());
+    decision.saved = true;
+    decision.save = crew->begin_save(save);
+    return;
+  }
   try {
     internal::Staged staged = stage_share(last_one);
     save->update([&](SaveFigures& figures) {
@@ -112,7 +126,6 @@ void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
 }
 
 internal::Staged Checkpointer::State::stage_share(bool last_one) {
-  if (last_one) wait_for_own_image();
   if (last_one || !source.on_device()) return stage(Part::all);
   internal::Staged staged = stage(Part::early);
   auto copy = source.prepare_independent(*staged.layout, staged.snapshot->arena->bytes());
@@ -121,39 +134,44 @@ internal::Staged Checkpointer::State::stage_share(bool last_one) {
   return staged;
 }
 
-void Checkpointer::State::wait_for_own_image() {
+bool Checkpointer::State::wait_for_own_image() {
   const SteadyTime began = clock.now();
+  Duration waited{};
   while (!stager.wait_ready(kHandSlice)) {
     watch->heard();
-    if (out_of_time(began)) throw Error("the last share is not written yet, and the time is over");
+    waited += kHandSlice;
+    const SteadyTime now = clock.now();
+    if (out_of_time(began) || std::max(waited, now - began) >= longest_wait_for_share()) return false;
   }
+  return true;
 }
 
-// With an end announced each part of a save gets a part of what is left, so that a rank that is slow leaves
-// time for a save without it.
 SharedWriteOptions Checkpointer::State::share_limits() const {
   SharedWriteOptions limits{.how = {.threads = options.writer_threads,
                                     .write_limit = options.write_limit / crew->world_size(),
                                     .clock = &clock,
                                     .hurry = &crew->hurry},
                             .patience = &crew->patience};
-  const auto left = crew->left(clock.now());
-  if (!left) return limits;
-  const auto cut = [&](Duration& limit, int parts) {
-    limit = std::min(limit, std::max<Duration>(*left / parts, kShortestPatience));
-  };
-  cut(limits.begin_within, 3);
-  cut(limits.reports_within, 3);
-  cut(limits.end_within, 3);
+  limits.begin_within = std::min(limits.begin_within, longest_wait_for_share());
+  limits.reports_within = std::min(limits.reports_within, longest_wait_for_share());
   return limits;
 }
 
-// Rank 0 decides before the others give up.
+// Before an announced end rank 0 gives up a save while it could still write one alone, but not before this
+// one could be over; where there is no time for both, it has nothing better to do than to wait. The others
+// wait for rank 0.
 void Checkpointer::State::limit_patience() noexcept {
-  const SteadyTime now = clock.now();
-  const auto left = crew->left(now);
-  if (!left) return crew->patience.renew();
-  crew->patience.end_by(now + std::max<Duration>(*left / (crew->leads() ? 3 : 2), kShortestPatience));
+  crew->patient_until = crew->end;
+  if (!crew->end) return crew->patience.renew();
+  SteadyTime until = *crew->end;
+  const Duration left = *crew->end - clock.now();
+  if (crew->leads() && crew->sharing && !crew->alone && left > Duration::zero()) {
+    const Costs known = costs_together();
+    const Duration together = known.commit.value_or(left / 3);
+    const Duration alone = known.commit ? *known.commit * crew->world_size() : left / 3;
+    if (left >= together + alone + known.agreement) until -= alone + known.agreement;
+  }
+  crew->patience.end_by(until);
 }
 
 // Nobody waits for others any longer than that. What still hangs in a disk then is left behind.

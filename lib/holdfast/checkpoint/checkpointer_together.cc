@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <shared_mutex>
 #include <thread>
 #include <utility>
 
@@ -31,8 +32,6 @@ constexpr Duration kOutcomeWait = std::chrono::hours(1);
 constexpr Duration kSameTime = std::chrono::seconds(1);
 // Rank 0 hears that a machine lives before its own plans would say so (kAliveAfter).
 constexpr Duration kOutlived = kAliveAfter - std::chrono::seconds(2);
-// So long the shares of living ranks may still become a checkpoint when one was lost.
-constexpr Duration kPartingGrace = std::chrono::seconds(10);
 constexpr char kOthers[] = "another rank";  // the source of notices that were passed on
 
 }  // namespace
@@ -121,9 +120,8 @@ void Checkpointer::State::plan_together() {
 
 // Rank 0 plans by the deadline that is told to any rank.
 void Checkpointer::State::learn(const Agreed& agreed) {
-  const bool ended = crew->end.has_value();
   crew->learn(agreed);
-  if (ended != crew->end.has_value()) limit_patience();
+  if (crew->end_has_moved(kSameTime)) limit_patience();
   if (crew->sharing) {
     try {
       stager.widen(static_cast<std::uint64_t>(agreed.capacity));
@@ -335,13 +333,14 @@ void Checkpointer::State::tell_own() {
 // The image has room for it behind what rank 0 copies: both may be filled at once.
 std::function<void()> Checkpointer::State::bring_own_of_others(const Snapshot& snapshot) const {
   if (internal::own_bytes(source, snapshot.layout->tensors()) == 0) return {};
-  return [&companions = crew->companions, &source = source, layout = snapshot.layout, arena = snapshot.arena,
-          step = snapshot.step, parting = crew->parting] {
-    const std::lock_guard lock(parting->mutex);
-    if (parting->parted) throw Error("the run has ended");
-    const std::uint64_t bytes = internal::own_bytes(source, layout->tensors());
-    for (int rank = 1; rank < companions.world_size(); ++rank) {
-      const std::string own = companions.hear(rank, internal::own_text(step), kOwnWait);
+  return [&crew = *crew, &clock = clock, &source = source, layout = snapshot.layout, arena = snapshot.arena,
+          step = snapshot.step] {
+    for (int rank = 1; rank < crew.world_size(); ++rank) {
+      const std::string own =
+          hear_patiently(crew.guarded, clock, rank, internal::own_text(step), kOwnWait, &crew.patience);
+      const std::shared_lock lock(crew.parting->mutex);
+      if (crew.parting->parted) throw Error("the run has ended");
+      const std::uint64_t bytes = internal::own_bytes(source, layout->tensors());
       if (!own.starts_with(internal::kOwnBytes)) {
         throw Error("rank " + std::to_string(rank) +
                     " could not copy its random numbers: " + own.substr(own.empty() ? 0 : 1));
@@ -430,7 +429,7 @@ void Checkpointer::State::or_abandon(const std::function<void()>& work) {
 // as long as a deadline leaves.
 void Checkpointer::State::abandon(const Error& error) noexcept {
   if (phase == Phase::finished) return;
-  rest_hand(kPartingGrace);
+  rest_hand(internal::kPartingGrace);
   crew->settle(SaveStatus::failed, "a rank was lost before rank 0 told what became of it");
   const bool interrupted = error.exit_code() == ExitCode::interrupted;
   end_code = interrupted ? options.exit_code_interrupted : static_cast<int>(error.exit_code());

@@ -21,6 +21,12 @@ void CostModel::committed(Duration took) noexcept {
   commits_[commit_count_++ % kCommits] = took.count();
 }
 
+void CostModel::scale_commits(int factor) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::int64_t& commit : commits_) commit *= factor;
+  if (probe_) *probe_ *= factor;
+}
+
 void CostModel::probed(Duration took, std::uint64_t bytes, std::uint64_t state_bytes) noexcept {
   const double scale = std::max(1.0, static_cast<double>(state_bytes) / static_cast<double>(bytes));
   const std::lock_guard lock(mutex_);

@@ -34,6 +34,8 @@ class CostModel {
   static constexpr std::size_t kSteps = 64;
 
   void committed(Duration took) noexcept;
+  // From now on a commit costs so many times what was known.
+  void scale_commits(int factor) noexcept;
   // Without what was waited for saves.
   void stepped(Duration took) noexcept {
     const std::uint32_t count = step_count_.load(std::memory_order_relaxed);

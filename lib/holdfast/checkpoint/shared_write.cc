@@ -358,25 +358,27 @@ void SharedWriter::tell(std::uint64_t number, const char* message, const std::st
   told_.push_back({number, std::move(name)});
 }
 
-// In slices, so that patience may end meanwhile. A rank that is known to be lost is not waited for: hear()
-// throws at once then.
 std::string SharedWriter::hear(int rank, std::uint64_t number, const char* message, Duration limit,
                                const Patience* patience) {
-  const std::string name = name_of(number, message);
-  const SteadyTime began = clock_.now();
+  return hear_patiently(companions_, clock_, rank, name_of(number, message), limit, patience);
+}
+
+std::string hear_patiently(Companions& companions, Clock& clock, int rank, const std::string& name,
+                           Duration limit, const Patience* patience) {
+  const SteadyTime began = clock.now();
   Duration waited{};  // by the messages' clock
   while (true) {
     const Duration slice = std::clamp(limit - waited, Duration::zero(), kSlice);
     const SteadyTime asked = Clock::real().now();
     try {
-      return companions_.hear(rank, name, slice);
+      return companions.hear(rank, name, slice);
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception&) {
       if (Clock::real().now() - asked < slice) throw;
     }
     waited += slice;
-    const SteadyTime now = clock_.now();
+    const SteadyTime now = clock.now();
     if (waited >= limit || now - began >= limit || (patience != nullptr && now >= patience->end())) {
       throw Error("no answer within " + format_duration(std::max(waited, now - began)),
                   ExitCode::interrupted);

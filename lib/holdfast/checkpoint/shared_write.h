@@ -100,6 +100,11 @@ class Patience {
   std::atomic<SteadyTime::rep> end_{SteadyTime::max().time_since_epoch().count()};
 };
 
+// Companions::hear(), in slices, so that patience (nullptr: without end) may end meanwhile; the limit counts
+// by the messages' clock and by this one. A rank that is known to be lost is not waited for.
+std::string hear_patiently(Companions& companions, Clock& clock, int rank, const std::string& name,
+                           Duration limit, const Patience* patience);
+
 struct SharedWriteOptions {
   ImageWriterOptions how =
       {};            // before_seal is rank 0's alone, and hears whether all ranks' numbers are finite

@@ -36,6 +36,15 @@ TEST(CostModel, OlderCommitsAreForgotten) {
   EXPECT_EQ(model.costs().commit, Duration(1s));
 }
 
+TEST(CostModel, WhatCostsMoreFromNowOnIsNotForgotten) {
+  CostModel model;
+  for (int i = 1; i <= 20; ++i) model.committed(std::chrono::seconds(i));
+  model.scale_commits(8);
+  EXPECT_EQ(model.costs().commit, Duration(152s));
+  model.committed(1s);
+  EXPECT_EQ(model.costs().commit, Duration(152s));
+}
+
 TEST(CostModel, OneStepInTwentyMayBeSlow) {
   CostModel model;
   for (int i = 0; i < 64; ++i) model.stepped(i % 21 == 0 ? 9s : 1s);

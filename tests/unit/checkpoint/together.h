@@ -88,6 +88,7 @@ class Together : public testing::Test {
     members.clear();
     world = std::make_unique<MemoryWorld>(ranks);
     world->corrupt_for = corrupt_for;
+    world->timeout = timeout;
     for (int rank = 0; rank < ranks; ++rank) {
       MemorySource::Options state;
       state.rank = rank;
@@ -149,6 +150,7 @@ class Together : public testing::Test {
   CheckpointerOptions options = volume->options();
   bool patient = true;
   int corrupt_for = -1;
+  Duration timeout = std::chrono::seconds(60);
   int odd_one = -1;
   int other_threads = -1;
   int seers = 1;  // so many ranks see the volume

@@ -225,7 +225,8 @@ struct Checkpointer::State {
   void send_share(Decision& decision, bool last_one);
   void hand_share(Decision& decision, bool last_one);
   internal::Staged stage_share(bool last_one);
-  void wait_for_own_image();
+  bool wait_for_own_image();  // false: it is not free in time
+  Duration longest_wait_for_share() const;
   SharedWriteOptions share_limits() const;
   void limit_patience() noexcept;
   void rest_hand(Duration grace) noexcept;

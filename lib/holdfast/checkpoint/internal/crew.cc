@@ -24,9 +24,14 @@ std::optional<Duration> Crew::left(SteadyTime now) const {
   return std::max(Duration(*end - now), Duration::zero());
 }
 
+bool Crew::end_has_moved(Duration by) const {
+  if (end.has_value() != patient_until.has_value()) return true;
+  return end && std::max(*end - *patient_until, *patient_until - *end) > by;
+}
+
 void Crew::part() {
+  parting->parted = true;  // nobody begins to wait from here on
   const std::lock_guard lock(parting->mutex);
-  parting->parted = true;
 }
 
 void Crew::learn(const Agreed& agreed) {
@@ -54,21 +59,21 @@ nlohmann::json Crew::hear(int rank, const char* name, Duration limit) {
   return value;
 }
 
-// The lock is held while it waits, in slices (shared_write.cc): part() waits for one of them.
+// The lock is held while it waits, in slices (hear_patiently): part() waits for one of them.
 void PartableCompanions::tell(const std::string& name, std::string_view text) {
-  const std::lock_guard lock(parting_->mutex);
+  const std::shared_lock lock(parting_->mutex);
   if (parting_->parted) throw Error("the run has ended");
   companions_.tell(name, text);
 }
 
 std::string PartableCompanions::hear(int rank, const std::string& name, Duration limit) {
-  const std::lock_guard lock(parting_->mutex);
+  const std::shared_lock lock(parting_->mutex);
   if (parting_->parted) throw Error("the run has ended");
   return companions_.hear(rank, name, limit);
 }
 
 void PartableCompanions::forget(const std::string& name) {
-  const std::lock_guard lock(parting_->mutex);
+  const std::shared_lock lock(parting_->mutex);
   if (!parting_->parted) companions_.forget(name);
 }
 

@@ -1,16 +1,16 @@
 // What a Checkpointer keeps about the other ranks of its run: which are its companions, what they have agreed
 // so far, and the save that they know of.
 //
-// Threads: the training thread.
+// Threads: the training thread; but Patience, `hurry`, `parting` and `guarded` any.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,9 +23,13 @@
 
 namespace holdfast::inline v1::internal {
 
+// So long the shares of living ranks may still become a checkpoint when one was lost, or this one ends.
+inline constexpr Duration kPartingGrace = std::chrono::seconds(10);
+
+// Held, shared with others, by whoever uses the companions or the source on a thread of the writer's.
 struct Parting {
-  std::mutex mutex;
-  bool parted = false;
+  std::shared_mutex mutex;
+  std::atomic<bool> parted{false};
 };
 
 // Texts alone, until this rank has parted.
@@ -77,6 +81,8 @@ class Crew {
   void learn(const Agreed& agreed);
   // Until the end that the votes told of.
   std::optional<Duration> left(SteadyTime now) const;
+  // By more than that since `patience` was limited.
+  bool end_has_moved(Duration by) const;
   // No thread of the writer asks the others or the source for anything afterwards. May wait for one that
   // does.
   void part();
@@ -116,7 +122,8 @@ class Crew {
   bool hopeless = false;        // a stop leaves no time for a save: the same on all ranks
   SteadyTime retry_at{};        // a save in a pause is not tried again before
   Patience patience;
-  std::atomic<bool> hurry{false};  // no limit to a share's writes
+  std::optional<SteadyTime> patient_until = {};  // the `end` that this was limited for
+  std::atomic<bool> hurry{false};                // no limit to a share's writes
 
   // For the writer's thread, which may outlive the companions where it hangs in a disk.
   PartableCompanions guarded;

@@ -1,0 +1,185 @@
+// Checkpoints that all ranks write, and a rank that hangs, is slow or dies: nobody waits longer than that is
+// worth, and what can be saved is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "together.h"
+
+namespace holdfast::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SharedTrouble : public Together {
+ protected:
+  SharedTrouble() {
+    seers = 4;
+    elements = 30'000;
+    options.every = {SaveEvery::steps(4)};
+    patient = false;
+  }
+  ~SharedTrouble() override { gate.open(); }
+  // From now on that rank's share does not reach its disk.
+  void hang(Member& one) {
+    one.view.set_hook([this](const Operation& operation) {
+      if (operation.kind == Op::sync_file) gate.pass();
+    });
+  }
+  // Steps until that one, or a later one, is durable.
+  static void train_until_durable(Member& one, std::int64_t step, std::int64_t limit) {
+    while (one.checkpointer->last_durable().step < step && one.source.step() < limit) {
+      one.step();
+      std::this_thread::sleep_for(20ms);
+    }
+    EXPECT_GE(one.checkpointer->last_durable().step, step) << one.rank;
+  }
+  static bool waited_less(SteadyTime since, Duration limit) { return Clock::real().now() - since < limit; }
+
+  Gate gate;
+};
+
+TEST_F(SharedTrouble, AShareThatHangsKeepsNobodyFromSaving) {
+  CapturedLog log;
+  timeout = 4s;
+  std::atomic<bool> saved{false};
+  live(2, [&](Member& one) {
+    if (one.rank == 1) hang(one);
+    train_until_durable(one, 6, 2000);
+    const std::int64_t first = one.checkpointer->last_durable().step;
+    train_until_durable(one, first + 4, 3000);
+    one.train_to(3010);
+    if (one.rank == 0) gate.open();
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(0));
+}
+
+// The notice that shortens everybody's patience comes while it waits for the first share.
+TEST_F(SharedTrouble, AnEndThatComesNearerShortensThePatience) {
+  CapturedLog log;
+  timeout = 10h;
+  live(2, [&](Member& one) {
+    if (one.rank == 1) hang(one);
+    one.train_to(6);
+    if (one.rank == 0) one.announcer.deadline(one.clock.now() + 10h);
+    if (one.rank == 1) gate.await_arrival();
+    one.train_to(12);
+    if (one.rank == 0) one.announcer.deadline(one.clock.now() + 200s);
+    train_until_durable(one, 12, 105);
+    one.train_to(200);
+    if (one.rank == 0) gate.open();
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+}
+
+// There is time for this save, and none for another by rank 0 alone.
+TEST_F(SharedTrouble, ASaveThatEndsInTimeIsWaitedFor) {
+  std::mutex mutex;
+  std::set<std::string> seen;
+  volume->faults.set_hook([&](const Operation& operation) {
+    if (operation.kind != Op::write || operation.path.find("step-") == std::string::npos) return;
+    const std::lock_guard lock(mutex);
+    if (seen.insert(operation.path).second) volume->clock.advance(20s);
+  });
+  patient = true;
+  live(2, [&](Member& one) {
+    one.train_to(6);
+    if (one.rank == 1) {
+      one.view.set_hook([](const Operation& operation) {
+        if (operation.kind == Op::sync_file) std::this_thread::sleep_for(4s);
+      });
+    }
+    if (one.rank == 0) one.announcer.stop(one.clock.now() + 56s);
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(75));
+  EXPECT_EQ(member(0).checkpointer->figures().failed, 0);
+  EXPECT_EQ(member(0).checkpointer->last_durable().step, member(0).source.step());
+}
+
+// Neither its training thread nor anybody else waits for that disk without end.
+TEST_F(SharedTrouble, AStopWithoutADeadlineDoesNotWaitForAShareThatHangs) {
+  CapturedLog log;
+  timeout = 8s;
+  live(2, [&](Member& one) {
+    one.train_to(3);
+    if (one.rank == 1) hang(one);
+    one.train_to(6);
+    if (one.rank == 1) gate.await_arrival();
+    const SteadyTime began = Clock::real().now();
+    if (one.rank == 0) one.checkpointer->request_stop("enough");
+    one.train_to(20);
+    one.finish();
+    if (one.rank == 0) gate.open();
+    EXPECT_TRUE(waited_less(began, 60s));
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(75));
+  EXPECT_EQ(member(0).checkpointer->last_durable().step, member(0).source.step());
+}
+
+TEST_F(SharedTrouble, ARankThatDiesInTheLastSaveCostsNothing) {
+  CapturedLog log;
+  timeout = 10h;
+  patient = true;
+  live(3, [&](Member& one) {
+    one.train_to(6);
+    if (one.rank == 2) {
+      one.view.set_hook([&](const Operation& operation) {
+        if (operation.kind != Op::sync_file || one.source.step() != 7) return;
+        world->lose(2);
+        gate.pass();
+      });
+    }
+    one.train_to(7);
+    const SteadyTime began = Clock::real().now();
+    one.finish();
+    if (one.rank == 0) gate.open();
+    EXPECT_TRUE(waited_less(began, 60s));
+  });
+  EXPECT_EQ(member(0).error, "");
+  EXPECT_EQ(member(0).code, 0);
+  EXPECT_EQ(member(0).checkpointer->last_durable().step, 7);
+  EXPECT_THAT(log.text(), HasSubstr("rank 2 did not report its share of the checkpoint: rank 2 is lost"));
+}
+
+// A program that ends with an exception of its own.
+TEST_F(SharedTrouble, WhoEndsWithoutFinishWaitsAMomentForTheOthers) {
+  CapturedLog log;
+  timeout = 10h;
+  std::atomic<bool> over{false};
+  live(2, [&](Member& one) {
+    if (one.rank == 1) hang(one);
+    one.train_to(6);
+    gate.await_arrival();
+    if (one.rank == 0) {
+      const SteadyTime began = one.clock.now();
+      one.checkpointer.reset();
+      EXPECT_LT(one.clock.now() - began, Duration(300s));
+      over = true;
+    } else {
+      while (!over) {
+        std::this_thread::sleep_for(100ms);
+        volume->clock.advance(1s);
+      }
+      gate.open();
+      one.checkpointer.reset();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::test
