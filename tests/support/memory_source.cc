@@ -100,7 +100,7 @@ void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> 
 }
 
 bool MemorySource::replicated(const TensorSpec& tensor) const {
-  return tensor.name.starts_with("optimizer/") || tensor.name == "model/weight" ||
+  return tensor.name.starts_with("optimizer/") || (tensor.name == "model/weight" && weight_is_replicated) ||
          tensor.name == "model/bias";
 }
 

@@ -76,6 +76,7 @@ class MemorySource final : public SnapshotSource {
   void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
   void bring_together() override { ++brought_together; }
   std::int64_t brought_together = 0;  // calls of it
+  bool weight_is_replicated = true;
   std::int64_t batches() const { return batches_[0]; }
   void derive_own(int rank) override { own_ = {static_cast<std::uint64_t>(-rank)}; }
   std::vector<std::uint64_t> own() const { return own_; }

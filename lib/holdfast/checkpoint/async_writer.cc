@@ -206,11 +206,7 @@ void AsyncWriter::write(Job job) noexcept {
     job.handle->settle(SaveStatus::failed, error.what());
     return;
   } catch (const RankError& error) {
-    others_have_failed(job);
-    const std::string text = text_or_out_of_memory([&] {
-      return std::string(error.what()) + "; from here on rank 0 writes the checkpoints of this attempt alone";
-    });
-    failed(job, text.c_str());
+    spoiled_by(error, job);
   } catch (const std::exception& error) {
     failed(job, what_of(error));
   } catch (...) {
@@ -336,14 +332,22 @@ void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
   job.request = {};
 }
 
-// What was measured was the work of all.
-void AsyncWriter::others_have_failed(const Job& job) noexcept {
-  if (others_failed_.exchange(true) || options_.costs == nullptr) return;
-  options_.costs->scale_commits(job.request.others->shares->world_size());
+void AsyncWriter::spoiled_by(const RankError& error, Job& job) noexcept {
+  spoiled_.fetch_add(1, std::memory_order_relaxed);
+  if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what());
+  // What was measured was the work of all.
+  if (!others_failed_.exchange(true) && options_.costs != nullptr) {
+    options_.costs->scale_commits(job.request.others->shares->world_size());
+  }
+  const std::string text = text_or_out_of_memory([&] {
+    return std::string(error.what()) + "; from here on rank 0 writes the checkpoints of this attempt alone";
+  });
+  failed(job, text.c_str());
 }
 
 void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {
   job.request = {};  // first: whoever sees that the step is durable finds the image free
+  refused_ = false;
   bool recovered = false;
   {
     const std::lock_guard lock(mutex_);

@@ -107,6 +107,9 @@ class AsyncWriter {
   bool failing() const { return failing_.load(std::memory_order_relaxed); }
   // A save has failed because of another rank (shared_write.h, RankError).
   bool others_failed() const { return others_failed_.load(std::memory_order_relaxed); }
+  // Saves that failed because of others, also where one merely could not take part. The same again right
+  // after that is a rank that fails.
+  std::uint64_t spoiled() const { return spoiled_.load(std::memory_order_relaxed); }
   bool superseded() const { return superseded_.load(std::memory_order_acquire); }
   std::optional<std::string> failure() const noexcept;  // of the last write, until one is acknowledged
   // A save that failed before it could be submitted counts as any other.
@@ -135,7 +138,7 @@ class AsyncWriter {
   CheckpointInfo commit(const Job& job);
   CheckpointInfo write_file(const WriteRequest& request, Snapshot& sealed, Duration& wrote);
   void not_begun(Job& job, std::string_view reason) const noexcept;
-  void others_have_failed(const Job& job) noexcept;
+  void spoiled_by(const RankError& error, Job& job) noexcept;
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept;
   void failed(Job& job, const char* error) noexcept;
   void supersede(const char* reason) noexcept;
@@ -153,6 +156,7 @@ class AsyncWriter {
 
   std::atomic<bool> failing_{false};
   std::atomic<bool> others_failed_{false};
+  std::atomic<std::uint64_t> spoiled_{0};
   std::atomic<bool> superseded_{false};
   std::atomic<bool> leaving_{false};
   std::atomic<bool> hurry_{false};
@@ -172,6 +176,7 @@ class AsyncWriter {
   Acknowledged last_;
 
   SteadyTime last_look_;  // the writer's thread only
+  bool refused_ = false;  // this too: the last save failed because a rank took no part in it
   std::thread thread_;    // last: everything above exists when it starts
 };
 

@@ -160,6 +160,8 @@ Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner) : owner_(&ow
 
 Checkpointer::EvaluationScope::~EvaluationScope() { owner_->state_->leave_evaluation(); }
 
+void Checkpointer::EvaluationScope::cut_short() { owner_->state_->cut_short = true; }
+
 int Checkpointer::finish() { return state_->finish(); }
 
 AttemptNumber Checkpointer::attempt() const { return state_->record.attempt; }

@@ -242,6 +242,9 @@ class Checkpointer {
     ~EvaluationScope();
     EvaluationScope(const EvaluationScope&) = delete;
     EvaluationScope& operator=(const EvaluationScope&) = delete;
+    // The evaluation was not finished: it stays due, and the checkpoint of this boundary records that. What
+    // tick() stopped on this rank needs no such word.
+    void cut_short();
 
    private:
     Checkpointer* owner_;

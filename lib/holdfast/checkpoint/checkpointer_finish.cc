@@ -41,6 +41,7 @@ void Checkpointer::State::enter_evaluation() {
   late_stager.complete();
   evaluating = true;
   stopped_inside = false;
+  cut_short = false;
   if (crew) return;
   try {
     boundary = stage(Part::all);
@@ -56,8 +57,9 @@ void Checkpointer::State::leave_evaluation() {
   clear_shelf();
   const bool save_it = std::exchange(best_wanted, false);
   // Cut short: the boundary on entry is what the next attempt begins with, and it evaluates again.
-  if (stopped_inside) {
-    disturbed = !boundary;
+  if (stopped_inside || cut_short) {
+    evaluation_due = true;
+    disturbed = !crew && !boundary;
     return;
   }
   boundary = {};

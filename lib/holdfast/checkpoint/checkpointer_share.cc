@@ -22,8 +22,6 @@ namespace {
 constexpr Duration kHandSlice = std::chrono::milliseconds(50);
 constexpr Duration kHandRest = std::chrono::seconds(5);
 constexpr char kStillWriting[] = "it still writes its share of the save before";
-constexpr char kNotBegun[] =
-    "no save was begun: it is durable already, or there is no time or no room for it";
 
 }  // namespace
 
@@ -62,11 +60,13 @@ Duration Checkpointer::State::longest_wait_for_share() const { return crew->comp
 
 void Checkpointer::State::end_round(const Decision& decision) noexcept {
   if (std::exchange(crew->round.owed, false)) {
-    crew->together->decline(source.step(), text_or_out_of_memory([&] {
-                              const std::string failed = decision.saved ? "" : decision.save.error();
-                              return failed.empty() || failed == "no save" ? kNotBegun : failed;
-                            }),
-                            crew->round.number);
+    if (decision.save.step() == source.step()) {
+      const std::string failed = text_or_out_of_memory([&] { return decision.save.error(); });
+      crew->together->decline(source.step(), failed, crew->round.number);
+    } else {
+      // It is durable already, or on its way, or there is no time or no room for it: no failure.
+      crew->together->leave_out(source.step(), crew->round.number);
+    }
   }
   crew->round.plan = 0;
 }

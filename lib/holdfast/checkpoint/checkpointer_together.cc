@@ -174,6 +174,7 @@ void Checkpointer::State::stop_together(Decision& decision, const Agreed& agreed
     if (crew->leads()) say_too_late({.move = Move::stop, .too_late = !covered()});
     return;
   }
+  if (agreed.durable >= source.step()) return;
   begin_round(agreed);
   if (crew->leads()) {
     save_boundary(decision, plan_now());
@@ -205,7 +206,7 @@ void Checkpointer::State::pause_together(Decision& decision, Plan plan, Agreed a
     watch->heard();
     if (crew->sharing && agreed.shares()) {
       // What all write, all have to have agreed on.
-      if (agreed.saves()) {
+      if (agreed.saves() && agreed.durable < source.step()) {
         begin_round(agreed);
         crew->leads() ? save_boundary(decision, plan) : send_share(decision, true);
         end_round(decision);
@@ -253,7 +254,10 @@ Vote Checkpointer::State::vote(const Plan& plan) noexcept {
   }
   vote_on_plan(vote);
   // What another rank spoiled is made good at once.
-  if (vote.alone && !std::exchange(crew->wrote_alone, true)) save_wanted = true;
+  if (crew->leads() && crew->spoiled != writer->spoiled()) {
+    crew->spoiled = writer->spoiled();
+    save_wanted = true;
+  }
   vote.save = save_wanted;
   if (!crew->leads()) return vote;
   bool due = policy.due(boundary_time, vote.step);
@@ -269,6 +273,7 @@ Vote Checkpointer::State::vote(const Plan& plan) noexcept {
   // Where a save cannot end in time none begins, whoever wants it.
   vote.busy = vote.busy || late_save != nullptr || !stager.ready() || (!plan.room && !commit && !vote.pause);
   vote.failing = writer->failing();
+  vote.busy = vote.busy || (vote.failing && writer->writing_for());  // whether it still does will be known
   vote.durable = newest_durable();
   vote.needs = needed_for_last();
   return vote;

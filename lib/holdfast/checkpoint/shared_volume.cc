@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -25,6 +26,7 @@ constexpr char kAllMessage[] = "volume/all";
 constexpr char kSeen[] = "seen";
 constexpr std::size_t kLongestReason = 300;
 constexpr std::size_t kNumber = 2 * sizeof(Digest);  // hex digits
+constexpr char kNoNonce[] = "none";
 constexpr std::string_view kNoWord = "said nothing that could be understood";
 
 std::string random_number() {
@@ -135,10 +137,17 @@ std::optional<SharedVolume> from_lines(const std::string& text, int world_size) 
 
 SharedVolume ask_all(FileSystem& files, const std::filesystem::path& run, AttemptNumber attempt,
                      Companions& companions, const SharedVolumeOptions& options) {
-  const auto directory = files.open_directory(run, false);
-  if (!directory) throw IoError("open", run.native(), ENOENT);
-  const Nonce nonce(*directory, attempt);
-  companions.tell(kNonceMessage, nonce.message());
+  std::unique_ptr<Directory> directory;
+  std::optional<Nonce> nonce;
+  try {
+    directory = files.open_directory(run, false);
+    if (!directory) throw IoError("open", run.native(), ENOENT);
+    nonce.emplace(*directory, attempt);
+  } catch (const IoError& error) {
+    log_warning("rank 0 writes the checkpoints alone: who else sees {} cannot be found out ({})",
+                run.native(), what_of(error));
+  }
+  companions.tell(kNonceMessage, nonce ? nonce->message() : kNoNonce);
   SharedVolume volume{{true}, {{}}};
   for (int r = 1; r < companions.world_size(); ++r) {
     const std::string answer = companions.hear(r, kSightMessage, options.look_for + options.answer);

@@ -7,11 +7,11 @@
 // count. Network file systems show new names late, so it looks again for a bounded time, each time through a
 // newly opened directory, which makes NFS ask the server.
 //
-// Collective, at the start: rank 0 calls announce(), the others look(), rank 0 gathers(), all know. Two
-// messages a rank. Errors: announce() throws IoError, when rank 0 itself cannot use the directory; a rank
-// that cannot look does not see, and says why. What Companions throw is thrown on. Threads: one.
-// Durability: the nonce is synced, so that a client of a network file system cannot keep it to itself; it is
-// removed when all have looked.
+// Collective, at the start: rank 0 tells, the others look and answer, rank 0 tells what it heard, and all
+// know. Two messages a rank. Errors: a rank that cannot look does not see, and says why; where rank 0 cannot
+// write the file (a full disk) it says so in its log, and nobody sees. What Companions throw is thrown on.
+// Threads: one. Durability: the nonce is synced, so that a client of a network file system cannot keep it to
+// itself; it is removed when all have looked.
 #pragma once
 
 #include <filesystem>

@@ -57,8 +57,9 @@ std::string failure_of(const Work& work) noexcept {
   }
 }
 
-std::string to_report(const SaveTag& tag, int rank, const std::string& failure) {
+std::string to_refusal(const SaveTag& tag, int rank, const std::string& failure) {
   ReportMessage report;
+  report.refused = true;
   report.failure = failure;
   return to_text(tag, rank, report);
 }
@@ -188,7 +189,9 @@ class SharedWriter::Leader {
     const Share& share = shares_.ranks[static_cast<std::size_t>(rank)];
     const auto report = internal::read_report(tag_, rank, share, text);
     if (!report) throw RankError(rank, "answered with something else than a report of this save");
-    if (!report->failure.empty()) throw RankError(rank, "could not write its share: " + report->failure);
+    if (!report->failure.empty()) {
+      throw RankError(rank, "could not write its share: " + report->failure, report->refused);
+    }
     put_sent(snapshot_, share, report->sent);
     take(rank, {report->digests, report->finite});
   }
@@ -246,7 +249,7 @@ SharedOutcome SharedWriter::stand_aside(std::int64_t step, const std::string& re
                                         const SharedWriteOptions& options) {
   const SaveTag tag{attempt_, begin_save(number), step};
   return after_first(tag, options,
-                     [&](const std::string&) { return to_report(tag, companions_.rank(), reason); });
+                     [&](const std::string&) { return to_refusal(tag, companions_.rank(), reason); });
 }
 
 // What a rank other than 0 does once rank 0 has said the first word: its report, and rank 0's last word.
@@ -260,7 +263,7 @@ SharedOutcome SharedWriter::after_first(const SaveTag& tag, const SharedWriteOpt
     // Nothing was opened, and without this rank's report nothing can be committed.
     outcome.kind = SharedOutcome::Kind::failed;
     outcome.reason = "rank 0 did not begin to write: " + silent;
-    failure_of([&] { tell(tag.number, kReport, to_report(tag, companions_.rank(), outcome.reason)); });
+    failure_of([&] { tell(tag.number, kReport, to_refusal(tag, companions_.rank(), outcome.reason)); });
     return outcome;
   }
   if (const auto end = internal::read_end(tag, first)) return outcome_of(*end);
@@ -319,7 +322,7 @@ void SharedWriter::decline(std::int64_t step, const std::string& reason, std::ui
       tell(tag.number, kFirst,
            to_text(tag, EndMessage{EndMessage::Kind::failed, 0, "rank 0 could not save: " + reason}));
     } else {
-      tell(tag.number, kReport, to_report(tag, companions_.rank(), reason));
+      tell(tag.number, kReport, to_refusal(tag, companions_.rank(), reason));
     }
   });
   if (failure.empty()) return;
@@ -330,6 +333,12 @@ void SharedWriter::decline(std::int64_t step, const std::string& reason, std::ui
 void SharedWriter::alone(std::int64_t step, std::uint64_t number) {
   const SaveTag tag{attempt_, begin_save(number), step};
   tell(tag.number, kFirst, to_text(tag, EndMessage{EndMessage::Kind::alone, 0, "rank 0 writes it alone"}));
+}
+
+void SharedWriter::leave_out(std::int64_t step, std::uint64_t number) noexcept {
+  const std::string failure = failure_of([&] { alone(step, number); });
+  if (failure.empty()) return;
+  log_warning("the other ranks could not be told that step {} is not saved now: {}", step, failure);
 }
 
 // Returns its number, and lets go of messages that nobody wants any more.

@@ -80,12 +80,17 @@ struct SharedSave {
 // What another rank did not do.
 class RankError : public Error {
  public:
-  RankError(int rank, const std::string& reason)
-      : Error("rank " + std::to_string(rank) + ' ' + reason, ExitCode::io_failed), rank_(rank) {}
+  RankError(int rank, const std::string& reason, bool refused = false)
+      : Error("rank " + std::to_string(rank) + ' ' + reason, ExitCode::io_failed),
+        rank_(rank),
+        refused_(refused) {}
   int rank() const { return rank_; }
+  // It said that it could not take part in this one; nothing went wrong with its disk or with itself.
+  bool refused() const { return refused_; }
 
  private:
   int rank_;
+  bool refused_;
 };
 
 // Until when a rank waits for others, whatever the limits say: shortened by another thread while it waits,
@@ -158,6 +163,8 @@ class SharedWriter {
   void decline(std::int64_t step, const std::string& reason, std::uint64_t number = 0) noexcept;
   // Rank 0, in the place of commit(). Throws what Companions throw.
   void alone(std::int64_t step, std::uint64_t number);
+  // Rank 0, in the place of commit(): what is durable tells the others what has become of it.
+  void leave_out(std::int64_t step, std::uint64_t number) noexcept;
   // Any other rank, in the place of take_part(): it cannot, but rank 0 may not need it. Never throws but
   // std::bad_alloc.
   SharedOutcome stand_aside(std::int64_t step, const std::string& reason, std::uint64_t number,

@@ -161,7 +161,7 @@ bool Trainer::evaluate() {
 }
 
 std::optional<EvaluationEvent> Trainer::test() {
-  const Checkpointer::EvaluationScope scope(parts_.checkpointer);
+  Checkpointer::EvaluationScope scope(parts_.checkpointer);
   const EvaluationMode mode(parts_.model);
   const at::NoGradGuard no_grad;
   const SteadyTime start = clock_.now();
@@ -169,7 +169,10 @@ std::optional<EvaluationEvent> Trainer::test() {
 
   Totals all;
   parts_.test_data->restart();
-  if (!(group_ != nullptr ? add_scores_of_all(all) : add_scores(all))) return std::nullopt;
+  if (!(group_ != nullptr ? add_scores_of_all(all) : add_scores(all))) {
+    scope.cut_short();
+    return std::nullopt;
+  }
   if (all.samples == 0) throw UsageError("the test data is empty");
   return EvaluationEvent{.step = parts_.state.step(),
                          .epoch = std::max<std::int64_t>(parts_.state.cursor().epoch, 0),

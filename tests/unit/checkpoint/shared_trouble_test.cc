@@ -156,6 +156,114 @@ TEST_F(SharedTrouble, ARankThatDiesInTheLastSaveCostsNothing) {
   EXPECT_THAT(log.text(), HasSubstr("rank 2 did not report its share of the checkpoint: rank 2 is lost"));
 }
 
+// One that cannot copy is asked again; the same twice is one that fails.
+TEST_F(SharedTrouble, ARankThatRefusesOnceSharesTheNextSave) {
+  patient = true;
+  for (const int times : {1, 2}) {
+    CapturedLog log;
+    start_over();
+    std::atomic<int> left{times};
+    live(2, [&](Member& one) {
+      one.train_to(3);
+      if (one.rank == 1) {
+        one.source.on_copy = [&] {
+          if (left > 0 && left-- > 0) throw std::bad_alloc();
+        };
+      }
+      one.train_to(30);
+      one.finish();
+      EXPECT_LT(one.saved.at(1), 9) << "not after an interval";
+    });
+    EXPECT_THAT(errors(), Each(std::string()));
+    EXPECT_THAT(codes(), Each(0));
+    EXPECT_EQ(member(0).checkpointer->figures().failed, times);
+    EXPECT_EQ(log.text().find("alone") == std::string::npos, times == 1);
+  }
+}
+
+// The pause has saved the step at which the stop comes.
+TEST_F(SharedTrouble, AStopInAPauseFailsNothingThatIsDurable) {
+  options.every = {};
+  patient = true;
+  live(3, [](Member& one) {
+    one.train_to(5);
+    if (one.rank == 2) one.announcer.deadline(one.clock.now() + 60s);
+    if (one.rank == 0) one.clock.plan(58s, [&] { one.checkpointer->request_stop("enough"); });
+    one.train_to(60);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(75));
+  for (const auto& one : members) {
+    EXPECT_EQ(one->checkpointer->figures().failed, 0) << one->rank;
+    EXPECT_EQ(one->checkpointer->last_durable().step, one->source.step());
+    EXPECT_EQ(one->checkpointer->figures().durable, member(0).checkpointer->figures().durable);
+  }
+}
+
+// Rank 0's disk is slow and the next save begins before the last has ended.
+TEST_F(SharedTrouble, ASaveInHandIsToldAsItEnds) {
+  std::atomic<bool> asked{false};
+  volume->faults.set_hook([&](const Operation& operation) {
+    if (operation.kind != Op::sync_file || operation.path.find("step-") == std::string::npos) return;
+    while (!asked) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(300ms);
+  });
+  live(2, [&](Member& one) {
+    SaveHandle first;
+    while (!one.decision.saved) one.step();
+    first = one.decision.save;
+    if (one.rank == 1) one.checkpointer->request_stop("enough");
+    while (!one.decision.stop) {
+      one.step();
+      asked = asked || one.source.step() > first.step() + 1;
+    }
+    one.finish();
+    EXPECT_EQ(first.status(), SaveStatus::durable) << one.rank << first.error();
+    EXPECT_NE(first.checkpoint(), "");
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+}
+
+// Averages that begin to be trained, a parameter that is frozen: the division follows.
+TEST_F(SharedTrouble, WhatIsReplicatedMayChange) {
+  patient = true;
+  live(2, [](Member& one) {
+    one.train_to(10);
+    one.source.weight_is_replicated = false;
+    one.train_to(20);
+    one.finish();
+  });
+  EXPECT_THAT(errors(), Each(std::string()));
+  EXPECT_THAT(codes(), Each(0));
+  EXPECT_LT(member(1).decision.save.figures().staged, member(0).checkpointer->figures().last.staged);
+  EXPECT_LE(member(1).decision.save.figures().staged, 30'000u * 4 + 100) << "its part of the momentum";
+}
+
+TEST_F(SharedTrouble, AnEvaluationThatIsCutShortStaysDue) {
+  for (const bool cut : {true, false}) {
+    start_over();
+    live(2, [&](Member& one) {
+      one.train_to(6);
+      StepReport report = one.source.train();
+      report.evaluation_due = true;
+      one.checkpointer->after_step(report);
+      {
+        Checkpointer::EvaluationScope scope(*one.checkpointer);
+        if (cut) scope.cut_short();
+      }
+      one.finish();
+    });
+    EXPECT_THAT(errors(), Each(std::string()));
+    live(2, [&](Member& one) {
+      EXPECT_EQ(one.resumed.step, 7);
+      EXPECT_EQ(one.resumed.evaluation_due, cut);
+      one.finish();
+    });
+    EXPECT_THAT(errors(), Each(std::string()));
+  }
+}
+
 // A program that ends with an exception of its own.
 TEST_F(SharedTrouble, WhoEndsWithoutFinishWaitsAMomentForTheOthers) {
   CapturedLog log;

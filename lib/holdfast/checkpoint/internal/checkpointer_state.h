@@ -288,6 +288,7 @@ struct Checkpointer::State {
 
   bool evaluating = false;
   bool stopped_inside = false;  // a tick inside the scope said stop
+  bool cut_short = false;       // the program said so
   bool disturbed = false;       // such an evaluation began without an image of the boundary
   internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
   internal::Staged last;        // the state at a stop, kept for state_digest()

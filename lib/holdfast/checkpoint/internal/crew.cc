@@ -9,14 +9,20 @@
 namespace holdfast::inline v1::internal {
 
 SaveHandle Crew::begin_save(std::shared_ptr<SaveHandle::Shared> save) {
-  settle(SaveStatus::overtaken, {});
-  save_ = std::move(save);
-  return SaveHandle(save_);
+  open_.push_back(save);
+  std::erase_if(open_, [&](const auto& open) {
+    if (open == save || open->in_hand) return false;
+    open->settle(SaveStatus::overtaken, {});
+    return true;
+  });
+  return SaveHandle(std::move(save));
 }
 
 void Crew::settle(SaveStatus outcome, std::string_view text) {
-  if (save_) save_->settle(outcome, text);
-  save_.reset();
+  for (const auto& save : open_) {
+    durable >= save->step ? save->settle(SaveStatus::durable, {}) : save->settle(outcome, text);
+  }
+  open_.clear();
 }
 
 std::optional<Duration> Crew::left(SteadyTime now) const {
@@ -40,11 +46,14 @@ void Crew::learn(const Agreed& agreed) {
   durable = agreed.durable;
   failing = agreed.failing;
   alone = alone || agreed.alone;
-  if (!save_) return;
-  if (durable >= save_->step) return settle(SaveStatus::durable, {});
-  if (failing && agreed.busy < 0 && agreed.step > save_->step) {
-    settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
-  }
+  std::erase_if(open_, [&](const auto& save) {
+    if (save->in_hand) return false;
+    const bool safe = durable >= save->step;
+    if (!safe && !(failing && agreed.busy < 0 && agreed.step > save->step)) return false;
+    save->settle(safe ? SaveStatus::durable : SaveStatus::failed,
+                 safe ? "" : "rank 0 could not write it: its log says why");
+    return true;
+  });
 }
 
 void Crew::tell(const char* name, const nlohmann::json& value) {

@@ -75,8 +75,10 @@ class Crew {
   // What this rank saves: the file has room for all.
   SnapshotSource& source() { return ranked_; }
 
-  // Of a rank other than 0: the save that was agreed last, as far as rank 0 tells.
+  // Of a rank other than 0: a save that was agreed. How it ends is told by the votes, unless a share of it is
+  // in hand.
   SaveHandle begin_save(std::shared_ptr<SaveHandle::Shared> save);
+  // All that are open, but for those that are durable as far as is known.
   void settle(SaveStatus outcome, std::string_view text);
   void learn(const Agreed& agreed);
   // Until the end that the votes told of.
@@ -117,7 +119,7 @@ class Crew {
   } round = {};
   bool sharing = false;         // some other rank sees the volume, and all are to write
   std::vector<bool> sees = {};  // by rank; empty: nobody has looked
-  bool wrote_alone = false;     // rank 0: that another rank has failed was taken note of
+  std::uint64_t spoiled = 0;    // rank 0: saves that other ranks have, as far as taken note of
   bool alone = false;           // rank 0 writes alone from here on, as all have learned
   bool hopeless = false;        // a stop leaves no time for a save: the same on all ranks
   SteadyTime retry_at{};        // a save in a pause is not tried again before
@@ -131,7 +133,7 @@ class Crew {
 
  private:
   RankedSource ranked_;
-  std::shared_ptr<SaveHandle::Shared> save_;
+  std::vector<std::shared_ptr<SaveHandle::Shared>> open_;
 };
 
 // Null where there are no companions: alone, or a world of one.

@@ -13,6 +13,7 @@ namespace holdfast::inline v1::internal {
 namespace {
 
 constexpr std::size_t kMostBeside = 50'000;
+constexpr std::uint64_t kPage = 4096;
 
 }  // namespace
 
@@ -20,14 +21,51 @@ void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_c
   const auto fits = [&](const FilePlan& plan) {
     return plan.attribute_capacity >= attribute_capacity && plan.layout->tensors() == tensors;
   };
-  if (plan_ && fits(*plan_)) return;
+  if (plan_ && fits(*plan_)) {
+    if (sees_.empty() || owners_of(tensors) == owners_) return;
+    // Another plan of the same file: images of the old shares are not used any more.
+    plan_ = std::make_shared<const FilePlan>(*plan_);
+    pool_.use_plan(plan_);
+    return divide_plan();
+  }
   // Never shrinks: a state that outgrew its room once would outgrow it again.
   if (plan_) attribute_capacity = std::max(attribute_capacity, plan_->attribute_capacity);
   std::shared_ptr<const FilePlan> plan = planned_beside();
   plan_ = plan && fits(*plan) ? std::move(plan) : make_file_plan(std::move(tensors), attribute_capacity);
   pool_.use_plan(plan_);
-  pool_.prepare_with(source_.image_preparation());
   divide_plan();
+}
+
+// Whose each tensor is; what is not replicated is rank 0's.
+std::vector<int> ImageStager::owners_of(const std::vector<TensorSpec>& tensors) const {
+  std::vector<int> owners = owners_by_name(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (owners[i] == kAnyRank && !source_.replicated(tensors[i])) owners[i] = 0;
+  }
+  return owners;
+}
+
+// Of an image that holds a share alone no other page is to be touched, nor locked.
+PrepareImage ImageStager::preparation() const {
+  PrepareImage whole = source_.image_preparation();
+  if (!whole || rank_ == 0 || !shares_) return whole;
+  std::vector<ByteRange> pages;
+  for (const ByteRange& staged : share().stages) {
+    const ByteRange range{staged.begin / kPage * kPage, (staged.end + kPage - 1) / kPage * kPage};
+    if (!pages.empty() && range.begin <= pages.back().end) {
+      pages.back().end = std::max(pages.back().end, range.end);
+    } else {
+      pages.push_back(range);
+    }
+  }
+  return [whole = std::move(whole), pages = std::move(pages)](std::span<std::byte> image) {
+    auto held = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (const ByteRange& range : pages) {
+      const std::uint64_t end = std::min<std::uint64_t>(range.end, image.size());
+      held->push_back(whole(image.subspan(range.begin, end - range.begin)));
+    }
+    return std::shared_ptr<void>(std::move(held));
+  };
 }
 
 void ImageStager::divide_among(int rank, std::vector<bool> sees) {
@@ -45,18 +83,16 @@ void ImageStager::divide_among(int rank, std::vector<bool> sees) {
 void ImageStager::divide_plan() {
   mark_ = 0;
   shares_ = nullptr;
+  pool_.prepare_with(source_.image_preparation());
   if (sees_.empty()) return;
-  const auto& tensors = plan_->layout->tensors();
-  Ranks ranks{.sees = sees_, .owners = owners_by_name(tensors)};
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (ranks.owners[i] == kAnyRank && !source_.replicated(tensors[i])) ranks.owners[i] = 0;
-  }
+  owners_ = owners_of(plan_->layout->tensors());
   try {
-    shares_ = std::make_shared<const Shares>(divide(*plan_, ranks));
+    shares_ = std::make_shared<const Shares>(divide(*plan_, {.sees = sees_, .owners = owners_}));
   } catch (const RefusedError& error) {
     if (rank_ == 0) log_warning("rank 0 writes the checkpoints alone: {}", what_of(error));
     return;
   }
+  pool_.prepare_with(preparation());
   share_layout_ = layout_of_share(*plan_->layout, *shares_, rank_);
   std::uint64_t mark = 0;
   std::memcpy(&mark, shares_->fingerprint.bytes.data(), sizeof(mark));

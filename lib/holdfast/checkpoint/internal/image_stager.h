@@ -75,6 +75,8 @@ class ImageStager {
  private:
   void fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity);
   void divide_plan();
+  std::vector<int> owners_of(const std::vector<TensorSpec>& tensors) const;
+  PrepareImage preparation() const;
   const Share& share() const { return shares_->ranks[static_cast<std::size_t>(rank_)]; }
   std::shared_ptr<const FilePlan> planned_beside() noexcept;
 
@@ -84,6 +86,7 @@ class ImageStager {
   std::future<std::shared_ptr<const FilePlan>> beside_;
   int rank_ = 0;
   std::vector<bool> sees_;                // by rank; empty: nothing is divided
+  std::vector<int> owners_;               // by tensor of plan_, where that is divided
   std::shared_ptr<const Shares> shares_;  // of plan_
   std::shared_ptr<const ImageLayout> share_layout_;
   std::int64_t mark_ = 0;

@@ -76,6 +76,8 @@ struct SaveHandle::Shared {
   std::thread::id ended_by{};
   // The thread that alone learns how it ends (from rank 0): nor would its wait. Set before others see this.
   std::thread::id settled_by{};
+  // A thread that follows rank 0 is to settle it (share_hand.h), and nobody else while it lives.
+  std::atomic<bool> in_hand{false};
   const std::shared_ptr<SaveKeeper> keeper;
 };
 

@@ -33,7 +33,9 @@ ShareHand::~ShareHand() {
 void ShareHand::hand(HandedShare share) {
   {
     const std::lock_guard lock(mutex_);
+    const auto handle = share.handle;
     waiting_.push_back(std::move(share));
+    handle->in_hand = true;
   }
   wake_.notify_one();
 }
@@ -56,8 +58,10 @@ void ShareHand::run() noexcept {
     HandedShare share = std::move(waiting_.front());
     waiting_.pop_front();
     working_ = true;
+    const auto handle = share.handle;
     lock.unlock();
     take_part(std::move(share));
+    handle->in_hand = false;
     lock.lock();
     working_ = false;
     if (waiting_.empty()) idle_.notify_all();

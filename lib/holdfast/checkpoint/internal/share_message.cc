@@ -98,7 +98,8 @@ std::optional<BeginMessage> read_begin(const SaveTag& tag, std::string_view text
 std::string to_text(const SaveTag& tag, int rank, const ReportMessage& message) {
   std::string text = head_of(tag, "report of " + std::to_string(rank));
   if (!message.failure.empty()) {
-    return with_digest(text + "failed\n" + printable(message.failure, kLongestReason) + '\n');
+    return with_digest(text + (message.refused ? "refused\n" : "failed\n") +
+                       printable(message.failure, kLongestReason) + '\n');
   }
   text.reserve(text.size() + kDigestText * (message.digests.size() + 1) + 2 * message.sent.size() + 32);
   text += message.finite ? "finite\n" : "not finite\n";
@@ -117,7 +118,8 @@ std::optional<ReportMessage> read_report(const SaveTag& tag, int rank, const Sha
   const auto first = take_line(*body);
   if (!first) return std::nullopt;
   ReportMessage message;
-  if (*what == "failed") {
+  message.refused = *what == "refused";
+  if (message.refused || *what == "failed") {
     auto reason = reason_of(*first);
     if (!reason || !body->empty()) return std::nullopt;
     message.failure = *std::move(reason);

@@ -38,6 +38,7 @@ struct ReportMessage {
   bool finite = true;
   std::vector<Digest> digests;  // of the share's pieces
   std::vector<std::byte> sent;  // the bytes of share.sends, one after the other
+  bool refused = false;         // the failure is that it did not even begin
 };
 std::string to_text(const SaveTag& tag, int rank, const ReportMessage& message);
 // Only with as many digests and bytes as the share has.
