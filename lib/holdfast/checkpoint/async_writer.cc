@@ -335,14 +335,14 @@ void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
 void AsyncWriter::spoiled_by(const RankError& error, Job& job) noexcept {
   spoiled_.fetch_add(1, std::memory_order_relaxed);
   if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what());
-  // What was measured was the work of all.
-  if (!others_failed_.exchange(true) && options_.costs != nullptr) {
-    options_.costs->scale_commits(job.request.others->shares->world_size());
+  if (!others_failed_.exchange(true)) {
+    log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(error));
+    // What was measured was the work of all.
+    if (options_.costs != nullptr) {
+      options_.costs->scale_commits(job.request.others->shares->world_size());
+    }
   }
-  const std::string text = text_or_out_of_memory([&] {
-    return std::string(error.what()) + "; from here on rank 0 writes the checkpoints of this attempt alone";
-  });
-  failed(job, text.c_str());
+  failed(job, what_of(error));
 }
 
 void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {
