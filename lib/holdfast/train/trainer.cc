@@ -75,7 +75,7 @@ int Trainer::run() {
   result_.loss = resumed.loss;
 
   bool stop = checkpointer.tick();  // asked to stop before the first step
-  if (!stop && parts_.test_data != nullptr && evaluation_is_due(resumed)) stop = !evaluate();
+  if (!stop && resumed.evaluation_due && parts_.test_data != nullptr) stop = !evaluate();
   meter_.begin();
   while (!stop && state.step() < options_.steps) {
     const std::optional<Batch> batch = parts_.data.next();
@@ -223,13 +223,6 @@ bool Trainer::add_scores_of_all(Totals& totals) {
     values[kStopped] = stopped ? 1 : 0;
     sum.begin(own);
   }
-}
-
-// What a Checkpointer with companions commits at the end of a run does not say whether an evaluation of all
-// ranks was cut short: at the end of an epoch it is made again.
-bool Trainer::evaluation_is_due(const Resumed& resumed) const {
-  if (resumed.evaluation_due) return true;
-  return group_ != nullptr && !resumed.fresh && parts_.state.cursor().samples == parts_.data.size();
 }
 
 int Trainer::finish() {

@@ -105,7 +105,6 @@ class Trainer {
 
   void report(const Batch& batch, const StepResult& update, double learning_rate);
   std::optional<SavedEvent> newest_save() const;
-  bool evaluation_is_due(const Resumed& resumed) const;
   bool evaluate();                        // false: an interruption cut it short
   std::optional<EvaluationEvent> test();  // nullopt: likewise
   bool add_scores(Totals& totals);        // false: likewise

@@ -63,10 +63,10 @@ struct Member {
   std::string state() { return to_hex(checkpointer->state_digest()); }
 
   const int rank;
-  FakeClock own_clock;
-  FakeClock& clock;
   MemoryFileSystem nothing;
   FaultFileSystem view;
+  FakeClock own_clock;
+  FakeClock& clock;
   MemorySource source;
   Announcer announcer;
   CheckpointerOptions options;
