@@ -42,7 +42,9 @@ struct LoaderOptions {
   std::int64_t epochs = 0;        // in total, resumed ones included; 0 = endless. Free to change on resume.
   std::uint64_t seed = 0;         // keys the order and the augmentation
   bool shuffle = true;            // false: the data set's own order
-  bool drop_last = true;          // false: the last batch of an epoch may be smaller (evaluation)
+  // false: the last batch of an epoch may be smaller, and of several ranks some may have one less than others
+  // (evaluation). Ranks that train together need true, or a size that whole updates use up.
+  bool drop_last = true;
   std::int64_t accumulation = 1;  // batches of one optimizer update; an epoch holds whole updates only
   int workers = 1;                // threads; 0 makes each batch inside next(). Free to change on resume.
   int prefetch = 0;               // batches held ready at most, each costs its memory; 0 = 2 per worker

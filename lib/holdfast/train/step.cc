@@ -45,7 +45,7 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
           "clip_micro_batches clips what one process adds to the gradient: not with several ranks");
     }
     sum_ = std::make_unique<SumOverRanks>(options.parallel->group(), "losses");
-    if (options.graph) {
+    if (options.graph && options.parallel->group().rank() == 0) {
       log_warning(
           "steps run without CUDA graphs: with several ranks gradients are summed while they are made");
     }

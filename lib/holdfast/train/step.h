@@ -80,7 +80,8 @@ struct StepOptions {
   // What the loss function computes in. fp16 needs a scaler; any other precision may have one.
   Precision precision = Precision::fp32;
   GradScaler* scaler = nullptr;  // add it to the TrainState
-  // The other ranks; add it to the TrainState. All ranks have the same options, and batches of equal size.
+  // The other ranks; add it to the TrainState. All ranks have the same options, and batches of equal size: in
+  // whole updates (LoaderOptions::drop_last).
   // Not with clip_micro_batches, which would need gradients that are reduced one by one.
   DataParallel* parallel = nullptr;
   // Replays forward and backward from CUDA graphs where that can be done. Free to change on resume.

@@ -50,6 +50,16 @@ void require_shard(const Loader& loader, const ProcessGroup& group, const char* 
                    std::to_string(group.rank()) + ", " + std::to_string(group.world_size()) + "}");
 }
 
+// A rest that some ranks have no part of would send those into the next epoch while the others finish this.
+void require_whole_updates(const Loader& loader) {
+  const LoaderOptions& options = loader.options();
+  const std::int64_t update = options.batch_size * options.shard.world * options.accumulation;
+  if (options.drop_last || loader.size() % update == 0) return;
+  throw UsageError("the training data ends with a rest of " + std::to_string(loader.size() % update) +
+                   " samples, and an update of all ranks takes " + std::to_string(update) +
+                   ": give its loader .drop_last = true");
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock& clock)
@@ -62,6 +72,7 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock&
   if (parallel == nullptr || parallel->group().alone()) return;
   group_ = &parallel->group();
   require_shard(parts_.data, *group_, "the training data");
+  require_whole_updates(parts_.data);
   if (parts_.test_data != nullptr) require_shard(*parts_.test_data, *group_, "the test data");
 }
 

@@ -8,15 +8,17 @@
 //   std::puts(to_line(trainer.result()).c_str());
 //
 // With several ranks (StepOptions::parallel, and a Checkpointer with companions) every rank runs a trainer
-// over its Shard of the data. All take the same steps and show the same losses; images per second are those
-// of all. An evaluation adds up what each rank found in its Shard of the test data, so every rank has the
-// result, which is that of one process within the rounding of sums. Ranks exchange their scores batch by
+// over its Shard of the data, in whole updates (LoaderOptions::drop_last). All take the same steps and show
+// the same losses; images per second are those of all. An evaluation adds up what each rank found in its
+// Shard of the test data, so every rank has the result. Where buffers are broadcast
+// (DataParallelOptions::broadcast_buffers) or there are none, it is that of one process within the rounding
+// of sums; else each rank judges its Shard by running means of its own. Ranks exchange their scores batch by
 // batch, one batch late and without waiting: a stop that any of them hears ends the evaluation on all, at
 // most two batches later. Let rank 0 alone have sinks and print the result.
 //
 // Requires: all parts outlive the trainer; model, optimizer, schedule and data have been added to the state.
-// Errors: UsageError from the constructor for options that cannot work, and for data that is not divided over
-// the ranks; run() passes on what resume() throws, and what the model, the data or the optimizer throw; a
+// Errors: UsageError from the constructor for options that cannot work, for data that is not divided over the
+// ranks, and for training data with a rest that does not reach all of them; run() passes on what resume() throws, and what the model, the data or the optimizer throw; a
 // failed save does not throw, it shows in the exit code. Threads: the training thread. Durability: what run()
 // returns is Checkpointer::finish()'s promise.
 #pragma once

@@ -273,6 +273,26 @@ TEST_F(TrainerTest, DataThatIsNotDividedOverTheRanksIsRefused) {
   }
 }
 
+// Of two ranks one would begin the next epoch while the other is still at the rest of this one.
+TEST_F(TrainerTest, TrainingDataWithARestIsRefusedForRanks) {
+  RankLife life(directory(), 1);
+  const auto refusal = [&](std::int64_t size, bool drop_last) -> std::string {
+    life.data =
+        Loader(Numbers{size}, {.batch_size = 4, .drop_last = drop_last, .accumulation = 2, .workers = 0});
+    try {
+      Trainer(life.parts(), {.steps = 4});
+      return "";
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal(20, false),
+            "the training data ends with a rest of 4 samples, and an update of all ranks takes 8: give its "
+            "loader .drop_last = true");
+  EXPECT_EQ(refusal(24, false), "") << "nothing is left over";
+  EXPECT_EQ(refusal(20, true), "");
+}
+
 // The same with forward and backward as graphs, on a device that pretends.
 struct GraphLife : Life {
   GraphLife(const std::filesystem::path& directory, std::int64_t accumulation)
