@@ -93,6 +93,12 @@ class Parser {
       std::replace(text.begin(), text.end(), '\n', ' ');
       throw holdfast::UsageError(text + " (resnet50_cifar10 --help explains the options)");
     }
+    if (app_.count("--accumulate") > 0) {
+      throw holdfast::UsageError(
+          "--accumulate is no option any more: --batch-size counts the pictures of a whole step now, and "
+          "--micro-batch-size those of one pass; for --batch-size 32 --accumulate 4 say --batch-size 128 "
+          "--micro-batch-size 32");
+    }
     options_.checkpointer.keep = holdfast::parse_retention(keep_);
     if (app_.count("--every") > 0) {
       options_.checkpointer.every.clear();
@@ -146,6 +152,7 @@ class Parser {
         ->check(count)
         ->type_name("N")
         ->group(kGroup);
+    app_.add_option("--accumulate", accumulate_, "What it was called before")->group("");
     app_.add_option(
             "--optimizer", options_.optimizer,
             "sgd, adam, adamw or lamb, which update all parameters in a few kernels; torch-sgd, "
@@ -401,6 +408,7 @@ class Parser {
   CLI::App app_;
   std::vector<std::string> every_;
   std::string keep_ = "3";
+  std::string accumulate_;
   std::string max_wall_;
 };
 

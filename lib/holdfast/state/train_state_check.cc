@@ -40,6 +40,24 @@ bool belongs_to(const std::string& option, const std::set<std::string>& parts) {
   return dot != std::string::npos && parts.contains(option.substr(0, dot));
 }
 
+// A loader once recorded the samples of one pass as `batch_size`, and their number as an option beside it.
+// Now that counts the whole update, and `accumulation` is a note.
+AttributeValue in_words_of_today(const std::string& name, const AttributeValue& there,
+                                 const Attributes& recorded, const Texts& recorded_options,
+                                 const Texts& options_here) {
+  constexpr std::string_view kOption = "batch_size";
+  if (name != kOption && !name.ends_with("." + std::string(kOption))) return there;
+  const std::string passes = name.substr(0, name.size() - kOption.size()) + "accumulation";
+  const auto lists = [&](const Texts& list) {
+    return std::find(list.begin(), list.end(), passes) != list.end();
+  };
+  if (!lists(recorded_options) || lists(options_here) || !recorded.has(passes)) return there;
+  const auto* const samples = std::get_if<std::int64_t>(&there);
+  std::int64_t update = 0;
+  if (samples == nullptr || __builtin_mul_overflow(*samples, recorded.get_int(passes), &update)) return there;
+  return update;
+}
+
 }  // namespace
 
 namespace internal {
@@ -189,6 +207,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   }
 
   Texts options;
+  const Texts& recorded_options = attributes.get_strings("state.options");
   const auto accepted = [&](const std::string& name) {
     return belongs_to(name, unlike) || !internal::overridden({name}, overrides).empty();
   };
@@ -198,12 +217,15 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
     const Attribute* const there = attributes.find(name);
     if (!there) {
       options.push_back(name + " is " + to_text(here) + " here and was not recorded");
-    } else if (!same_bits(here, there->value)) {
-      options.push_back(name + " is " + to_text(here) + " here and " + to_text(there->value) +
-                        " in the checkpoint");
+      continue;
+    }
+    const AttributeValue was =
+        in_words_of_today(name, there->value, attributes, recorded_options, now.options);
+    if (!same_bits(here, was)) {
+      options.push_back(name + " is " + to_text(here) + " here and " + to_text(was) + " in the checkpoint");
     }
   }
-  for (const std::string& name : attributes.get_strings("state.options")) {
+  for (const std::string& name : recorded_options) {
     if (accepted(name) || now.attributes.has(name)) continue;
     const Attribute* const there = attributes.find(name);
     options.push_back(name + " was " + (there ? to_text(there->value) : "set") + " and is not set here");

@@ -355,6 +355,43 @@ TEST(Options, AreComparedRestoredOrOverridden) {
   EXPECT_THROW(resume({10, true}, {20, true}, {""}), RefusedError);
 }
 
+// A loader as it recorded itself before, and as it does now.
+struct Batches {
+  void save(StateWriter& out) const {
+    out.option("batch_size", before ? samples : samples * passes);
+    before ? out.option("accumulation", passes) : out.note("accumulation", passes);
+  }
+  void load(const StateReader&) {}
+  std::int64_t samples;  // of a pass
+  std::int64_t passes;
+  bool before;
+};
+
+TEST(Options, ABatchSizeOfBeforeCountedOnePass) {
+  const auto refusal = [](Batches from, Batches to) {
+    TrainState before, after;
+    before.add("data", from);
+    after.add("data", to);
+    try {
+      after.load(*stage(before), {});
+      return std::string();
+    } catch (const RefusedError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(refusal({32, 4, true}, {32, 4, false}), "");
+  EXPECT_EQ(refusal({32, 4, true}, {128, 1, false}), "") << "otherwise divided";
+  EXPECT_THAT(refusal({32, 4, true}, {32, 1, false}),
+              HasSubstr("data.batch_size is 32 here and 128 in the checkpoint"));
+  EXPECT_EQ(refusal({32, 1, true}, {32, 1, false}), "");
+  EXPECT_EQ(refusal({32, 4, false}, {64, 2, false}), "") << "both of today";
+  EXPECT_THAT(refusal({32, 4, false}, {32, 1, false}),
+              HasSubstr("data.batch_size is 32 here and 128 in the checkpoint"));
+  // A component that still has both as options compares them as they are.
+  EXPECT_EQ(refusal({32, 4, true}, {32, 4, true}), "");
+  EXPECT_THAT(refusal({32, 4, true}, {128, 1, true}), HasSubstr("data.accumulation is 1 here and 4"));
+}
+
 TEST(Options, OfTheRunMustBeOnBothSides) {
   TrainState with, without;
   with.option("precision", std::string("bf16"));
