@@ -17,6 +17,7 @@
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/nccl_backend.h"
 #include "holdfast/distributed/internal/nccl_watch.h"
+#include "holdfast/distributed/internal/own_gpus.h"
 #include "holdfast/distributed/internal/pulse.h"
 
 namespace holdfast::inline v1 {
@@ -134,6 +135,12 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   }
   const auto gloo = make_gloo(parts->line, "gloo", options_, *parts->connections);
   if (options_.device.is_cuda()) {
+    try {
+      require_own_gpus(parts->line, place, gpu_of(options_.device), options_.timeout);
+    } catch (const SilentStore& silent) {
+      throw GroupError(std::string("rank 0's store went silent while the ranks told their GPUs (") +
+                       silent.what() + "): rank 0 has ended or hangs" + kRemedy);
+    }
     const auto store =
         c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix() + "nccl/", parts->line.store());
     nccl_ = std::make_unique<Nccl>();

@@ -18,11 +18,13 @@ SumOverRanks::~SumOverRanks() = default;
 void SumOverRanks::begin(const at::Tensor& numbers) {
   if (pending()) throw UsageError("a sum over the ranks was begun, and not waited for");
   if (group_->alone() && group_->world_size() > 1) throw UsageError("the ranks have parted already");
+  // A conversion to the type that a tensor has already is no copy, and the sums overwrite it.
+  at::Tensor sums = numbers.detach().clone(at::MemoryFormat::Contiguous);
   if (!group_->alone()) {
-    std::vector<at::Tensor> tensors{numbers};
+    std::vector<at::Tensor> tensors{sums};
     group_->guard(what_, [&] { work_->work = group_->c10d()->allreduce(tensors); });
   }
-  numbers_ = numbers;
+  numbers_ = std::move(sums);
 }
 
 at::Tensor SumOverRanks::wait() {

@@ -2,12 +2,12 @@
 // that all show, the score of an evaluation of which each made a part.
 //
 //   holdfast::SumOverRanks sum(group);
-//   sum.begin(loss.detach().to(at::kDouble));
+//   sum.begin(loss.to(at::kDouble));
 //   parallel.backward(loss);
 //   const double mean = sum.wait().item<double>() / group.world_size();
 //
 // One message on the tree or ring, of some bytes; begin() waits for nobody. All ranks get the same bits. In a
-// world of one wait() returns what begin() was given.
+// world of one wait() returns the numbers that begin() was given.
 //
 // Requires: group outlives this object; all ranks make the same calls, in the same order among the group's
 // other collectives, with as many numbers. Errors: GroupError from wait() when a partner is lost, after the
@@ -32,7 +32,7 @@ class SumOverRanks {
   SumOverRanks(const SumOverRanks&) = delete;
   SumOverRanks& operator=(const SumOverRanks&) = delete;
 
-  // A tensor without gaps, which is overwritten with the sums.
+  // Copied on the way: the loss itself may go in, which backward still needs.
   void begin(const at::Tensor& numbers);
   bool pending() const { return numbers_.defined(); }
   at::Tensor wait();

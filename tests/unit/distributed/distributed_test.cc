@@ -10,10 +10,12 @@
 #include <cstdlib>
 #include <memory>
 #include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/internal/local_address.h"
 #include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/distributed/internal/own_gpus.h"
 #include "holdfast/distributed/internal/replica.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
@@ -97,6 +99,12 @@ TEST(SumOverRanks, OfOneRankIsItsOwn) {
       EXPECT_THAT(refusal_of([&] { sum.begin(at::ones({2})); }), HasSubstr("not waited for"));
       EXPECT_TRUE(at::equal(sum.wait(), at::full({2}, 0.1 * i, at::kDouble)));
     }
+    at::Tensor loss = at::ones({2}, at::TensorOptions(at::kDouble).requires_grad(true));
+    sum.begin(loss.to(at::kDouble));
+    loss.detach().zero_();
+    const at::Tensor all = sum.wait();
+    EXPECT_TRUE(at::equal(all, at::ones({2}, at::kDouble))) << "a copy of what begin() was given";
+    EXPECT_FALSE(all.requires_grad());
     sum.begin(at::ones({1}));  // and left alone
   }
   even.leave();
@@ -171,6 +179,40 @@ TEST(Meeting, EveryCallOfAStoreHasAnEnd) {
   for (int i = 0; i < 30'000 && !*over; ++i) std::this_thread::sleep_for(1ms);
   EXPECT_TRUE(*over) << "it is left behind, not ended";
   EXPECT_THROW(within(1min, [] { throw UsageError("its own"); }), UsageError);
+}
+
+TEST(OwnGpus, ThoseThatAreSharedAreNamed) {
+  using Gpus = std::vector<std::string>;
+  EXPECT_EQ(shared_gpu(Gpus{"a GPU-1", "a GPU-2", "b GPU-1"}), "");
+  EXPECT_EQ(shared_gpu(Gpus{"", "", ""}), "") << "not known";
+  EXPECT_THAT(shared_gpu(Gpus{"a GPU-2", "a GPU-1", "b GPU-3", "a GPU-1"}),
+              StartsWith("ranks 1 and 3 share one GPU (a GPU-1), and NCCL wants one for each: start "));
+}
+
+TEST(OwnGpus, AllRanksHearOfItAndItIsNoReasonToStartAgain) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto answers_to = [&](const std::string& prefix, const std::vector<std::string>& gpus) {
+    std::vector<std::string> answers(gpus.size());
+    std::vector<std::jthread> ranks;
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+      ranks.emplace_back([&, rank] {
+        StoreLine line(store, prefix);
+        const LaunchEnvironment place{.rank = static_cast<int>(rank),
+                                      .world_size = static_cast<int>(gpus.size())};
+        try {
+          require_own_gpus(line, place, gpus[rank], 5min);
+        } catch (const Error& error) {
+          answers[rank] = std::to_string(static_cast<int>(error.exit_code())) + " " + error.what();
+        }
+      });
+    }
+    ranks.clear();
+    return answers;
+  };
+  EXPECT_THAT(answers_to("own/", {"a GPU-1", "a GPU-2"}), testing::Each(""));
+  const auto refused = answers_to("shared/", {"a GPU-1", "a GPU-2", "a GPU-1"});
+  EXPECT_THAT(refused, testing::Each(StartsWith("64 ranks 0 and 2 share one GPU (a GPU-1)")));
+  EXPECT_TRUE(store->check({"shared/gpu-known/1", "shared/gpu-known/2"})) << "before rank 0 goes";
 }
 
 TEST(Replica, TheFirstDifferenceIsNamed) {

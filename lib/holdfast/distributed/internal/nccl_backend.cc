@@ -6,10 +6,13 @@
 #include "holdfast/base/text.h"
 
 #ifdef HOLDFAST_WITH_NCCL
+#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "holdfast/base/machine.h"
 #else
 #include "holdfast/base/error.h"
 #endif
@@ -59,6 +62,26 @@ void finish_nccl(c10d::Backend& nccl, [[maybe_unused]] c10::Device device) {
   }
 #endif
   nccl.shutdown();
+}
+
+std::string gpu_of([[maybe_unused]] c10::Device device) {
+#ifdef HOLDFAST_WITH_NCCL
+  if (made_by.load() == nullptr) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    const auto index = device.has_index() ? device.index() : c10::cuda::current_device();
+    // Containers that have names of their own may share a GPU, as far as NCCL is concerned.
+    std::string name = host_name() + " GPU-";
+    int count = 0;
+    for (const char byte : at::cuda::getDeviceProperties(index)->uuid.bytes) {
+      if (count == 4 || count == 6 || count == 8 || count == 10) name += '-';
+      const auto value = static_cast<unsigned char>(byte);
+      name += {kDigits[value >> 4], kDigits[value & 15]};
+      ++count;
+    }
+    return name;
+  }
+#endif
+  return {};
 }
 
 std::string fault_of(c10d::Backend& nccl, Duration timeout) {

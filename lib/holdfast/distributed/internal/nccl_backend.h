@@ -20,6 +20,9 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
 // Lets all that was begun on `device` come to its end. Collective.
 void finish_nccl(c10d::Backend& nccl, c10::Device device);
 
+// "host GPU-8a6d…", as nvidia-smi -L names it; empty where nothing stands behind it (a test's backend).
+std::string gpu_of(c10::Device device);
+
 // What c10d's watchdog has noticed, in words; empty: nothing.
 std::string fault_of(c10d::Backend& nccl, Duration timeout);
 

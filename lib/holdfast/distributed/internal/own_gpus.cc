@@ -1,0 +1,51 @@
+#include "holdfast/distributed/internal/own_gpus.h"
+
+#include <map>
+#include <vector>
+
+#include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/distributed/process_group.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+constexpr Duration kUntilAllKnow = std::chrono::seconds(10);
+
+}  // namespace
+
+std::string shared_gpu(std::span<const std::string> gpus) {
+  std::map<std::string_view, std::vector<int>> ranks;
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+    if (!gpus[rank].empty()) ranks[gpus[rank]].push_back(static_cast<int>(rank));
+  }
+  for (const auto& [gpu, sharing] : ranks) {
+    if (sharing.size() < 2) continue;
+    return ranks_in_words(sharing) + " share one GPU (" + std::string(gpu) +
+           "), and NCCL wants one for each: start as many ranks on a host as it has GPUs, each with "
+           "cuda:LOCAL_RANK as its device or shown one alone by the launcher";
+  }
+  return {};
+}
+
+void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const std::string& gpu,
+                      Duration limit) {
+  const auto keys = keys_of_ranks("gpu", place.world_size);
+  line.set(keys[static_cast<std::size_t>(place.rank)], gpu);
+  const auto missing = ranks_of_keys(line.missing(keys, limit));
+  if (!missing.empty()) {
+    throw GroupError(ranks_in_words(missing) + " did not say which GPU is theirs within " +
+                     format_duration(limit) + ": start all ranks again");
+  }
+  std::vector<std::string> gpus;
+  for (const std::string& key : keys) gpus.push_back(line.get(key, kUntilAllKnow));
+  const std::string refusal = shared_gpu(gpus);
+  if (refusal.empty()) return;
+  // The store ends with rank 0, so rank 0 stays until the others have read it.
+  auto others = keys_of_ranks("gpu-known", place.world_size);
+  line.set(others[static_cast<std::size_t>(place.rank)], "");
+  if (place.rank == 0) line.missing(others, kUntilAllKnow);
+  throw UsageError(refusal);
+}
+
+}  // namespace holdfast::inline v1
