@@ -23,14 +23,19 @@
 #include <torch/optim/adamw.h>
 #include <torch/utils.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
+#include <exception>
 #include <optional>
 #include <string>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/last_words.h"
+#include "holdfast/base/launch_environment.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/data/global_batch.h"
 #include "holdfast/data/loader.h"
@@ -38,6 +43,7 @@
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
+#include "holdfast/snapshot/digest.h"
 #include "holdfast/state/train_state.h"
 
 namespace {
@@ -112,8 +118,8 @@ int train(const char* directory, std::int64_t steps) {
     parallel.before_forward();
     const at::Tensor loss = torch::nn::functional::cross_entropy(net->forward(batch->inputs.to(device)),
                                                                  batch->targets.to(device));
-    losses.begin(loss.detach().to(at::kDouble));  // under way while gradients are computed and averaged
-    parallel.backward(loss);                      // instead of loss.backward()
+    losses.begin(loss.to(at::kDouble));  // under way while gradients are computed and averaged
+    parallel.backward(loss);             // instead of loss.backward()
     checkpointer.before_update();
     optimizer.step();
     loss_value = losses.wait().item<double>() / group.world_size();  // the same bits on all ranks
@@ -124,8 +130,18 @@ int train(const char* directory, std::int64_t steps) {
   const int exit_code = checkpointer.finish();  // the same on all ranks
   const std::string digest = holdfast::to_hex(checkpointer.state_digest());
   if (first) std::printf("step=%ld loss=%.17g state=%s\n", long{state.step()}, loss_value, digest.c_str());
-  group.leave();  // nobody closes a connection that another still uses; never left to the end of main
+  try {
+    group.leave();  // nobody closes a connection that another still uses; never left to the end of main
+  } catch (const holdfast::GroupError& error) {
+    holdfast::log_warning(error.what());  // the run is over: a rank that is lost only now changes nothing
+  }
   return exit_code;
+}
+
+std::int64_t parse_steps(const std::string& text) {
+  const auto steps = holdfast::parse_int(text);
+  if (steps && *steps > 0) return *steps;
+  throw holdfast::UsageError("STEPS is " + text + ": expected a whole number above 0, e.g. 2000");
 }
 
 }  // namespace
@@ -136,7 +152,7 @@ int main(int argc, char** argv) {
     return static_cast<int>(holdfast::ExitCode::usage);
   }
   try {
-    return train(argv[1], argc == 3 ? std::atol(argv[2]) : 2000);
+    return train(argv[1], argc == 3 ? parse_steps(argv[2]) : 2000);
   } catch (const std::exception& error) {
     return holdfast::last_words(error);  // one line, and the same to torchrun; the exit code
   }

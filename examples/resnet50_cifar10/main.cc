@@ -75,8 +75,9 @@ at::Device device_of(const Options& options) {
   // A launcher may show each rank its own GPU alone.
   const int index = here == 1 && options.place.world_size > 1 ? 0 : options.place.local_rank;
   if (index < here) return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
-  throw holdfast::UsageError("LOCAL_RANK=" + std::to_string(index) +
-                             " wants its own GPU, and this host has " + std::to_string(here) +
+  throw holdfast::UsageError("local rank " + std::to_string(index) + " (from " +
+                             holdfast::name_of(options.place.launcher) +
+                             ") wants its own GPU, and this host has " + std::to_string(here) +
                              ": start as many ranks as there are, or give --no-cuda");
 }
 
@@ -188,7 +189,7 @@ int train(const Options& options) {
                                        net->initialize();  // nothing was there to overwrite the weights
                                        parallel.verify();
                                      }
-                                     warn_when_longer_than(schedule.plan(), options, steps);
+                                     if (first) warn_when_longer_than(schedule.plan(), options, steps);
                                    },
                                .sinks = {}};
   if (first) parts.sinks.push_back(&console);
@@ -219,17 +220,18 @@ int train(const Options& options) {
 int main(int argc, char** argv) {
   holdfast::keep_freed_memory();
   bool reports = true;
+  int interrupted = static_cast<int>(holdfast::ExitCode::interrupted);
   try {
     holdfast::configure_log();
     const auto options = example::parse_options(argc, argv, torch::cuda::is_available());
     if (!options) return EXIT_SUCCESS;
     reports = options->place.rank == 0;
+    interrupted = options->checkpointer.exit_code_interrupted;
     return example::train(*options);
   } catch (const std::exception& error) {
-    const int exit_code = holdfast::last_words(error);
+    const int exit_code = holdfast::last_words(error, interrupted);
     // Stopped while it waited for its volume: there is no state yet. A lost rank says more than that.
-    if (reports && exit_code == static_cast<int>(holdfast::ExitCode::interrupted) &&
-        dynamic_cast<const holdfast::GroupError*>(&error) == nullptr) {
+    if (reports && exit_code == interrupted && dynamic_cast<const holdfast::GroupError*>(&error) == nullptr) {
       std::puts("interrupted step=0 state=none checkpoint=none reason=stopped_before_the_start");
     }
     return exit_code;

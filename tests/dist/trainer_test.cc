@@ -266,25 +266,65 @@ TEST_F(Ranks, WhatDoesNotDivideIsRefusedByEachAndTorchrunIsToldWhy) {
   EXPECT_FALSE(fs::exists(folder_.path() / "run")) << "nothing is touched";
 }
 
+// The one that stays ends with the code that was chosen for interruptions.
+TEST_F(Ranks, TheExampleEndsWithTheChosenCodeWhenARankIsLost) {
+  const fs::path run = folder_.path() / "run", metrics = folder_.path() / "run.jsonl";
+  const std::string lose =
+      R"(trap : TERM; if [ "$RANK" = 1 ]; then "$@" & pid=$!; until grep -q '"step":7,' "$0"; do sleep 0.01; )"
+      R"(done; kill -KILL $pid; wait $pid; else "$@"; echo $? >"$0.code"; fi)";
+  write_text(metrics, "");
+  Words words = {"/bin/sh",
+                 "-c",
+                 lose,
+                 metrics.string(),
+                 program("resnet50_cifar10"),
+                 "--checkpoint-dir",
+                 run.string(),
+                 "--metrics",
+                 metrics.string(),
+                 "--exit-code-interrupted",
+                 "0"};
+  for (const std::string& word : small({"--steps", "100000", "--every", "5steps"})) words.push_back(word);
+  const Ended ended = start_ranks(2, words)->wait(kLimit);
+  EXPECT_THAT(ended.err, HasSubstr("start all ranks again"));
+  EXPECT_EQ(read_text(metrics.string() + ".code"), "0\n") << ended.err;
+}
+
 TEST_F(Ranks, TheOwnLoopOnSeveralGpusEndsAsTheStraightRun) {
   for (const int ranks : {1, 2}) {
     const fs::path directory = folder_.path() / std::to_string(ranks);
-    const auto start = [&](const fs::path& run) {
-      return start_ranks(ranks, {program("multi_gpu"), run.string(), "1200"});
+    const auto start = [&](const fs::path& run, const std::string& steps) {
+      return start_ranks(ranks, {program("multi_gpu"), run.string(), steps});
     };
-    const Ended straight = start(directory / "straight")->wait(kLimit);
-    ASSERT_EQ(straight.exit_code, 0) << straight.err;
-    EXPECT_THAT(result_of(straight), StartsWith("[0] step=1200 "));
-    EXPECT_LT(std::stod(value_of(result_of(straight), "loss=")), 0.5) << "it learns";
-    const auto process = start(directory / "run");
-    process->wait_until([&] { return process->err().find("step 200 ") != std::string::npos; }, 5min);
+    // More steps than a loaded host makes before it comes to the signal.
+    const auto process = start(directory / "run", "100000000");
+    ASSERT_TRUE(
+        process->wait_until([&] { return process->err().find("step 200 ") != std::string::npos; }, 5min))
+        << process->err();
     process->send(SIGTERM);
     const Ended first = process->wait(kLimit);
-    EXPECT_EQ(first.exit_code, 75) << first.err;
-    const Ended second = start(directory / "run")->wait(kLimit);
+    ASSERT_EQ(first.exit_code, 75) << first.err;
+    const int stopped = std::stoi(value_of(result_of(first), "step="));
+    EXPECT_GE(stopped, 200);
+    const std::string steps = std::to_string(stopped + 1000);
+    const Ended second = start(directory / "run", steps)->wait(kLimit);
     EXPECT_EQ(second.exit_code, 0) << second.err;
+    const Ended straight = start(directory / "straight", steps)->wait(kLimit);
+    ASSERT_EQ(straight.exit_code, 0) << straight.err;
+    EXPECT_THAT(result_of(straight), StartsWith("[0] step=" + steps + " "));
+    EXPECT_LT(std::stod(value_of(result_of(straight), "loss=")), 0.5) << "it learns";
     EXPECT_EQ(result_of(second), result_of(straight));
   }
+}
+
+TEST_F(Ranks, StepsOfTheOwnLoopAreANumber) {
+  for (const char* const steps : {"10k", "x", "0", "-3"}) {
+    const Ended ended =
+        Subprocess({program("multi_gpu"), (folder_.path() / "run").string(), steps}).wait(kLimit);
+    EXPECT_EQ(ended.exit_code, 64) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(std::string("STEPS is ") + steps + ": expected"));
+  }
+  EXPECT_FALSE(fs::exists(folder_.path() / "run"));
 }
 
 }  // namespace

@@ -70,13 +70,14 @@ void tell_launcher(std::string_view sentence) noexcept {
   }
 }
 
-int last_words(const std::exception& error) noexcept {
+int last_words(const std::exception& error, int exit_code_interrupted) noexcept {
   const auto* const ours = dynamic_cast<const Error*>(&error);
   std::string_view text = what_of(error);
   if (ours == nullptr) text = text.substr(0, text.find('\n'));
+  tell_launcher(text);  // first: a file hangs less often than a pipe that nobody reads
   log_message(LogLevel::error, text);
-  tell_launcher(text);
-  return static_cast<int>(ours != nullptr ? ours->exit_code() : ExitCode::internal);
+  const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
+  return code == ExitCode::interrupted ? exit_code_interrupted : static_cast<int>(code);
 }
 
 }  // namespace holdfast::inline v1

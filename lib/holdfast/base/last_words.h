@@ -19,11 +19,15 @@
 #include <exception>
 #include <string_view>
 
+#include "holdfast/base/exit_code.h"
+
 namespace holdfast::inline v1 {
 
 // Returns the exit code: an Error's own, else that of a defect (70). Of other exceptions the first line
-// counts: c10 adds a stack trace.
-int last_words(const std::exception& error) noexcept;
+// counts: c10 adds a stack trace. A program with CheckpointerOptions::exit_code_interrupted gives that here,
+// too: a lost rank is an interruption.
+int last_words(const std::exception& error,
+               int exit_code_interrupted = static_cast<int>(ExitCode::interrupted)) noexcept;
 
 // Only the launcher's part of it. The first sentence that a launcher reads counts; call it once.
 void tell_launcher(std::string_view sentence) noexcept;

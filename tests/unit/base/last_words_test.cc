@@ -53,6 +53,15 @@ TEST_F(LastWords, AreJsonWhateverIsInThem) {
   EXPECT_THAT(told("\xFF|\xC0\x80|\xED\xA0\x80|\xE2\x86"), HasSubstr("\"?|??|???|??\"")) << "the rest is not";
 }
 
+TEST_F(LastWords, OfAnInterruptionReturnTheCodeThatWasChosenForThose) {
+  testing::internal::CaptureStderr();
+  const Error interrupted("rank 3 is lost", ExitCode::interrupted);
+  EXPECT_EQ(last_words(interrupted), 75);
+  EXPECT_EQ(last_words(interrupted, 0), 0);
+  EXPECT_EQ(last_words(UsageError("no such option"), 0), 64);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("rank 3 is lost\n"));
+}
+
 TEST_F(LastWords, NeverThrow) {
   setenv("TORCHELASTIC_ERROR_FILE", "/nowhere/at/all", 1);
   tell_launcher("nobody hears it");

@@ -1,0 +1,128 @@
+// examples/resnet50_cifar10/run among programs that only say how they were called: how many ranks it starts,
+// and that those of one host set up one after the other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/subprocess.h"
+
+namespace holdfast::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::EndsWith;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+using Environment = std::map<std::string, std::string>;
+
+class StartScript : public testing::Test {
+ protected:
+  StartScript() {
+    fs::create_directories(root() / "examples/resnet50_cifar10");
+    fs::copy(fs::path(HOLDFAST_SOURCE_DIR) / "examples/resnet50_cifar10/run", script());
+    write("cmake/bootstrap", R"(mkdir -p "$root/.deps"; : >"$root/.deps/env")");
+    write("cmake/configure", "");
+    write("bin/ninja", "");
+    see(0);
+    write("build/release/bin/resnet50_cifar10", R"(echo "alone $*")");
+    write("build/release/bin/holdfast", R"(echo "$1 $2 $3")");
+  }
+  fs::path root() const { return folder_.path() / "tree"; }
+  fs::path script() const { return root() / "examples/resnet50_cifar10/run"; }
+  void write(const fs::path& file, const std::string& commands) const {
+    fs::create_directories((root() / file).parent_path());
+    write_text(root() / file, "#!/usr/bin/env bash\nroot=" + root().string() + "\n" + commands + "\n");
+    fs::permissions(root() / file, fs::perms::owner_all);
+  }
+  // What nvidia-smi lists, and whether the program's LibTorch finds them, too.
+  void see(int gpus, bool by_program = true) const {
+    write("bin/nvidia-smi",
+          "for ((i = 0; i < " + std::to_string(gpus) + "; ++i)); do echo \"GPU $i: H100\"; done");
+    const std::string help = by_program && gpus > 0 ? "--cuda, --no-cuda{false}" : "--threads";
+    write("build/release/bin/resnet50_cifar10",
+          "if [[ $1 == --help ]]; then echo '" + help + "'; else echo \"alone $*\"; fi");
+  }
+  std::unique_ptr<Subprocess> start(const Words& arguments, Environment environment = {}) const {
+    Words words = {script().string(), "--data", "synthetic"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    environment.emplace("PATH", (root() / "bin").string() + ":/usr/local/bin:/usr/bin:/bin");
+    for (const char* variable :
+         {"RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "SLURM_STEP_NUM_TASKS"}) {
+      environment.emplace(variable, "");
+    }
+    return std::make_unique<Subprocess>(words, environment);
+  }
+  std::string ranks(const Words& arguments = {}, const Environment& environment = {}) const {
+    const Ended ended = start(arguments, environment)->wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    said_ = ended.err;
+    return ended.out.starts_with("alone ") ? "1" : ended.out;
+  }
+  TemporaryFolder folder_;
+  mutable std::string said_;
+};
+
+TEST_F(StartScript, StartsARankForEachGpuThatDividesTheBatch) {
+  EXPECT_EQ(ranks(), "1");
+  for (const auto& [gpus, expected] : std::map<int, std::string>{{1, "1"},
+                                                                 {2, "launch --nproc 2\n"},
+                                                                 {3, "launch --nproc 2\n"},
+                                                                 {7, "launch --nproc 4\n"},
+                                                                 {8, "launch --nproc 8\n"}}) {
+    see(gpus);
+    EXPECT_EQ(ranks(), expected) << gpus;
+    if (gpus == 7)
+      EXPECT_THAT(said_, HasSubstr("4 of 7 GPUs are used: a batch of 512 does not divide by more"));
+    if (gpus == 8) EXPECT_EQ(said_, "");
+  }
+  EXPECT_EQ(ranks({"--no-cuda"}), "1");
+  EXPECT_EQ(ranks({"--nproc", "3"}), "launch --nproc 3\n") << "as it was asked for";
+  EXPECT_EQ(ranks({"--batch-size=96"}), "launch --nproc 8\n");
+  EXPECT_EQ(ranks({"--batch-size", "99"}), "launch --nproc 3\n");
+  EXPECT_EQ(ranks({"--batch-size", "many"}), "launch --nproc 8\n") << "the program says what is wrong";
+  EXPECT_EQ(ranks({}, {{"CUDA_VISIBLE_DEVICES", "4,5"}}), "launch --nproc 2\n");
+  EXPECT_EQ(ranks({}, {{"CUDA_VISIBLE_DEVICES", ""}}), "1");
+  EXPECT_EQ(ranks({}, {{"RANK", "3"}}), "1") << "a launcher's rank";
+}
+
+TEST_F(StartScript, StartsOneRankWhereTheProgramFindsNoGpu) {
+  see(8, /*by_program=*/false);
+  EXPECT_EQ(ranks(), "1") << "a LibTorch for CPUs";
+  see(0);
+  EXPECT_EQ(ranks({}, {{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}}), "1") << "left over from another host";
+}
+
+TEST_F(StartScript, RefusesANumberOfRanksThatWouldNotCount) {
+  const auto refusal = [&](const Words& arguments, const Environment& environment = {}) {
+    const Ended ended = start(arguments, environment)->wait();
+    EXPECT_NE(ended.exit_code, 0) << ended.out;
+    return ended.err;
+  };
+  EXPECT_THAT(refusal({"--nproc"}), HasSubstr("--nproc: say how many ranks"));
+  EXPECT_THAT(refusal({"--nproc", "--no-cuda"}), HasSubstr("--nproc --no-cuda: expected"));
+  EXPECT_THAT(refusal({"--nproc=0"}), HasSubstr("--nproc 0: expected"));
+  EXPECT_THAT(
+      refusal({"--nproc", "8"}, {{"SLURM_STEP_NUM_TASKS", "1"}}),
+      EndsWith("has started this process as one rank (SLURM_STEP_NUM_TASKS=1): leave --nproc away, or "
+               "unset SLURM_STEP_NUM_TASKS\n"));
+  EXPECT_EQ(ranks({"--nproc", "1"}, {{"RANK", "0"}}), "1");
+}
+
+TEST_F(StartScript, RanksOfOneHostSetUpOneAfterTheOther) {
+  write("cmake/bootstrap", R"(mkdir "$root/at-work" || touch "$root/two-at-once"
+sleep 0.3
+rmdir "$root/at-work"
+: >"$root/.deps/env")");
+  std::vector<std::unique_ptr<Subprocess>> processes;
+  for (const char* const rank : {"0", "1", "2"}) processes.push_back(start({}, {{"RANK", rank}}));
+  for (const auto& process : processes) EXPECT_EQ(process->wait().exit_code, 0) << process->err();
+  EXPECT_FALSE(fs::exists(root() / "two-at-once"));
+}
+
+}  // namespace
+}  // namespace holdfast::test
