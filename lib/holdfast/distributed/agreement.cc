@@ -17,6 +17,7 @@
 #include "holdfast/distributed/internal/ballot_tree.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/pulse.h"
+#include "holdfast/distributed/internal/roll_call.h"
 #include "holdfast/distributed/internal/store_line.h"
 
 namespace holdfast::inline v1 {
@@ -27,7 +28,6 @@ using namespace std::chrono_literals;
 constexpr Duration kFirstPause = 2ms;
 constexpr Duration kLongestPause = 50ms;
 constexpr Duration kAskWhetherGone = 1s;
-constexpr Duration kQuietBefore = 3s;  // the store went silent
 constexpr const char* kStartAgain = "; the newest checkpoint stands: start all ranks again";
 
 std::string key_of(int rank, const std::string& name) { return "say/" + std::to_string(rank) + "/" + name; }
@@ -44,13 +44,8 @@ struct Agreement::Parts {
       const std::lock_guard lock(mutex);
       return work(line);
     } catch (const SilentStore& silent) {
-      const auto lost = pulse->silent_for(kQuietBefore);
-      if (!lost.empty() && lost.front() != 0) {  // for which rank 0 has left
-        throw GroupError(ranks_in_words(lost) + " died, hangs or cannot be reached: no sign of life (" +
-                         what + ")" + kStartAgain);
-      }
-      throw GroupError("rank 0's store went silent (" + std::string(what) + "): rank 0 has ended or hangs (" +
-                       silent.what() + ")" + kStartAgain);
+      throw GroupError(roll_call->who() + " (" + what + ": " + silent.what() + " from the store)" +
+                       kStartAgain);
     }
   }
 
@@ -59,6 +54,7 @@ struct Agreement::Parts {
   std::mutex mutex;
   StoreLine line;
   std::shared_ptr<Pulse> pulse;
+  std::shared_ptr<RollCall> roll_call;
 };
 
 Agreement::Agreement(ProcessGroup& group) : group_(group) {
@@ -66,6 +62,7 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   if (group.alone()) throw UsageError("an Agreement of ranks that have parted already");
   parts_ = std::make_unique<Parts>(group.line());
   parts_->pulse = group.pulse();
+  parts_->roll_call = group.roll_call();
   parts_->gloo = group.connect_apart("agreement");
   try {
     parts_->tree = std::make_unique<BallotTree>(group.line(), group.address(), group.rank(),
@@ -75,7 +72,7 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   } catch (const std::exception& error) {
     throw GroupError("rank " + std::to_string(group.rank()) +
                      " cannot connect to all that it exchanges ballots with (" + brief(error) +
-                     "): has one ended? GLOO_SOCKET_IFNAME chooses another interface");
+                     "): " + parts_->roll_call->who() + ". GLOO_SOCKET_IFNAME chooses another interface");
   }
 }
 
@@ -150,13 +147,7 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
       return line.get(key, kLongestPause);
     });
     if (text) return *text;
-    if (broken_) throw GroupError("a rank was lost before (waiting for " + name + ")" + kStartAgain);
-    const auto lost = parts_->pulse->lost();
-    if (std::find(lost.begin(), lost.end(), from) != lost.end()) {
-      throw GroupError("rank " + std::to_string(from) +
-                       " died, hangs or cannot be reached: no sign of life (waiting for " + name + ")" +
-                       kStartAgain);
-    }
+    bool never = parts_->pulse->fell_silent(from);
     const SteadyTime now = Clock::real().now();
     if (now - began >= limit) {
       throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +
@@ -164,13 +155,13 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
     }
     if (now - asked >= kAskWhetherGone) {
       asked = now;
-      const bool gone = parts_->over_store("hearing", [&](StoreLine& line) {
+      never = never || parts_->over_store("hearing", [&](StoreLine& line) {
         return line.missing({"gone/" + std::to_string(from)}, 0s).empty();
       });
-      if (gone) {
-        throw GroupError("rank " + std::to_string(from) +
-                         " ended with an error of its own (its log says which)" + kStartAgain);
-      }
+    }
+    if (never) {
+      throw GroupError(parts_->roll_call->who() + " (waiting for " + name + " of rank " +
+                       std::to_string(from) + ")" + kStartAgain);
     }
     std::this_thread::sleep_for(pause);
   }

@@ -19,15 +19,15 @@
 #include "holdfast/distributed/internal/nccl_watch.h"
 #include "holdfast/distributed/internal/own_gpus.h"
 #include "holdfast/distributed/internal/pulse.h"
+#include "holdfast/distributed/internal/roll_call.h"
 
 namespace holdfast::inline v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kRollCall = 4s;
+constexpr Duration kSpare = 4s;  // beyond what a call itself may wait
 constexpr Duration kParting = 10s;
-constexpr Duration kQuiet = 3s;  // without a sign of life: who is asked for when an exchange has failed
 constexpr const char* kRemedy = "; the newest checkpoint stands: start all ranks again";
 
 std::chrono::milliseconds in_ms(Duration duration) {
@@ -49,7 +49,8 @@ std::string gloo_address(const LaunchEnvironment& place) {
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::string& name,
-                                            const GroupOptions& options, Connections& connections) {
+                                            const GroupOptions& options, Connections& connections,
+                                            const Pulse* pulse, RollCall& roll_call) {
   const LaunchEnvironment& place = options.place;
   const std::string address = gloo_address(place);
   const auto settings = c10d::ProcessGroupGloo::Options::create(in_ms(options.timeout));
@@ -57,23 +58,26 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
   std::string reason;
   try {
-    const auto before = Connections::all();
+    const auto before = Connections::all(place.master_port);
     // Everybody connects to everybody, over what the store says: a rank that hangs meanwhile must not hold
     // this one.
-    within(options.timeout + kRollCall, [=, store = line.store(), prefix = line.prefix() + name + "/",
-                                         rank = place.rank, size = place.world_size] {
-      settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
-      *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
-          c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
-    });
-    connections.add_since(before);
+    within(
+        options.timeout + kSpare,
+        [=, store = line.store(), prefix = line.prefix() + name + "/", rank = place.rank,
+         size = place.world_size] {
+          settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+          *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
+              c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
+        },
+        pulse != nullptr ? &pulse->alarm()->rank : nullptr);
+    connections.add_since(before, place.master_port);
     return *made;
   } catch (const std::exception& error) {
     reason = brief(error);
   }
   throw GroupError("rank " + std::to_string(place.rank) +
                    " met the other ranks, but cannot connect to all of them from " + address + " (" + reason +
-                   "): has one ended? GLOO_SOCKET_IFNAME chooses another interface");
+                   "): " + roll_call.who() + ". GLOO_SOCKET_IFNAME chooses another interface");
 }
 
 // Gloo writes to connections that a partner may have closed, and means to hear of it by the call's error, as
@@ -99,6 +103,7 @@ struct ProcessGroup::Parts {
   StoreLine line;
   const std::shared_ptr<Connections> connections = std::make_shared<Connections>();
   std::shared_ptr<Pulse> pulse;
+  std::shared_ptr<RollCall> roll_call;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   int exchanges = 0;
   int exceptions = std::uncaught_exceptions();
@@ -124,6 +129,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   set_log_rank(place.rank, place.world_size);
   if (place.world_size == 1 && !options_.even_alone) return;
   ignore_broken_pipes();
+  if (options_.device.is_cuda()) prepare_nccl();  // the environment, before there are threads
   auto parts = std::make_unique<Parts>(meet(place, options_.start_timeout));
   if (place.world_size > 1) {
     PulseOptions signs;
@@ -133,7 +139,9 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
                                            [connections = parts->connections] { connections->shut(); });
     parts->line.heed(parts->pulse->alarm());
   }
-  const auto gloo = make_gloo(parts->line, "gloo", options_, *parts->connections);
+  parts->roll_call = std::make_shared<RollCall>(parts->line, parts->pulse, place.rank, place.world_size);
+  const auto gloo =
+      make_gloo(parts->line, "gloo", options_, *parts->connections, parts->pulse.get(), *parts->roll_call);
   if (options_.device.is_cuda()) {
     try {
       require_own_gpus(parts->line, place, gpu_of(options_.device), options_.timeout);
@@ -150,8 +158,8 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
          alarm = parts->pulse ? parts->pulse->alarm() : nullptr] {
           return alarm && alarm->rank ? "no sign of life from a rank" : fault_of(*nccl, limit);
         },
-        [this, line = parts->line](const std::string& failure) {
-          log_error("{}, while this rank waited for its GPU ({}){}", roll_call(line), failure, kRemedy);
+        [roll_call = parts->roll_call](const std::string& failure) {
+          log_error("{}, while this rank waited for its GPU ({}){}", roll_call->who(), failure, kRemedy);
           end_interrupted();
         },
         NcclWatchOptions{.patience = nccl_patience()});
@@ -200,22 +208,23 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
     // Whoever takes part in this one has read all of the one before the last.
     if (number >= 2) line.erase("exchange/" + std::to_string(number - 2) + "/" + std::to_string(rank()));
     const auto missing = ranks_of_keys(line.missing(keys, options_.timeout));
-    if (parts_->pulse && !parts_->pulse->lost().empty()) throw GroupError(who_is_lost() + kRemedy);
+    if (parts_->pulse && !parts_->pulse->lost().empty()) throw GroupError(parts_->roll_call->who() + kRemedy);
     if (!missing.empty()) {
       throw GroupError(ranks_in_words(missing) + " did not come to an exchange (" + what + ") within " +
                        format_duration(options_.timeout) + kRemedy);
     }
     std::vector<std::string> texts;
-    for (const std::string& key : keys) texts.push_back(line.get(key, kRollCall));
+    for (const std::string& key : keys) texts.push_back(line.get(key, kSpare));
     return texts;
   } catch (const SilentStore& silent) {
-    throw GroupError("rank 0's store went silent (" + std::string(what) + "): rank 0 has ended or hangs (" +
-                     silent.what() + ")" + kRemedy);
+    throw GroupError(parts_->roll_call->who() + " (" + what + ": " + silent.what() + " from the store)" +
+                     kRemedy);
   }
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string& name) {
-  return make_gloo(parts_->line, name, options_, *parts_->connections);
+  return make_gloo(parts_->line, name, options_, *parts_->connections, parts_->pulse.get(),
+                   *parts_->roll_call);
 }
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }
@@ -224,17 +233,18 @@ std::string ProcessGroup::address() const { return gloo_address(options_.place);
 
 std::shared_ptr<Pulse> ProcessGroup::pulse() const { return parts_->pulse; }
 
+std::shared_ptr<RollCall> ProcessGroup::roll_call() const { return parts_->roll_call; }
+
 void ProcessGroup::leave() {
   if (!parts_) return;
   throw_if_failed("leaving");
   StoreLine& line = parts_->line;
   std::vector<int> missing;
   std::string lost;
-  std::string silence;
   try {
     line.set("leaving/" + std::to_string(rank()), "");
     missing = ranks_of_keys(line.missing(keys_of_ranks("leaving", world_size()), options_.timeout));
-    if (!missing.empty() && parts_->pulse && !parts_->pulse->lost().empty()) lost = who_is_lost();
+    if (!missing.empty() && parts_->pulse && !parts_->pulse->lost().empty()) lost = parts_->roll_call->who();
     if (parts_->pulse) parts_->pulse->end();
     if (missing.empty() && nccl_) {
       finish_nccl(*nccl_->backend, options_.device);
@@ -248,19 +258,15 @@ void ProcessGroup::leave() {
       others.erase(others.begin());
       line.missing(others, kParting);
     }
-  } catch (const SilentStore& silent) {
-    silence = silent.what();
+  } catch (const SilentStore&) {
+    lost = parts_->roll_call->who();
   } catch (...) {
     drop();
     throw;
   }
   drop();
-  if (!silence.empty()) {
-    throw GroupError("rank 0 ended, hangs or cannot be reached (" + silence +
-                     " from its store), while the ranks were leaving; what was committed stands");
-  }
-  if (missing.empty()) return;
   if (!lost.empty()) throw GroupError(lost + ", while the others were leaving; what was committed stands");
+  if (missing.empty()) return;
   throw GroupError(ranks_in_words(missing) + " did not come to leave together within " +
                    format_duration(options_.timeout) + "; what was committed stands");
 }
@@ -268,7 +274,7 @@ void ProcessGroup::leave() {
 void ProcessGroup::throw_if_lost(const char* what, const std::exception& error) {
   if (!parts_ || !is_of_communication(error)) return;
   const std::string reason = brief(error);
-  const std::string who = who_is_lost();
+  const std::string who = parts_->roll_call->who();
   drop();
   throw GroupError(who + ", while this rank waited for others (" + what + ": " + reason + ")" + kRemedy);
 }
@@ -277,64 +283,9 @@ void ProcessGroup::throw_if_failed(const char* what) {
   if (!parts_ || !nccl_) return;
   const std::string failure = nccl_->watch->failure();
   if (failure.empty()) return;
-  const std::string who = who_is_lost();
+  const std::string who = parts_->roll_call->who();
   drop();
   throw GroupError(who + " (" + what + ": " + failure + ")" + kRemedy);
-}
-
-std::string ProcessGroup::who_is_lost() {
-  StoreLine& line = parts_->line;
-  std::vector<int> silent;
-  if (parts_->pulse) silent = parts_->pulse->silent_for(kQuiet);
-  if (silent.empty()) return roll_call(line);
-  if (silent.front() == 0) return "rank 0 ended, hangs or cannot be reached: no sign of life";
-  std::vector<int> gone;
-  std::vector<int> lost;
-  line.hurry();
-  try {
-    line.set("alive/" + std::to_string(rank()), "");
-    for (const int other : silent) {
-      const std::string number = std::to_string(other);
-      if (line.missing({"gone/" + number}, 0s).empty()) {
-        gone.push_back(other);
-      } else if (!line.missing({"alive/" + number}, 0s).empty()) {
-        lost.push_back(other);
-      }  // else it has noticed the loss, gives no sign any more, and is not what was lost
-    }
-  } catch (const SilentStore&) {  // rank 0 has noticed, too, and is over
-  }
-  if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
-  return ranks_in_words(lost.empty() ? silent : lost) + " died, hangs or cannot be reached: no sign of life";
-}
-
-// Who has not heard yet that one is lost computes on until its own next collective, and answers late or not
-// at all.
-std::string ProcessGroup::roll_call(StoreLine line) const {
-  line.hurry();
-  try {
-    line.set("alive/" + std::to_string(rank()), "");
-    const auto silent = ranks_of_keys(line.missing(keys_of_ranks("alive", world_size()), kRollCall));
-    std::vector<int> gone;
-    std::vector<int> lost;
-    for (const int other : silent) {
-      (line.missing({"gone/" + std::to_string(other)}, 0s).empty() ? gone : lost).push_back(other);
-    }
-    line.set("told/" + std::to_string(rank()), "");
-    if (rank() == 0) {  // the others ask the store that ends with this process
-      std::vector<std::string> readers;
-      for (int other = 1; other < world_size(); ++other) {
-        if (std::find(silent.begin(), silent.end(), other) == silent.end()) {
-          readers.push_back("told/" + std::to_string(other));
-        }
-      }
-      if (!readers.empty()) line.missing(readers, kRollCall);
-    }
-    if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
-    if (!lost.empty()) return ranks_in_words(lost) + " died, hangs or cannot be reached: no answer";
-    return "all ranks answer, but a connection between them broke";
-  } catch (const SilentStore& silent) {
-    return "rank 0 ended, hangs or cannot be reached (" + std::string(silent.what()) + " from its store)";
-  }
 }
 
 void ProcessGroup::drop() noexcept {

@@ -19,11 +19,12 @@
 // machine or the network hangs, or somebody has stopped it. With Gloo every collective fails then, and one
 // that a dead partner was in fails at once (the connection closes). guard() says who is lost, by the signs of
 // life or by a roll call of a few seconds over the store: GroupError, exit code 75. A rank that is busy,
-// however long, is not lost: that is waited for until `timeout`. One that a debugger holds for longer than
-// `silence` is, and finds the others gone when it goes on: raise `silence` to debug. Nothing here is ever
-// waited for without an end, also not where rank 0, which keeps the store, is what hangs. SIGPIPE is ignored
-// from the constructor on, unless the program has a handler for it: a partner's closed connection must not
-// end this process.
+// however long, is not lost: that is waited for until `timeout`, and never named. One that a debugger holds
+// for longer than `silence` is, and finds the others gone when it goes on: raise `silence` to debug. A rank
+// that has given no sign yet has five times as long: it may be loading libraries. Nothing here is ever waited
+// for without an end, also not where rank 0, which keeps the store, is what hangs. SIGPIPE is ignored from
+// the constructor on, unless the program has a handler for it: a partner's closed connection must not end
+// this process.
 //
 // With NCCL a collective fails on the device, after guard() has returned, while the training thread waits for
 // the GPU. c10d's watchdog notices an error of NCCL's at once, and a hang `timeout` later; a thread here sees
@@ -68,6 +69,7 @@ class ProcessGroup;
 namespace holdfast::inline v1 {
 
 class Pulse;
+class RollCall;
 class StoreLine;
 
 // Ranks are missing or lost. What was committed stands; start all of them again.
@@ -136,13 +138,12 @@ class ProcessGroup {
 
   // Connections of their own between all ranks, by Gloo, under that name. Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name);
-  const StoreLine& line() const;         // requires !alone()
-  std::string address() const;           // of this host, for the others
-  std::shared_ptr<Pulse> pulse() const;  // null in a world of one. Requires !alone()
-  std::string who_is_lost();
-  void throw_if_failed(const char* what);  // on the device
+  const StoreLine& line() const;                // requires !alone()
+  std::string address() const;                  // of this host, for the others
+  std::shared_ptr<Pulse> pulse() const;         // null in a world of one. Requires !alone()
+  std::shared_ptr<RollCall> roll_call() const;  // as well
+  void throw_if_failed(const char* what);       // on the device
   void throw_if_lost(const char* what, const std::exception& error);
-  std::string roll_call(StoreLine line) const;
   void drop() noexcept;
 
   GroupOptions options_;

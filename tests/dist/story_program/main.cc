@@ -9,6 +9,7 @@
 //   lost=HOW:RANK:SIGNAL      no training: that rank is sent the signal while the others wait for it in
 //                             `hear`, `ballot`, `gradients`, `exchange` or `leave`; they tell how long it
 //                             took
+//   busy=RANK                 that one sleeps for half a minute first
 //
 // WHAT: term, kill, stop (signals to itself), wait (until RUN-DIRECTORY.go is there), evaluate (for three
 // seconds), leave (the loop, alone), save (asks for one).
@@ -199,7 +200,7 @@ void wait_for_lost(const std::string& how, int rank, ProcessGroup& group, Agreem
   }
 }
 
-int lose(const Story::Event& loss, ProcessGroup& group, Agreement& agreement) {
+int lose(const Story::Event& loss, int busy, ProcessGroup& group, Agreement& agreement) {
   const auto all_are_here = group.exchange("a test", "here");
   int other = loss.rank;
   if (group.rank() == loss.rank) {
@@ -207,6 +208,7 @@ int lose(const Story::Event& loss, ProcessGroup& group, Agreement& agreement) {
     raise(std::atoi(loss.when.c_str()));
     other = loss.rank == 0 ? 1 : 0;  // one that goes on waits for others
   }
+  if (group.rank() == busy) std::this_thread::sleep_for(30s);
   const auto began = std::chrono::steady_clock::now();
   try {
     wait_for_lost(loss.what, other, group, agreement);
@@ -223,7 +225,8 @@ int live(const Story& story) {
                       .silence = std::chrono::seconds(story.number("silence", 6))});
   Agreement agreement(group);
   const Story::Event loss = story.event("lost");
-  return loss.what.empty() ? train(story, group, agreement) : lose(loss, group, agreement);
+  return loss.what.empty() ? train(story, group, agreement)
+                           : lose(loss, static_cast<int>(story.number("busy", -1)), group, agreement);
 }
 
 }  // namespace

@@ -144,6 +144,8 @@ TEST(BallotTree, ALostRankIsNoticedByAll) {
   EXPECT_EQ(noticed, 6);
 }
 
+constexpr int kStorePort = 1;  // nobody's here
+
 TEST(Connections, ThoseThatCameSinceAreBroken) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::thread other([&] {
@@ -157,9 +159,9 @@ TEST(Connections, ThoseThatCameSinceAreBroken) {
         c10::DistBackendError);
   });
   Connections connections;
-  const auto before = Connections::all();
+  const auto before = Connections::all(kStorePort);
   BallotTree tree(StoreLine(store, "t/"), "127.0.0.1", 0, 2, 30s);
-  connections.add_since(before);
+  connections.add_since(before, kStorePort);
   connections.shut();
   other.join();
 }

@@ -22,6 +22,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "holdfast/distributed/internal/meeting.h"
+
 namespace holdfast::inline v1 {
 namespace {
 
@@ -31,6 +33,7 @@ constexpr Duration kPolite = 10s;  // what a child that has connected may take t
 constexpr std::size_t kWord = 16;
 constexpr std::size_t kGreeting = 32;  // the word, and the rank
 constexpr Duration kRetry = 20ms;
+constexpr Duration kSlice = 200ms;  // between two looks at the alarm
 
 [[noreturn]] void refuse(const std::string& what) {
   throw std::runtime_error(what + ": " + std::strerror(errno));
@@ -109,7 +112,8 @@ std::string random_word() {
 
 int listen_at(const std::string& address, std::string& port) {
   const auto own = numeric(address, "0");
-  Socket made(::socket(own->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Whoever knocks may be gone by the time that he is let in: nobody waits in accept().
+  Socket made(::socket(own->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_storage place{};
   socklen_t length = sizeof place;
   if (made.get() < 0 || ::bind(made.get(), own->ai_addr, own->ai_addrlen) != 0 ||
@@ -123,14 +127,16 @@ int listen_at(const std::string& address, std::string& port) {
   return made.take();
 }
 
-int connect_to(const std::string& address, const std::string& port, SteadyTime end) {
+int connect_to(const std::string& address, const std::string& port, SteadyTime end, const StoreLine& line) {
   const auto target = numeric(address, port);
   while (true) {
     Socket made(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (made.get() < 0) refuse("socket");
     if (::connect(made.get(), target->ai_addr, target->ai_addrlen) != 0 && errno == EINPROGRESS) {
       pollfd wait{made.get(), POLLOUT, 0};
-      ::poll(&wait, 1, timeout_until(end));
+      while (::poll(&wait, 1, timeout_until(std::min(end, Clock::real().now() + kSlice))) <= 0) {
+        if (Clock::real().now() >= end || line.hopeless()) break;
+      }
     }
     int error = ETIMEDOUT;
     socklen_t size = sizeof error;
@@ -142,7 +148,7 @@ int connect_to(const std::string& address, const std::string& port, SteadyTime e
       return made.take();
     }
     ::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (Clock::real().now() >= end) {
+    if (Clock::real().now() >= end || line.hopeless()) {
       errno = error != 0 ? error : ETIMEDOUT;
       refuse("no connection to " + address + ":" + port);
     }
@@ -199,20 +205,23 @@ void BallotTree::meet(StoreLine& line, const std::string& address, int rank, int
     std::string port;
     std::string greeting;
     told >> where >> port >> greeting;
-    parent_->socket = connect_to(where, port, end);
+    parent_->socket = connect_to(where, port, end, line);
     greeting += std::to_string(rank);
     greeting.resize(kGreeting, ' ');
     if (!send_all(parent_->socket, std::as_bytes(std::span(greeting)))) refuse("greeting " + where);
   }
-  if (!children_.empty()) let_in(listening.get(), word, end);
+  if (!children_.empty()) let_in(listening.get(), word, end, line);
 }
 
 // Whoever does not know the word is none of ours.
-void BallotTree::let_in(int listening, const std::string& word, SteadyTime end) {
-  for (std::size_t missing = children_.size(); missing > 0;) {
+void BallotTree::let_in(int listening, const std::string& word, SteadyTime end, const StoreLine& line) {
+  std::vector<int> missing;
+  for (const Neighbour& child : children_) missing.push_back(child.rank);
+  while (!missing.empty()) {
     pollfd wait{listening, POLLIN, 0};
-    if (::poll(&wait, 1, timeout_until(end)) == 0) {
-      throw std::runtime_error(std::to_string(missing) + " ranks did not come to exchange ballots");
+    if (::poll(&wait, 1, timeout_until(std::min(end, Clock::real().now() + kSlice))) <= 0) {
+      if (Clock::real().now() < end && !line.hopeless()) continue;
+      throw std::runtime_error(ranks_in_words(missing) + " did not come to exchange ballots");
     }
     Socket came(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
     std::string greeting(kGreeting, ' ');
@@ -225,7 +234,7 @@ void BallotTree::let_in(int listening, const std::string& word, SteadyTime end) 
       if (child.rank != rank || child.socket >= 0) continue;
       at_once(came.get());
       child.socket = came.take();
-      --missing;
+      std::erase(missing, rank);
     }
   }
 }
@@ -289,7 +298,7 @@ bool BallotTree::take(Neighbour& one) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return false;
     if (got <= 0) {
-      lose(one, got == 0 ? "closed its connection" : std::strerror(errno));
+      lose(got == 0 ? "closed" : std::strerror(errno));
       return false;
     }
     one.filled += static_cast<std::size_t>(got);
@@ -322,16 +331,19 @@ void BallotTree::work() {
     }
     if (!broken_.empty()) return;
   }
+  const std::string how = std::strerror(errno);
+  const std::lock_guard lock(mutex_);
+  lose(how);
 }
 
 // Requires the lock.
 void BallotTree::send(Neighbour& one, const Ballot& ballot) {
-  if (!send_all(one.socket, std::as_bytes(std::span(ballot)))) lose(one, std::strerror(errno));
+  if (!send_all(one.socket, std::as_bytes(std::span(ballot)))) lose(std::strerror(errno));
 }
 
-// One lost, all lost: the others are to hear of it now.
-void BallotTree::lose(const Neighbour& one, const std::string& how) {
-  if (broken_.empty()) broken_ = "rank " + std::to_string(one.rank) + ": " + how;
+// One lost, all lost: the others are to hear of it now. So the neighbour need not be the rank that is lost.
+void BallotTree::lose(const std::string& how) {
+  if (broken_.empty()) broken_ = "a connection for ballots: " + how;
   shut();
   came_.notify_all();
 }

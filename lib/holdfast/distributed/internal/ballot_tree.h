@@ -1,6 +1,7 @@
 // The exchange of ballots (checkpoint/companions.h): each rank has a connection to its parent and to its
 // children in a binary tree; the maximum goes up, and the result down. So a rank sends one message up and one
-// to each child, of some hundred bytes, where an all-reduce of Gloo sends nine and wakes its threads for each.
+// to each child, of some hundred bytes, where an all-reduce of Gloo sends nine and wakes its threads for
+// each.
 //
 // A leaf needs no thread: its ballot goes out with post(), and the answer lies in the socket when result()
 // asks. Ranks with children have one, so that nobody waits for a parent that computes.
@@ -47,13 +48,13 @@ class BallotTree {
   };
 
   void meet(StoreLine& line, const std::string& address, int rank, int world_size, Duration limit);
-  void let_in(int listening, const std::string& word, SteadyTime end);
+  void let_in(int listening, const std::string& word, SteadyTime end, const StoreLine& line);
   void work();
   void combine();
   void come_down(const Ballot& largest);
   bool take(Neighbour& one);
   void send(Neighbour& one, const Ballot& ballot);
-  void lose(const Neighbour& one, const std::string& how);
+  void lose(const std::string& how);
   [[noreturn]] void throw_broken() const;
 
   std::optional<Neighbour> parent_;

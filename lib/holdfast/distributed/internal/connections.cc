@@ -1,5 +1,6 @@
 #include "holdfast/distributed/internal/connections.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,14 +11,20 @@
 namespace holdfast::inline v1 {
 namespace {
 
-// Empty: no socket with two ends of the Internet.
-std::string ends_of(int socket) {
+int port_at(const sockaddr_storage& end) {
+  return ntohs(end.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(end).sin6_port
+                                         : reinterpret_cast<const sockaddr_in&>(end).sin_port);
+}
+
+// Empty: no socket with two ends of the Internet, or one of them is that port.
+std::string ends_of(int socket, int store_port) {
   std::string text = std::to_string(socket);
   for (const auto& ask : {getsockname, getpeername}) {
     sockaddr_storage end{};
     socklen_t length = sizeof end;
     if (ask(socket, reinterpret_cast<sockaddr*>(&end), &length) != 0) return {};
     if (end.ss_family != AF_INET && end.ss_family != AF_INET6) return {};
+    if (port_at(end) == store_port) return {};
     text += " " + std::string(reinterpret_cast<const char*>(&end), length);
   }
   return text;
@@ -25,19 +32,19 @@ std::string ends_of(int socket) {
 
 }  // namespace
 
-std::set<std::string> Connections::all() {
+std::set<std::string> Connections::all(int store_port) {
   std::set<std::string> found;
   std::error_code error;
   std::filesystem::directory_iterator entries("/proc/self/fd", error);
   for (const std::filesystem::directory_iterator end; !error && entries != end; entries.increment(error)) {
-    auto text = ends_of(std::stoi(entries->path().filename().native()));
+    auto text = ends_of(std::stoi(entries->path().filename().native()), store_port);
     if (!text.empty()) found.insert(std::move(text));
   }
   return found;
 }
 
-void Connections::add_since(const std::set<std::string>& before) {
-  const auto now = all();
+void Connections::add_since(const std::set<std::string>& before, int store_port) {
+  const auto now = all(store_port);
   std::unique_lock lock(mutex_);
   std::set_difference(now.begin(), now.end(), before.begin(), before.end(), std::inserter(own_, own_.end()));
   if (!shut_) return;
@@ -51,7 +58,7 @@ void Connections::shut() noexcept {
   for (const std::string& own : own_) {
     const int socket = std::stoi(own);
     try {
-      if (ends_of(socket) == own) ::shutdown(socket, SHUT_RDWR);
+      if (ends_of(socket, -1) == own) ::shutdown(socket, SHUT_RDWR);
     } catch (const std::bad_alloc&) {  // its time-out remains
     }
   }

@@ -14,10 +14,11 @@ namespace holdfast::inline v1 {
 
 class Connections {
  public:
-  // The process's own, by number and both ends.
-  static std::set<std::string> all();
+  // The process's own, by number and both ends. Not the store's, which have that port at one end: rank 0's
+  // takes clients at any time.
+  static std::set<std::string> all(int store_port);
   // Those that are there now and were not then.
-  void add_since(const std::set<std::string>& before);
+  void add_since(const std::set<std::string>& before, int store_port);
   // Both sides learn of it. A number that has become another socket's is left alone.
   void shut() noexcept;
 

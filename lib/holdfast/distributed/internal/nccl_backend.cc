@@ -26,7 +26,6 @@ std::atomic<Duration> patience_of_watch{std::chrono::seconds(30)};
 #ifdef HOLDFAST_WITH_NCCL
 c10::intrusive_ptr<c10d::Backend> real_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int world_size, Duration timeout) {
-  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
   const auto settings = c10d::ProcessGroupNCCL::Options::create();
   settings->timeout = std::chrono::ceil<std::chrono::milliseconds>(timeout);
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world_size, settings);
@@ -47,6 +46,8 @@ void make_nccl_by(MakeNccl make, Duration patience) noexcept {
 }
 
 Duration nccl_patience() noexcept { return patience_of_watch; }
+
+void prepare_nccl() { ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0); }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int world_size, Duration timeout) {

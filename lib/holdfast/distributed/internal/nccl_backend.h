@@ -14,7 +14,9 @@
 
 namespace holdfast::inline v1 {
 
-// TORCH_NCCL_ASYNC_ERROR_HANDLING is set to 0 where nobody has set it: what fails is nccl_watch.h's affair.
+// Sets TORCH_NCCL_ASYNC_ERROR_HANDLING to 0 where nobody has set it: what fails is nccl_watch.h's affair. To
+// be called while there are few threads: some may be reading the environment.
+void prepare_nccl();
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int world_size, Duration timeout);
 // Lets all that was begun on `device` come to its end. Collective.

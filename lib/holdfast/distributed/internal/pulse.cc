@@ -66,12 +66,17 @@ struct Pulse::State {
     return !wake.wait_for(lock, options.period, [&] { return ended; });
   }
   std::vector<int> silent(int at_least) const {
-    if (idle >= at_least) return {0};
     std::vector<int> ranks;
     for (const auto& [who, count] : looks) {
       if (count >= at_least) ranks.push_back(who);
     }
     return ranks;
+  }
+  // Rank 0 may have left because of another's silence, of which it told last; and others before it.
+  int longest_silence() const {
+    int longest = 0;
+    for (const auto& [who, count] : looks) longest = std::max(longest, count);
+    return std::max({options.looks / 3, longest - kLooksToTell, 1});
   }
 };
 
@@ -120,7 +125,11 @@ bool Pulse::State::hear() {
 void Pulse::State::beat() {
   try {
     if (rank == 0) {
-      for (const std::string& one : keys) store->add(one, 0);
+      if (store->hasExtendedApi()) {
+        store->multiSet(keys, std::vector<std::vector<std::uint8_t>>(keys.size(), bytes_of("0")));
+      } else {
+        for (const std::string& one : keys) store->add(one, 0);
+      }
       counts.assign(keys.size(), "0");
       unmoved.assign(keys.size(), -options.looks * (kPatienceAtFirst - 1));
     }
@@ -145,15 +154,16 @@ void Pulse::State::judge() {
   for (std::uint64_t seen = 0; pause(lock);) {
     idle = rounds == seen ? idle + 1 : 0;
     seen = rounds;
-    // Rank 0 may have left because of another's silence, of which it told last.
-    lost = silent(closed ? options.looks / 2 : enough);
+    if (!lost.empty()) continue;
+    lost = silent(closed ? longest_silence() : enough);
     if (idle >= options.looks || (closed && lost.empty())) lost = {0};
     if (lost.empty()) continue;
     alarm->store = closed || lost.front() == 0;
     alarm->rank = true;
+    wake.notify_all();
     lock.unlock();
     if (on_loss) on_loss();
-    return;
+    lock.lock();
   }
 }
 
@@ -204,9 +214,25 @@ std::vector<int> Pulse::lost() const {
   return state_->lost;
 }
 
+std::vector<int> Pulse::verdict() const {
+  std::unique_lock lock(state_->mutex);
+  const Duration limit = (state_->options.looks + kLooksToTell + 2) * state_->options.period;
+  state_->wake.wait_for(lock, limit, [&] { return !state_->lost.empty() || state_->ended; });
+  return state_->lost;
+}
+
+bool Pulse::fell_silent(int rank) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto& lost = state_->lost;
+  if (lost.empty()) return false;
+  const auto looks = state_->looks.find(rank);
+  const int enough = state_->options.looks;
+  return std::find(lost.begin(), lost.end(), rank) != lost.end() || state_->idle >= enough ||
+         (looks != state_->looks.end() && looks->second >= enough);
+}
+
 std::vector<int> Pulse::silent_for(Duration duration) const {
   const std::lock_guard lock(state_->mutex);
-  if (!state_->lost.empty()) return state_->lost;
   return state_->silent(static_cast<int>(std::max<std::int64_t>(duration / state_->options.period, 1)));
 }
 

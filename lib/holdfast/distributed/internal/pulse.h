@@ -50,9 +50,14 @@ class Pulse {
   // No more signs from here, and no more verdicts. A thread that the store does not answer is left behind.
   void end() noexcept;
 
-  // Ranks that are lost, for good. Where rank 0 is lost nothing is known of the others.
+  // Ranks that are lost, by the first verdict. Where rank 0 is lost nothing is known of the others.
   std::vector<int> lost() const;
-  // Ranks without a sign for so long by now.
+  // The same; waits for them, no longer than a silence takes to be noticed. Empty then, or after end().
+  std::vector<int> verdict() const;
+  // Lost, or, once there is a verdict, silent for as long: it may have left because of the first. True for
+  // all when nothing comes from rank 0 any more.
+  bool fell_silent(int rank) const;
+  // Ranks but 0 without a sign for so long by now: a look is missed now and then on a busy machine.
   std::vector<int> silent_for(Duration duration) const;
   const std::shared_ptr<const Alarm>& alarm() const { return alarm_; }
 

@@ -41,6 +41,7 @@ std::span<const Piece> ShardedOptimizer::Parts::pieces(const at::Tensor& share) 
 }
 
 void ShardedOptimizer::Parts::add_up(at::Tensor& numbers) const {
+  if (group->alone() && world > 1) throw UsageError("norms over all ranks: the ranks have parted already");
   if (group->alone()) return;
   std::vector<at::Tensor> sum{numbers};
   group->guard("norms over all ranks", [&] { group->c10d()->allreduce(sum)->wait(); });

@@ -75,15 +75,19 @@ void StoreLine::erase(const std::string& key) {
   call(answer_, [store = store_, key = prefix_ + key] { store->deleteKey(key); });
 }
 
-std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys, Duration limit) {
+std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys, Duration limit,
+                                            bool loss_is_known) {
   const auto missed = std::make_shared<std::vector<std::string>>();
-  call(limit + answer_, [store = store_, prefix = prefix_, alarm = alarm_, keys, limit, missed] {
+  const auto alarm = loss_is_known ? nullptr : alarm_;
+  call(limit + answer_, [store = store_, prefix = prefix_, alarm, keys, limit, missed] {
     std::vector<std::string> full;
     full.reserve(keys.size());
     for (const std::string& key : keys) full.push_back(prefix + key);
-    // Asked again and again: c10d's own wait writes two warnings when its limit passes.
+    // Asked again and again: c10d's own wait writes two warnings when its limit passes. The more keys, the
+    // more ranks ask for them.
+    const Duration longest = 50ms + 250us * keys.size();
     const SteadyTime end = Clock::real().now() + limit;
-    for (Duration pause = 1ms; !store->check(full); pause = std::min<Duration>(2 * pause, 50ms)) {
+    for (Duration pause = 1ms; !store->check(full); pause = std::min<Duration>(2 * pause, longest)) {
       if (Clock::real().now() < end && !(alarm && alarm->rank)) {
         std::this_thread::sleep_for(pause);
         continue;

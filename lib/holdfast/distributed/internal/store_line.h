@@ -40,13 +40,16 @@ class StoreLine {
   void hurry();
   // From now on no call waits for a store that is lost, nor missing() where a rank is.
   void heed(std::shared_ptr<const Alarm> alarm) { alarm_ = std::move(alarm); }
+  bool hopeless() const { return alarm_ && alarm_->rank; }  // a rank is lost
   void set(const std::string& key, const std::string& text);
   // Blocks until it is there, `limit` at most; SilentStore then.
   std::string get(const std::string& key, Duration limit);
   std::int64_t add(const std::string& key, std::int64_t value);
   void erase(const std::string& key);
-  // Waits until all keys are there; those that are not when `limit` has passed, or a rank was lost.
-  std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit);
+  // Waits until all keys are there; those that are not when `limit` has passed, or a rank was lost unless
+  // that is known.
+  std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit,
+                                   bool loss_is_known = false);
 
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   const std::string& prefix() const { return prefix_; }

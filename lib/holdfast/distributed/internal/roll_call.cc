@@ -1,0 +1,94 @@
+#include "holdfast/distributed/internal/roll_call.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "holdfast/distributed/internal/meeting.h"
+
+namespace holdfast::inline v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kToAnswer = 4s;
+constexpr Duration kNoSign = 2s;  // of one who did not answer
+constexpr Duration kToHear = 1s;  // until the others' threads have read who gives no sign
+
+std::vector<int> both(const std::vector<int>& some, const std::vector<int>& others) {
+  std::vector<int> found;
+  std::copy_if(some.begin(), some.end(), std::back_inserter(found),
+               [&](int rank) { return std::find(others.begin(), others.end(), rank) != others.end(); });
+  return found;
+}
+
+std::string died(const std::vector<int>& ranks) {
+  return ranks_in_words(ranks) + " died, hangs or cannot be reached: no sign of life";
+}
+
+}  // namespace
+
+RollCall::RollCall(StoreLine line, std::weak_ptr<const Pulse> pulse, int rank, int world_size)
+    : line_(std::move(line)), pulse_(std::move(pulse)), rank_(rank), world_size_(world_size) {
+  line_.hurry();
+}
+
+std::string RollCall::who() {
+  const std::lock_guard lock(mutex_);
+  if (who_.empty()) who_ = call(pulse_.lock().get());
+  return who_;
+}
+
+std::string RollCall::call(const Pulse* pulse) {
+  const auto verdict = [&] { return pulse != nullptr ? pulse->lost() : std::vector<int>{}; };
+  std::vector<int> lost = verdict();
+  std::string named;
+  try {
+    line_.set("alive/" + std::to_string(rank_), "");
+    const auto absent = ranks_of_keys(
+        line_.missing(keys_of_ranks("alive", world_size_), lost.empty() ? kToAnswer : Duration(0)));
+    if (lost.empty()) lost = verdict();  // came meanwhile
+    named = name(pulse, lost, absent);
+    let_all_hear(absent);
+  } catch (const SilentStore& silent) {
+    if (!named.empty()) return named;
+    // Rank 0 may have left because of another: then the signs of life say whose.
+    if (lost.empty() && pulse != nullptr) lost = pulse->verdict();
+    if (!lost.empty()) return died(lost);
+    return "rank 0 ended, hangs or cannot be reached (" + std::string(silent.what()) + " from its store)";
+  }
+  return named;
+}
+
+std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, const std::vector<int>& absent) {
+  const std::vector<int> suspects = lost.empty() ? absent : both(lost, absent);
+  if (suspects.empty() && lost.empty()) return "all ranks answer, but a connection between them broke";
+  if (suspects.empty()) return ranks_in_words(lost) + " left because an exchange failed (the log says which)";
+  std::vector<int> gone;
+  for (const int rank : suspects) {
+    if (line_.missing({"gone/" + std::to_string(rank)}, 0s).empty()) gone.push_back(rank);
+  }
+  if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
+  if (!lost.empty()) return died(suspects);
+  std::vector<int> silent;
+  if (pulse != nullptr) silent = both(pulse->silent_for(kNoSign), suspects);
+  if (pulse != nullptr && silent.empty()) silent = both(pulse->verdict(), suspects);
+  if (!silent.empty()) return died(silent);
+  return "a connection broke, and no answer came from " + ranks_in_words(suspects) + " (busy otherwise?)";
+}
+
+void RollCall::let_all_hear(const std::vector<int>& absent) {
+  line_.set("told/" + std::to_string(rank_), "");
+  if (rank_ != 0) return;
+  std::vector<std::string> readers;
+  for (int rank = 1; rank < world_size_; ++rank) {
+    if (std::find(absent.begin(), absent.end(), rank) == absent.end()) {
+      readers.push_back("told/" + std::to_string(rank));
+    }
+  }
+  if (!readers.empty()) line_.missing(readers, kToAnswer, /*loss_is_known=*/true);
+  if (world_size_ > 1) std::this_thread::sleep_for(kToHear);
+}
+
+}  // namespace holdfast::inline v1
