@@ -149,7 +149,9 @@ TEST_F(Ranks, TrainWhatOneProcessTrainsAndStayAlikeToTheBit) {
     for (std::size_t i = 0; i < 100; ++i) {
       largest = std::max(largest,
                          std::abs(std::stod(words_of(all[i]).at(1)) - std::stod(words_of(losses[i]).at(1))));
-      if (i == 0) EXPECT_LT(largest, 1e-6);
+      if (i == 0) {
+        EXPECT_LT(largest, 1e-6);
+      }
     }
     EXPECT_LT(largest, 1e-4);
     RecordProperty("largest_difference", std::to_string(largest));

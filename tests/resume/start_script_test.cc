@@ -76,9 +76,11 @@ TEST_F(StartScript, StartsARankForEachGpuThatDividesTheBatch) {
                                                                  {8, "launch --nproc 8\n"}}) {
     see(gpus);
     EXPECT_EQ(ranks(), expected) << gpus;
-    if (gpus == 7)
+    if (gpus == 7) {
       EXPECT_THAT(said_, HasSubstr("4 of 7 GPUs are used: a batch of 512 does not divide by more"));
-    if (gpus == 8) EXPECT_EQ(said_, "");
+    } else if (gpus == 8) {
+      EXPECT_EQ(said_, "");
+    }
   }
   EXPECT_EQ(ranks({"--no-cuda"}), "1");
   EXPECT_EQ(ranks({"--nproc", "3"}), "launch --nproc 3\n") << "as it was asked for";

@@ -42,10 +42,10 @@
 // a global.
 //
 // Errors: UsageError for variables that are wrong (base/launch_environment.h), a port that is taken, another
-// job at it, two processes of one rank, two ranks on one GPU, a GPU in a build without CUDA; GroupError for ranks that are missing
-// or lost. Both name ranks, address and remedy. Threads: the training thread. Collectives of c10d() may come
-// from one other thread at a time, in the same order on all ranks. Costs two threads of Gloo, two for the
-// signs of life, one of the store on rank 0; NCCL brings its own.
+// job at it, two processes of one rank, two ranks on one GPU, a GPU in a build without CUDA; GroupError for
+// ranks that are missing or lost. Both name ranks, address and remedy. Threads: the training thread.
+// Collectives of c10d() may come from one other thread at a time, in the same order on all ranks. Costs two
+// threads of Gloo, two for the signs of life, one of the store on rank 0; NCCL brings its own.
 #pragma once
 
 #include <c10/core/Device.h>

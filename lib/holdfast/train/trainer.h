@@ -18,9 +18,10 @@
 //
 // Requires: all parts outlive the trainer; model, optimizer, schedule and data have been added to the state.
 // Errors: UsageError from the constructor for options that cannot work, for data that is not divided over the
-// ranks, and for training data with a rest that does not reach all of them; run() passes on what resume() throws, and what the model, the data or the optimizer throw; a
-// failed save does not throw, it shows in the exit code. Threads: the training thread. Durability: what run()
-// returns is Checkpointer::finish()'s promise.
+// ranks, and for training data with a rest that does not reach all of them; run() passes on what resume()
+// throws, and what the model, the data or the optimizer throw; a failed save does not throw, it shows in the
+// exit code. Threads: the training thread. Durability: what run() returns is Checkpointer::finish()'s
+// promise.
 #pragma once
 
 #include <cstdint>
