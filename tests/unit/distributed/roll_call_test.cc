@@ -83,6 +83,14 @@ TEST_F(RollCalls, WhoHasNoticedAsWellIsNotNamed) {
   EXPECT_THAT(who(), StartsWith("rank 2 died, hangs or cannot be reached"));
 }
 
+TEST_F(RollCalls, WhoHasNoticedAndIsTheOnlyOneSilentIsNamed) {
+  start(3);
+  say("alive/2");
+  pulses[2]->end();
+  EXPECT_TRUE(comes([&] { return pulses[1]->alarm()->rank.load(); }));
+  EXPECT_THAT(who(), StartsWith("rank 2 left, hangs or cannot be reached"));
+}
+
 TEST_F(RollCalls, WhoEndsWithAnErrorOfItsOwnSaysSo) {
   start(3);
   say("alive/0");

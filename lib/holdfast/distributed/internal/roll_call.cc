@@ -50,7 +50,8 @@ std::string RollCall::call(const Pulse* pulse) {
         line_.missing(keys_of_ranks("alive", world_size_), lost.empty() ? kToAnswer : Duration(0)));
     if (lost.empty()) lost = verdict();  // came meanwhile
     named = name(pulse, lost, absent);
-    let_all_hear(absent);
+    lost.insert(lost.end(), absent.begin(), absent.end());
+    let_all_hear(lost);
   } catch (const SilentStore& silent) {
     if (!named.empty()) return named;
     // Rank 0 may have left because of another: then the signs of life say whose.
@@ -64,7 +65,11 @@ std::string RollCall::call(const Pulse* pulse) {
 std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, const std::vector<int>& absent) {
   const std::vector<int> suspects = lost.empty() ? absent : both(lost, absent);
   if (suspects.empty() && lost.empty()) return "all ranks answer, but a connection between them broke";
-  if (suspects.empty()) return ranks_in_words(lost) + " left because an exchange failed (the log says which)";
+  // They left because of what they noticed, or the network lets nothing through but from them.
+  if (suspects.empty()) {
+    return ranks_in_words(lost) +
+           " left, hangs or cannot be reached: a loss was noticed there, and no sign came since";
+  }
   std::vector<int> gone;
   for (const int rank : suspects) {
     if (line_.missing({"gone/" + std::to_string(rank)}, 0s).empty()) gone.push_back(rank);
@@ -78,12 +83,12 @@ std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, con
   return "a connection broke, and no answer came from " + ranks_in_words(suspects) + " (busy otherwise?)";
 }
 
-void RollCall::let_all_hear(const std::vector<int>& absent) {
+void RollCall::let_all_hear(const std::vector<int>& deaf) {
   line_.set("told/" + std::to_string(rank_), "");
   if (rank_ != 0) return;
   std::vector<std::string> readers;
   for (int rank = 1; rank < world_size_; ++rank) {
-    if (std::find(absent.begin(), absent.end(), rank) == absent.end()) {
+    if (std::find(deaf.begin(), deaf.end(), rank) == deaf.end()) {
       readers.push_back("told/" + std::to_string(rank));
     }
   }

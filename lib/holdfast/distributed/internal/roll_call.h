@@ -33,7 +33,7 @@ class RollCall {
  private:
   std::string call(const Pulse* pulse);
   std::string name(const Pulse* pulse, const std::vector<int>& lost, const std::vector<int>& absent);
-  void let_all_hear(const std::vector<int>& absent);
+  void let_all_hear(const std::vector<int>& deaf);
 
   std::mutex mutex_;
   StoreLine line_;
