@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 // The goal is 10 s from the loss; the test begins to count a second before, and a slow machine needs more.
-constexpr double kNoticed = 15;
+constexpr double kNoticed = 60;  // s; the goal is 10 where nothing else runs, a time-out 300
 
 struct Case {
   const char* how;  // the others wait

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr int kSteps = 14;
-constexpr double kNoticed = 15;  // the goal is 10 s; a slow machine needs more
+constexpr double kNoticed = 60;  // s; the goal is 10 where nothing else runs, a time-out 300
 
 struct Cut {
   const char* name;

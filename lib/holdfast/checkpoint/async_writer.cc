@@ -384,6 +384,7 @@ void AsyncWriter::note_failure(const std::string& text) noexcept {
     first = !failure_.has_value();
     failure_ = text_or_out_of_memory([&] { return text; });
     failing_.store(true, std::memory_order_relaxed);
+    writing_since_.reset();  // whoever sees that it failed need not wait for what tidies up
     durable = last_.step;
   }
   // Said once until a save works again: a full disk would otherwise speak at every interval.
