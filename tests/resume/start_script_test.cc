@@ -89,6 +89,8 @@ TEST_F(StartScript, StartsARankForEachGpuThatDividesTheBatch) {
   EXPECT_EQ(ranks({"--batch-size", "many"}), "launch --nproc 8\n") << "the program says what is wrong";
   EXPECT_EQ(ranks({}, {{"CUDA_VISIBLE_DEVICES", "4,5"}}), "launch --nproc 2\n");
   EXPECT_EQ(ranks({}, {{"CUDA_VISIBLE_DEVICES", ""}}), "1");
+  see(2);
+  EXPECT_EQ(ranks({}, {{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}}), "launch --nproc 2\n") << "of a larger host";
   EXPECT_EQ(ranks({}, {{"RANK", "3"}}), "1") << "a launcher's rank";
 }
 
