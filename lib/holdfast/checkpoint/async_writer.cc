@@ -49,6 +49,7 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
   if (!handle) {
     handle = std::make_shared<SaveHandle::Shared>(request.snapshot->step, SaveStatus::staged, clock_.now());
   }
+  std::optional<Job> job(Job{std::move(request), handle});
   std::optional<Job> overtaken;
   std::string refused;
   {
@@ -58,13 +59,12 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
     } else if (stopping_) {
       refused = "the writer has been stopped";
     } else {
-      overtaken = std::exchange(waiting_, Job{std::move(request), handle});
+      overtaken = std::exchange(waiting_, std::exchange(job, std::nullopt));
       note_activity();
     }
   }
-  if (!refused.empty()) {
-    Job job{std::move(request), handle};
-    not_begun(job, refused);
+  if (job) {
+    not_begun(*job, refused);
     handle->settle(SaveStatus::failed, refused);
   } else {
     wake_.notify_one();
