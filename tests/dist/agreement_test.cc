@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::Each;
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -25,6 +26,8 @@ using Words = std::vector<std::string>;
 
 constexpr auto kLimit = 10min;
 constexpr char kSteps[] = "24";
+// Before its first signs of life a rank may merely be slow.
+constexpr char kRankOneIsNamed[] = "rank 1 died, hangs or cannot be reached|no answer came from rank 1 ";
 
 class Agreed : public testing::Test {
  protected:
@@ -106,7 +109,7 @@ TEST_F(Agreed, ARankThatDiesIsNamedAndTheRunGoesOnFromTheLastCheckpoint) {
   std::filesystem::create_directory(over);
   const Ended first = start(2, "cut", {"kill", "1", "13"}, "120s", until_all_are_over(2, over))->wait(kLimit);
   EXPECT_EQ(first.exit_code, 128 + SIGKILL) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("rank 1 died, hangs or cannot be reached"));
+  EXPECT_THAT(first.err, ContainsRegex(kRankOneIsNamed));
   const Ended second = live(2, "cut");
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each(HasSubstr(" exact")))) << second.err;
@@ -123,7 +126,7 @@ TEST_F(Agreed, WithoutGradientsTheAgreementNotices) {
     const Ended ended = (*run)->wait(kLimit);
     EXPECT_EQ(ended.signal, 0) << "it does not end";
     EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
-    EXPECT_THAT(ended.err, HasSubstr("rank 1 died, hangs or cannot be reached"));
+    EXPECT_THAT(ended.err, ContainsRegex(kRankOneIsNamed));
   }
   for (const char* const run : {"dies", "hangs"}) {
     const std::string state = read_text(folder_.path() / run / "RUN_STATE.json");
