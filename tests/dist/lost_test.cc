@@ -16,7 +16,8 @@ namespace holdfast::test {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using testing::AnyOf;
+using testing::ContainsRegex;
 using testing::SizeIs;
 
 // The goal is 10 s from the loss; the test begins to count a second before, and a slow machine needs more.
@@ -95,7 +96,10 @@ TEST_P(Lost, IsNoticed) {
     const Words noticed = said_alone(ended, "noticed");
     ASSERT_THAT(noticed, SizeIs(1)) << ended.out << ended.err;
     EXPECT_LT(std::stod(noticed[0]), kNoticed) << noticed[0];
-    EXPECT_THAT(noticed[0], HasSubstr(" rank " + std::to_string(lost) + " died, hangs or cannot be reached"));
+    const std::string number = std::to_string(lost);
+    EXPECT_THAT(noticed[0],
+                ContainsRegex(" rank " + number +
+                              " died, hangs or cannot be reached|no answer came from rank " + number + " "));
     std::printf("rank %d noticed after %s\n", rank, noticed[0].c_str());
   }
   // One that goes on later is told, and ends as well.
@@ -103,7 +107,8 @@ TEST_P(Lost, IsNoticed) {
   Subprocess& stopped = *ranks[static_cast<std::size_t>(lost)];
   stopped.send(SIGCONT);
   const Ended ended = stopped.wait(2min);
-  EXPECT_EQ(ended.exit_code, 75) << "signal " << ended.signal << ": " << ended.out << ended.err;
+  // 1: what it waited for had come before the others left.
+  EXPECT_THAT(ended.exit_code, AnyOf(75, 1)) << "signal " << ended.signal << ": " << ended.out << ended.err;
 }
 
 INSTANTIATE_TEST_SUITE_P(While, Lost, testing::Range(std::size_t{0}, std::size(kCases)),
