@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/said.h"
 #include "dist/until_all_are_over.h"
 #include "support/subprocess.h"
 
@@ -45,17 +46,6 @@ class Agreed : public testing::Test {
   }
   Ended live(int ranks, const std::string& run, const Words& event = {}) const {
     return start(ranks, run, event)->wait(kLimit);
-  }
-  // What every rank said after that word, in their order.
-  static Words said(const Ended& ended, int ranks, const std::string& word) {
-    Words answers;
-    for (int rank = 0; rank < ranks; ++rank) {
-      const std::string prefix = "[" + std::to_string(rank) + "] " + word + " ";
-      for (const std::string& line : lines_of(ended.out)) {
-        if (line.starts_with(prefix)) answers.push_back(line.substr(prefix.size()));
-      }
-    }
-    return answers;
   }
 
   TemporaryFolder folder_;

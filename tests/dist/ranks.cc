@@ -54,17 +54,6 @@ Ended launch(int ranks, const Words& story) {
   return Subprocess(words, {{"OMP_NUM_THREADS", "1"}, {"HOLDFAST_TERM_GRACE", "120s"}}).wait(10min);
 }
 
-Words said(const Ended& ended, int ranks, const std::string& word) {
-  Words answers;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::string prefix = "[" + std::to_string(rank) + "] " + word + " ";
-    for (const std::string& line : lines_of(ended.out)) {
-      if (line.starts_with(prefix)) answers.push_back(line.substr(prefix.size()));
-    }
-  }
-  return answers;
-}
-
 Words said_alone(const Ended& ended, const std::string& word) {
   Words answers;
   for (const std::string& line : lines_of(ended.out)) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/said.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test {
@@ -34,8 +35,6 @@ class Meeting {
 Words story(const std::filesystem::path& run, int steps, const Words& more = {});
 // A life of it under `holdfast launch`.
 Ended launch(int ranks, const Words& story);
-// What every rank said after that word, in their order.
-Words said(const Ended& ended, int ranks, const std::string& word);
 // What one rank alone, without a launcher, said after that word.
 Words said_alone(const Ended& ended, const std::string& word);
 // Every checkpoint verifies; "" when all do, or there is none. `count` of them then.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/said.h"
 #include "resume/example_run.h"
 #include "support/subprocess.h"
 
@@ -43,18 +44,6 @@ std::unique_ptr<Subprocess> start_ranks(int ranks, const Words& command,
   environment.emplace("OMP_NUM_THREADS", "1");
   environment.emplace("HOLDFAST_TERM_GRACE", "120s");
   return std::make_unique<Subprocess>(words, environment);
-}
-
-// What each rank said after that word, in their order.
-Words said(const Ended& ended, int ranks, const std::string& word) {
-  Words answers;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::string prefix = "[" + std::to_string(rank) + "] " + word + " ";
-    for (const std::string& line : lines_of(ended.out)) {
-      if (line.starts_with(prefix)) answers.push_back(line.substr(prefix.size()));
-    }
-  }
-  return answers;
 }
 
 class Ranks : public testing::Test {

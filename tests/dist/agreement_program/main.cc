@@ -3,8 +3,6 @@
 // signals. `apart` trains without an exchange of gradients, so that nobody but the Agreement can notice;
 // `sharded` with the optimizer's slots spread over the ranks.
 #include <signal.h>
-#include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -15,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "dist/small_net.h"
 #include "holdfast/base/error.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/distributed/agreement.h"
@@ -28,33 +27,6 @@ namespace holdfast::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::int64_t kGlobalBatch = 12;
-constexpr std::int64_t kInputs = 24;
-
-struct Net : torch::nn::Module {
-  Net() {
-    first = register_module("first", torch::nn::Linear(kInputs, 32));
-    drop = register_module("drop", torch::nn::Dropout(0.25));
-    last = register_module("last", torch::nn::Linear(32, 4));
-  }
-  torch::Tensor forward(const torch::Tensor& inputs) {
-    return last->forward(drop->forward(torch::relu(first->forward(inputs))));
-  }
-  torch::nn::Linear first = nullptr;
-  torch::nn::Dropout drop = nullptr;
-  torch::nn::Linear last = nullptr;
-};
-
-// The same global batch whatever the number of ranks; each takes its part.
-torch::Tensor inputs_of(std::int64_t step, int rank, int world_size) {
-  const std::int64_t share = kGlobalBatch / world_size;
-  return torch::arange(kGlobalBatch * kInputs, torch::kFloat)
-      .add(static_cast<double>(step * 7))
-      .sin()
-      .reshape({kGlobalBatch, kInputs})
-      .narrow(0, rank * share, share);
-}
 
 struct Event {
   std::string what;

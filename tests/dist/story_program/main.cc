@@ -14,8 +14,6 @@
 // WHAT: term, kill, stop (signals to itself), wait (until RUN-DIRECTORY.go is there), evaluate (for three
 // seconds), leave (the loop, alone), save (asks for one).
 #include <signal.h>
-#include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -30,6 +28,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "dist/small_net.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/checkpointer.h"
@@ -43,34 +42,6 @@ namespace holdfast::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::int64_t kGlobalBatch = 12;
-constexpr std::int64_t kInputs = 24;
-
-struct Net : torch::nn::Module {
-  explicit Net(std::int64_t floats) {
-    first = register_module("first", torch::nn::Linear(kInputs, 32));
-    drop = register_module("drop", torch::nn::Dropout(0.25));
-    last = register_module("last", torch::nn::Linear(32, 4));
-    if (floats > 0) register_buffer("more", torch::arange(floats, torch::kFloat));
-  }
-  torch::Tensor forward(const torch::Tensor& inputs) {
-    return last->forward(drop->forward(torch::relu(first->forward(inputs))));
-  }
-  torch::nn::Linear first = nullptr;
-  torch::nn::Dropout drop = nullptr;
-  torch::nn::Linear last = nullptr;
-};
-
-// The same global batch whatever the number of ranks; each takes its part.
-torch::Tensor inputs_of(std::int64_t step, int rank, int world_size) {
-  const std::int64_t share = kGlobalBatch / world_size;
-  return torch::arange(kGlobalBatch * kInputs, torch::kFloat)
-      .add(static_cast<double>(step * 7))
-      .sin()
-      .reshape({kGlobalBatch, kInputs})
-      .narrow(0, rank * share, share);
-}
 
 class Story {
  public:
