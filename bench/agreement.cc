@@ -16,13 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "holdfast/checkpoint/companions.h"
 #include "holdfast/distributed/process_group.h"
-#include "median.h"
+#include "holdfast/ranks/rank_channel.h"
+#include "shared/median.h"
 #include "shared/program.h"
 
-namespace holdfast::bench {
-namespace {
+namespace holdfast::bench { namespace {
 
 using namespace std::chrono_literals;
 
@@ -152,8 +151,7 @@ int measure(const Given& given) {
   return good ? 0 : 1;
 }
 
-}  // namespace
-}  // namespace holdfast::bench
+}}  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
   using holdfast::bench::kHelp;

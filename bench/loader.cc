@@ -23,7 +23,7 @@
 #include "holdfast/data/pictures.h"
 #include "holdfast/data/resident_pictures.h"
 #include "holdfast/data/synthetic.h"
-#include "median.h"
+#include "shared/median.h"
 
 namespace {
 

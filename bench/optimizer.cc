@@ -14,9 +14,6 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -26,8 +23,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,13 +33,15 @@
 #include "holdfast/optim/fused_adam.h"
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/train/trainer.h"
-#include "median.h"
+#include "shared/callgrind.h"
+#include "shared/median.h"
 
 namespace {
 
-namespace fs = std::filesystem;
 namespace to = torch::optim;
+using holdfast::bench::instructions_of_one;
 using holdfast::bench::median;
+using holdfast::bench::TemporaryFolder;
 using Tensors = std::vector<at::Tensor>;
 
 constexpr std::int64_t kTiny = 64;  // elements
@@ -140,17 +137,6 @@ bool compare(bool tiny, int repetitions) {
   return good;
 }
 
-struct Folder {
-  Folder() : path((fs::temp_directory_path() / "optimizer-XXXXXX").string()) {
-    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  std::string path;
-};
-
 torch::nn::Sequential network() {
   torch::manual_seed(1);
   return torch::nn::Sequential(torch::nn::Linear(16, 32), torch::nn::ReLU(), torch::nn::Linear(32, 32),
@@ -184,7 +170,7 @@ void train_plainly(int steps) {
 }
 
 void train_by_trainer(int steps) {
-  const Folder folder;
+  const TemporaryFolder folder;
   auto net = network();
   holdfast::FusedSgd optimizer(net->parameters(), options());
   holdfast::Loader data(OneBatch(), {.batch_size = 32, .workers = 0});
@@ -192,7 +178,8 @@ void train_by_trainer(int steps) {
   state.add("model", *net);
   state.add("optimizer", optimizer);
   state.add("data", data);
-  holdfast::Checkpointer checkpointer(state, {.directory = folder.path, .every = {}, .hear_signals = false});
+  holdfast::Checkpointer checkpointer(
+      state, {.directory = folder.path(), .every = {}, .notices = {.hear_signals = false}});
   holdfast::Step step(optimizer, [&](const holdfast::Batch& batch) {
     return at::cross_entropy_loss(net->forward(batch.inputs), batch.targets);
   });
@@ -207,44 +194,11 @@ void train_by_trainer(int steps) {
   std::fflush(nullptr);
 }
 
-// What callgrind collected in this program's run of one loop; nullopt: it cannot be run.
-std::optional<double> collected(const char* loop, int steps) {
-  const Folder folder;
-  const std::string said = folder.path + "/callgrind";
-  std::vector<std::string> words = {"valgrind",
-                                    "--tool=callgrind",
-                                    "--callgrind-out-file=/dev/null",
-                                    fs::read_symlink("/proc/self/exe").string(),
-                                    "--loop",
-                                    loop,
-                                    "--steps",
-                                    std::to_string(steps)};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, 2, said.c_str(), O_WRONLY | O_CREAT, 0600);
-  pid_t child = -1;
-  const int failed = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return std::nullopt;
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  std::ifstream lines(said);
-  for (std::string line; std::getline(lines, line);) {
-    const auto at = line.find("Collected :");
-    if (at != std::string::npos && status == 0) return std::stod(line.substr(at + 11));
-  }
-  throw std::runtime_error("callgrind ended with status " + std::to_string(status) + " and counted nothing");
-}
-
 bool count_instructions() {
-  const auto of_one = [](const char* loop) -> std::optional<double> {
-    const auto few = collected(loop, kFewSteps);
-    if (!few) return std::nullopt;
-    return (collected(loop, kManySteps).value() - *few) / (kManySteps - kFewSteps);
+  const auto of_one = [](const char* loop) {
+    return instructions_of_one({}, kFewSteps, kManySteps, [&](int steps) -> holdfast::bench::Words {
+      return {"--loop", loop, "--steps", std::to_string(steps)};
+    });
   };
   const auto plain = of_one("plain");
   if (!plain) {

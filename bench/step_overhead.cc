@@ -8,9 +8,6 @@
 // steps and in one of few, and the difference is divided by the steps between. Ends with 1 when a goal is
 // missed.
 #include <ATen/ops/full_like.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -19,8 +16,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -29,12 +24,13 @@
 #include "../tests/support/quiet_call.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/state/train_state.h"
+#include "shared/callgrind.h"
 
 HOLDFAST_COUNT_ALLOCATIONS
 
 namespace {
 
-namespace fs = std::filesystem;
+using holdfast::bench::TemporaryFolder;
 using holdfast::test::KernelEntries;
 
 constexpr int kSmall = 2;    // layers
@@ -45,17 +41,6 @@ constexpr double kMostInstructions = 1200;
 // The public function only jumps there.
 constexpr char kInside[] =
     "--toggle-collect=holdfast::v1::Checkpointer::State::after_step(holdfast::v1::StepReport const&)";
-
-struct Folder {
-  Folder() : path((fs::temp_directory_path() / "step-overhead-XXXXXX").string()) {
-    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  std::string path;
-};
 
 // A schedule, as loops have one.
 struct Schedule {
@@ -74,7 +59,7 @@ class Run {
     checkpointer_.emplace(state_,
                           holdfast::CheckpointerOptions{.directory = folder,
                                                         .every = {holdfast::SaveEvery(std::chrono::hours(9))},
-                                                        .hear_signals = false});
+                                                        .notices = {.hear_signals = false}});
     checkpointer_->resume();
     for (at::Tensor& parameter : net_->parameters()) {
       parameter.mutable_grad() = at::full_like(parameter, 1e-3);
@@ -107,8 +92,8 @@ struct Cost {
 };
 
 Cost count_here(int layers) {
-  const Folder folder;
-  Run run(layers, folder.path);
+  const TemporaryFolder folder;
+  Run run(layers, folder.path());
   Cost cost;
   cost.tensors = run.tensors();
   const std::int64_t allocated = holdfast::test::allocations_here;
@@ -125,53 +110,14 @@ Cost count_here(int layers) {
   return cost;
 }
 
-// What callgrind collected inside after_step; nullopt: it cannot be run.
-std::optional<double> collected(int layers, int steps) {
-  const Folder folder;
-  const std::string said = folder.path + "/callgrind";
-  const std::string self = fs::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> words = {"valgrind",
-                                    "--tool=callgrind",
-                                    "--callgrind-out-file=/dev/null",
-                                    kInside,
-                                    self,
-                                    "steps",
-                                    std::to_string(layers),
-                                    std::to_string(steps)};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, 2, said.c_str(), O_WRONLY | O_CREAT, 0600);
-  pid_t child = -1;
-  const int failed = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return std::nullopt;
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  std::ifstream lines(said);
-  for (std::string line; std::getline(lines, line);) {
-    const auto at = line.find("Collected :");
-    if (at == std::string::npos) continue;
-    const double count = std::stod(line.substr(at + 11));
-    if (count > 0) return count;
-  }
-  throw std::runtime_error("callgrind ended with status " + std::to_string(status) + " and counted nothing");
-}
-
-std::optional<double> instructions_of_one(int layers) {
-  const auto few = collected(layers, kFewSteps);
-  if (!few) return std::nullopt;
-  return (collected(layers, kManySteps).value() - *few) / (kManySteps - kFewSteps);
-}
-
 int compare() {
   std::vector<Cost> costs;
   for (const int layers : {kSmall, kLarge}) {
     Cost cost = count_here(layers);
-    cost.instructions = instructions_of_one(layers);
+    cost.instructions = holdfast::bench::instructions_of_one(
+        {kInside}, kFewSteps, kManySteps, [&](int steps) -> holdfast::bench::Words {
+          return {"steps", std::to_string(layers), std::to_string(steps)};
+        });
     costs.push_back(cost);
   }
   std::printf("after_step with nothing to do\n%12s %14s %14s %14s\n", "tensors", "instructions",
@@ -205,8 +151,8 @@ int main(int argc, char** argv) {
   try {
     ::setenv("HOLDFAST_LOG", "error", 1);
     if (argc == 4 && std::string(argv[1]) == "steps") {
-      const Folder folder;
-      Run run(std::atoi(argv[2]), folder.path);
+      const TemporaryFolder folder;
+      Run run(std::atoi(argv[2]), folder.path());
       for (int i = std::atoi(argv[3]); i > 0; --i) run.step();
       std::_Exit(0);  // what comes after is not of interest, and slow here
     }

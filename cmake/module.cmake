@@ -1,7 +1,8 @@
 # holdfast_module(<name> [TORCH] [DEPS <modules>] [LINK <external targets>])
 #
 # The library of one folder under lib/holdfast: target holdfast_<name>, alias holdfast::<name>, from *.cc and
-# internal/*.cc (main.cc belongs to a program). DEPS must be allowed by layers.cmake and are linked publicly; so is LINK.
+# internal/*.cc (main.cc belongs to a program). DEPS must be allowed by layers.cmake and are linked publicly. LINK is private:
+# no public header includes any of it, and its definitions (SPDLOG_*, XXH_INLINE_ALL) are none of a user's business.
 # A TORCH module is skipped with HOLDFAST_TORCH=OFF and uses the shared precompiled header.
 function(holdfast_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "DEPS;LINK")
@@ -37,7 +38,9 @@ function(holdfast_module name)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} HOLDFAST_TORCH "${arg_TORCH}" HOLDFAST_DEPS "${arg_DEPS}")
   target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/lib> $<INSTALL_INTERFACE:include>)
   target_compile_features(${target} ${scope} cxx_std_20)
-  target_link_libraries(${target} ${scope} ${arg_LINK})
+  if(sources)
+    target_link_libraries(${target} PRIVATE ${arg_LINK})
+  endif()
   if(arg_TORCH)
     target_link_libraries(${target} ${scope} LibTorch::LibTorch)
   endif()
@@ -54,7 +57,7 @@ endfunction()
 
 # holdfast_embed_kernels(<module> <files>): the text of kernel sources (holdfast/kernels/source.h) in the module's library,
 # for the compiler that runs beside the training. Paths are relative to the module's folder; the module's code declares
-# `namespace holdfast::inline v1::kernels { std::span<const Text> texts_of_<module>(); }`.
+# `namespace holdfast { inline namespace v1 { namespace kernels { std::span<const Text> texts_of_<module>(); }`.
 function(holdfast_embed_kernels name)
   if(NOT TARGET holdfast_${name})
     return()  # a module with Torch, in a build without

@@ -1,5 +1,6 @@
 # Installation: headers under include/holdfast, one library a module, find_package(holdfast).
 include(CMakePackageConfigHelpers)
+include(public_headers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
 
 # Two sets of targets, so that find_package(holdfast COMPONENTS core) needs no LibTorch.
@@ -13,10 +14,13 @@ foreach(name IN LISTS modules)
   else()
     list(APPEND core_targets holdfast_${name})
   endif()
-  # Those under internal/ as well: a few public headers need them to be complete.
-  install(DIRECTORY "${PROJECT_SOURCE_DIR}/lib/holdfast/${name}" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/holdfast
-          FILES_MATCHING PATTERN "*.h")
+  list(TRANSFORM HOLDFAST_PUBLIC_${name} REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/lib/holdfast/${name}/\\1.h"
+       OUTPUT_VARIABLE headers)
+  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/holdfast/${name})
 endforeach()
+if(HOLDFAST_TORCH)
+  install(FILES "${PROJECT_SOURCE_DIR}/lib/holdfast/holdfast.h" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/holdfast)
+endif()
 if(TARGET holdfast_early_signals)
   set_target_properties(holdfast_early_signals PROPERTIES EXPORT_NAME early_signals)
   list(APPEND core_targets holdfast_early_signals)

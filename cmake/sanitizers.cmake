@@ -1,7 +1,6 @@
 # -DHOLDFAST_SANITIZE=address,undefined | thread: for the half without LibTorch, whose libraries are not instrumented.
-set(CMAKE_CXX_FLAGS_SANITIZED "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "" FORCE)
-set(CMAKE_EXE_LINKER_FLAGS_SANITIZED "" CACHE STRING "" FORCE)
-mark_as_advanced(CMAKE_CXX_FLAGS_SANITIZED CMAKE_EXE_LINKER_FLAGS_SANITIZED)
+set(CMAKE_CXX_FLAGS_SANITIZED "-O1 -g1 -fno-omit-frame-pointer")
+set(CMAKE_EXE_LINKER_FLAGS_SANITIZED "")
 if(HOLDFAST_SANITIZE)
   if(HOLDFAST_TORCH)
     message(FATAL_ERROR "HOLDFAST_SANITIZE needs HOLDFAST_TORCH=OFF (presets asan and tsan)")

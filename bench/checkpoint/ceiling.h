@@ -1,10 +1,9 @@
-// The ceiling: as many bytes as a checkpoint has, written and read as plainly as the disk takes them.
-// Write: open, fallocate, 8 MiB O_DIRECT blocks by several threads, fsync, rename, fsync of the directory.
-// Read: 8 MiB O_DIRECT blocks by several threads into memory that is already there.
+// The ceiling: writes and reads as many bytes as a checkpoint has, as fast as the disk allows. Write: open,
+// fallocate, 8 MiB O_DIRECT blocks by several threads, fsync, rename, fsync of the directory. Read: 8 MiB
+// O_DIRECT blocks by several threads into allocated memory.
 //
-// Requires: buffer() 4096-aligned and a multiple of 4096 long, which it is. Where the file system refuses
-// O_DIRECT the same is done through the page cache, and direct() is false.
-// Errors: IoError. Threads: one thread; starts its own.
+// If the file system refuses O_DIRECT, both go through the page cache and direct() is false. Errors: IoError.
+// Threads: one thread; starts its own.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +28,12 @@ class Ceiling {
   bool direct() const { return direct_; }
   int write_threads() const { return write_threads_; }
   int read_threads() const { return read_threads_; }
-  // Tries 1, 2 and 4 threads so many times each, in turn, and takes the quickest median.
+  // Tries 1, 2 and 4 threads, each `trials` times in turn, and keeps the number with the smallest median.
   void choose_threads(int trials);
 
-  double write() { return write(write_threads_); }         // seconds; removes the file before
-  double read() { return read(read_threads_, buffer()); }  // of the last write
-  // The same into memory that is mapped for it, which is what a new process has to do.
+  double write() { return write(write_threads_); }         // seconds; first removes the file
+  double read() { return read(read_threads_, buffer()); }  // reads the newest file
+  // Reads into newly mapped memory, as a new process must.
   double read_into_new_memory();
 
  private:

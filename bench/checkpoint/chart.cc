@@ -1,10 +1,10 @@
-// The chart: one group of bars a state, one bar a way to make it durable, as long as its share of the
+// The chart: one group of bars per state, one bar per way to make it durable; its length is the share of the
 // ceiling.
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "../svg_text.h"
+#include "holdfast/cli/svg_text.h"
 #include "report.h"
 #include "statistics.h"
 
@@ -21,19 +21,19 @@ std::string bar(int y, const Row& row) {
   const bool ours = row.key == "durable.holdfast";
   const bool ceiling = row.key == "durable.ceiling";
   const char* color = ceiling ? "#b8bec8" : ours ? "#1668b8" : "#c9904a";
-  std::string out = text_at(kBarsAt - 10, y + 15, "text-anchor=\"end\"", row.what);
+  std::string out = svg_text(kBarsAt - 10, y + 15, "text-anchor=\"end\"", row.what);
   out += "<rect x=\"" + std::to_string(kBarsAt) + "\" y=\"" + std::to_string(y) + "\" width=\"" +
          fixed(share * kFull, 1) + "\" height=\"20\" rx=\"2\" fill=\"" + color + "\"/>\n";
-  return out + text_at(kBarsAt + static_cast<int>(share * kFull) + 8, y + 15, "",
-                       fixed(row.ratio, 2) + "  " + row.text.substr(0, row.text.find(',')));
+  return out + svg_text(kBarsAt + static_cast<int>(share * kFull) + 8, y + 15, "",
+                        fixed(row.ratio, 2) + "  " + row.text.substr(0, row.text.find(',')));
 }
 
 }  // namespace
 
 void Report::write_chart(const std::filesystem::path& file) const {
-  std::string body = text_at(20, 30, "font-size=\"18\" font-weight=\"bold\"",
-                             "Durable write of a training state, as share of a raw O_DIRECT write");
-  body += text_at(20, 52, "fill=\"#555\"", machine_.one_line());
+  std::string body = svg_text(20, 30, "font-size=\"18\" font-weight=\"bold\"",
+                              "Durable write of a training state, as share of a raw O_DIRECT write");
+  body += svg_text(20, 52, "fill=\"#555\"", machine_.one_line());
   int y = 66;
   bool any = false;
   for (const Section& section : sections_) {
@@ -43,7 +43,7 @@ void Report::write_chart(const std::filesystem::path& file) const {
     }
     if (rows.empty()) continue;
     any = true;
-    body += text_at(20, y + 24, "font-weight=\"bold\"", section.title);
+    body += svg_text(20, y + 24, "font-weight=\"bold\"", section.title);
     y += 38;
     for (const Row* row : rows) {
       body += bar(y, *row);
@@ -51,7 +51,7 @@ void Report::write_chart(const std::filesystem::path& file) const {
     }
     y += 8;
   }
-  if (!any) body += text_at(20, y + 24, "", "No durable write was measured in this run.");
+  if (!any) body += svg_text(20, y + 24, "", "No durable write was measured in this run.");
   y += 40;
   const std::string size = "width=\"" + std::to_string(kWidth) + "\" height=\"" + std::to_string(y) + "\"";
   write_text(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" " + size +

@@ -1,4 +1,4 @@
-// The C++ peers: the same tensors by torch::save and by H5Dwrite, made durable as ours are.
+// The C++ peers: torch::save and H5Dwrite of the same tensors, made durable like Holdfast's files.
 //
 // Errors: IoError; what the peer throws. Threads: one thread.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace holdfast::bench {
 
-// Each writes `folder`/final through a temporary file and removes it afterwards; seconds from the call until
-// it would survive a power cut.
+// Each writes `folder`/final through a temporary file and then removes it. Returns seconds until the file
+// would survive a power cut.
 double torch_save(TrainingState& state, const std::filesystem::path& folder);
 double hdf5_write(TrainingState& state, const std::filesystem::path& folder);
 

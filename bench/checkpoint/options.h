@@ -5,11 +5,11 @@
 
 namespace holdfast::bench {
 
-// What can be measured, in the order in which it is.
+// The parts of the bench, in the order in which they run.
 inline constexpr const char* kParts[] = {"commit", "shared", "stolen",   "restore",
                                          "flat",   "memory", "training", "gpu"};
 
-// UsageError, in one line, for a command line that is wrong. nullopt: --help was asked for, and printed.
+// UsageError, one line, for a wrong command line. nullopt: --help was printed.
 std::optional<Options> parse_options(int argc, char** argv);
 
 }  // namespace holdfast::bench

@@ -16,16 +16,16 @@ Ours::Ours(TrainingState& state, std::filesystem::path directory, int keep, int 
       checkpointer_(state.source(), {.directory = directory_,
                                      .every = {},
                                      .keep = KeepLast{keep},
-                                     .writer_threads = writer_threads,
-                                     .hear_signals = false}) {
+                                     .notices = {.hear_signals = false},
+                                     .writing = {.threads = writer_threads}}) {
   checkpointer_.resume();
-  // The first saves plan the file, fault the image in, and compare late copies with live memory.
+  // The first saves plan the file, fault in the image, and compare late copies with live memory.
   save();
   for (int i = 0; i < 3; ++i) save_beside_training(false);
 }
 
 SaveTimes Ours::save() {
-  checkpointer_.after_step();  // whatever announced an update before: the next one is unannounced
+  checkpointer_.after_step();  // an earlier step may have announced an update; the next one is unannounced
   checkpointer_.request_save();
   const double begin = now();
   handle_ = checkpointer_.after_step().save;

@@ -1,6 +1,6 @@
-// Holdfast as a training loop uses it, through its public face: a Checkpointer over a TrainState.
+// Holdfast as a training loop uses it, through its public interface: a Checkpointer over a TrainState.
 //
-// Errors: Error when a save fails. Threads: the training thread.
+// Errors: Error if a save fails. Threads: the training thread.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@ namespace holdfast::bench {
 
 struct SaveTimes {
   double blocked = 0;    // seconds that the training thread waited
-  double durable = 0;    // from the staged image to the acknowledgement
-  double from_call = 0;  // from the call to the acknowledgement, which is what a peer's call takes
+  double durable = 0;    // seconds from the staged image to the acknowledgement
+  double from_call = 0;  // seconds from the call to the acknowledgement; a peer's call takes as long
 };
 
 class Ours {
  public:
   Ours(TrainingState& state, std::filesystem::path directory, int keep = 2, int writer_threads = 2);
 
-  // A save whose copy is made inside after_step.
+  // A save that copies the state inside after_step.
   SaveTimes save();
-  // One beside a forward and backward pass, which before_update ends. `train` false: no pass between, so
-  // that before_update waits for the whole copy.
+  // A save that copies beside a forward and backward pass, until before_update. `train` false: no pass
+  // between, so before_update waits for the whole copy.
   SaveTimes save_beside_training(bool train = true);
-  // One training step; with `save`, staged beside the next one.
+  // One training step; with `save` its state is staged beside the next step.
   void step(bool save);
-  // Until the newest save is durable. Requires an update after a save that was staged beside the training.
+  // Waits until the newest save is durable. After a save beside the training, requires an update first.
   void wait();
 
   std::uint64_t file_bytes() const { return file_bytes_; }  // of the last save

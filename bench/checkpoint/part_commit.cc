@@ -1,5 +1,5 @@
-// Durable writes, and the training thread's wait for them: the ceiling, ours and every peer take turns, each
-// repetition beginning with another one.
+// Durable writes, and how long the training thread waits for them. The ceiling, ours and every peer take
+// turns; each repetition starts with another one.
 #include <functional>
 #include <map>
 #include <memory>
@@ -56,40 +56,23 @@ Section durable_section(const StateSpec& spec, const TrainingState& state, const
                   .state = spec.name,
                   .title = spec.name + ", " + state.words() + ": durable write",
                   .rows = {}};
-  section.rows.push_back({.key = "durable.ceiling",
-                          .what = ceiling.direct() ? "raw O_DIRECT write" : "raw write, buffered",
-                          .value = best,
-                          .text = milliseconds(best) + ", " + per_second(bytes, best),
-                          .of = "(the ceiling)",
-                          .ratio = 1,
-                          .samples = all.at("ceiling").durable,
-                          .note = "8 MiB blocks by " + std::to_string(ceiling.write_threads()) +
-                                  " threads (the best of 1, 2, 4)" +
-                                  (ceiling.direct() ? "" : "; this file system refuses O_DIRECT")});
-  const double mine = median(ours.durable);
-  const double call = median(ours.from_call);
-  section.rows.push_back(
-      {.key = "durable.holdfast",
-       .what = "Holdfast, with XXH3-128",
-       .value = mine,
-       .text = milliseconds(mine) + ", " + per_second(bytes, mine),
-       .of = "of the ceiling",
-       .ratio = best / mine,
-       .goal = Goal{Goal::Kind::at_least, large ? 0.90 : 0.85},
-       .samples = ours.durable,
-       .note = "Checkpointer, from the staged image to SaveHandle durable; from the call, with the copy: " +
-               milliseconds(call)});
+  Row raw =
+      share_of_ceiling("durable.ceiling", ceiling.direct() ? "raw O_DIRECT write" : "raw write, buffered",
+                       all.at("ceiling").durable, bytes, best);
+  raw.of = "(the ceiling)";
+  raw.note = "8 MiB blocks by " + std::to_string(ceiling.write_threads()) + " threads (the best of 1, 2, 4)" +
+             (ceiling.direct() ? "" : "; this file system refuses O_DIRECT");
+  section.rows.push_back(std::move(raw));
+  Row mine = share_of_ceiling("durable.holdfast", "Holdfast, with XXH3-128", ours.durable, bytes, best);
+  mine.goal = Goal{Goal::Kind::at_least, large ? 0.90 : 0.85};
+  mine.note = "Checkpointer, from the staged image to SaveHandle durable; from the call, with the copy: " +
+              milliseconds(median(ours.from_call));
+  section.rows.push_back(std::move(mine));
   for (const PeerGoal& peer : kPeers) {
     const auto found = all.find(peer.name);
     if (found == all.end()) continue;
-    const double theirs = median(found->second.durable);
-    section.rows.push_back({.key = std::string("durable.") + peer.key,
-                            .what = peer.what,
-                            .value = theirs,
-                            .text = milliseconds(theirs) + ", " + per_second(bytes, theirs),
-                            .of = "of the ceiling",
-                            .ratio = best / theirs,
-                            .samples = found->second.durable});
+    section.rows.push_back(
+        share_of_ceiling(std::string("durable.") + peer.key, peer.what, found->second.durable, bytes, best));
   }
   return section;
 }

@@ -4,7 +4,7 @@
 
 #include "ceiling.h"
 #include "holdfast/base/error.h"
-#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/writing/file_verifier.h"
 #include "ours.h"
 #include "parts.h"
 #include "statistics.h"
@@ -52,7 +52,8 @@ void measure_restore(Bench& bench, const StateSpec& spec) {
     const double load = restore(checkpoint);
     drop_cached(checkpoint);
     const double begin = now();
-    Checkpointer attempt(state.source(), {.directory = directory, .every = {}, .hear_signals = false});
+    Checkpointer attempt(state.source(),
+                         {.directory = directory, .every = {}, .notices = {.hear_signals = false}});
     attempt.resume();
     const double resume = now() - begin;
     if (repetition < 0) continue;
@@ -67,40 +68,23 @@ void measure_restore(Bench& bench, const StateSpec& spec) {
                   .state = spec.name,
                   .title = spec.name + ", " + state.words() + ": restore, page cache empty",
                   .rows = {}};
-  section.rows.push_back({.key = "restore.ceiling",
-                          .what = ceiling.direct() ? "raw O_DIRECT read" : "raw read, buffered",
-                          .value = best,
-                          .text = milliseconds(best) + ", " + per_second(size, best),
-                          .of = "(the ceiling)",
-                          .ratio = 1,
-                          .samples = raw,
-                          .note = "8 MiB blocks by " + std::to_string(ceiling.read_threads()) +
-                                  " threads into memory that is already there"});
-  section.rows.push_back({.key = "restore.ceiling_new",
-                          .what = "the same into new memory",
-                          .value = median(raw_new),
-                          .text = milliseconds(median(raw_new)) + ", " + per_second(size, median(raw_new)),
-                          .of = "of the ceiling",
-                          .ratio = best / median(raw_new),
-                          .samples = raw_new,
-                          .note = "its pages are made while it is read, as in every restore"});
-  section.rows.push_back({.key = "restore.verified",
-                          .what = "Holdfast, every byte verified",
-                          .value = median(verified),
-                          .text = milliseconds(median(verified)) + ", " + per_second(size, median(verified)),
-                          .of = "of the ceiling",
-                          .ratio = best / median(verified),
-                          .goal = Goal{Goal::Kind::at_least, 0.90},
-                          .samples = verified,
-                          .note = "FileVerifier::load: open, index, all tensors into a new image"});
-  section.rows.push_back({.key = "restore.resume",
-                          .what = "Checkpointer::resume, until the tensors hold it",
-                          .value = median(resumed),
-                          .text = milliseconds(median(resumed)) + ", " + per_second(size, median(resumed)),
-                          .of = "of the ceiling",
-                          .ratio = best / median(resumed),
-                          .samples = resumed,
-                          .note = "recovery and the claim included"});
+  const auto add = [&](const char* key, const char* what, const std::vector<double>& samples,
+                       std::string note) -> Row& {
+    section.rows.push_back(share_of_ceiling(key, what, samples, size, best));
+    section.rows.back().note = std::move(note);
+    return section.rows.back();
+  };
+  add("restore.ceiling", ceiling.direct() ? "raw O_DIRECT read" : "raw read, buffered", raw,
+      "8 MiB blocks by " + std::to_string(ceiling.read_threads()) +
+          " threads into memory that is already there")
+      .of = "(the ceiling)";
+  add("restore.ceiling_new", "the same into new memory", raw_new,
+      "its pages are made while it is read, as in every restore");
+  add("restore.verified", "Holdfast, every byte verified", verified,
+      "FileVerifier::load: open, index, all tensors into a new image")
+      .goal = Goal{Goal::Kind::at_least, 0.90};
+  add("restore.resume", "Checkpointer::resume, until the tensors hold it", resumed,
+      "recovery and the claim included");
   bench.report.add(std::move(section));
 }
 

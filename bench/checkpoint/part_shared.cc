@@ -1,6 +1,6 @@
-// One checkpoint file written by two ranks against the same by one: format/shares.h, checkpoint/
-// shared_write.h. The ranks are threads here, each with an image of its own that holds what it stages, and
-// their messages go through memory: disk, hashing and the store's commit are what is compared.
+// One checkpoint file written by two ranks, compared with one rank: format/shares.h. The ranks are threads,
+// each with an image of what it stages, and messages go through memory. So the comparison is about disk,
+// hashing and the store's commit.
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
-#include "holdfast/checkpoint/file_verifier.h"
-#include "holdfast/checkpoint/run_record.h"
-#include "holdfast/checkpoint/shared_write.h"
+#include "holdfast/ranks/shared_write.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/writing/file_verifier.h"
 #include "ours.h"
 #include "parts.h"
 #include "statistics.h"
@@ -26,7 +26,7 @@ constexpr int kWriters = 2;
 // Texts between ranks that are threads.
 class Letters {
  public:
-  class Box final : public Companions {
+  class Box final : public RankChannel {
    public:
     Box(Letters& letters, int rank) : letters_(letters), rank_(rank) {}
     int rank() const noexcept override { return rank_; }

@@ -1,6 +1,6 @@
-// CPU that saving takes from training: one busy thread a core counts its turns, in windows with commits one
-// after the other and in windows without, in pairs. Beside it, what the kernel counts as the processor time
-// of all other threads: steadier, but blind to what its own workers do and to caches that are taken.
+// CPU time that saving takes from training. One busy thread per core counts its turns, in pairs of windows
+// with commits and without. Also reports the kernel's processor time of all other threads: steadier, but
+// blind to evicted caches and to the kernel's own workers.
 #include <pthread.h>
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "holdfast/base/error.h"
-#include "holdfast/checkpoint/async_writer.h"
-#include "holdfast/checkpoint/file_verifier.h"
-#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/writing/async_writer.h"
+#include "holdfast/writing/file_verifier.h"
 #include "ours.h"
 #include "parts.h"
 #include "statistics.h"

@@ -1,6 +1,6 @@
-// Training time that one save really costs: windows of training steps with a save after the first, until it
-// is durable, against the same without, in pairs; ours, and the peers training the same network in Python,
-// pair by pair in turn.
+// Training time that one save costs. Pairs of windows of training steps, with and without a save after the
+// first step, until it is durable. Ours, and the peers training the same network in Python, take turns pair
+// by pair.
 #include <algorithm>
 #include <cmath>
 #include <functional>

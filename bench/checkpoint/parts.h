@@ -1,7 +1,7 @@
-// The parts of the bench, each one question of its own. Each measures with its rivals taking turns, and adds
-// a section to the report, or says what it leaves out.
+// The parts of the bench; each answers one question. A part measures all rivals in turns, and adds a section
+// to the report or says what it leaves out.
 //
-// Errors: as Error; a part that fails ends the bench. Threads: the main thread.
+// Errors: Error; a part that fails ends the bench. Threads: the main thread.
 #pragma once
 
 #include <filesystem>
@@ -25,8 +25,8 @@ struct Options {
   int kept = 50;
   bool peers = true;
   bool quick = false;
-  std::string output;        // the files' name without ending
-  std::string child_memory;  // internal: measure the memory of saving this state, and say it
+  std::string output;        // name of the output files, without extension
+  std::string child_memory;  // internal: measure and print the memory of saving this state
   bool wants(const std::string& part) const;
 };
 
@@ -34,28 +34,28 @@ struct Bench {
   const Options& options;
   Scratch& scratch;
   Report& report;
-  bool python = false;  // the Python peers can be used
+  bool python = false;  // the Python peers are installed
 
-  // "commit, resnet50: 3/9", on standard error.
+  // Prints "commit, resnet50: 3/9" to standard error.
   void progress(const std::string& what, int done, int all) const;
 };
 
-// Durable writes against the ceiling and the peers; what the training thread is blocked for.
+// Durable writes compared with the ceiling and the peers, and the time that the training thread waits.
 void measure_commit(Bench& bench, const StateSpec& spec);
-// One file written by two ranks against the same by one.
+// One file written by two ranks, compared with one rank.
 void measure_shared(Bench& bench, const StateSpec& spec);
-// CPU taken from two busy threads.
+// CPU time that a save takes from two busy threads.
 void measure_stolen(Bench& bench, const StateSpec& spec);
-// Verified restore against a raw read.
+// A verified restore compared with a raw read.
 void measure_restore(Bench& bench, const StateSpec& spec);
-// Many commits in a row, few and many files kept.
+// Many commits in a row, with few and with many files kept.
 void measure_flatness(Bench& bench, const StateSpec& spec);
-// Host memory that saving takes beside the state; the child measures itself.
+// Host memory of saving, beyond the state. The child measures itself.
 void measure_memory(Bench& bench, const StateSpec& spec);
 int run_memory_child(const Options& options);
-// Training time that a save really costs.
+// Training time that a save costs.
 void measure_training(Bench& bench, const StateSpec& spec);
-// The same and the blocked time on a GPU.
+// The same, and the time that the training thread waits, on a GPU.
 void measure_gpu(Bench& bench);
 
 }  // namespace holdfast::bench

@@ -1,6 +1,6 @@
-// The Python peers (bench/peers/checkpoint.py), each asked in turn with the others.
+// The Python peers (bench/peers/checkpoint.py), measured in turns with the others.
 //
-// Errors: Error with what Python said. Threads: one thread.
+// Errors: Error with Python's message. Threads: one thread.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,12 @@
 
 namespace holdfast::bench {
 
-// Empty when they are there; otherwise the words for what is missing and how to get it.
+// Empty if they are installed; otherwise what is missing and how to install it.
 std::string python_peers_missing();
 
 class PythonPeers {
  public:
-  // One process with a state of its own; waits until it is built.
+  // A process with its own state; waits until the state is built.
   PythonPeers(const StateSpec& spec, const std::filesystem::path& folder);
 
   const std::vector<std::string>& methods() const { return methods_; }
@@ -29,7 +29,7 @@ class PythonPeers {
     double durable = 0;
   };
   Save save(const std::string& method);
-  // Seconds of so many training steps, with a save after the first and until it is durable.
+  // Seconds of `count` training steps with a save after the first, until that save is durable.
   double steps(int count, const std::optional<std::string>& method);
 
  private:

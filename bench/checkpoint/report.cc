@@ -41,6 +41,18 @@ std::string verdict(const Row& row) {
                  : "missed by a factor of " + fixed(value / row.goal->bound, 1);
 }
 
+Row share_of_ceiling(std::string key, std::string what, std::vector<double> samples, double bytes,
+                     double best) {
+  const double middle = median(samples);
+  return {.key = std::move(key),
+          .what = std::move(what),
+          .value = middle,
+          .text = milliseconds(middle) + ", " + per_second(bytes, middle),
+          .of = "of the ceiling",
+          .ratio = best / middle,
+          .samples = std::move(samples)};
+}
+
 void Report::add(Section section) {
   std::printf("\n%s\n", section.title.c_str());
   std::size_t widest = 0;

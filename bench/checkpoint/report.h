@@ -1,7 +1,7 @@
-// What was measured: rows with their goals, printed as a table while the bench runs, written as JSON and as a
-// chart at its end.
+// The results: rows with their goals, printed as a table during the bench, then written as JSON and as a
+// chart.
 //
-// Errors: the writing functions throw Error naming the file. Threads: one thread.
+// Errors: writing functions throw Error, which names the file. Threads: one thread.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ struct Goal {
   bool met(double value) const { return kind == Kind::at_least ? value >= bound : value <= bound; }
 };
 
-// One measured figure. The goal is about `ratio` where `of` says what that is a ratio of, else about `value`.
+// One measured figure. Its goal is about `ratio` if `of` names a reference, otherwise about `value`.
 struct Row {
   std::string key;      // "durable.holdfast": stable, for programs
   std::string what;     // for people
@@ -33,16 +33,20 @@ struct Row {
   std::string note = {};
 };
 
+// The median of `samples`, seconds for so many bytes, as a share of the ceiling's.
+Row share_of_ceiling(std::string key, std::string what, std::vector<double> samples, double bytes,
+                     double best);
+
 struct Section {
   std::string part;   // "commit"
-  std::string state;  // "resnet50"; empty where it does not matter
+  std::string state;  // "resnet50"; empty if it does not matter
   std::string title;
   std::vector<Row> rows;
 };
 
 struct LeftOut {
   std::string what;
-  std::string why;  // and what to do about it
+  std::string why;  // with what to do about it
 };
 
 class Report {
@@ -51,10 +55,10 @@ class Report {
 
   void add(Section section);  // prints it
   void leave_out(std::string what, std::string why);
-  // The last words: goals met, what was left out.
+  // Prints the goals that were met, and what was left out.
   void print_summary() const;
   void write_json(const std::filesystem::path& file) const;
-  // Bars of durable writes as share of the ceiling. Nothing measured: an empty chart that says so.
+  // Bars of durable writes as shares of the ceiling. Without measurements: an empty chart that says so.
   void write_chart(const std::filesystem::path& file) const;
 
  private:
@@ -68,7 +72,7 @@ class Report {
 std::string verdict(const Row& row);
 std::string goal_text(const Row& row);  // ">= 0.90"; empty without one
 
-// Throws Error unless all of `text` came to be in `file`.
+// Error unless all of `text` was written to `file`.
 void write_text(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace holdfast::bench

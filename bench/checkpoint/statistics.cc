@@ -1,18 +1,9 @@
 #include "statistics.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 
 namespace holdfast::bench {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 double spread(const std::vector<double>& values) {
   const double middle = median(values);

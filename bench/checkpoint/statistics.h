@@ -1,13 +1,14 @@
-// Medians, and the words for numbers. Threads: free functions, pure.
+// Spreads, and numbers as text. Threads: free functions, pure.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "../shared/median.h"
+
 namespace holdfast::bench {
 
-double median(std::vector<double> values);  // NaN of nothing
-// Middle of the distances from the median: how much one repetition says.
+// Median of the distances from the median: the precision of one repetition.
 double spread(const std::vector<double>& values);
 
 std::string fixed(double value, int digits);

@@ -1,5 +1,5 @@
-// The state that is saved: copies of the example's ResNet-50 with momentum, so that the shapes stay the
-// example's at any size. The first copy also trains, on one fixed batch of 64 pictures of 32x32.
+// The state that is saved: copies of the example's ResNet-50 with momentum, so shapes are the example's at
+// any size. The first copy can train, on one fixed batch of 64 pictures of 32x32.
 //
 // Threads: one thread.
 #pragma once
@@ -25,7 +25,7 @@ struct StateSpec {
   bool operator==(const StateSpec&) const = default;
 };
 
-// "resnet50", "2gb" and "tiny" (for tests). UsageError for another name.
+// "resnet50", "2gb" or "tiny" (for tests). UsageError for other names.
 StateSpec state_named(const std::string& name);
 
 struct Workload {
@@ -45,15 +45,15 @@ class TrainingState {
   std::size_t tensors() const { return tensors_.size(); }
   // "2.07 GB, 5291 tensors".
   std::string words() const;
-  // Every tensor by its name in the file, without the random streams.
+  // All tensors with their names in the file, without random streams.
   const std::vector<std::pair<std::string, at::Tensor>>& named_tensors() const { return tensors_; }
-  // One single-threaded memcpy of all of them; seconds.
+  // Seconds of one single-threaded memcpy of all tensors.
   double copy_once(std::byte* to) const;
 
   // One pass of the first copy; update() is its optimizer step.
   double forward_backward();
   void update();
-  // Frees the gradients, which belong to no state.
+  // Frees the gradients, which are not part of the state.
   void drop_gradients();
 
   struct Copy {

@@ -69,20 +69,9 @@ void require_room(const std::filesystem::path& directory, std::uint64_t bytes, c
                    " left; make room, or name another directory (--directory)");
 }
 
-Scratch::Scratch(const std::filesystem::path& beneath) {
-  std::string pattern = (std::filesystem::absolute(beneath) / "holdfast-bench-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw IoError("mkdtemp", pattern, errno);
-  path_ = pattern;
-}
-
-Scratch::~Scratch() {
-  std::error_code left;
-  std::filesystem::remove_all(path_, left);
-}
-
 std::filesystem::path Scratch::folder(const std::string& name) const {
-  std::filesystem::create_directory(path_ / name);
-  return path_ / name;
+  std::filesystem::create_directory(path() / name);
+  return path() / name;
 }
 
 void sync_path(const std::filesystem::path& path) {
@@ -108,7 +97,8 @@ void settle(const std::filesystem::path& directory) {
   const int descriptor = open_or_throw(directory, O_RDONLY | O_DIRECTORY);
   ::syncfs(descriptor);
   ::close(descriptor);
-  // Our writer tells of a save before it deletes the oldest file, which must not happen in another's turn.
+  // Our writer reports a save before it deletes the oldest file. The deletion must not happen in another
+  // program's turn.
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   stop_if_interrupted();
 }

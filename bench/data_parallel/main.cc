@@ -10,17 +10,17 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "../median.h"
 #include "../precision_table/peer_job.h"
 #include "../shared/child.h"
+#include "../shared/median.h"
 #include "../shared/program.h"
+#include "../shared/temporary_folder.h"
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/cli/listening_socket.h"
 #include "rank.h"
 
-namespace holdfast::bench {
-namespace {
+namespace holdfast::bench { namespace {
 
 namespace fs = std::filesystem;
 
@@ -164,7 +164,7 @@ nlohmann::ordered_json compare(const DataParallelOptionsGiven& options, const st
   const bool mlp = model == "mlp";
   const JobOptions job = job_of(options, model);
   const int steps = options.steps != 0 ? options.steps : mlp ? 200 : 1;
-  const JobFolder folder;
+  const TemporaryFolder folder;
   std::printf("\n%s, %d ranks, batch %lld of all, %d %s a rank; medians of %d turns of %d %s\n",
               model.c_str(), options.ranks, static_cast<long long>(job.batch), options.threads,
               options.threads == 1 ? "thread" : "threads", options.repetitions, steps,
@@ -256,8 +256,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
-}  // namespace holdfast::bench
+}}  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
   return holdfast::bench::ended_by("bench_data_parallel", [&] { return holdfast::bench::run(argc, argv); });

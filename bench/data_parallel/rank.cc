@@ -27,7 +27,7 @@ constexpr std::int64_t kFirstBucket = 1 << 20;  // PyTorch's
 constexpr std::int64_t kBucket = 25 << 20;
 constexpr std::size_t kBroadcast = 250 << 20;
 
-// A model of its own with this rank's share of the batch.
+// A model with this rank's share of the batch.
 class Side {
  public:
   Side(const JobOptions& options, const ProcessGroup& group)
@@ -83,7 +83,8 @@ class Ours final : public Side {
   DataParallel parallel_;
 };
 
-// What one writes who has c10d alone, in the order of calls of torch.nn.parallel.DistributedDataParallel.
+// The loop that a user of plain c10d writes, with the calls of torch.nn.parallel.DistributedDataParallel in
+// its order.
 class Plain final : public Side {
  public:
   Plain(const JobOptions& options, const ProcessGroup& group) : Side(options, group), group_(group.c10d()) {

@@ -1,11 +1,11 @@
-// One rank of the trainings that bench_data_parallel compares: the same model twice, by DataParallel and by a
-// plain loop over c10d::Reducer, on this rank's half of the batch.
+// One rank of the trainings that bench_data_parallel compares. It trains the same model twice, with
+// DataParallel and with a plain loop over c10d::Reducer, on this rank's half of the batch.
 //
-// Rank 0 is asked one line at a time on standard input, "ours 10" or "plain 10", tells the others by a
-// broadcast, and answers with a line of JSON: {"seconds": s of the steps, "loss": that of the last one here}.
-// All end with the end of rank 0's input.
+// Rank 0 reads lines from standard input, "ours 10" or "plain 10", and broadcasts them to the others. It
+// answers with a line of JSON: {"seconds": of the steps, "loss": of the last step here}. All end when rank
+// 0's input ends.
 //
-// Errors: what Torch and the group throw. Threads: one thread.
+// Errors: those of torch and the group. Threads: one thread.
 #pragma once
 
 #include "../step_time/job.h"

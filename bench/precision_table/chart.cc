@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "../svg_text.h"
+#include "holdfast/cli/svg_text.h"
 #include "output.h"
 
 namespace holdfast::bench {
@@ -45,10 +45,10 @@ std::string drawn(const Bar& bar, double longest, int y) {
   const int length = static_cast<int>(std::lround(bar.per_second / longest * kFull));
   char value[64];
   std::snprintf(value, sizeof value, bar.per_second < 100 ? "%.1f" : "%.0f", bar.per_second);
-  return text_at(kBarsAt - 10, y + 14, "text-anchor=\"end\"", bar.name) + "<rect x=\"" +
+  return svg_text(kBarsAt - 10, y + 14, "text-anchor=\"end\"", bar.name) + "<rect x=\"" +
          std::to_string(kBarsAt) + "\" y=\"" + std::to_string(y) + "\" width=\"" + std::to_string(length) +
          "\" height=\"18\" rx=\"2\" fill=\"" + bar.color + "\"/>\n" +
-         text_at(kBarsAt + length + 8, y + 14, "", value);
+         svg_text(kBarsAt + length + 8, y + 14, "", value);
 }
 
 std::string sources_of(const Table& table) {
@@ -66,9 +66,9 @@ std::string sources_of(const Table& table) {
 }  // namespace
 
 std::string chart_of(const Table& table) {
-  std::string body = text_at(20, 30, "font-size=\"18\" font-weight=\"bold\"",
-                             "Training, samples per second of one device (" + table.heading.variant + ")");
-  body += text_at(20, 52, "fill=\"#555\"", table.heading.device + "; " + table.heading.how);
+  std::string body = svg_text(20, 30, "font-size=\"18\" font-weight=\"bold\"",
+                              "Training, samples per second of one device (" + table.heading.variant + ")");
+  body += svg_text(20, 52, "fill=\"#555\"", table.heading.device + "; " + table.heading.how);
   std::vector<std::string> models;
   for (const Row& row : table.rows) {
     if (std::find(models.begin(), models.end(), row.cell.model) == models.end()) {
@@ -80,10 +80,10 @@ std::string chart_of(const Table& table) {
     const std::vector<Bar> bars = bars_of(table, model);
     double longest = 0;
     for (const Bar& bar : bars) longest = std::max(longest, bar.per_second);
-    body += text_at(20, y + 24, "font-weight=\"bold\"", model + " (" + table.heading.variant + ")");
+    body += svg_text(20, y + 24, "font-weight=\"bold\"", model + " (" + table.heading.variant + ")");
     y += 36;
     if (longest == 0) {
-      body += text_at(kBarsAt, y + 14, "fill=\"#555\"", "nothing was measured");
+      body += svg_text(kBarsAt, y + 14, "fill=\"#555\"", "nothing was measured");
       y += kLine;
     }
     for (const Bar& bar : bars) {
@@ -92,8 +92,8 @@ std::string chart_of(const Table& table) {
     }
   }
   if (!table.published.empty()) {
-    body += text_at(20, y + 28, "fill=\"#555\"",
-                    "published: " + sources_of(table) + "; divided by the number of GPUs");
+    body += svg_text(20, y + 28, "fill=\"#555\"",
+                     "published: " + sources_of(table) + "; divided by the number of GPUs");
     y += 28;
   }
   y += 24;

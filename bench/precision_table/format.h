@@ -1,4 +1,4 @@
-// printf's formats as strings.
+// printf formats as strings.
 //
 // Threads: free functions, pure.
 #pragma once
@@ -16,7 +16,7 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-// `missing` for what is not finite.
+// `missing` if the value is not finite.
 inline std::string number(double value, const char* format, const char* missing = "-") {
   return std::isfinite(value) ? formatted(format, value) : missing;
 }

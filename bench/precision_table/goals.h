@@ -1,7 +1,7 @@
-// What the rows are to reach beside their peers in Python, and FP16 beside TF32.
+// The goals of the rows compared with their Python peers, and of FP16 compared with TF32.
 //
 //   CPU, FP32, eager mode              1.00 x eager
-//   GPU, FP16, NHWC and BERT           1.00 x eager (which then is channels_last under autocast)
+//   GPU, FP16, NHWC and BERT           1.00 x eager (which is channels_last under autocast)
 //   GPU, FP16, NHWC, ResNet-50         1.02 x eager, 0.90 x max-autotune
 //   GPU, FP16 over TF32, ResNet-50     2.28 as published tables compare, 1.80 fair
 //
@@ -22,7 +22,7 @@ namespace holdfast::bench {
 constexpr double kTableStyleGoal = 2.28;
 constexpr double kFairGoal = 1.8;
 
-// How many times as fast as the peer of that name the row's is to be; nullopt: there is no goal.
+// Required speed as a multiple of that peer's; nullopt: no goal.
 inline std::optional<double> goal_of(const Cell& cell, const std::string& peer, bool gpu) {
   const bool judged = gpu ? cell.precision == "fp16" && cell.layout != "nchw"
                           : cell.precision == "fp32" && cell.mode == "eager";
@@ -38,10 +38,10 @@ inline std::string verdict(double value, double goal) {
   if (!std::isfinite(value)) return words + "not measured";
   if (value >= goal) return words + "met";
   const double by = goal - value;
-  return words + "missed by " + formatted(by < 0.005 ? "%.1g" : "%.2f", by);  // never by 0.00
+  return words + "missed by " + formatted(by < 0.005 ? "%.1g" : "%.2f", by);  // never "by 0.00"
 }
 
-// The goals that nothing was measured for, for want of a GPU, or of peers on one; empty: there are none.
+// The goals that could not be measured without a GPU, or without peers on one; empty: none.
 inline std::string goals_left_open(const std::vector<Row>& rows, bool gpu) {
   const auto compared = [](const Row& row) { return !row.peers.empty(); };
   if (rows.empty() || (gpu && std::any_of(rows.begin(), rows.end(), compared))) return "";

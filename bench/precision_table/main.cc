@@ -21,8 +21,7 @@
 #include "peak.h"
 #include "session.h"
 
-namespace holdfast::bench {
-namespace {
+namespace holdfast::bench { namespace {
 
 constexpr int kDisagreement = 1;       // exit code: a row and its peer do not compute the same
 constexpr int kLeastWithPeers = 9;     // steps, one a turn
@@ -199,8 +198,7 @@ class Run {
   std::optional<Peaks> peaks_;
 };
 
-}  // namespace
-}  // namespace holdfast::bench
+}}  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
   holdfast::keep_freed_memory();

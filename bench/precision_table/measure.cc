@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "../shared/temporary_folder.h"
 #include "catalogue.h"
 #include "device.h"
 #include "holdfast/base/error.h"
@@ -236,7 +237,7 @@ void measure_into(Row& row, const Setup& setup) {
   if (!batch_fits(row, setup, training)) return;
   torch::manual_seed(kInputs);
   training.give(training.work().draw(row.cell.batch));
-  const JobFolder folder;
+  const TemporaryFolder folder;
   if (!setup.peers.empty()) {
     write_job({.model = row.cell.model, .variant = setup.variant, .tiny = setup.tiny, .device = setup.device},
               training, folder.path());

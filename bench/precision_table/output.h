@@ -1,6 +1,6 @@
 // The table for people and for programs.
 //
-// Errors: the writing functions throw Error naming the file. Threads: one thread.
+// Errors: writing functions throw Error, which names the file. Threads: one thread.
 #pragma once
 
 #include <filesystem>
@@ -27,22 +27,22 @@ struct Table {
   std::vector<Published> published = {};
 };
 
-// Columns' names, and one line a row; printed while it is measured. Beside our figure stand those of one GPU
-// of each published device, with how many times as fast ours is, how many times as fast the published devices
-// are as the first of them, and how many times as fast ours is as each peer.
+// Column names, and one line per row, printed as rows are measured. After our figure come those of one GPU of
+// each published device and our speed relative to them; then the published devices' speed relative to the
+// first one, and our speed relative to each peer.
 std::string heading_line(const Table& table);
 std::string line_of(const Row& row, const Table& table);
 
-// FP16 against TF32 (and FP32) and ours against the peers with the goals (goals.h), the published figures,
-// and the speed-ups that they show.
+// FP16 compared with TF32 (and FP32), ours compared with the peers and their goals (goals.h), the published
+// figures, and the speed-ups between them.
 std::string summary_of(const Table& table);
 
-// The rows whose first losses in FP32 are not their peers', in one line; empty: there are none.
+// The rows whose first FP32 losses differ from their peers', in one line; empty: none.
 std::string disagreements_of(const Table& table);
 
 std::string csv_of(const Table& table);
 std::string json_of(const Table& table);
-// Bars of samples a second on one GPU, a group a model, the published ones beside ours.
+// Bars of samples per second on one GPU, grouped by model, with the published ones.
 std::string chart_of(const Table& table);
 
 void write_text(const std::filesystem::path& file, const std::string& text);

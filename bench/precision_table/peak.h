@@ -1,6 +1,6 @@
-// What a device could compute at most, in dense TFLOP/s, by its makers' data sheets.
+// Peak speed of devices in dense TFLOP/s, from data sheets.
 //
-// Errors: UsageError for a --peak that cannot be read. Threads: pure functions.
+// Errors: UsageError for an unreadable --peak. Threads: pure functions.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace holdfast::bench {
 
 using Peaks = std::map<std::string, double, std::less<>>;  // by precision
 
-// By the name that the driver gives; nullopt: not in our table.
+// By the name that the driver reports; nullopt: unknown device.
 std::optional<Peaks> known_peaks(std::string_view device);
 
 // "312", for every precision, or "tf32=156,fp16=312".

@@ -1,6 +1,6 @@
-// A training in Python (bench/peers/precision_table.py) that makes steps when it is asked to.
+// A training in Python (bench/peers/precision_table.py) that makes steps on request.
 //
-// Errors: Error with the last thing it said, when it ends early or answers nonsense. Threads: one thread.
+// Errors: Error with its last output, if it ends early or sends nonsense. Threads: one thread.
 #pragma once
 
 #include <filesystem>
@@ -18,8 +18,8 @@ struct Window {
 
 class Peer {
  public:
-  // Waits until it is ready. `root`: of the sources, `folder`: where write_job() (peer_job.h) wrote, `kind`:
-  // what to compare with, in the words of that program. `meanwhile`: see ChildOptions.
+  // Waits until it is ready. `root`: the sources; `folder`: where write_job() (peer_job.h) wrote; `kind`: the
+  // peer's mode, as that program names it. `meanwhile`: see ChildOptions.
   Peer(const std::filesystem::path& root, const std::filesystem::path& folder, const std::string& kind,
        std::function<void()> meanwhile = {});
 

@@ -64,15 +64,4 @@ void write_job(const PeerJob& job, const Training& training, const fs::path& fol
   if (!file || !text) throw Error("cannot write to " + folder.string() + " (TMPDIR)", ExitCode::io_failed);
 }
 
-JobFolder::JobFolder() {
-  std::string path = (fs::temp_directory_path() / "peer-job-XXXXXX").string();
-  if (::mkdtemp(path.data()) == nullptr) throw IoError("mkdtemp", path, errno);
-  path_ = path;
-}
-
-JobFolder::~JobFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
 }  // namespace holdfast::bench

@@ -1,6 +1,6 @@
-// A row as a line of JSON, without loss: what a checkpoint of the run keeps, and what OUTPUT.json shows.
+// A row as a line of JSON, without loss. Checkpoints of the bench and OUTPUT.json contain it.
 //
-// Errors: RefusedError for a text that is no row. Threads: pure functions.
+// Errors: RefusedError for text that is no row. Threads: pure functions.
 #pragma once
 
 #include <string>

@@ -40,8 +40,7 @@ struct Session::State {
   explicit State(const SessionOptions& options)
       : folder(options.folder),
         // Everything lies beneath "/": on the root disk, too, without a warning. A table is no week's work.
-        checkpointer(train,
-                     {.directory = folder, .mount = "/", .every = {SaveEvery::steps(1)}, .probe_bytes = 0}) {
+        checkpointer(train, {.directory = folder, .mount = "/", .every = {SaveEvery::steps(1)}}) {
     train.add("table", rows);
     for (const auto& [name, value] : options.options) train.option(name, value);
   }

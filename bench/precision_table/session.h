@@ -1,15 +1,14 @@
-// The finished rows of a table as the state of a run: a TrainState that holdfast::Checkpointer commits after
-// each row, so that an interruption costs the row in hand and no other.
+// The finished rows of a table as a TrainState that holdfast::Checkpointer commits after each row. An
+// interruption loses only the present row.
 //
 //   Session session({.folder = "table.run", .options = {{"scale", 0.5}}});
 //   if (const Row* row = session.find(cell)) …                      // an earlier attempt measured it
 //   while (!session.told_to_stop()) session.add(measure(…));
-//   return session.finish();
+//   return session.finish(complete);
 //
-// Whatever changes figures is an option of the run: it must be what it was (RefusedError, exit code 78,
-// naming each difference). When all is done the folder goes: the next run measures anew.
-//
-// Errors: of Checkpointer, and UsageError when the folder is there and is none of these. Threads: one thread.
+// Everything that changes figures is an option of the run and must be unchanged on resume (RefusedError, 78).
+// When all rows are done the folder is removed, so the next run measures again. Errors: those of
+// Checkpointer; UsageError if the folder exists and is no session. Threads: one thread.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +25,7 @@ namespace holdfast::bench {
 struct SessionOptions {
   std::filesystem::path folder;
   std::vector<std::pair<std::string, AttributeValue>> options;
-  bool fresh = false;  // forget what earlier attempts have measured
+  bool fresh = false;  // discards what earlier attempts measured
 };
 
 class Session {
@@ -35,13 +34,13 @@ class Session {
   explicit Session(const SessionOptions& options);
   ~Session();
 
-  std::size_t found() const;                // rows that earlier attempts measured
-  const Row* find(const Cell& cell) const;  // by its name: a pass of another size may have been what fits
+  std::size_t found() const;                // rows of earlier attempts
+  const Row* find(const Cell& cell) const;  // by name, because another pass size may have been used
   void add(const Row& row);
-  // A signal, or a notice that the machine is going. Cheap enough to be asked between steps.
+  // True after a signal or a notice. Cheap enough to call between steps.
   bool told_to_stop();
-  // `complete`: there is nothing left to measure. Returns the exit code: 0, or 75 when the same command would
-  // go on.
+  // `complete`: nothing is left to measure. Returns the exit code: 0, or 75 if the same command would
+  // continue.
   int finish(bool complete);
 
  private:

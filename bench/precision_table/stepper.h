@@ -1,8 +1,7 @@
-// A training that makes steps, one by one or as replays of a graph of the device.
+// A training that makes single steps, normally or as replays of a device graph.
 //
-// With SGD a replay is the whole step. LAMB counts its updates on the host, so there a replay is one pass,
-// forward and backward, and the update stays outside.
-// Errors: what Torch throws. Threads: one thread.
+// With SGD a replay is a whole step. LAMB counts updates on the host, so a replay is one forward and backward
+// pass, and the update stays outside. Errors: those of torch. Threads: one thread.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,12 +17,12 @@ namespace holdfast::bench {
 
 class Stepper {
  public:
-  // `graph`: record after `warm_up` steps, if that can be done on the device.
+  // `graph`: records after `warm_up` steps, if the device can.
   Stepper(Training& training, c10::Device device, bool graph);
 
-  // Ordinary steps, on the stream on which a recording will be made.
+  // Normal steps, on the stream of the recording.
   void warm_up(int steps, const std::function<void()>& between);
-  // Empty, or why all goes on without.
+  // Empty, or the reason why steps continue without a graph.
   std::string record();
   void step();
 

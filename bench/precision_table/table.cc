@@ -4,7 +4,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "../median.h"
+#include "../shared/median.h"
 #include "catalogue.h"
 #include "holdfast/base/error.h"
 

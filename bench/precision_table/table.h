@@ -1,5 +1,5 @@
-// The table: what is to be measured, and what came out. Words, not types of Torch: the arithmetic on a
-// finished table needs none.
+// The table: its cells and results. It uses texts instead of torch's types, so that evaluating a finished
+// table does not need torch.
 //
 // Errors: UsageError for a model that is not in the table. Threads: values and pure functions.
 #pragma once
@@ -12,9 +12,9 @@
 namespace holdfast::bench {
 
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLargestLossDifference = 1e-4;  // of first losses in FP32, relative
-constexpr char kNoLayout[] = "-";                // of a model that does not convolve
-constexpr char kGlobal[] = "global";             // the word of rows by a global batch
+constexpr double kLargestLossDifference = 1e-4;  // of first FP32 losses, relative
+constexpr char kNoLayout[] = "-";                // for models without convolutions
+constexpr char kGlobal[] = "global";             // names rows with a global batch
 
 // One combination.
 struct Cell {
@@ -22,19 +22,18 @@ struct Cell {
   std::string precision;          // "fp32", "tf32", "fp16", "bf16"
   std::string layout;             // "nchw", "nhwc", kNoLayout
   std::string mode;               // "eager", "graph"
-  std::int64_t batch = 0;         // samples of a forward pass
-  std::int64_t accumulation = 1;  // forward passes of an update
-  std::int64_t global = 0;  // samples that an update is to see, whatever a pass holds; 0: it is not said
+  std::int64_t batch = 0;         // samples of one forward pass
+  std::int64_t accumulation = 1;  // forward passes of one update
+  std::int64_t global = 0;        // samples of one update, whatever a pass has; 0: unspecified
 };
-// "resnet50/fp16/nhwc/graph", "bert-512/fp32/eager/x16", "bert-512/fp32/eager/global". In one table no two
-// have the same.
+// "resnet50/fp16/nhwc/graph", "bert-512/fp32/eager/x16", "bert-512/fp32/eager/global". Unique in a table.
 std::string name_of(const Cell& cell);
 
-// The same model in Python, which took turns with ours, window by window.
+// The same model in Python, measured in turns with ours, window by window.
 struct PeerFigure {
   std::string name;                             // "eager", "compile"
-  std::string why = {};                         // it was left out; empty: it was not
-  std::vector<double> seconds = {};             // of a step, one a window
+  std::string why = {};                         // the reason if it was left out
+  std::vector<double> seconds = {};             // of a step, one per window
   double first_loss_difference = kNotMeasured;  // |theirs - ours| / |ours| before the first update
 
   bool measured() const { return why.empty() && !seconds.empty(); }
@@ -43,57 +42,57 @@ struct PeerFigure {
 struct Row {
   Cell cell = {};
   std::string unit = "images";
-  std::int64_t size = 0;  // the pictures' side in pixels, or the sequences' length
-  std::string bn = {};    // who computes the batch norms; empty: there are none, or it was not begun
-  std::string why = {};   // it was not measured; empty: it was
-  std::string note = {};  // what else is to be known of the figure
-  std::vector<double> seconds = {};    // of a step, forward passes to update, one a window
+  std::int64_t size = 0;               // side of the pictures in pixels, or length of the sequences
+  std::string bn = {};                 // implementation of the batch norms; empty: none, or not started
+  std::string why = {};                // the reason if it was not measured
+  std::string note = {};               // remarks about the figure
+  std::vector<double> seconds = {};    // of a step from forward to update, one per window
   double train_flops = kNotMeasured;   // of one sample
-  double peak_tflops = kNotMeasured;   // of the device in this precision; not known: NaN
+  double peak_tflops = kNotMeasured;   // of the device in this precision; NaN if unknown
   double first_loss = kNotMeasured;    // before the first update
   double loss = kNotMeasured;          // after the last step
-  bool counts_for_ratios = true;       // false: a graph that was measured eagerly
+  bool counts_for_ratios = true;       // false: a graph row that was measured without a graph
   double needed_bytes = kNotMeasured;  // of a row that does not fit: an estimate
-  std::int64_t batch_that_fits = 0;    // of such a row; 0: none does
+  std::int64_t batch_that_fits = 0;    // of such a row; 0: none fits
   std::vector<PeerFigure> peers = {};
 
   bool measured() const { return why.empty() && !seconds.empty(); }
-  double seconds_per_step() const;  // the median; NaN where nothing was measured, as all below
+  double seconds_per_step() const;  // the median; NaN if not measured, as are all below
   double samples_per_second() const;
-  double tflops() const;       // of the model: additions and multiplications that it needs
+  double tflops() const;       // floating-point operations that the model needs
   double utilisation() const;  // share of the peak
-  // In FP32 both compute the same: their first losses must agree.
+  // In FP32 both compute the same, so their first losses must agree.
   bool disagrees_with(const PeerFigure& peer) const;
-  // How many steps ours makes while the peer makes one: the median over the windows, which took turns.
+  // Our steps per step of the peer: the median over the windows.
   double times_as_fast_as(const PeerFigure& peer) const;
 };
 
 struct Choice {
-  std::vector<std::string> rows;  // of words of name_of(), joined by /: "resnet50/fp16"; empty: all
+  std::vector<std::string> rows;  // words of name_of(), joined by /: "resnet50/fp16"; empty: all
   std::vector<std::string> models, precisions, layouts, modes;
-  std::vector<std::int64_t> accumulations = {1, 16};  // of models that the table trains so
-  int memory = 40;               // GB of the GPU that the published batch sizes were for: 32 or 40
-  double scale = 1;              // of the batch sizes, and of the global batches
-  std::int64_t micro_batch = 0;  // samples of every row's forward pass; 0: the table's
+  std::vector<std::int64_t> accumulations = {1, 16};  // for models that the table trains with accumulation
+  int memory = 40;                                    // GB of the GPU of the published batch sizes: 32 or 40
+  double scale = 1;                                   // factor of the batch sizes and of the global batches
+  std::int64_t micro_batch = 0;                       // samples of every row's forward pass; 0: the table's
 };
 
-// All combinations, in the order of the lists. What is beside the table, other models and rows by a global
-// batch, is there only where a word of Choice::rows or Choice::models is its own: "inception3-aux", "global".
-// UsageError where one of Choice::rows is none of them.
+// All combinations, in the order of the lists. Rows beside the table (other models, global batches) are
+// included only if Choice::rows or Choice::models names them: "inception3-aux", "global". UsageError if an
+// element of Choice::rows matches nothing.
 std::vector<Cell> planned(const Choice& choice);
 
-constexpr char kNotAskedFor[] = "was not asked for";  // the end of Ratio::why
+constexpr char kNotAskedFor[] = "was not asked for";  // last words of Ratio::why
 
-// What FP16 gains over `base` ("tf32"; "fp32" on what has no TF32), in one mode.
+// Gain of FP16 over `base` ("tf32"; "fp32" on devices without TF32), in one mode.
 struct Ratio {
   std::string model;
   std::string mode;
   std::int64_t accumulation = 1;
-  std::int64_t global = 0;  // as Cell has it: then accumulations may differ
+  std::int64_t global = 0;  // as in Cell; then accumulations may differ
   std::string base;
   double table_style = kNotMeasured;  // FP16 NHWC over the base in NCHW, as the published table compares
-  double fair = kNotMeasured;         // both in the layout that is best for them
-  std::string why = {};               // nothing could be compared
+  double fair = kNotMeasured;         // each in its best layout
+  std::string why = {};               // the reason if nothing could be compared
 };
 std::vector<Ratio> ratios_of(const std::vector<Row>& rows, const std::string& base);
 

@@ -1,7 +1,7 @@
-// A training without data and without an end: the same batch again and again, forward, backward, update; for
-// FP16 with loss scaling, for large updates with accumulation. Nothing in a step waits for a GPU.
+// An endless training on one batch: forward, backward, update. With loss scaling for FP16, and accumulation
+// for large updates. No step waits for a GPU.
 //
-// Errors: what Torch throws. Threads: one thread; on a GPU its current stream.
+// Errors: those of torch. Threads: one thread, on a GPU its current stream.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -22,33 +22,33 @@ namespace holdfast::bench {
 struct OptimizerChoice {
   std::string name = "sgd";  // or "lamb": without decay of biases and norms, gradients clipped to a norm of 1
   double rate = 1e-4;        // so small that losses stay finite on noise
-  double momentum = 0.9;     // SGD's
+  double momentum = 0.9;     // SGD only
   double weight_decay = 4e-5;
 };
 
 struct TrainingOptions {
   Precision precision = Precision::fp32;
-  std::string layout = "nchw";  // or "nhwc": of convolutions' weights and of pictures
+  std::string layout = "nchw";  // or "nhwc": layout of convolution weights and pictures
   OptimizerChoice optimizer = {};
-  std::int64_t accumulation = 1;  // forward passes of an update
-  bool update = true;             // false: forward and backward alone
+  std::int64_t accumulation = 1;  // forward passes of one update
+  bool update = true;             // false: forward and backward only
 };
 
 class Training {
  public:
-  // Moves the module to the device. Has no inputs yet.
+  // Moves the module to the device. It has no inputs yet.
   Training(Workload work, c10::Device device, const TrainingOptions& options);
 
-  void give(Inputs inputs);  // takes the place of earlier ones
+  void give(Inputs inputs);  // replaces earlier inputs
   const Inputs& inputs() const { return inputs_; }
   const Workload& work() const { return work_; }
   const TrainingOptions& options() const { return options_; }
 
-  // Forgets gradients, passes `accumulation` times, updates.
+  // Clears gradients, makes `accumulation` passes, updates.
   void step();
   double loss() const;  // of the last pass; waits for the device
 
-  // The parts of a step, for a graph of some of them. keep: gradients are zeroed where they lie.
+  // The parts of a step, for graphs of some of them. `keep`: zeroes gradients in place.
   void forget_gradients(bool keep = false);
   void pass();
   void update();
@@ -60,7 +60,7 @@ class Training {
   Inputs inputs_;
   at::Tensor loss_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  FusedStep* fused_ = nullptr;  // the same
+  FusedStep* fused_ = nullptr;  // the same optimizer, or null
   std::optional<GradScaler> scaler_;
 };
 

@@ -56,7 +56,7 @@ Child::Child(const std::vector<std::string>& command, ChildOptions options)
 Child::~Child() {
   ::close(to_);
   const auto limit = Clock::now() + std::chrono::seconds(5);
-  while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+  while (!ended()) {
     if (Clock::now() > limit) ::kill(pid_, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -90,6 +90,17 @@ std::string Child::ask(const std::string& line) {
   const std::string whole = line + "\n";
   if (::write(to_, whole.data(), whole.size()) != static_cast<ssize_t>(whole.size())) fail("ended early");
   return read_line();
+}
+
+bool Child::ended() {
+  if (pid_ >= 0 && ::waitpid(pid_, &status_, WNOHANG) != 0) pid_ = -1;
+  return pid_ < 0;
+}
+
+void Child::finish() {
+  if (pid_ >= 0) ::waitpid(pid_, &status_, 0);
+  pid_ = -1;
+  if (status_ != 0) fail("failed");
 }
 
 void Child::fail(const std::string& what) {

@@ -1,7 +1,7 @@
-// A program that is asked one line at a time over pipes, and answers one line each.
+// A child program that answers one line for each line that it gets, over pipes.
 //
-// What it writes to standard error is kept in a file; its last line is part of the message when it dies.
-// Errors: Error naming the program. Threads: one thread per object.
+// Its standard error goes to a file; if it dies, the last line of that file is part of the message. Errors:
+// Error, which names the program. Threads: one thread per object.
 #pragma once
 
 #include <sys/types.h>
@@ -15,29 +15,33 @@
 namespace holdfast::bench {
 
 struct ChildOptions {
-  std::filesystem::path errors;                              // where its standard error goes
-  std::chrono::seconds patience = std::chrono::minutes(10);  // for one answer
-  // Called twice a second while an answer is waited for; may throw to end the waiting.
+  std::filesystem::path errors;                              // file for its standard error
+  std::chrono::seconds patience = std::chrono::minutes(10);  // longest wait for one answer
+  // Called twice a second during a wait; may throw to end it.
   std::function<void()> meanwhile = {};
-  int inherited = -1;  // a descriptor that it gets, under its number
+  int inherited = -1;  // a descriptor that the child inherits under the same number; -1: none
 };
 
 class Child {
  public:
   Child(const std::vector<std::string>& command, ChildOptions options);
-  ~Child();  // closes its standard input and waits; kills it when that takes too long
+  ~Child();  // closes its standard input and waits; kills it after 5 s
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
   std::string read_line();
   std::string ask(const std::string& line);
+  bool ended();
+  // Waits for its end, however long that takes. Error unless it exits with 0.
+  void finish();
 
  private:
   [[noreturn]] void fail(const std::string& what);
 
   std::string program_;
   ChildOptions options_;
-  pid_t pid_ = -1;
+  pid_t pid_ = -1;  // -1: waited for
+  int status_ = 0;
   int to_ = -1;
   int from_ = -1;
   std::string buffer_;

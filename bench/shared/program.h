@@ -1,4 +1,4 @@
-// What the benches' programs share: how they end, and their figures as a file.
+// Shared by the benches' programs: exit codes, and figures as a file.
 //
 // Threads: any.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace holdfast::bench {
 
-// The exit code of `work`, which returns one. An error is one line on standard error, after the program's
-// name.
+// Returns the exit code that `work` returns. Prints an error as one line on standard error, after the
+// program's name.
 template <class Work>
 int ended_by(const char* program, const Work& work) {
   try {
@@ -28,7 +28,7 @@ int ended_by(const char* program, const Work& work) {
   }
 }
 
-// Of the option --output.
+// Writes the file of the option --output.
 inline void write_figures(const std::string& output, const nlohmann::ordered_json& all) {
   std::ofstream file(output, std::ios::trunc);
   file << all.dump(1) << "\n";

@@ -16,8 +16,7 @@
 #include "lives.h"
 #include "replay.h"
 
-namespace holdfast::bench {
-namespace {
+namespace holdfast::bench { namespace {
 
 struct Options {
   std::string csv;
@@ -137,7 +136,6 @@ int run_program(int count, char** arguments) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::bench
+}}  // namespace holdfast::bench
 
 int main(int count, char** arguments) { return holdfast::bench::run_program(count, arguments); }

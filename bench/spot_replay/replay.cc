@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <random>
 
-#include "holdfast/checkpoint/cost_model.h"
-#include "holdfast/checkpoint/deadline_planner.h"
-#include "holdfast/checkpoint/interval_planner.h"
-#include "holdfast/checkpoint/save_policy.h"
+#include "holdfast/planning/cost_model.h"
+#include "holdfast/planning/deadline_planner.h"
+#include "holdfast/planning/interval_planner.h"
+#include "holdfast/planning/save_policy.h"
 
 namespace holdfast::bench {
 namespace {
@@ -52,8 +52,7 @@ class Life {
         deadline_{.at = end_},
         now_(kBegin + options.startup),
         policy_({options.every ? SaveEvery(*options.every) : SaveEvery::automatic()}, now_, 0) {
-    policy_.learn(before, options.startup);
-    costs_.probed(options.commit, 1, 1);
+    policy_.learn(before);
   }
 
   void run(Replayed& sum) {
@@ -125,7 +124,7 @@ class Life {
     const Duration took = writing_->ends - writing_->boundary;
     durable_ = writing_->steps;
     costs_.committed(took);
-    policy_.measured({.stall = options_.stall, .write = took}, now);
+    policy_.measured({.stall = options_.stall, .write = took});
     writing_.reset();
   }
 

@@ -11,8 +11,8 @@
 namespace holdfast::bench {
 namespace {
 
-// With 0.01, a ResNet's loss on noise goes up within ten steps, and a difference of 1e-7 in its weights is
-// one of 3 in its loss by then: nothing could be compared.
+// With 0.01 a ResNet's loss on noise rises within ten steps. A difference of 1e-7 in its weights then becomes
+// 3 in its loss, and nothing could be compared.
 constexpr double kRate = 1e-4;
 constexpr double kMlpRate = 0.01;
 constexpr double kMomentum = 0.9;
@@ -20,7 +20,7 @@ constexpr double kWeightDecay = 5e-4;
 constexpr std::int64_t kMlpInputs = 784;
 constexpr std::int64_t kMlpWidth = 128;
 
-// As small as what people begin with: what a step costs beside its arithmetic shows here.
+// A very small network: it shows the cost of a step beside its arithmetic.
 class Mlp : public torch::nn::Module {
  public:
   Mlp()

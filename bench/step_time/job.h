@@ -1,6 +1,6 @@
-// What ours and the peers train alike: model, weights, batch and rates, drawn from seed 1.
+// The training that Holdfast and its peers share: model, weights, batch and rates, drawn from seed 1.
 //
-// Errors: UsageError for a model that is not known. Threads: one thread.
+// Errors: UsageError for an unknown model. Threads: one thread.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ struct JobOptions {
 
 constexpr std::int64_t kJobClasses = 10;
 
-// Begins where the peers begin that read what write_job() made of one of these. `amp`: BF16 on a CPU, FP16 on
-// a GPU, in NHWC; the values are the same.
+// Starts where the peers start that read the files of write_job(). `amp`: BF16 on a CPU, FP16 on a GPU, in
+// NHWC; the values are the same.
 std::unique_ptr<Training> our_training(const JobOptions& options, bool amp);
 
 }  // namespace holdfast::bench

@@ -13,18 +13,18 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "../median.h"
 #include "../precision_table/device.h"
 #include "../precision_table/peer.h"
 #include "../precision_table/peer_job.h"
+#include "../shared/median.h"
 #include "../shared/program.h"
+#include "../shared/temporary_folder.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/freed_memory.h"
 #include "holdfast/models/picture_model.h"
 #include "job.h"
 
-namespace holdfast::bench {
-namespace {
+namespace holdfast::bench { namespace {
 
 constexpr char kHelp[] =
     R"(Wall time of a training step (forward, backward, SGD with momentum), ours against the same model in Python:
@@ -161,7 +161,7 @@ nlohmann::ordered_json compare(const Options& options, const std::string& model)
                                                        : 64,
                        .device = device};
   const int steps = options.steps != 0 ? options.steps : mlp ? 300 : 1;
-  const JobFolder folder;
+  const TemporaryFolder folder;
   set_math_mode(Precision::fp32);
   write_job({.model = model, .variant = options.variant, .classes = kJobClasses, .device = device},
             *our_training(job, false), folder.path());
@@ -305,8 +305,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
-}  // namespace holdfast::bench
+}}  // namespace holdfast::bench
 
 int main(int argc, char** argv) {
   holdfast::keep_freed_memory();

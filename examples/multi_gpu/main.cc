@@ -1,18 +1,18 @@
 // Your own training loop on several GPUs (or CPUs), with one checkpoint for all of them. Read it from top to
-// bottom: the loop is train(), and every line that several ranks need says what it is for.
+// bottom: train() is the loop, and each line that only several ranks need has a comment.
 //
 //   multi_gpu RUN_DIRECTORY [STEPS]                                             # alone: a world of one
-//   holdfast launch --nproc 8 -- multi_gpu RUN_DIRECTORY                        # one host, a rank a GPU
+//   holdfast launch --nproc 8 -- multi_gpu RUN_DIRECTORY                        # one host, one rank per GPU
 //   srun --ntasks-per-node=8 --gpus-per-node=8 multi_gpu RUN_DIRECTORY          # Slurm
 //   torchrun --nproc-per-node 8 --no-python multi_gpu RUN_DIRECTORY             # see below
 //
-// Stop it however you like (Ctrl-C, SIGTERM to any rank, kill -9, a power cut) and start it again, with as
-// many ranks as there are then: it goes on where the last committed step was, with the same global batches in
-// the same order. Exit code 75: start it again.
+// Stop it in any way (Ctrl-C, SIGTERM to any rank, kill -9, a power cut) and start it again with any number
+// of ranks. It continues at the last committed step, with the same global batches in the same order. Exit
+// code 75: start it again.
 //
-// torchrun restarts a process with any other code than 0 on the spot, and then returns 1 whatever the codes
-// were: make interruptions 0 there (CheckpointerOptions::exit_code_interrupted, as a flag of your program;
-// --exit-code-interrupted 0 in the other example), and read in RUN_DIRECTORY/RUN_STATE.json how it ended.
+// torchrun restarts a process with any code but 0 at once and then returns 1. Make interruptions 0 there
+// (CheckpointerOptions::notices.exit_code_interrupted, as a flag of your program; --exit-code-interrupted 0
+// in the other example). RUN_DIRECTORY/RUN_STATE.json says how the run ended.
 #include <c10/core/DeviceGuard.h>
 #include <torch/cuda.h>
 #include <torch/nn/functional/loss.h>
@@ -31,26 +31,15 @@
 #include <optional>
 #include <string>
 
-#include "holdfast/base/error.h"
-#include "holdfast/base/last_words.h"
-#include "holdfast/base/launch_environment.h"
-#include "holdfast/base/log.h"
-#include "holdfast/base/text.h"
-#include "holdfast/checkpoint/checkpointer.h"
-#include "holdfast/data/global_batch.h"
-#include "holdfast/data/loader.h"
-#include "holdfast/distributed/agreement.h"
-#include "holdfast/distributed/data_parallel.h"
-#include "holdfast/distributed/process_group.h"
-#include "holdfast/distributed/sum_over_ranks.h"
-#include "holdfast/snapshot/digest.h"
-#include "holdfast/state/train_state.h"
+#include "holdfast/distributed/distributed.h"
+#include "holdfast/holdfast.h"
 
 namespace {
 
-constexpr std::int64_t kGlobalBatch = 96;  // of all ranks together, whatever their number
+constexpr std::int64_t kGlobalBatch = 96;  // samples of all ranks together, for any number of ranks
 
-// Points of three spiral arms: which arm is point i on? Every rank has all of them, and loads its share.
+// Points of three spiral arms; the network learns the arm of a point. Every rank has all points and loads its
+// share.
 struct Spirals {
   struct Sample {
     at::Tensor point;
@@ -64,7 +53,7 @@ struct Spirals {
   }
 };
 
-// Each rank has a GPU of its own. A launcher may show it that one alone.
+// Each rank has its own GPU. A launcher may show a rank only that one.
 at::Device device_of(const holdfast::LaunchEnvironment& place) {
   const auto here = static_cast<int>(torch::cuda::device_count());
   if (here == 0) return at::kCPU;
@@ -74,8 +63,8 @@ at::Device device_of(const holdfast::LaunchEnvironment& place) {
 }
 
 int train(const char* directory, std::int64_t steps) {
-  // Who this process is, from the launcher's variables. Waits until all ranks are there, and says who is
-  // missing. On a GPU ranks talk by NCCL, on a CPU by Gloo.
+  // Which rank this process is, from the launcher's variables. Waits until all ranks are there, and names
+  // those that are missing. Ranks on GPUs communicate by NCCL, ranks on CPUs by Gloo.
   const holdfast::LaunchEnvironment place = holdfast::launch_environment();
   const at::Device device = device_of(place);
   const c10::OptionalDeviceGuard current(device.is_cuda() ? std::optional(device) : std::nullopt);
@@ -86,13 +75,13 @@ int train(const char* directory, std::int64_t steps) {
   torch::nn::Sequential net(torch::nn::Linear(2, 64), torch::nn::ReLU(), torch::nn::Dropout(0.1),
                             torch::nn::Linear(64, 64), torch::nn::ReLU(), torch::nn::Linear(64, 3));
   net->to(device);
-  holdfast::DataParallel parallel(*net, group);  // rank 0's weights everywhere, verified
+  holdfast::DataParallel parallel(*net, group);  // gives all ranks rank 0's weights, and verifies them
   torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(1e-2));
-  // From here on each rank draws its own random numbers; a checkpoint has those of all.
+  // From here on each rank draws its own random numbers; a checkpoint has those of all ranks.
   torch::manual_seed(7 + static_cast<std::uint64_t>(group.rank()));
 
-  // The same global batch for any number of ranks, of which each takes its part. (A part that is too large
-  // for its GPU: data/global_batch.h and data_parallel.h say how to compute it in several passes.)
+  // The same global batch for any number of ranks; each takes its part. data/global_batch.h and
+  // data_parallel.h explain how to compute a part in several passes if it does not fit into a GPU.
   const auto share = holdfast::divide_batch(kGlobalBatch, group.world_size());
   if (first) std::fprintf(stderr, "%s\n", to_text(share).c_str());
   const holdfast::Shard shard{group.rank(), group.world_size()};
@@ -104,10 +93,10 @@ int train(const char* directory, std::int64_t steps) {
   state.add("data", loader);
   state.add("parallel", parallel);  // the order in which gradients are summed
 
-  // What makes one run of all ranks: they save and stop at the same step, whoever is told to.
+  // Makes one run of all ranks: a stop or a save on one rank happens on all, at the same step.
   holdfast::Agreement agreement(group);
   holdfast::Checkpointer checkpointer(
-      state, {.directory = directory, .every = {std::chrono::seconds(10)}, .companions = &agreement});
+      state, {.directory = directory, .every = {std::chrono::seconds(10)}, .ranks = {.channel = &agreement}});
   double loss_value = checkpointer.resume().loss;
 
   holdfast::SumOverRanks losses(group, "losses");
@@ -118,12 +107,13 @@ int train(const char* directory, std::int64_t steps) {
     parallel.before_forward();
     const at::Tensor loss = torch::nn::functional::cross_entropy(net->forward(batch->inputs.to(device)),
                                                                  batch->targets.to(device));
-    losses.begin(loss.to(at::kDouble));  // under way while gradients are computed and averaged
+    losses.begin(loss.to(at::kDouble));  // runs while gradients are computed and averaged
     parallel.backward(loss);             // instead of loss.backward()
     checkpointer.before_update();
     optimizer.step();
     loss_value = losses.wait().item<double>() / group.world_size();  // the same bits on all ranks
-    stop = checkpointer.after_step({.applied = batch->cursor, .loss = loss_value}).stop;  // all, or none
+    stop = checkpointer.after_step({.applied = batch->cursor, .loss = loss_value}).stop;  // the same on all
+                                                                                          // ranks
     if (first && state.step() % 100 == 0)
       std::fprintf(stderr, "step %ld loss %.17g\n", long{state.step()}, loss_value);
   }
@@ -131,9 +121,9 @@ int train(const char* directory, std::int64_t steps) {
   const std::string digest = holdfast::to_hex(checkpointer.state_digest());
   if (first) std::printf("step=%ld loss=%.17g state=%s\n", long{state.step()}, loss_value, digest.c_str());
   try {
-    group.leave();  // nobody closes a connection that another still uses; never left to the end of main
+    group.leave();  // waits for all ranks, so that no rank closes a connection that another uses
   } catch (const holdfast::GroupError& error) {
-    holdfast::log_warning(error.what());  // the run is over: a rank that is lost only now changes nothing
+    holdfast::log_warning(error.what());  // the run is over: a rank that is lost now changes nothing
   }
   return exit_code;
 }
@@ -154,6 +144,6 @@ int main(int argc, char** argv) {
   try {
     return train(argv[1], argc == 3 ? parse_steps(argv[2]) : 2000);
   } catch (const std::exception& error) {
-    return holdfast::last_words(error);  // one line, and the same to torchrun; the exit code
+    return holdfast::last_words(error);  // prints one line, tells torchrun, returns the exit code
   }
 }

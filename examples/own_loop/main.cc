@@ -1,5 +1,5 @@
-// An ordinary LibTorch training program: its own model, its own data set, torch::optim::AdamW. The lines
-// marked "holdfast" make it survive kill -9, power cuts and SIGTERM; everything else was there before.
+// An ordinary LibTorch training program with its own model, its own data set and torch::optim::AdamW. The
+// lines marked "holdfast" make it survive kill -9, power cuts and SIGTERM. All other lines were there before.
 //
 //   own_loop RUN_DIRECTORY [STEPS]
 #include <torch/nn/functional/loss.h>
@@ -14,14 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "holdfast/base/error.h"               // holdfast
-#include "holdfast/checkpoint/checkpointer.h"  // holdfast
-#include "holdfast/data/loader.h"              // holdfast
-#include "holdfast/state/train_state.h"        // holdfast
+#include "holdfast/holdfast.h"  // holdfast
 
 namespace {
 
-// Points of a noisy spiral with three arms; what arm is point i on?
+// Points of a noisy spiral with three arms; the network learns to which arm a point belongs.
 struct Spirals {
   struct Sample {
     at::Tensor point;

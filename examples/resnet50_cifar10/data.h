@@ -1,6 +1,7 @@
-// The pictures, and the loaders of this rank's share of them.
+// The pictures, and loaders for this rank's share of them.
 //
-// Errors: as read_cifar10 and Loader say. Threads: read_pictures any; loaders belong to the training thread.
+// Errors: those of read_cifar10 and Loader. Threads: read_pictures any; loaders belong to the training
+// thread.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,12 +1,11 @@
-// Trains ResNet-50 on CIFAR-10 and can be stopped at any moment; see options.cc for what it takes.
+// Trains ResNet-50 on CIFAR-10 and can be stopped at any moment; options.cc has the options.
 //
-// The order of the start-up is that of its costs: the checkpoint and the pictures are read beside the model's
-// construction, weights that a checkpoint overwrites are not drawn, and batches are made only once the cursor
-// is known.
+// The start-up hides its slow parts: the checkpoint and the pictures are read while the model is built,
+// weights that a checkpoint overwrites are not drawn, and batches are made only when the cursor is known.
 //
-// One process or many run the same code (distributed/process_group.h): rank 0 has the volume, the progress
-// and the result, and each has its share of every batch. Pictures are read by each rank into its own memory,
-// from a folder that nobody writes to (examples/resnet50_cifar10/run fetches it before it starts any).
+// One process or many run the same code (distributed/process_group.h). Rank 0 has the volume, the progress
+// and the result; each rank has its share of every batch. Each rank reads the pictures into its own memory,
+// from a folder that no rank writes to (examples/resnet50_cifar10/run fetches it before it starts any).
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
@@ -33,9 +32,8 @@
 #include "holdfast/distributed/agreement.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/process_group.h"
-#include "holdfast/io/line_file.h"
+#include "holdfast/io/file_system.h"
 #include "holdfast/metrics/console.h"
-#include "holdfast/metrics/jsonl.h"
 #include "holdfast/models/resnet.h"
 #include "holdfast/optim/channels_last.h"
 #include "holdfast/optim/make_optimizer.h"
@@ -45,17 +43,18 @@
 #include "holdfast/state/train_state.h"
 #include "holdfast/train/step.h"
 #include "holdfast/train/trainer.h"
+#include "metrics.h"
 #include "options.h"
 #include "plan.h"
 #include "recipe.h"
 
-namespace example {
-namespace {
+namespace example { namespace {
 
-// A guess that only decides how the model is made: resume() has the last word. Rank 0's, whose volume it is.
+// A guess that only decides whether weights are drawn; resume() decides what is loaded. Rank 0 makes it,
+// because only rank 0 may see the volume.
 bool looks_resumable(const holdfast::CheckpointerOptions& options) {
-  if (!options.init_from.empty()) return false;
-  if (!options.resume_from.empty()) return true;
+  if (!options.start.init_from.empty()) return false;
+  if (!options.start.resume_from.empty()) return true;
   const auto directory = holdfast::FileSystem::real().open_directory(options.directory, false);
   if (!directory) return false;
   for (const auto& entry : directory->list()) {
@@ -72,7 +71,7 @@ bool looks_resumable_to_rank_0(const Options& options, holdfast::ProcessGroup& g
 at::Device device_of(const Options& options) {
   if (!options.cuda) return at::kCPU;
   const auto here = static_cast<int>(torch::cuda::device_count());
-  // A launcher may show each rank its own GPU alone.
+  // A launcher may show each rank only its own GPU.
   const int index = here == 1 && options.place.world_size > 1 ? 0 : options.place.local_rank;
   if (index < here) return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
   throw holdfast::UsageError("local rank " + std::to_string(index) + " (from " +
@@ -85,26 +84,26 @@ void prepare_machine(const Options& options) {
   if (options.threads > 0) at::set_num_threads(options.threads);
   holdfast::set_math_mode(options.precision);
   if (options.cuda) {
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // else cuBLAS may sum in any order
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // otherwise cuBLAS may sum in any order
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-    // Nothing here reads memory before it is written; filling it would be a kernel a tensor.
+    // This program never reads uninitialised memory, and filling it would cost a kernel per tensor.
     at::globalContext().setDeterministicFillUninitializedMemory(false);
   }
 }
 
-// What no component records by itself.
+// Options that no component records.
 void record_recipe(const Options& options, holdfast::TrainState& state) {
   state.option("optimizer", options.optimizer);
   state.option("clip_grad_norm", options.clip_grad_norm);
   state.option("label_smoothing", options.label_smoothing);
   state.option("precision", std::string(word_of(options.precision)));
-  // Checkpoints from before there was a choice have none.
+  // Older checkpoints do not have this option.
   if (options.bn != holdfast::BatchNormKind::aten) state.option("bn", std::string(word_of(options.bn)));
   state.layout_option("channels_last", options.channels_last);
 }
 
-// The run is over and its outcome known to all: a rank that is lost only now changes nothing about it.
+// The run is over and all ranks know its outcome, so a rank that is lost now changes nothing.
 void part(holdfast::ProcessGroup& group) {
   try {
     group.leave();
@@ -121,17 +120,14 @@ int train(const Options& options) {
 
   holdfast::ProcessGroup group({.place = options.place, .device = device});
   holdfast::Agreement agreement(group);
-  const bool first = group.rank() == 0;  // writes and reports
+  const bool first = group.rank() == 0;  // this rank writes and reports
   if (first && options.share.global() != options.share.batch_size) {
     holdfast::log_info(to_text(options.share));
   }
-  std::unique_ptr<holdfast::LineFile> metrics;
-  if (first && !options.metrics.empty()) {
-    metrics = std::make_unique<holdfast::LineFile>(holdfast::FileSystem::real(), options.metrics);
-  }
+  const auto metrics = first && !options.metrics.empty() ? make_metrics(options) : nullptr;
   holdfast::TrainState state;
   holdfast::CheckpointerOptions checkpoints = options.checkpointer;
-  checkpoints.companions = &agreement;
+  checkpoints.ranks.channel = &agreement;
   holdfast::Checkpointer checkpointer(state, checkpoints);
   if (first) checkpointer.read_ahead();
   const bool resumable = looks_resumable_to_rank_0(options, group);
@@ -145,7 +141,8 @@ int train(const Options& options) {
   if (options.channels_last) holdfast::to_channels_last(*net);
   holdfast::DataParallel parallel(*net, group);
   Forward forward(net, device, options);
-  // By default weight decay on everything, batch norms and biases included, as in torchvision's recipe.
+  // By default weight decay applies to everything, also to batch norms and biases, as in torchvision's
+  // recipe.
   const auto optimizer = holdfast::make_optimizer(options.optimizer, *net,
                                                   {.lr = options.lr,
                                                    .momentum = options.momentum,
@@ -176,7 +173,6 @@ int train(const Options& options) {
                        .graph = options.graph});
 
   holdfast::ConsoleProgress console;
-  holdfast::JsonlSink lines(options.metrics, [&](std::string_view line) { metrics->append(line); });
   holdfast::TrainerParts parts{.state = state,
                                .checkpointer = checkpointer,
                                .model = *net,
@@ -186,14 +182,14 @@ int train(const Options& options) {
                                .resumed =
                                    [&](const holdfast::Resumed& from) {
                                      if (from.fresh && resumable) {
-                                       net->initialize();  // nothing was there to overwrite the weights
+                                       net->initialize();  // there was no checkpoint to overwrite the weights
                                        parallel.verify();
                                      }
                                      if (first) warn_when_longer_than(schedule.plan(), options, steps);
                                    },
                                .sinks = {}};
   if (first) parts.sinks.push_back(&console);
-  if (metrics) parts.sinks.push_back(&lines);
+  if (metrics) parts.sinks.push_back(metrics.get());
   if (options.evaluate) {
     parts.test_data = &data.test;
     parts.score = [&](const holdfast::Batch& batch) { return forward.score(batch); };
@@ -207,15 +203,15 @@ int train(const Options& options) {
   if (const std::string line = to_line(trainer.result()); first && !line.empty()) std::puts(line.c_str());
   part(group);
   if (exit_code == static_cast<int>(holdfast::ExitCode::io_failed)) {
-    // finish() may have given up on a disk that hangs; the writer's destructor would wait for it.
+    // finish() may have given up on a disk that hangs. The writer's destructor would wait for it, so no
+    // destructor runs.
     std::fflush(nullptr);
     std::_Exit(exit_code);
   }
   return exit_code;
 }
 
-}  // namespace
-}  // namespace example
+}}  // namespace example
 
 int main(int argc, char** argv) {
   holdfast::keep_freed_memory();
@@ -226,11 +222,12 @@ int main(int argc, char** argv) {
     const auto options = example::parse_options(argc, argv, torch::cuda::is_available());
     if (!options) return EXIT_SUCCESS;
     reports = options->place.rank == 0;
-    interrupted = options->checkpointer.exit_code_interrupted;
+    interrupted = options->checkpointer.notices.exit_code_interrupted;
     return example::train(*options);
   } catch (const std::exception& error) {
     const int exit_code = holdfast::last_words(error, interrupted);
-    // Stopped while it waited for its volume: there is no state yet. A lost rank says more than that.
+    // Stopped while waiting for its volume: there is no state yet. The message about a lost rank says more
+    // than this line.
     if (reports && exit_code == interrupted && dynamic_cast<const holdfast::GroupError*>(&error) == nullptr) {
       std::puts("interrupted step=0 state=none checkpoint=none reason=stopped_before_the_start");
     }

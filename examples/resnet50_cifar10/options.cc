@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-// Checks whose own description would crowd the help; what is wrong with a value is said when it is.
+// Checks without a description, which would crowd the help. An error message explains a wrong value.
 CLI::Validator between(std::int64_t low, std::int64_t high) { return CLI::Range(low, high).description(""); }
 const CLI::Validator kNotNegative = CLI::Validator(CLI::NonNegativeNumber).description("");
 
@@ -60,11 +60,11 @@ holdfast::SaveEvery parse_every(const std::string& text) {
                              ": say a time, a number of steps, or auto, e.g. 30s, 5min, 500steps");
 }
 
-// What a flag is recorded as: data.batch_size, schedule.after.cosine.steps.
+// The name under which a flag is recorded: data.batch_size, schedule.after.cosine.steps.
 std::string recorded_name(std::string flag) {
   flag.erase(0, std::min(flag.find_first_not_of('-'), flag.size()));
   std::replace(flag.begin(), flag.end(), '-', '_');
-  if (flag == "schedule_steps") return "steps";  // of the warm-up and of the cosine behind it
+  if (flag == "schedule_steps") return "steps";  // of the warm-up and of the cosine after it
   if (flag == "warmup_steps") return "warmup.steps";
   return flag;
 }
@@ -105,12 +105,12 @@ class Parser {
       for (const auto& text : every_) options_.checkpointer.every.push_back(parse_every(text));
     }
     if (app_.count("--max-wall") > 0) {
-      options_.checkpointer.max_wall = holdfast::parse_duration(max_wall_);
-      if (!options_.checkpointer.max_wall || options_.checkpointer.max_wall->count() <= 0) {
+      options_.checkpointer.notices.max_wall = holdfast::parse_duration(max_wall_);
+      if (!options_.checkpointer.notices.max_wall || options_.checkpointer.notices.max_wall->count() <= 0) {
         throw holdfast::UsageError("--max-wall " + max_wall_ + ": say a time, e.g. 2h, 90min");
       }
     }
-    for (auto& name : options_.checkpointer.overrides) name = recorded_name(name);
+    for (auto& name : options_.checkpointer.start.overrides) name = recorded_name(name);
     settle(options_, [this](const char* flag) { return app_.count(flag) > 0; });
     return true;
   }
@@ -128,7 +128,10 @@ class Parser {
     steps->check(between(1, kMost))->type_name("N")->group(kGroup)->excludes(epochs);
     app_.add_flag("--eval,!--no-eval", options_.evaluate, "Measure the test accuracy after each epoch")
         ->group(kGroup);
-    app_.add_option("--metrics", options_.metrics, "Append one JSON line a step to FILE")
+    app_.add_option(
+            "--metrics", options_.metrics,
+            "Append one JSON line a step to FILE; to FILE.csv, one CSV row a step, with each step once "
+            "however often the run is resumed")
         ->type_name("FILE")
         ->group(kGroup);
   }
@@ -276,7 +279,7 @@ class Parser {
             "--every", every_,
             "Save after a time or a number of steps (30s, 500steps), or as often as pays (auto); may be "
             "repeated")
-        ->default_str("5min")
+        ->default_str("auto")
         ->type_name("WHEN")
         ->group(kGroup)
         ->expected(1)
@@ -287,7 +290,7 @@ class Parser {
             "last=3,every=1000,best=test_accuracy:max:2,newer=7d (best also by loss and test_loss)")
         ->type_name("WHAT")
         ->group(kGroup);
-    app_.add_option("--read-back", checkpointer.read_back,
+    app_.add_option("--read-back", checkpointer.writing.read_back,
                     "Read again from the device before a save counts: head (milliseconds) or all (one more "
                     "read of the file, for a volume that you do not trust)")
         ->transform(one_of<holdfast::ReadBack>(
@@ -295,17 +298,13 @@ class Parser {
         ->default_str("head")
         ->type_name("WHAT")
         ->group(kGroup);
-    app_.add_option("--write-limit", checkpointer.write_limit,
+    app_.add_option("--write-limit", checkpointer.writing.write_limit,
                     "Write at most so many MB/s, for a volume that others use: a save takes longer, and as "
                     "long its work is at risk. An interruption lifts it. 0: no limit")
         ->check(kNotNegative)
         ->type_name("MB/S")
         ->group(kGroup);
-    app_.add_flag("--recycle", checkpointer.recycle,
-                  "Overwrite the oldest checkpoint that is given up instead of deleting it: cheaper where "
-                  "deleting is slow, for the room of one more checkpoint")
-        ->group(kGroup);
-    app_.add_flag("--second-image", checkpointer.second_image,
+    app_.add_flag("--second-image", checkpointer.writing.second_image,
                   "Keep a second image of the state in memory: a save is then copied while another is being "
                   "written, and a stop does not wait for the disk before it copies")
         ->group(kGroup);
@@ -313,22 +312,26 @@ class Parser {
                     "Mount that DIR lies on: waited for, never replaced by the root disk")
         ->type_name("DIR")
         ->group(kGroup);
-    app_.add_flag("--allow-fresh", checkpointer.allow_fresh,
+    app_.add_flag("--allow-fresh", checkpointer.start.allow_fresh,
                   "Start over where checkpoints lie of which none verifies; deletes nothing")
         ->group(kGroup);
-    auto* resume = app_.add_option("--resume-from", checkpointer.resume_from,
+    app_.add_flag(
+            "--trust-directory", checkpointer.start.trust_directory,
+            "Go on although somebody else owns DIR or may write to it, and so could choose the checkpoint")
+        ->group(kGroup);
+    auto* resume = app_.add_option("--resume-from", checkpointer.start.resume_from,
                                    "Begin at this step or file instead of the newest; deletes nothing");
-    auto* init = app_.add_option("--init-from", checkpointer.init_from,
+    auto* init = app_.add_option("--init-from", checkpointer.start.init_from,
                                  "Take the weights of FILE, a checkpoint or safetensors; all else is fresh");
     resume->type_name("STEP|FILE")->group(kGroup)->excludes(init);
     init->type_name("FILE")->group(kGroup)->excludes(resume);
-    app_.add_option("--override", checkpointer.overrides,
+    app_.add_option("--override", checkpointer.start.overrides,
                     "Accept that this recorded option differs; may be repeated")
         ->type_name("NAME")
         ->group(kGroup)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    app_.add_option("--exit-code-interrupted", checkpointer.exit_code_interrupted,
+    app_.add_option("--exit-code-interrupted", checkpointer.notices.exit_code_interrupted,
                     "Instead of 75, for launchers that need another")
         ->check(between(0, 255))
         ->type_name("N")
@@ -338,7 +341,7 @@ class Parser {
   void add_interruptions() {
     constexpr auto kGroup = "Interruptions (free to change)";
     auto& checkpointer = options_.checkpointer;
-    app_.add_option("--on-notice", checkpointer.on_notice,
+    app_.add_option("--on-notice", checkpointer.notices.on_notice,
                     "When the machine's end is announced: train-on (save at once, train until the last save "
                     "just fits, save, wait for the end), wait (save and wait) or exit (save and leave, 75). "
                     "What outlives the announced end by a minute trains on. SIGTERM always saves and leaves")
@@ -349,18 +352,31 @@ class Parser {
         ->type_name("WHAT")
         ->group(kGroup);
     app_.add_option(
-            "--notice-file", checkpointer.notice_file,
+            "--notice-file", checkpointer.notices.notice_file,
             "The appearance of FILE announces the end, also when it is there at the start: remove it before "
             "the next one. It may be empty, or JSON such as "
             R"({"action": "stop", "in_seconds": 90})")
         ->type_name("FILE")
         ->group(kGroup);
+    app_.add_option(
+            "--require-source", checkpointer.notices.require_sources,
+            "Do not start while this interruption source does not see (75), or where there is none (78); "
+            "may be repeated. "
+            "HOLDFAST_REQUIRE_SOURCE adds to it")
+        ->check(CLI::IsMember({"cloud", "ec2", "gcp", "azure", "signal", "file", "deadline"}))
+        ->type_name("NAME")
+        ->group(kGroup)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app_.add_flag("--approve-end", checkpointer.notices.approve_end,
+                  "Azure: tell it in the pause before the end that the machine may go at once")
+        ->group(kGroup);
     app_.add_option("--max-wall", max_wall_,
-                    "The process is to have ended that long after its start (2h, 90min): announced like any "
-                    "other end")
+                    "The process is to have ended that long after its start (2h, 90min), under holdfast "
+                    "supervise all processes of the run together: announced like any other end")
         ->type_name("TIME")
         ->group(kGroup);
-    app_.add_option("--on-risk", checkpointer.on_risk,
+    app_.add_option("--on-risk", checkpointer.notices.on_risk,
                     "Shell command to run when the machine may go away soon (EC2's rebalance "
                     "recommendation), which also saves, and saves twice as often for half an hour")
         ->type_name("CMD")

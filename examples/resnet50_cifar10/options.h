@@ -1,7 +1,6 @@
-// What a user can say on the command line of resnet50_cifar10, and what a machine's defaults are.
+// The command line of resnet50_cifar10, and defaults that depend on the machine.
 //
-// Errors: UsageError, one line that names the option and what would be right.
-// Threads: plain values.
+// Errors: UsageError, one line that names the option and the valid values. Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -24,37 +23,37 @@ struct Options {
   std::string data = "synthetic";  // a folder, or synthetic[:COUNT]
   std::optional<std::int64_t> synthetic_count;
 
-  // How far: one of the two, totals. Free to change on resume.
+  // The length of the run, as a total: one of the two. Free to change on resume.
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
 
   // The recipe. Each of these decides the next step: recorded, and compared on resume.
-  std::int64_t batch_size = 128;  // of one update: of all ranks and all micro-batches
+  std::int64_t batch_size = 128;  // samples of one update, of all ranks and micro-batches
   std::string optimizer = "sgd";  // holdfast::optimizer_names()
   double lr = 0.1;
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 5e-4;
-  bool decay_all = true;  // off: weights alone, neither biases nor batch norms
+  bool decay_all = true;  // false: no weight decay for biases and batch norms
   double clip_grad_norm = 0;
   double label_smoothing = 0;
   holdfast::Precision precision = holdfast::Precision::fp32;
-  double loss_scale = 65536;  // of the first update in fp16; the only one here that is not recorded
+  double loss_scale = 65536;  // initial loss scale in fp16; not recorded, unlike the others here
   bool channels_last = false;
   holdfast::BatchNormKind bn = holdfast::BatchNormKind::aten;
   ScheduleKind schedule = ScheduleKind::cosine;
-  std::optional<std::int64_t> schedule_steps;  // where the cosine ends; default: whole epochs, see plan.h
-  std::optional<std::int64_t> warmup_steps;    // default: one in warmup_share of schedule_steps
+  std::optional<std::int64_t> schedule_steps;  // length of the cosine; default: whole epochs, see plan.h
+  std::optional<std::int64_t> warmup_steps;    // default: schedule_steps / warmup_share
   std::int64_t warmup_share = 20;
   std::int64_t seed = 1;
   holdfast::Stem stem = holdfast::Stem::imagenet;
   std::int64_t width = 64;
 
-  std::string recipe;  // a name for many of these and some of those below: "94", or none
+  std::string recipe;  // a name for many options here and below: "94", or empty
 
-  // Where, how often, how fast: free to change.
-  std::int64_t default_epochs = 1;    // of the recipe, when neither epochs nor steps is given
-  std::int64_t micro_batch_size = 0;  // most of one rank and pass; 0: no limit
+  // Free to change on resume.
+  std::int64_t default_epochs = 1;    // the recipe's epochs if neither --epochs nor --steps is given
+  std::int64_t micro_batch_size = 0;  // most samples of one pass on one rank; 0: no limit
   bool evaluate = true;
   DataOn data_on = DataOn::host;
   bool graph = false;
@@ -64,12 +63,12 @@ struct Options {
   std::string metrics;
   holdfast::CheckpointerOptions checkpointer;
 
-  // What the launcher says, and what follows from it.
+  // The launcher's variables, and what follows from them.
   holdfast::LaunchEnvironment place;
   holdfast::BatchShare share;
 };
 
-// `cuda_available` chooses the defaults. nullopt: help was asked for and printed.
+// `cuda_available` selects defaults. nullopt: --help was printed.
 std::optional<Options> parse_options(int argc, const char* const* argv, bool cuda_available);
 
 const char* name_of(ScheduleKind kind);

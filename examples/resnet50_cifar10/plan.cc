@@ -38,13 +38,13 @@ RatePlan make_plan(const Options& options, std::int64_t updates_per_epoch) {
     const std::int64_t rest = std::max<std::int64_t>(steps - warmup, 1);
     after = RatePlan::cosine(length(rest, options.schedule_steps.has_value()), kFloor);
   }
-  // Of a chosen plan every length is chosen: together they end where --schedule-steps says.
+  // If the user chose one length, both count as chosen: together they end at --schedule-steps.
   const bool chosen = options.warmup_steps.has_value() || options.schedule_steps.has_value();
   return RatePlan::warmup(length(warmup, chosen), after);
 }
 
 void warn_when_longer_than(const RatePlan& plan, const Options& options, std::int64_t steps) {
-  // Of all steps only those at and beyond the end are at the floor.
+  // Only steps at the plan's end and beyond it have the floor's rate.
   if (options.schedule == ScheduleKind::constant || plan.factor(steps - 1) > kFloor) return;
   holdfast::log_warning(
       "the run goes to step {}, beyond the end of the learning rate's plan ({}): there the rate stays at its "

@@ -1,5 +1,4 @@
-// The functions of a batch that are trained and tested, in the precision and the memory layout that the
-// options ask for.
+// The loss and the score of a batch, in the precision and memory layout of the options.
 //
 // Threads: the training thread.
 #pragma once
@@ -18,7 +17,7 @@ class Forward {
  public:
   Forward(holdfast::ResNet net, at::Device device, const Options& options);
 
-  // Under the autocast that holdfast::Step opens.
+  // Called under the autocast that holdfast::Step opens.
   at::Tensor loss(const holdfast::Batch& batch);
   holdfast::Score score(const holdfast::Batch& batch);
 

@@ -19,7 +19,7 @@ std::optional<std::int64_t> parse_synthetic(const std::string& data) {
                              ": the count must be a whole number above 0, e.g. synthetic:2000");
 }
 
-// What is given beside --recipe 94 stays as it is given.
+// Options that the command line names beside --recipe 94 keep their values.
 void apply_recipe_94(Options& options, const Given& given) {
   const auto set = [&](const char* flag, auto& option, auto value) {
     if (!given(flag)) option = value;

@@ -1,5 +1,5 @@
-// Defaults that the machine decides or that follow from other options, and options that contradict each
-// other. Threads: free functions.
+// Defaults that depend on the machine or on other options, and checks for contradicting options. Threads:
+// free functions.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,11 @@
 
 namespace example {
 
-// Before the command line is read.
+// Call before the command line is read.
 void apply_machine_defaults(Options& options, bool cuda_available);
 
-using Given = std::function<bool(const char* flag)>;  // did the command line name it?
-// After it. UsageError, in one line, for what cannot be had together or on this machine.
+using Given = std::function<bool(const char* flag)>;  // true if the command line has this flag
+// Call after it. UsageError, one line, for combinations that are impossible or that this machine cannot do.
 void settle(Options& options, const Given& given);
 
 }  // namespace example

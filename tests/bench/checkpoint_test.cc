@@ -13,8 +13,7 @@
 #include "support/loop_volume.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -127,5 +126,4 @@ TEST(BenchCheckpoint, RefusesADiskThatIsFull) {
   expect_one_line(bench({"--quick", "--directory", volume.path().string()}), "make room");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -8,8 +8,7 @@
 
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -44,5 +43,4 @@ TEST(BenchDataParallel, SaysWhatCannotBe) {
   EXPECT_THAT(bench_data_parallel({"--help"}).out, HasSubstr("DistributedDataParallel"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -11,8 +11,7 @@
 #include "../../bench/precision_table/table.h"
 #include "holdfast/base/error.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using bench::Choice;
 using testing::ElementsAre;
@@ -140,5 +139,4 @@ TEST(PrecisionTable, MakesUpdatesOfTheGlobalBatch) {
   EXPECT_THAT(planned_at(1, 1), ElementsAre("2x1 of 0", "1x16 of 0", "1x32768 of 32768"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -10,8 +10,7 @@
 
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -308,5 +307,4 @@ TEST(BenchStepTime, TeachesAndRefusesInOneLine) {
   refused({"--batch", "1"}, "--batch");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

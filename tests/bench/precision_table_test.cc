@@ -17,8 +17,7 @@
 #include "holdfast/base/error.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using bench::Ratio;
 using bench::ratios_of;
@@ -436,5 +435,4 @@ TEST(PrecisionTable, WritesForPrograms) {
                            Not(HasSubstr("nan"))));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

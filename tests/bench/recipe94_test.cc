@@ -7,8 +7,7 @@
 
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -39,5 +38,4 @@ TEST(Recipe94, WhatIsWrongIsSaidFirst) {
   EXPECT_THAT(data.err, HasSubstr("/nowhere"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -11,8 +11,7 @@
 #include "support/subprocess.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -152,5 +151,4 @@ TEST_F(Export, GarbageIsNoCheckpoint) {
   expect_complaint(run({folder_.path(), "--to", path("w")}), 2, "directory");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

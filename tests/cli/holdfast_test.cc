@@ -12,8 +12,7 @@
 #include "support/subprocess.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -111,6 +110,18 @@ TEST_F(Tool, ListsNewestFirstByAttemptThenStep) {
   EXPECT_THAT(lines[3], HasSubstr("step-000000000900-a0001.h5"));
   EXPECT_THAT(lines[4], HasSubstr("1 more set aside as damaged"));
   EXPECT_THAT(holdfast({"ls", directory() + "/.."}).out, HasSubstr("no checkpoints in"));
+}
+
+TEST_F(Tool, LsTellsWhichStatesAreNotFinite) {
+  const auto with = [](bool finite) {
+    return [finite](Snapshot& snapshot) { snapshot.attributes.set("run.finite", finite, Role::record); };
+  };
+  add(100, 1, with(true));
+  add(200, 1, with(false));
+  const auto lines = lines_of(holdfast({"ls", directory()}).out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(lines[1], HasSubstr("  ok, not finite  step-000000000200-a0001.h5"));
+  EXPECT_THAT(lines[2], HasSubstr("  ok              step-000000000100-a0001.h5"));
 }
 
 TEST_F(Tool, LsTellsWhatTheSavesCost) {
@@ -316,5 +327,4 @@ TEST_F(Tool, AFullOutputIsAnError) {
   expect_complaint(ended, 2, "standard output");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

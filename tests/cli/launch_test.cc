@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 #include <thread>
 
+#include "support/refused_call.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -70,6 +72,24 @@ TEST_F(Launch, EveryProcessLearnsItsPlace) {
   EXPECT_THAT(noted("jobs"), AllOf(SizeIs(3), Each(noted("jobs").front()), Each(Not(IsEmpty()))));
   const Words sockets = noted("sockets");
   EXPECT_EQ(std::count(sockets.begin(), sockets.end(), "none"), 2) << "rank 0 alone takes it over";
+}
+
+// Another one each time; several hosts must have the user's in common.
+TEST_F(Launch, TheRanksOfOneStartShareASecret) {
+  const std::string text = "echo ${HOLDFAST_JOB_SECRET:-none} >>secrets";
+  run({"--nproc", "2"}, text);
+  run({"--nproc", "1"}, text);
+  Words secrets = noted("secrets");
+  ASSERT_THAT(secrets, SizeIs(3));
+  EXPECT_EQ(secrets[0], secrets[1]);
+  EXPECT_NE(secrets[0], secrets[2]);
+  EXPECT_EQ(secrets[0].size(), 64U);
+  run({"--nproc", "1"}, text, {{"HOLDFAST_JOB_SECRET", "mine"}});
+  run({"--nproc", "1", "--nnodes", "2", "--master", "gpu1:4000"}, text);
+  secrets = noted("secrets");
+  ASSERT_THAT(secrets, SizeIs(5));
+  EXPECT_EQ(secrets[3], "mine");
+  EXPECT_EQ(secrets[4], "none");
 }
 
 // Until rank 0 has it: then rank 0 can listen on it, and no one else.
@@ -216,9 +236,10 @@ TEST_F(Launch, AFailureEndsTheOthers) {
 }
 
 TEST_F(Launch, WhoDoesNotListenIsKilled) {
-  const Ended ended =
-      run({"--nproc", "2"}, "[ $RANK = 1 ] && { " + until("[ -e ready ]") +
-                                "kill -SEGV $$; }; trap '' TERM; echo $$ >pid; : >ready; " + kStay);
+  const Ended ended = run({"--nproc", "2"},
+                          "[ $RANK = 1 ] && { " + until("[ -e ready ]") +
+                              "kill -SEGV $$; }; trap '' TERM; echo $$ >pid; : >ready; " + kStay,
+                          {{"HOLDFAST_TERM_GRACE", "3s"}});
   EXPECT_EQ(ended.exit_code, 128 + SIGSEGV) << ended.err;
   EXPECT_THAT(ended.err,
               AllOf(HasSubstr("rank 1 failed (killed by SIGSEGV)"), HasSubstr("rank 0 did not end: killed")));
@@ -254,12 +275,27 @@ TEST_F(Launch, SignalsReachEveryRankOnce) {
   }
 }
 
+// A machine that ends all of a service tells its supervisor, too, which passes it on.
+TEST_F(Launch, ASignalThatWasPassedOnIsNoSecondCtrlC) {
+  Subprocess process(command({"--nproc", "2"}, "trap 'sleep 1; exit 75' INT; : >ready$RANK; " + kStay));
+  ASSERT_TRUE(process.wait_until([&] { return there("ready0") && there("ready1"); }));
+  const std::string status = "/proc/" + std::to_string(process.pid()) + "/status";
+  process.send(SIGINT);
+  ASSERT_TRUE(process.wait_until(
+      [&] { return read_text(status).find("ShdPnd:\t0000000000000000") != std::string::npos; }));
+  process.send(SIGINT);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_THAT(ended.err, Not(HasSubstr("did not end: killed")));
+}
+
 TEST_F(Launch, TheSecondCtrlCEndsWhoDoesNotListen) {
   Subprocess process(
       command({"--nproc", "2"}, "trap 'echo INT >>heard' INT; trap '' TERM; : >ready$RANK; " + kStay));
   ASSERT_TRUE(process.wait_until([&] { return there("ready0") && there("ready1"); }));
   process.send(SIGINT);
   ASSERT_TRUE(process.wait_until([&] { return noted("heard").size() == 2; }));
+  std::this_thread::sleep_for(300ms);  // a person is no quicker
   process.send(SIGINT);
   const Ended ended = process.wait();
   EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
@@ -284,6 +320,76 @@ TEST_F(Launch, WhenItDiesTheRanksHearSigterm) {
   EXPECT_TRUE(wait_for([&] { return noted("heard").size() == 2; }));
 }
 
+// Also where nobody has reaped it: some process 1 takes its time.
+bool has_ended(pid_t process) {
+  const std::string status = read_text("/proc/" + std::to_string(process) + "/stat");
+  return status.empty() || status.find(") Z") != std::string::npos;
+}
+
+// One that hangs in a collective or a driver does not listen.
+TEST_F(Launch, WhenItDiesARankThatDoesNotListenIsKilled) {
+  Subprocess process(command({"--nproc", "2"}, "trap '' TERM; echo $$ >pid$RANK; : >ready$RANK; " + kStay),
+                     {{"HOLDFAST_TERM_GRACE", "1s"}});
+  ASSERT_TRUE(process.wait_until([&] { return there("ready0") && there("ready1"); }));
+  process.send(SIGKILL);
+  process.wait();
+  for (const std::string rank : {"0", "1"}) {
+    const pid_t pid = std::stoi(noted("pid" + rank).front());
+    EXPECT_TRUE(wait_for([&] { return has_ended(pid); })) << "rank " << rank << " is still there";
+    kill(pid, SIGKILL);
+  }
+}
+
+// What guards them must not take numbers for ranks that have ended long since.
+TEST_F(Launch, WhenItDiesItsGuardEndsWithTheRanksOnAnOldKernel) {
+  Subprocess process(command({"--nproc", "1"}, "trap 'exit 75' TERM; echo $$ >pid; : >ready; " + kStay),
+                     {{"HOLDFAST_TERM_GRACE", "10min"}}, [] {
+                       if (!refuse(RefusedCall::process_descriptors)) _exit(77);
+                     });
+  if (!process.wait_until([&] { return there("ready"); }) && process.wait().exit_code == 77) {
+    GTEST_SKIP() << "no filters of calls here";
+  }
+  const std::string of_it =
+      "/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid());
+  std::istringstream children(read_text(of_it + "/children"));
+  std::vector<pid_t> all{std::istream_iterator<pid_t>(children), {}};
+  std::erase(all, std::stoi(noted("pid").front()));
+  if (all.empty()) GTEST_SKIP() << "this kernel does not tell a process's children";
+  ASSERT_THAT(all, SizeIs(1));
+  process.send(SIGKILL);
+  process.wait();
+  EXPECT_TRUE(wait_for([&] { return has_ended(all.front()); })) << "it waits for the whole grace";
+  kill(all.front(), SIGKILL);
+}
+
+TEST_F(Launch, WhoHangsAfterACompleteRankIsEnded) {
+  const Ended ended =
+      run({"--nproc", "2", "--leave-timeout", "1s"},
+          "[ $RANK = 1 ] && { " + until("[ -e ready ]") + "exit 0; }; trap '' TERM; : >ready; " + kStay,
+          {{"HOLDFAST_TERM_GRACE", "1s"}});
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("rank 0 did not end within 1.0 s of the first rank's end"),
+                               HasSubstr("rank 0 did not end: killed")));
+}
+
+TEST_F(Launch, WhoDoesNotHearSigtermIsKilledAfterTheGrace) {
+  Subprocess process(command({"--nproc", "2"}, "trap '' TERM; : >ready$RANK; " + kStay),
+                     {{"HOLDFAST_TERM_GRACE", "1s"}});
+  ASSERT_TRUE(process.wait_until([&] { return there("ready0") && there("ready1"); }));
+  process.send(SIGTERM);
+  const Ended ended = process.wait(100s);
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("ranks 0, 1 did not end: killed"));
+}
+
+TEST_F(Launch, WhoIsWaitedForIsSaid) {
+  const Ended ended =
+      run({"--nproc", "2"}, "[ $RANK = 1 ] && exit 0; " +
+                                std::string("n=0; while [ $n -lt 34 ]; do sleep 1; n=$((n+1)); done"));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("waiting for rank 0 to end; SIGTERM in 9m"));
+}
+
 TEST_F(Launch, ACommandThatIsNotThereIsSaid) {
   const Ended ended =
       Subprocess({HOLDFAST_BIN_DIR "/holdfast", "launch", "--nproc", "2", "--", "/no/such/trainer"}).wait();
@@ -302,5 +408,4 @@ TEST_F(Launch, ThreadsAreSharedUnlessTheUserSays) {
       << shared.err;
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

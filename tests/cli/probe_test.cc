@@ -8,8 +8,7 @@
 
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
@@ -98,5 +97,4 @@ TEST(ProbeCommand, WhatAKilledOneLeftIsRemovedByTheNext) {
   EXPECT_FALSE(holds_a_probe(folder.path()));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

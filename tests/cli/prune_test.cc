@@ -11,8 +11,7 @@
 #include "support/memory_source.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
@@ -28,7 +27,7 @@ class PruneCommand : public testing::Test {
     options.directory = directory;
     options.every = {};
     options.keep = KeepLast{100};
-    options.hear_signals = false;
+    options.notices.hear_signals = false;
     return options;
   }
   PruneCommand() { set_log_level(LogLevel::error); }
@@ -179,5 +178,4 @@ TEST_F(PruneCommand, WhatIsDamagedIsShownAndStays) {
   EXPECT_THAT(steps(), ElementsAre(6, 8, 10));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

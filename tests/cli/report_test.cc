@@ -9,12 +9,11 @@
 
 #include "holdfast/base/machine.h"
 #include "holdfast/checkpoint/checkpointer.h"
+#include "support/ledger_text.h"
 #include "support/memory_source.h"
 #include "support/subprocess.h"
-#include "unit/checkpoint/ledger_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -143,7 +142,7 @@ TEST_F(Report, OfARunOnTheDisk) {
     MemorySource source;
     CheckpointerOptions options;
     options.directory = directory();
-    options.hear_signals = false;
+    options.notices.hear_signals = false;
     Checkpointer checkpointer(source, options);
     checkpointer.resume();
     for (int i = 1; i <= steps; ++i) {
@@ -167,5 +166,4 @@ TEST_F(Report, OfARunOnTheDisk) {
   EXPECT_GT(json["goodput"], 0);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -12,8 +12,7 @@
 
 #include "crash/driver_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 
@@ -129,5 +128,4 @@ TEST(CheckpointerKill, TheOlderOfTwoStandsBack) {
   EXPECT_EQ(stopped.exit_code, 76) << stopped.err;
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

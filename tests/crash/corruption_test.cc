@@ -12,8 +12,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast::test::corruption {
-namespace {
+namespace holdfast::test::corruption { namespace {
 
 // Under a sanitizer a seventh of the places.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -175,5 +174,4 @@ class Summary : public testing::Environment {
 
 const testing::Environment* const kSummary = testing::AddGlobalTestEnvironment(new Summary);
 
-}  // namespace
-}  // namespace holdfast::test::corruption
+}}  // namespace holdfast::test::corruption

@@ -16,8 +16,7 @@
 #include "support/in_parallel.h"
 #include "support/syscall_tracer.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using std::filesystem::path;
 
@@ -212,7 +211,9 @@ TEST_F(EverySyscall, RecoveryFromKilledLives) {
             [](const path& directory) {
               SyscallTracer first(driver(directory, 9, {"every=1", "wait"}), quiet(), directory);
               ASSERT_TRUE(first.run_to(
-                  [](const ChangingCall& call) { return call.path.ends_with("tmp-a0001-step-4-4"); },
+                  [](const ChangingCall& call) {
+                    return call.path.find("/tmp-a0001-step-4-") != std::string::npos;
+                  },
                   Moment::after));
               first.kill();
               SyscallTracer second(driver(directory, 9), quiet(), directory);
@@ -235,5 +236,4 @@ TEST_F(EverySyscall, WhileTrainingGoesOn) {
   EXPECT_GE(threads.size(), 3U) << "the training thread, the writer, and who helps it";
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -18,8 +18,7 @@
 #include "holdfast/base/log.h"
 #include "support/nightly.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace faults;
 
@@ -50,8 +49,6 @@ TEST(Faults, OfTheStore) {
   explore(fresh, "an empty volume", {kSlower, kSlower}, tally);
   StoreLevel later(true);
   explore(later, "a directory with a past", {kSlower, kSlower}, tally);
-  StoreLevel recycling(true, {}, true);
-  explore(recycling, "files recycled", {kSlower, kSlower}, tally);
   expect_kept(tally, "the store with opaque files, 8 errnos and short writes at every operation");
   EXPECT_GT(tally.planned, 4000 / kSlower);
 }
@@ -109,5 +106,4 @@ TEST(Faults, PlantedBugsAreSeen) {
   EXPECT_TRUE(under(Bug::swallows_failures, std::nullopt).kept());
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -16,8 +16,7 @@
 #define HOLDFAST_SLOW_MODEL
 #endif
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using fencing::Counts;
 using fencing::Looks;
@@ -181,5 +180,4 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"TheFsyncOfTheDirectory", {.sync_rename = false}, Violation::lost}),
     [](const testing::TestParamInfo<Variant>& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -18,8 +18,7 @@
 #include "memory/series.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace memory;
 
@@ -95,5 +94,4 @@ TEST(Memory, RunsOutUnderAFallingLimit) {
   EXPECT_GT(all.elsewhere, 3);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -11,8 +11,7 @@
 
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 struct Lane {
   const char* name;
@@ -29,9 +28,14 @@ constexpr Lane kLanes[] = {
     {"retention", "store", "Rule4*"},
     {"zombies", "store", "Rule6*"},
     {"states", "store", "Rule10*"},
-    {"recycling", "store", "Rule12*"},
     {"format", "format", "*-ForeignTools*"},
+    {"stacks", "interruption", "AlternateStack.*"},
+    {"forks", "interruption", "ForkedChild.*"},
     {"checkpointer", "checkpoint", "Writer*:CheckpointerFailure.ShowsUntil*"},
+    {"half update", "checkpoint", "HalfUpdate*"},
+    {"evaluation exception", "checkpoint", "EvaluationException*"},
+    {"late staging", "checkpoint", "LateStaging.AnUpdateBefore*"},
+    {"losses", "checkpoint", "UntoldLoss*:FiniteState*"},
 };
 
 struct Variant {
@@ -116,5 +120,4 @@ TEST(PlantedBugs, EveryOneIsCaught) {
   EXPECT_GE(planted, 14);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -14,8 +14,7 @@
 #include "power_loss/explorer.h"
 #include "support/nightly.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using power_loss::explore;
 using power_loss::Request;
@@ -59,5 +58,4 @@ TEST(PowerLoss, TheRealFormat) {
       " (files of the real format)", "TheRealFormat");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -18,8 +18,7 @@
 #include "support/fault_file_system.h"
 #include "support/loop_volume.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 
@@ -273,5 +272,4 @@ TEST_P(RealKernels, WithoutAnFsyncTheyFindOut) {
 INSTANTIATE_TEST_SUITE_P(Volumes, RealKernels, testing::Values(VolumeKind::ext4, VolumeKind::xfs),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -19,8 +19,7 @@
 #include "support/loop_volume.h"
 #include "support/memory_source.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -37,7 +36,7 @@ struct Life {
                               .mount = volume.path(),
                               .every = {SaveEvery::steps(1)},
                               .keep = KeepLast{2},
-                              .hear_signals = false}),
+                              .notices = {.hear_signals = false}}),
         resumed(checkpointer.resume()) {}
 
   // A step whose save is waited for; what failed, or "".
@@ -241,5 +240,4 @@ TEST_P(RealExt4, TurnsReadOnlyInTheMiddle) {
 INSTANTIATE_TEST_SUITE_P(On, RealExt4, testing::Values(VolumeKind::ext4),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -8,8 +8,7 @@
 
 #include "crash/driver_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -143,5 +142,4 @@ TEST_F(Rehearse, CancelledItLeavesARunThatCanBeResumed) {
   EXPECT_GE(last_step(drive(run(), stood + 5).out, "started"), stood);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

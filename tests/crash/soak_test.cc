@@ -21,8 +21,7 @@
 #include "crash/driver_run.h"
 #include "support/loop_volume.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using Steady = std::chrono::steady_clock;
@@ -252,5 +251,4 @@ TEST_F(Soak, StaysFlatAndNeedsNoHand) {
   EXPECT_LT(files_, 340);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

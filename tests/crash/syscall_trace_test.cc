@@ -10,8 +10,7 @@
 
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr char kCalls[] =
     "trace=open,openat,openat2,creat,mkdir,mkdirat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,"
@@ -103,5 +102,4 @@ TEST_F(SyscallTrace, LookingChangesNothing) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -1,4 +1,4 @@
-// The tool that the lanes "every syscall" and "zombies real" stand on: it sees every change, stops before and
+// The tool that the lanes "every syscall" and "zombie processes" stand on: it sees every change, stops before and
 // after it, kills and holds.
 #include "support/syscall_tracer.h"
 
@@ -10,8 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using std::filesystem::exists;
 using ::testing::ElementsAre;
@@ -120,5 +119,4 @@ TEST_P(TracerTest, ManyStandSideBySide) {
 INSTANTIATE_TEST_SUITE_P(Ways, TracerTest, ::testing::Values(Way::filter, Way::every_call),
                          [](const auto& info) { return info.param == Way::filter ? "Filter" : "EveryCall"; });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "dist/said.h"
-#include "dist/until_all_are_over.h"
+#include "dist/rank_output.h"
+#include "dist/until_all_ended.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -97,7 +96,7 @@ TEST_F(Agreed, ARankThatDiesIsNamedAndTheRunGoesOnFromTheLastCheckpoint) {
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   const auto over = folder_.path() / "over";
   std::filesystem::create_directory(over);
-  const Ended first = start(2, "cut", {"kill", "1", "13"}, "120s", until_all_are_over(2, over))->wait(kLimit);
+  const Ended first = start(2, "cut", {"kill", "1", "13"}, "120s", until_all_ended(2, over))->wait(kLimit);
   EXPECT_EQ(first.exit_code, 128 + SIGKILL) << first.err;
   EXPECT_THAT(first.err, ContainsRegex(kRankOneIsNamed));
   const Ended second = live(2, "cut");
@@ -110,7 +109,7 @@ TEST_F(Agreed, ARankThatDiesIsNamedAndTheRunGoesOnFromTheLastCheckpoint) {
 TEST_F(Agreed, WithoutGradientsTheAgreementNotices) {
   const auto over = folder_.path() / "over";
   std::filesystem::create_directory(over);
-  const auto dies = start(2, "dies", {"apart", "kill", "1", "13"}, "1s", until_all_are_over(2, over));
+  const auto dies = start(2, "dies", {"apart", "kill", "1", "13"}, "1s", until_all_ended(2, over));
   const auto hangs = start(2, "hangs", {"apart", "stop", "1", "13"}, "1s");
   for (const auto* const run : {&dies, &hangs}) {
     const Ended ended = (*run)->wait(kLimit);
@@ -136,5 +135,4 @@ TEST_F(Agreed, AnotherNumberOfRanksGoesOn) {
   EXPECT_THAT(said(third, 3, "resumed"), AllOf(SizeIs(3), Each("24 not-exact")));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -11,11 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "dist/until_all_are_over.h"
+#include "dist/until_all_ended.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -123,7 +122,7 @@ TEST_F(DataParallel, AResumedRunKeepsTheOrderOfItsSums) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_THAT(of_rank(ended, rank),
-                testing::ElementsAre("resumed 1 same", "resumed 2 same", "resumed 9 same", "forgotten other"))
+                testing::ElementsAre("resumed 1 same", "resumed 2 same", "resumed 9 same", "regrouped other"))
         << "the last one: this test would not notice";
   }
 }
@@ -170,7 +169,7 @@ TEST_F(DataParallel, ALostRankIsNamedAndTheOthersEnd) {
   for (const Case& one : cases) {
     const fs::path over = folder_.path() / one.scenario;
     fs::create_directory(over);
-    runs.push_back(start(3, one.scenario, until_all_are_over(3, over)));
+    runs.push_back(start(3, one.scenario, until_all_ended(3, over)));
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Ended ended = runs[i]->wait(kLimit);
@@ -229,7 +228,9 @@ TEST_F(DataParallel, TwoProcessesOfOneRankAreNamed) {
   ASSERT_TRUE(first->wait_until([&] { return fs::exists(folder_.path() / "port"); }, kLimit)) << first->err();
   const std::string job = read_text(folder_.path() / "job");
   Subprocess stray(rank_program("second", folder_.path()),
-                   variables("1", {{"WORLD_SIZE", "3"}, {"HOLDFAST_LAUNCH_JOB", job}}));
+                   variables("1", {{"WORLD_SIZE", "3"},
+                                   {"HOLDFAST_LAUNCH_JOB", job},
+                                   {"HOLDFAST_JOB_SECRET", read_text(folder_.path() / "secret")}}));
   const Ended ended = first->wait(kLimit);
   EXPECT_NE(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err + stray.wait(kLimit).err, HasSubstr("a rank 1 is at 127.0.0.1:"));
@@ -254,5 +255,4 @@ TEST_F(DataParallel, TorchrunsAgentKeepsTheStore) {
   agent.wait(kLimit);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -3,17 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "dist/ranks.h"
 #include "support/nightly.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
+using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -72,5 +75,39 @@ TEST(Interruptions, OfTwoRanksAtRandomSteps) {
       planned, killed, lost, kSeed);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+// Rank 0 waits for the other at its store, rank 1 for that store: up to ten minutes.
+TEST(Interruptions, WhileRanksMeetEndTheWaiting) {
+  for (const int rank : {0, 1}) {
+    const TemporaryFolder folder;
+    Environment place = Meeting().of_rank(rank);  // its socket is closed: nobody else comes
+    place.erase("HOLDFAST_LAUNCH_SOCKET");
+    Subprocess waiting(story(folder.path() / "run", 5), place);
+    std::this_thread::sleep_for(3s);
+    ASSERT_TRUE(waiting.running()) << waiting.err();
+    waiting.send(SIGTERM);
+    const Ended ended = waiting.wait(60s);
+    EXPECT_EQ(ended.exit_code, 75) << "rank " << rank << ", signal " << ended.signal << ": " << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("told to stop"));
+  }
+}
+
+// Rank 0 waits for its volume, the other for what rank 0 found there.
+TEST(Interruptions, WhileRanksResumeEndTheWaiting) {
+  for (const int rank : {0, 1}) {
+    const TemporaryFolder folder;
+    const Meeting meeting;
+    const auto command = story(folder.path() / "mount" / "run", 5, {"mount=1"});
+    Subprocess zero(command, meeting.of_rank(0));
+    Subprocess one(command, meeting.of_rank(1));
+    ASSERT_TRUE(zero.wait_until([&] { return zero.err().find("waiting for") != std::string::npos; }, 5min))
+        << zero.err();
+    std::this_thread::sleep_for(1s);
+    (rank == 0 ? zero : one).send(SIGTERM);
+    const Ended told = (rank == 0 ? zero : one).wait(60s);
+    EXPECT_EQ(told.exit_code, 75) << "rank " << rank << ", signal " << told.signal << ": " << told.err;
+    if (rank == 1) zero.send(SIGTERM);  // as a launcher does
+    EXPECT_EQ((rank == 0 ? one : zero).wait(2min).exit_code, 75) << "the other is left alone";
+  }
+}
+
+}}  // namespace holdfast::test

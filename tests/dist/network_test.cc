@@ -15,8 +15,7 @@
 #include "support/in_parallel.h"
 #include "support/nightly.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -135,5 +134,4 @@ TEST_P(Network, ThatIsCutEndsBothRanks) {
 INSTANTIATE_TEST_SUITE_P(While, Network, testing::ValuesIn(kCuts),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/said.h"
+#include "dist/rank_output.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test {

@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "dist/until_all_are_over.h"
+#include "dist/until_all_ended.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::Each;
@@ -114,7 +113,7 @@ TEST(Sharded, WhoDiesWhileOthersWaitForTheirGpuIsNamed) {
   for (const std::string scenario : {"device returns", "device hangs"}) {
     const TemporaryFolder folder;
     std::vector<std::string> command = {HOLDFAST_BIN_DIR "/holdfast", "launch", "--nproc", "3", "--"};
-    for (const std::string& word : until_all_are_over(3, folder.path())) command.push_back(word);
+    for (const std::string& word : until_all_ended(3, folder.path())) command.push_back(word);
     command.insert(command.end(), {HOLDFAST_SHARD_PROGRAM, scenario});
     const Ended ended = Subprocess(command).wait(10min);
     EXPECT_EQ(ended.signal, 0) << scenario << " does not end";
@@ -133,5 +132,4 @@ TEST(Sharded, WhoDiesWhileOthersWaitForTheirGpuIsNamed) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

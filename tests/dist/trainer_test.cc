@@ -12,12 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "dist/said.h"
+#include "dist/rank_output.h"
 #include "resume/example_run.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::Each;
@@ -318,5 +317,4 @@ TEST_F(Ranks, StepsOfTheOwnLoopAreANumber) {
   EXPECT_FALSE(fs::exists(folder_.path() / "run"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

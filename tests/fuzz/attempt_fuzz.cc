@@ -17,8 +17,7 @@
 #include "support/memory_disk.h"
 #include "unit/store/life.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using Contents = std::map<std::string, std::string>;
 
@@ -169,8 +168,7 @@ bool live(MemoryFileSystem& disk, std::int64_t& committed) {
   return highest + 1 < kHighestNumber;
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace holdfast;

@@ -15,8 +15,7 @@
 #include "memory_budget.h"
 #include "sealed_file.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 
@@ -116,8 +115,7 @@ void remove_others() {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   holdfast::test::set_up();

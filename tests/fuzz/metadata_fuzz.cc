@@ -3,7 +3,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/internal/azure_words.h"
 #include "holdfast/interruption/internal/ec2_words.h"
-#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/internal/shown_text.h"
 #include "holdfast/interruption/service_time.h"
 #include "holdfast/snapshot/utf8.h"
 #include "memory_budget.h"

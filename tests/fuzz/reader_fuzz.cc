@@ -4,17 +4,16 @@
 #include <random>
 
 #include "bytes_file.h"
-#include "holdfast/checkpoint/file_verifier.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/layout.h"
+#include "holdfast/writing/file_verifier.h"
 #include "index_mutator.h"
 #include "memory_budget.h"
 #include "sealed_file.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using SnapshotPtr = std::shared_ptr<Snapshot>;
 
@@ -40,7 +39,8 @@ void check_snapshot(const Snapshot& snapshot, const CheckpointIndex& index,
 
 void check_part(const BytesFile& file, const CheckpointIndex& index, const Snapshot& all,
                 std::string_view prefix) {
-  const auto part = read_part(file, index, prefix);
+  const auto part =
+      read_tensors(file, index, [&](const TensorSpec& spec) { return spec.name.starts_with(prefix); });
   require(std::holds_alternative<SnapshotPtr>(part), "a part of a good file is refused");
   const Snapshot& snapshot = *std::get<SnapshotPtr>(part);
   for (const TensorSpec& spec : snapshot.layout->tensors()) {
@@ -135,8 +135,7 @@ void mutate_body(std::vector<std::byte>& file, CheckpointIndex& index, std::size
   set_index_text(file, internal::index_json(index));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {

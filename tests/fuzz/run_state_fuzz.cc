@@ -4,14 +4,13 @@
 
 #include "holdfast/base/bits.h"
 #include "holdfast/base/log.h"
-#include "holdfast/checkpoint/loss_ring.h"
 #include "holdfast/checkpoint/receipt.h"
 #include "holdfast/io/line_file.h"
+#include "holdfast/ledger/loss_ring.h"
 #include "holdfast/store/run_state.h"
 #include "memory_budget.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 void check_state(const std::string& text) {
   const auto state = run_state_from_json(text);
@@ -54,8 +53,7 @@ void check_ring(const std::string& text) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace holdfast::test;

@@ -12,8 +12,7 @@
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr std::size_t kLengthSize = 8;
 
@@ -87,8 +86,7 @@ std::optional<Accepted> check(std::span<const std::byte> bytes) {
   return Accepted{index, std::get<std::shared_ptr<Snapshot>>(state)};
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {

@@ -2,16 +2,15 @@
 // order; after the byte 0x1e, nine bytes an edit of the header: which field, and its value.
 #include "bytes_file.h"
 #include "holdfast/base/error.h"
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/layout.h"
+#include "holdfast/staging/run_record.h"
 #include "memory_budget.h"
 #include "sealed_file.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr std::size_t kEdit = 9;
 constexpr char kSeparator = '\x1e';
@@ -95,8 +94,7 @@ void check_file(const std::vector<std::byte>& bytes) {
   check_run_record(index);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace holdfast::test;

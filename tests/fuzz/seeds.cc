@@ -4,13 +4,12 @@
 #include <fstream>
 #include <iostream>
 
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/layout.h"
+#include "holdfast/staging/run_record.h"
 #include "sealed_file.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 void put(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   std::filesystem::create_directories(path.parent_path());
@@ -49,8 +48,7 @@ void write_all(const std::filesystem::path& folder) {
   put(reader / "newer.h5", of_format(2, 2));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -12,8 +12,7 @@
 #include "holdfast/store/retention_text.h"
 #include "memory_budget.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 std::string in_lower_case(std::string_view text) {
   std::string lower(text);
@@ -75,8 +74,7 @@ void check_names(const std::string& text) {
     require(state_name(*number) == text, "two states of one attempt");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace holdfast::test;

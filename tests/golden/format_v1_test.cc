@@ -16,8 +16,7 @@
 #include "holdfast/format/reader.h"
 #include "support/memory_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr char kState[] = "79d282b536feb8665defd9257b2f7bb2";
 
@@ -112,5 +111,4 @@ TEST(GoldenFiles, ThereIsOneOfEachFormatVersion) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

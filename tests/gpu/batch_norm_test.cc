@@ -8,8 +8,7 @@
 #include "holdfast/base/error.h"
 #include "unit/kernels/batch_norm_cases.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 class FusedBatchNormOnCuda : public testing::Test {
  protected:
@@ -90,5 +89,4 @@ TEST_F(FusedBatchNormOnCuda, IsCaptured) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -25,8 +25,7 @@
 #include "holdfast/precision/grad_scaler.h"
 #include "holdfast/train/step.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using testing::HasSubstr;
 using testing::internal::CaptureStderr;
@@ -186,5 +185,4 @@ TEST_F(CapturedOnCuda, ParametersThatMoveAreCapturedAnew) {
   expect_equal(plain, graph);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

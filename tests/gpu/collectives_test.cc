@@ -22,8 +22,7 @@
 #include "holdfast/state/train_state.h"
 #include "unit/state/staging.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 const c10::Device kDevice(c10::kCUDA, 0);
 
@@ -160,5 +159,4 @@ TEST_F(Collectives, UnwindsWithWorkUnderWay) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -7,8 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 TEST(DataParallelOnGpu, AWorldOfOneThroughNccl) {
   if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device here";
@@ -33,5 +32,4 @@ TEST(DataParallelOnGpu, AWorldOfOneThroughNccl) {
   group.leave();
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

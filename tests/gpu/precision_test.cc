@@ -25,8 +25,7 @@
 #include "holdfast/precision/autocast.h"
 #include "holdfast/precision/grad_scaler.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -172,5 +171,4 @@ TEST_F(OnCuda, AutocastComputesConvolutionsIn16BitsAndLossesIn32) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

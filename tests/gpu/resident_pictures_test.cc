@@ -10,8 +10,7 @@
 #include "holdfast/data/loader.h"
 #include "holdfast/data/synthetic.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 class Cuda : public testing::Test {
  protected:
@@ -50,5 +49,4 @@ TEST_F(Cuda, ResidentPicturesMakeTheHostsBatches) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

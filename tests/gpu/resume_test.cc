@@ -26,8 +26,7 @@
 #include "holdfast/train/step.h"
 #include "support/subprocess.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 // One process's life. Pictures come from the device's generator, dropout too.
 struct Life {
@@ -47,7 +46,7 @@ struct Life {
     state.add("optimizer", optimizer);
     if (scaler) state.add("scaler", *scaler);
     checkpointer = std::make_unique<Checkpointer>(
-        state, CheckpointerOptions{.directory = directory, .every = {}, .cloud = false});
+        state, CheckpointerOptions{.directory = directory, .every = {}, .notices = {.cloud = false}});
     checkpointer->resume();
   }
 
@@ -111,5 +110,4 @@ TEST(ResumeOnCuda, HasTheBitsOfARunThatWasNotInterrupted) {
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -23,8 +23,7 @@
 
 #include "holdfast/state/train_state.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 
@@ -272,5 +271,4 @@ TEST_F(Cuda, TimeOfTheTrainingThread) {
               static_cast<double>(layout->layout->length()) / 1e6, milliseconds[4]);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

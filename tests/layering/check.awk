@@ -1,14 +1,17 @@
-# Reads cmake/layers.cmake, then sources under lib/holdfast; prints one line a violation: RULE FILE:LINE what.
-# awk -f check.awk cmake/layers.cmake lib/holdfast/…/*.h lib/holdfast/…/*.cc
+# Reads cmake/layers.cmake and cmake/public_headers.cmake, then sources under lib/holdfast; prints one line a violation:
+# RULE FILE:LINE what.
+# awk -f check.awk cmake/layers.cmake cmake/public_headers.cmake lib/holdfast/…/*.h lib/holdfast/…/*.cc
 
 function report(rule, what) { print rule " " FILENAME ":" FNR ": " what }
 
 FNR == 1 {
   in_table = FILENAME ~ /layers\.cmake$/
+  in_list = FILENAME ~ /public_headers\.cmake$/
   header = FILENAME ~ /\.h$/
   split(FILENAME, part, "lib/holdfast/")
   module = substr(part[2], 1, index(part[2], "/") - 1)
-  if (!in_table && !(module in known)) report("table", "module '" module "' is not in cmake/layers.cmake")
+  one_include = part[2] == "holdfast.h"  # of a training loop: it stands above all modules
+  if (!in_table && !in_list && !one_include && !(module in known)) report("table", "module '" module "' is not in cmake/layers.cmake")
   if (header && $0 !~ /^\/\/ ?[^ \/]/) report("contract", "a header opens with its contract, a // comment in line 1")
 }
 
@@ -28,7 +31,18 @@ in_table {
   next
 }
 
-FNR == 501 { report("length", "over 500 lines: split it by idea") }
+in_list {
+  line = $0
+  if (match(line, /^set\(HOLDFAST_PUBLIC_[a-z]+/)) {
+    listed = substr(line, 21, RLENGTH - 20)
+    line = substr(line, RLENGTH + 1)
+  }
+  if (line ~ /^#/) next
+  gsub(/\)$/, "", line)
+  n = split(line, word, " ")
+  for (i = 1; i <= n; i++) public["holdfast/" listed "/" word[i] ".h"] = 1
+  next
+}
 
 /^[ \t]*#[ \t]*include/ {
   name = $0
@@ -38,12 +52,15 @@ FNR == 501 { report("length", "over 500 lines: split it by idea") }
   sub(/[">].*/, "", name)
   if (name ~ /^holdfast\//) {
     split(name, dir, "/")
-    if (dir[2] != module && !((module, dir[2]) in allowed)) report("layer", "'" module "' may not include '" name "'")
+    if (!one_include && dir[2] != module && !((module, dir[2]) in allowed)) report("layer", "'" module "' may not include '" name "'")
     if (dir[2] != module && dir[3] == "internal") report("internal", "'" name "' is private to '" dir[2] "'")
+    if ((one_include || "holdfast/" part[2] in public) && !(name in public)) {
+      report("public", "'" name "' is not installed: not in cmake/public_headers.cmake")
+    }
   } else if (quoted) {
     report("quoted", "'" name "': own headers are included as \"holdfast/<module>/….h\", others in <>")
   }
-  if (name ~ /^(torch|ATen|c10|caffe2)\// && !(module in torch)) report("torch-free", "'" module "' may not see LibTorch: '" name "'")
+  if (name ~ /^(torch|ATen|c10|caffe2)\// && !one_include && !(module in torch)) report("torch-free", "'" module "' may not see LibTorch: '" name "'")
   if (header && name ~ /^torch\/(torch|all|extension)\.h$/) report("torch.h", "'" name "' in a library header: include what is used")
   if (name ~ /^hdf5/ && module != "format") report("hdf5", "only 'format' may include '" name "'")
 }
@@ -52,5 +69,6 @@ FNR == 501 { report("length", "over 500 lines: split it by idea") }
 header && !(FILENAME in headers) { headers[FILENAME] = 1 }
 
 END {
+  for (name in public) if (!(("lib/" name) in headers)) print "public cmake/public_headers.cmake:1: there is no lib/" name
   for (file in headers) if (!(file in once)) print "once " file ":1: no #pragma once"
 }

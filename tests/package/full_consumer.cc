@@ -5,8 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "holdfast/checkpoint/checkpointer.h"
-#include "holdfast/state/train_state.h"
+#include "holdfast/holdfast.h"
 
 int main(int, char** argv) {
   torch::nn::Linear net(4, 2);
@@ -14,7 +13,7 @@ int main(int, char** argv) {
   holdfast::TrainState state;
   state.add("model", *net);
   state.add("optimizer", optimizer);
-  holdfast::Checkpointer checkpointer(state, {.directory = argv[1], .hear_signals = false});
+  holdfast::Checkpointer checkpointer(state, {.directory = argv[1], .notices = {.hear_signals = false}});
   const auto resumed = checkpointer.resume();
   std::printf("started at step %lld\n", static_cast<long long>(resumed.step));
   for (int i = 0; i < 3; ++i) {

@@ -12,8 +12,7 @@
 #include "holdfast/snapshot/digest.h"
 #include "resume/example_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -275,5 +274,4 @@ TEST(Data, ACorruptPictureFileIsNamedWithItsOffset) {
   EXPECT_THAT(ended.err, HasSubstr("data_batch_2.bin"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -5,8 +5,7 @@
 // far as the machine's timing allows.
 #include "resume/example_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 struct Case {
   std::string name;
@@ -172,5 +171,4 @@ TEST(BitExactFused, SgdIsTheSameRun) {
   EXPECT_EQ(weights("sgd"), weights("torch-sgd"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -11,8 +11,7 @@
 #include "support/in_parallel.h"
 #include "support/syscall_tracer.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr std::size_t kSample = 32;  // of each story
 
@@ -191,5 +190,4 @@ TEST_F(ExampleSyscalls, OfALifeThatGoesOn) {
   tell(50);  // inside the second commit
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -59,11 +59,13 @@ inline Losses read_losses(const std::filesystem::path& metrics) {
 // One run: a directory, a metrics file, and the arguments that every attempt gets.
 class ExampleRun {
  public:
-  explicit ExampleRun(std::vector<std::string> arguments)
-      : arguments_(std::move(arguments)), folder_(std::make_unique<TemporaryFolder>()) {}
+  explicit ExampleRun(std::vector<std::string> arguments, std::string metrics = "metrics.jsonl")
+      : arguments_(std::move(arguments)),
+        metrics_(std::move(metrics)),
+        folder_(std::make_unique<TemporaryFolder>()) {}
 
   std::filesystem::path directory() const { return folder_->path() / "run"; }
-  std::filesystem::path metrics() const { return folder_->path() / "metrics.jsonl"; }
+  std::filesystem::path metrics() const { return folder_->path() / metrics_; }
 
   std::vector<std::string> command(const std::vector<std::string>& extra = {}) const {
     std::vector<std::string> words = {program("resnet50_cifar10"), "--checkpoint-dir", directory().string(),
@@ -99,6 +101,7 @@ class ExampleRun {
 
  private:
   std::vector<std::string> arguments_;
+  std::string metrics_;
   std::unique_ptr<TemporaryFolder> folder_;
 };
 

@@ -1,8 +1,7 @@
 // --metrics FILE: one JSON line a step, whole after kill -9, and the same bits when steps are computed again.
 #include "resume/example_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 TEST(Metrics, OneLineAStepWithAllThatIsPromised) {
   const ExampleRun run(small({"--steps", "20", "--no-eval"}));
@@ -77,5 +76,4 @@ TEST(Metrics, AFileThatCannotBeWrittenIsSaidBeforeTheTrainingStarts) {
   EXPECT_EQ(ended.out, "");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

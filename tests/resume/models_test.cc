@@ -37,8 +37,7 @@
 #include "support/subprocess.h"
 #include "unit/state/staging.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 struct Subject {
   std::shared_ptr<torch::nn::Module> module;
@@ -191,11 +190,10 @@ class Life {
     state_.add("model", *subject_.module);
     state_.add("optimizer", *optimizer_);
     state_.add("schedule", schedule_);
-    checkpointer_ =
-        std::make_unique<Checkpointer>(state_, CheckpointerOptions{.directory = directory,
-                                                                   .every = {SaveEvery::steps(kSaved)},
-                                                                   .hear_signals = false,
-                                                                   .cloud = false});
+    checkpointer_ = std::make_unique<Checkpointer>(
+        state_, CheckpointerOptions{.directory = directory,
+                                    .every = {SaveEvery::steps(kSaved)},
+                                    .notices = {.hear_signals = false, .cloud = false}});
     resumed = checkpointer_->resume();
   }
 
@@ -314,5 +312,4 @@ TEST_P(Models, GoOnBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Each, Models, testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -2,8 +2,7 @@
 // free stays free, and the ways to choose where to begin.
 #include "resume/example_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -78,7 +77,6 @@ TEST(Usage, HelpTeachesWithAnExample) {
                             "HOLDFAST_TERM_GRACE",
                             "--write-limit",
                             "--read-back",
-                            "--recycle",
                             "--second-image",
                             "--precision",
                             "--channels-last",
@@ -167,7 +165,7 @@ TEST_F(Changed, EveryOptionOfTheNextStepIsNamed) {
 TEST_F(Changed, HowToWriteIsFree) {
   const Ended ended = with({"--data", "synthetic:256", "--width", "2", "--batch-size", "16", "--lr", "0.05",
                             "--steps", "8", "--every", "2steps", "--no-eval", "--write-limit", "500",
-                            "--recycle", "--read-back", "all", "--second-image"});
+                            "--read-back", "all", "--second-image"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("resuming from step 4"));
   EXPECT_THAT(ended.err, HasSubstr("training waited"));
@@ -297,5 +295,4 @@ TEST_F(Changed, InitFromTakesTheWeightsAlone) {
   EXPECT_NE(value_of(ended.last_line(), "loss="), value_of(plain.last_line(), "loss="));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -1,8 +1,7 @@
 // The user's own loop made resumable: the same promises as the example's, with nothing but a Checkpointer.
 #include "resume/example_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 Ended own_loop(const std::filesystem::path& directory, const std::string& steps) {
   return Subprocess({program("own_loop"), directory.string(), steps}, {{"OMP_NUM_THREADS", "1"}}).wait();
@@ -51,5 +50,4 @@ TEST(OwnLoop, TakesAboutTenLines) {
   EXPECT_LE(marked, 12);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

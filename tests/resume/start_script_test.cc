@@ -11,8 +11,7 @@
 
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::EndsWith;
@@ -128,5 +127,30 @@ rmdir "$root/at-work"
   EXPECT_FALSE(fs::exists(root() / "two-at-once"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+// Another archive of the publisher's MD5 stands for what can be made to have it.
+TEST_F(StartScript, TakesNoOtherDataThanTheArchiveThatIsNamed) {
+  write("bin/md5sum", "[[ -e $1 ]] && echo c32a1d4ab5d03f1284b67883e8d87530");
+  write("bin/curl", R"(while [[ $1 != --output ]]; do shift; done
+mkdir -p "$root/cifar-10-batches-bin"
+touch "$root"/cifar-10-batches-bin/{data_batch_1,test_batch}.bin
+tar -C "$root" -czf "$2" cifar-10-batches-bin)");
+  const Ended ended = Subprocess({script().string(), "--nproc", "1"},
+                                 {{"PATH", (root() / "bin").string() + ":/usr/local/bin:/usr/bin:/bin"},
+                                  {"HOLDFAST_CIFAR10_DIR", ""}})
+                          .wait();
+  EXPECT_EQ(ended.exit_code, 1) << ended.out;
+  EXPECT_THAT(ended.err, HasSubstr("run: error: the CIFAR-10 download has the SHA-256 "));
+  EXPECT_FALSE(fs::exists(root() / ".deps/cifar10"));
+  EXPECT_FALSE(fs::exists(root() / ".deps/cifar10.part"));
+}
+
+TEST_F(StartScript, WithNoInstallNothingIsInstalled) {
+  write("cmake/bootstrap", R"(echo "bootstrap $*"; [[ $* != *--no-install* ]] || exit 1)");
+  write("cmake/configure", "echo configured");
+  const Ended ended = start({"--no-install"})->wait();
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(ended.err, "bootstrap --no-install\n");
+}
+
+}}  // namespace holdfast::test

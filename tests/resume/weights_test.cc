@@ -1,8 +1,7 @@
 // The example's weights out into a safetensors file and back into another run, and its notice file.
 #include "example_run.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -42,7 +41,7 @@ TEST(Weights, ThatDoNotFitAreNamedAndNothingIsClaimed) {
   const Ended refused = wider.finish();
   EXPECT_EQ(refused.exit_code, 78);
   EXPECT_THAT(refused.err,
-              HasSubstr("--init-from " + weights + ": refused: the weights do not fit this model"));
+              HasSubstr("init_from " + weights + ": refused: the weights do not fit this model"));
   EXPECT_THAT(refused.err,
               HasSubstr("model/bn1.weight is float32 [4] here and float32 [2] in the checkpoint"));
   EXPECT_THAT(refused.err, HasSubstr("more"));  // not all of the hundreds
@@ -68,5 +67,4 @@ TEST(Notices, AFileStopsTheExampleAndTheNextStartGoesOn) {
   EXPECT_THAT(done.err, HasSubstr("resuming from step " + std::to_string(at)));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

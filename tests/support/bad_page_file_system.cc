@@ -51,7 +51,8 @@ class BadPageDirectory final : public ForwardingDirectory {
 
 }  // namespace
 
-BadPageFileSystem::BadPageFileSystem(FileSystem& inner) : inner_(inner), page_(std::make_shared<Page>()) {}
+BadPageFileSystem::BadPageFileSystem(FileSystem& inner)
+    : ForwardingFileSystem(inner), page_(std::make_shared<Page>()) {}
 
 void BadPageFileSystem::spoil(const std::string& name, std::uint64_t offset) {
   page_->name = name;
@@ -59,21 +60,13 @@ void BadPageFileSystem::spoil(const std::string& name, std::uint64_t offset) {
 }
 
 std::unique_ptr<Directory> BadPageFileSystem::open_directory(const std::filesystem::path& path, bool create) {
-  return BadPageDirectory::around(inner_.open_directory(path, create), page_);
+  return BadPageDirectory::around(ForwardingFileSystem::open_directory(path, create), page_);
 }
 
 std::unique_ptr<File> BadPageFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
-  auto file = inner_.open_file(path, mode);
+  auto file = ForwardingFileSystem::open_file(path, mode);
   if (!file || path.filename() != page_->name) return file;
   return std::make_unique<BadPageFile>(std::move(file), page_);
-}
-
-bool BadPageFileSystem::is_mount_point(const std::filesystem::path& path) const {
-  return inner_.is_mount_point(path);
-}
-
-bool BadPageFileSystem::on_root_file_system(const std::filesystem::path& path) const {
-  return inner_.on_root_file_system(path);
 }
 
 }  // namespace holdfast::test

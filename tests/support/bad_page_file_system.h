@@ -1,7 +1,7 @@
-// Put in front of any FileSystem: a page of the page cache that is bad. Reads see a flipped bit at one place;
-// what is read from the device is whole.
+// Wraps any FileSystem and simulates a bad page in the page cache: reads see a flipped bit at one place;
+// uncached reads see the right bytes.
 //
-// Threads: as the inner file system; spoil() before they start. Lifetime: the inner one outlives it.
+// Threads: as the inner file system; call spoil() before they start. The inner one must outlive this object.
 #pragma once
 
 #include <atomic>
@@ -9,22 +9,20 @@
 #include <memory>
 #include <string>
 
-#include "holdfast/io/file_system.h"
+#include "support/forwarding.h"
 
 namespace holdfast::test {
 
-class BadPageFileSystem final : public FileSystem {
+class BadPageFileSystem final : public ForwardingFileSystem {
  public:
   explicit BadPageFileSystem(FileSystem& inner);
 
-  // In every file of that name.
+  // Spoils every file of that name.
   void spoil(const std::string& name, std::uint64_t offset);
   int bad_reads() const { return page_->reads; }
 
   std::unique_ptr<Directory> open_directory(const std::filesystem::path& path, bool create) override;
   std::unique_ptr<File> open_file(const std::filesystem::path& path, OpenMode mode) override;
-  bool is_mount_point(const std::filesystem::path& path) const override;
-  bool on_root_file_system(const std::filesystem::path& path) const override;
 
   struct Page {
     std::string name;
@@ -33,7 +31,6 @@ class BadPageFileSystem final : public FileSystem {
   };
 
  private:
-  FileSystem& inner_;
   std::shared_ptr<Page> page_;
 };
 

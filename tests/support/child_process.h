@@ -1,5 +1,5 @@
-// Runs a piece of a test in a process of its own: for signals, exits and crashes. Call it while this process
-// has one thread only.
+// Runs a part of a test in a separate process, for signals, exits and crashes. Call it while this process has
+// one thread.
 //
 // Threads: one.
 #pragma once
@@ -13,21 +13,21 @@ namespace holdfast::test {
 
 struct ChildResult {
   int exit_code = -1;  // -1: ended by a signal
-  int signal = 0;      // the one that ended it
+  int signal = 0;      // the signal that ended it
   std::string output;  // standard output and error
 };
 
 class ChildProcess {
  public:
-  // `work` runs in the child; its result is the exit code. The child is killed after 30 s. On a terminal of
-  // its own (a pty) when asked: then type() reaches it as key presses.
+  // `work` runs in the child; its result is the exit code. The child is killed after 30 s. `terminal`: it
+  // gets its own terminal (a pty), and type() sends key presses.
   explicit ChildProcess(const std::function<int()>& work, bool terminal = false);
-  ~ChildProcess();  // kills it if it is still there
+  ~ChildProcess();  // kills it if it still runs
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t id() const { return id_; }
-  // Waits until it has printed `text`; false when it ended first or 20 s have passed.
+  // Waits until the child has printed `text`. False if it ended before, or after 20 s.
   bool wait_for_output(const std::string& text);
   void send(int signal) const;
   void type(const std::string& keys) const;
@@ -41,10 +41,10 @@ class ChildProcess {
   std::string output_;
 };
 
-// Can a ChildProcess have a terminal of its own here?
+// True if a ChildProcess can have a terminal here.
 bool has_terminals();
 
-// In the child: a line to the parent, unbuffered.
+// Call in the child: sends a line to the parent, unbuffered.
 void say(const std::string& line);
 
 }  // namespace holdfast::test

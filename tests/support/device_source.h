@@ -1,8 +1,8 @@
-// A training state on played devices (fake_device.h). What a step leaves is a function of its number, so
-// anybody can say whether an image is that of one step boundary. Like a real loop, the host only queues work
-// and runs ahead of the devices.
+// A training state on simulated devices (fake_device.h). The state after a step is a function of the step's
+// number, so a test can tell whether an image is that of one step boundary. As in a real loop, the host
+// queues work and runs ahead of the devices.
 //
-// Threads: as SnapshotSource says.
+// Threads: as in SnapshotSource.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +21,35 @@ class DeviceSource final : public SnapshotSource {
  public:
   struct Options {
     std::size_t elements = 1000;  // of the weight, and of its momentum
-    bool two_devices = false;     // the momentum lies on the second
-    bool host_momentum = false;   // or in host memory
+    bool two_devices = false;     // the momentum is on the second device
+    bool host_momentum = false;   // the momentum is in host memory
     bool lock_images = true;
   };
-  // Page-locked images; outlives the source.
+  // The page-locked images. Outlives the source.
   struct Locked {
     std::mutex mutex;
     std::set<const std::byte*> images;
     int ever = 0;
-    std::size_t length = 0;  // of each
+    std::size_t length = 0;  // bytes of each
     bool holds(const std::byte* address);
   };
 
   explicit DeviceSource(Options options);
-  ~DeviceSource() override;  // requires that nothing is on its way
+  ~DeviceSource() override;  // requires that no copy is under way
 
   FakeDevice& device(std::size_t i = 0) { return *devices_[i]; }
   std::shared_ptr<Locked> locked() { return locked_; }
-  void forward();  // queued: moves the statistics
-  void update();   // queued: moves weight and momentum
-  // Queued: a weight changes between two updates; and is what it was again.
+  void forward();  // queued: changes the statistics
+  void update();   // queued: changes weight and momentum
+  // Queued: changes a weight between two updates, and changes it back.
   void disturb(std::size_t i);
   void disturb_back(std::size_t i);
-  // Is all of it, once the devices have come to rest, what so many steps leave?
+  // Waits for the devices. True if the whole state is that after `step` steps.
   bool holds_step(std::int64_t step);
 
   std::int64_t late_copies = 0;
   std::int64_t independent_copies = 0;
-  std::function<void()> on_copy;  // inside copy_tensors and the prepare_ calls; may throw
+  std::function<void()> on_copy;  // called in copy_tensors and the prepare_ calls; may throw
 
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
@@ -81,11 +81,11 @@ class DeviceSource final : public SnapshotSource {
   Options options_;
   std::set<std::string> early_;
   std::int64_t step_ = 0;
-  std::int64_t forwards_ = 0;  // as host and devices were told
+  std::int64_t forwards_ = 0;  // as queued by the host
   std::int64_t updates_ = 0;
   std::vector<float> weight_, momentum_, statistics_, stream_;
   std::shared_ptr<Locked> locked_ = std::make_shared<Locked>();
-  std::vector<std::unique_ptr<FakeDevice>> devices_;  // last: their queues use the rest
+  std::vector<std::unique_ptr<FakeDevice>> devices_;  // last member: their queues use the others
 };
 
 }  // namespace holdfast::test

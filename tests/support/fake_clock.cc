@@ -5,7 +5,7 @@
 namespace holdfast::test {
 namespace {
 
-// Any fixed moments do; zero would hide a forgotten initialisation.
+// Any fixed moments work; zero would hide a missing initialisation.
 constexpr SteadyTime kSteadyStart{std::chrono::hours(1000)};
 constexpr WallTime kWallStart{std::chrono::seconds(1'750'000'000)};
 

@@ -1,6 +1,7 @@
-// A Clock that tests move. sleep_for does not wait: it moves the clock, and runs what was planned meanwhile.
+// A Clock that tests move. sleep_for does not wait: it moves the clock and runs the actions planned for that
+// time.
 //
-// Threads: any. Plans run on the thread that moves the clock.
+// Threads: any. Actions run on the thread that moves the clock.
 #pragma once
 
 #include <functional>
@@ -18,11 +19,11 @@ class FakeClock final : public Clock {
   void sleep_for(Duration duration) override { advance(duration); }
 
   void advance(Duration duration);
-  // The wall clock jumps; steady time does not notice.
+  // Moves the wall clock only; steady time stays.
   void shift_wall(Duration by);
   // Runs `action` when the clock passes `after` from now.
   void plan(Duration after, std::function<void()> action);
-  Duration slept() const;  // how far the clock was moved in all
+  Duration slept() const;  // total time that the clock was moved
 
  private:
   mutable std::mutex mutex_;

@@ -1,6 +1,6 @@
-// A device played by threads: two queues of work, events between them, spare memory that runs out, copies
-// that fail. Its memory is plain memory that only its queues touch, so the thread sanitizer sees every copy
-// that nothing orders.
+// A device simulated by threads: two queues of work, events between them, spare memory that runs out, copies
+// that fail. Its memory is plain memory that only its queues touch, so the thread sanitizer sees every
+// unordered copy.
 #pragma once
 
 #include <atomic>
@@ -31,11 +31,11 @@ class FakeEvent {
   bool set_ = false;
 };
 
-// Does things one after another, on a thread of its own.
+// Runs work in order on a separate thread.
 class FakeQueue {
  public:
   FakeQueue();
-  ~FakeQueue();  // when all is done
+  ~FakeQueue();  // waits until all work is done
   FakeQueue(const FakeQueue&) = delete;
   FakeQueue& operator=(const FakeQueue&) = delete;
 
@@ -54,12 +54,13 @@ struct FakeDevice {
   FakeQueue training;
   FakeQueue copying;
   std::atomic<std::uint64_t> room{1ull << 40};  // spare memory left
-  std::atomic<int> fail_fetch{-1};              // so many fetches go well first
+  std::atomic<int> fail_fetch{-1};              // number of fetches that succeed before one fails; -1: none
+                                                // fails
   bool cannot_hold = false;                     // hold_training fails
-  std::function<void()> before_fetch;           // on the copying thread; set while nothing is on its way
+  std::function<void()> before_fetch;           // on the copying thread; set it while no copy is under way
   std::vector<std::byte> bounce;
 
-  // What it was asked for.
+  // Counts of calls.
   std::atomic<int> reserved{0}, refused{0}, fetched{0}, live{0}, at_once{0}, holds{0};
   std::atomic<std::uint64_t> longest_fetch{0};
 };
@@ -67,7 +68,7 @@ struct FakeDevice {
 // Device memory as one save sees it.
 class FakeCopyDevice : public CopyDevice {
  public:
-  // `locked`: is that memory page-locked? Fetches into other memory return when they are done.
+  // `locked`: tells whether memory is page-locked. Fetches into other memory are synchronous.
   FakeCopyDevice(FakeDevice& device, std::vector<std::span<const std::byte>> tensors,
                  std::function<bool(const std::byte*)> locked);
   ~FakeCopyDevice() override;

@@ -100,7 +100,7 @@ Op op_of(OpenMode mode) {
   return mode == OpenMode::append ? Op::open_append : Op::create;
 }
 
-// Opening what must exist changes nothing.
+// Opening an existing file changes nothing.
 bool makes(OpenMode mode) { return mode != OpenMode::read && mode != OpenMode::overwrite_direct; }
 
 class FaultFile final : public File {
@@ -124,7 +124,7 @@ class FaultFile final : public File {
         {.kind = Op::write, .path = path_, .offset = offset, .length = data.size(), .mutating = true},
         [&] { inner_->write_at(data, offset); },
         [&](const FaultOptions& options) {
-          // Whole blocks, so that a direct file takes it too.
+          // Whole blocks, so that a direct file accepts the write.
           const std::size_t half = data.size() >= 8192 ? data.size() / 8192 * 4096 : data.size() / 2;
           if (options.short_write && (data.size() < 4096 || data.size() >= 8192)) {
             inner_->write_at(data.first(half), offset);
@@ -147,7 +147,7 @@ class FaultFile final : public File {
         });
   }
   void close() override {
-    // The descriptor is gone, whatever close said.
+    // The descriptor is closed, whatever close() returned.
     state_->run(
         {.kind = Op::close, .path = path_, .mutating = true}, [&] { inner_->close(); },
         [&](const FaultOptions&) { inner_->close(); });
@@ -179,6 +179,7 @@ class FaultDirectory final : public Directory {
     if (opened == nullptr) return nullptr;
     return std::make_unique<FaultDirectory>(state_, std::move(opened));
   }
+  FileStatus own_status() const override { return inner_->own_status(); }
   std::optional<FileStatus> status(std::string_view name) const override {
     return state_->run({.kind = Op::status, .path = child(path(), name)},
                        [&] { return inner_->status(name); });

@@ -1,17 +1,12 @@
-// Put in front of any FileSystem: counts and logs every operation, lets the N-th fail, and calls a hook
-// before each one, so that a test can let a rival act exactly there.
+// Wraps any FileSystem: counts and logs all operations, makes the N-th one fail, and calls a hook before each
+// operation, in which a test can let a rival act.
 //
 //   FaultFileSystem faults(memory);
-//   faults.fail_mutation(7, EIO);                       // the 7th mutating operation, counted from now
+//   faults.fail_mutation(7, EIO);                       // the 7th mutating operation from now
 //   faults.fail(Op::sync_file, 1, EIO, {.for_ever = true});
 //   faults.set_hook([&](const Operation& op) { if (op.kind == Op::rename_new) rival.commit(…); });
 //
-// A failing operation throws IoError and leaves the inner file system alone, with two exceptions: a short
-// write writes the first half before it fails, and a failing sync of a MemoryFileSystem's file loses what was
-// not synced, as Linux does. Operations made inside the hook (through this object or another) run unlogged,
-// uncounted and without faults.
-//
-// Threads: any. Lifetime: outlives its handles; the inner file system outlives it.
+// Threads: any. Outlives its handles; the inner file system outlives it.
 #pragma once
 
 #include <cstdint>
@@ -53,16 +48,19 @@ struct Operation {
   std::uint64_t offset = 0;  // read, write; length of reserve and truncate
   std::uint64_t length = 0;  // read, write
   bool mutating = false;     // could change what a crash leaves
-  bool failed = false;       // a planned fault fired here
+  bool failed = false;       // a planned fault fired
   std::string text() const;  // "rename_new /run/a -> b"
 };
 
 struct FaultOptions {
-  bool for_ever = false;     // that one and all later ones of its kind
-  bool short_write = false;  // writes half of the bytes first
+  bool for_ever = false;     // also all later operations of its kind
+  bool short_write = false;  // first writes half of the bytes
   bool after = false;        // does the operation, then fails: the caller does not know that it happened
 };
 
+// A failing operation throws IoError and does not reach the inner file system, with two exceptions. A short
+// write first writes half of the bytes. A failing sync of a MemoryFileSystem's file loses what was not
+// synced, as Linux does. Operations inside the hook are not logged, not counted, and never fail.
 class FaultFileSystem final : public FileSystem {
  public:
   explicit FaultFileSystem(FileSystem& inner);
@@ -73,18 +71,18 @@ class FaultFileSystem final : public FileSystem {
   bool is_mount_point(const std::filesystem::path& path) const override;
   bool on_root_file_system(const std::filesystem::path& path) const override;
 
-  // The `nth` (from 1) operation from now on fails. Several faults may be planned at once.
+  // The `nth` operation from now (from 1) fails. Several faults may be planned.
   void fail_mutation(int nth, int code, FaultOptions options = {});
   void fail(Op kind, int nth, int code, FaultOptions options = {});
   void fail_any(int nth, int code, FaultOptions options = {});  // mutating or not
   void clear_faults();
   int faults_fired() const;
 
-  // Called before each operation, before faults are looked at. May throw: the operation then does not happen.
+  // Called before each operation and its faults. If it throws, the operation does not happen.
   void set_hook(std::function<void(const Operation&)> hook);
 
   std::vector<Operation> log() const;
-  // The mutating ones as text, for comparing whole histories.
+  // The mutating operations as text, to compare whole histories.
   std::vector<std::string> mutations() const;
   int count(Op kind) const;
   int mutation_count() const;

@@ -1,5 +1,5 @@
-// Files and directories that pass everything on: what stands between a program and another file system
-// overrides only what it is there for.
+// Files and directories that forward every call. A wrapper around a file system overrides only what it
+// changes.
 //
 // Threads: as the inner one.
 #pragma once
@@ -45,6 +45,7 @@ class ForwardingDirectory : public Directory {
   std::unique_ptr<Directory> open_directory(std::string_view name, bool create) override {
     return inner_->open_directory(name, create);
   }
+  FileStatus own_status() const override { return inner_->own_status(); }
   std::optional<FileStatus> status(std::string_view name) const override { return inner_->status(name); }
   std::vector<DirectoryEntry> list() const override { return inner_->list(); }
   bool rename_new(std::string_view from, std::string_view to) override {
@@ -59,6 +60,28 @@ class ForwardingDirectory : public Directory {
 
  private:
   std::unique_ptr<Directory> inner_;
+};
+
+// The inner file system must outlive this one.
+class ForwardingFileSystem : public FileSystem {
+ public:
+  explicit ForwardingFileSystem(FileSystem& inner) : inner_(inner) {}
+
+  std::unique_ptr<Directory> open_directory(const std::filesystem::path& path, bool create) override {
+    return inner_.open_directory(path, create);
+  }
+  std::unique_ptr<File> open_file(const std::filesystem::path& path, OpenMode mode) override {
+    return inner_.open_file(path, mode);
+  }
+  bool is_mount_point(const std::filesystem::path& path) const override {
+    return inner_.is_mount_point(path);
+  }
+  bool on_root_file_system(const std::filesystem::path& path) const override {
+    return inner_.on_root_file_system(path);
+  }
+
+ private:
+  FileSystem& inner_;
 };
 
 }  // namespace holdfast::test

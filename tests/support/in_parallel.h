@@ -1,6 +1,6 @@
 // A loop on two threads, for tests that start many processes.
 //
-// Threads: `work` is called from two at once. What it throws ends the test program.
+// Threads: two threads call `work` at once. An exception of `work` ends the test program.
 #pragma once
 
 #include <atomic>

@@ -25,7 +25,7 @@
 namespace holdfast::test {
 namespace {
 
-// linux/fs.h has it from 6.10 on; ext4 and XFS have known it for long, by names of their own.
+// linux/fs.h has it from 6.10 on; ext4 and XFS had it before, under their own names.
 constexpr unsigned long kShutdown = _IOR('X', 125, std::uint32_t);
 constexpr unsigned kLoopMajor = 7;
 constexpr std::uint64_t kSmallestXfs = 320 << 20;  // mkfs.xfs refuses less than 300 MB
@@ -34,7 +34,7 @@ constexpr std::uint64_t kSmallestXfs = 320 << 20;  // mkfs.xfs refuses less than
   throw std::runtime_error(what + ": " + std::strerror(code));
 }
 
-bool eventually(const std::function<bool()>& condition) {
+bool soon(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
@@ -50,7 +50,7 @@ std::string program(const std::string& name) {
   return {};
 }
 
-// So that nothing stays mounted when this process ends, however it ends.
+// So that nothing stays mounted when this process ends in any way.
 void enter_own_namespace() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -136,7 +136,7 @@ LoopVolume::LoopVolume(LoopVolumeOptions options) : options_(std::move(options))
 }
 
 LoopVolume::~LoopVolume() {
-  // Lazily: the device detaches itself as soon as nobody uses it.
+  // Lazily: the device detaches itself when it is no longer used.
   if (mounted_) umount2(path().c_str(), MNT_DETACH);
   close(image_);
 }
@@ -159,7 +159,7 @@ int LoopVolume::attach() {
   if (control < 0) fail("open /dev/loop-control");
   int device = -1;
   int code = 0;
-  // Whoever looks for a free one at the same moment may be quicker.
+  // Another process may take the free number first.
   for (int tries = 0; tries < 100 && device < 0; ++tries) {
     const int number = ioctl(control, LOOP_CTL_GET_FREE);
     device_ = "/dev/loop" + std::to_string(number);
@@ -196,16 +196,16 @@ void LoopVolume::mount(const std::string& options) {
 }
 
 void LoopVolume::unmount() {
-  if (!eventually([&] { return umount2(path().c_str(), 0) == 0 || errno != EBUSY; })) fail("umount");
+  if (!soon([&] { return umount2(path().c_str(), 0) == 0 || errno != EBUSY; })) fail("umount");
   mounted_ = false;
-  if (!eventually([&] { return !attached(); })) throw std::runtime_error(device_ + " stays attached");
+  if (!soon([&] { return !attached(); })) throw std::runtime_error(device_ + " stays attached");
 }
 
 bool LoopVolume::attached() const {
   struct stat image {};
   loop_info64 info{};
   const int device = open(device_.c_str(), O_RDONLY | O_CLOEXEC);
-  // The number may be another volume's by now.
+  // The number may belong to another volume by now.
   const bool ours = device >= 0 && ioctl(device, LOOP_GET_STATUS64, &info) == 0 &&
                     fstat(image_, &image) == 0 && info.lo_inode == image.st_ino;
   if (device >= 0) close(device);
@@ -228,7 +228,7 @@ std::uint64_t LoopVolume::free_bytes() const {
 Ballast::Ballast(const std::filesystem::path& folder, std::uint64_t left) : file_(folder / "ballast") {
   const int fd = open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) fail("create " + file_.native());
-  // In pieces that become smaller: how much a file may take, no number says exactly.
+  // In shrinking pieces: no number tells exactly how much a file may take.
   std::uint64_t size = 0;
   for (std::uint64_t piece = 64 << 20; piece >= 1024; piece /= 2) {
     while (fallocate(fd, 0, static_cast<off_t>(size), static_cast<off_t>(piece)) == 0) size += piece;

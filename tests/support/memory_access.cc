@@ -1,4 +1,4 @@
-// The part of MemoryFileSystem that only tests use: looking, damaging, mounting.
+// The members of MemoryFileSystem that only tests use: inspection, damage, mounts.
 #include <algorithm>
 #include <cerrno>
 
@@ -32,6 +32,20 @@ void MemoryFileSystem::mount(const std::filesystem::path& path) {
   if (away == disk_->unmounted.end()) return;
   std::swap(*point, *away->second);
   disk_->unmounted.erase(away);
+}
+
+void MemoryFileSystem::give(const std::filesystem::path& path, std::uint32_t owner, std::uint32_t group,
+                            std::uint32_t mode) {
+  const Lock lock(disk_->mutex);
+  const InodePtr inode = disk_->find(path);
+  inode->owner = owner;
+  inode->group = group;
+  inode->mode = mode;
+}
+
+void MemoryFileSystem::map_owner(std::uint32_t owner) {
+  const Lock lock(disk_->mutex);
+  disk_->owner = owner;
 }
 
 void MemoryFileSystem::unmount(const std::filesystem::path& path) {

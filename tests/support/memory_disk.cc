@@ -1,17 +1,19 @@
 #include "support/memory_disk.h"
 
+#include <unistd.h>
+
 #include <functional>
 #include <unordered_map>
 
 namespace holdfast::test {
 
 std::vector<std::byte>& Inode::writable() {
-  // With one owner nobody else can come to own it: copies are made under the disk's lock.
+  // With one owner no second one can appear: copies are made under the disk's lock.
   if (data.use_count() != 1) data = std::make_shared<std::vector<std::byte>>(*data);
   return *data;
 }
 
-MemoryFileSystem::Disk::Disk() : root(std::make_shared<Inode>()) {
+MemoryFileSystem::Disk::Disk() : root(std::make_shared<Inode>()), owner(geteuid()) {
   root->number = 1;
   root->kind = FileKind::directory;
   root->mode = 0755;
@@ -22,7 +24,17 @@ InodePtr MemoryFileSystem::Disk::make(FileKind kind) {
   inode->number = next_inode++;
   inode->kind = kind;
   inode->mode = kind == FileKind::directory ? 0700 : 0600;
+  inode->owner = owner;
+  inode->group = getegid();
   return inode;
+}
+
+std::uint64_t MemoryFileSystem::Disk::device_of(const std::filesystem::path& path) const {
+  for (auto at = path.lexically_normal(); at != at.root_path(); at = at.parent_path()) {
+    const auto mount = mounts.find(at.native());
+    if (mount != mounts.end()) return 2 + static_cast<std::uint64_t>(std::distance(mounts.begin(), mount));
+  }
+  return 1;
 }
 
 InodePtr MemoryFileSystem::Disk::find(const std::filesystem::path& path) const {
@@ -61,7 +73,7 @@ InodePtr MemoryFileSystem::Disk::make_directories(const std::filesystem::path& p
     InodePtr& child = at->names[component.native()];
     if (child == nullptr) child = make(FileKind::directory);
     if (child->kind != FileKind::directory) return nullptr;
-    // The parent is synced: that makes every name in it durable.
+    // Syncs the parent, which makes every name in it durable.
     at->durable_names = at->names;
     at = child;
   }
@@ -74,7 +86,8 @@ std::shared_ptr<MemoryFileSystem::Disk> MemoryFileSystem::Disk::clone(
   copy->next_inode = next_inode;
   copy->capacity = capacity;
   copy->mounts = mounts;
-  // One inode may have two names (a rename that is half durable).
+  copy->owner = owner;
+  // One inode may have two names (a half-durable rename).
   std::unordered_map<const Inode*, InodePtr> made;
   const std::function<InodePtr(const Inode&, const std::string&)> take = [&](const Inode& inode,
                                                                              const std::string& path) {
@@ -85,6 +98,8 @@ std::shared_ptr<MemoryFileSystem::Disk> MemoryFileSystem::Disk::clone(
     result->number = inode.number;
     result->kind = inode.kind;
     result->mode = inode.mode;
+    result->owner = inode.owner;
+    result->group = inode.group;
     const bool open = inode.data != inode.durable_data;
     result->data = open && keeps("data " + std::to_string(inode.number)) ? inode.data : inode.durable_data;
     result->durable_data = result->data;

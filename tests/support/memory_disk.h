@@ -1,6 +1,6 @@
-// The disk behind MemoryFileSystem: inodes, each with what is seen now and what is durable.
+// The disk of MemoryFileSystem: inodes, each with its present and its durable content.
 //
-// Threads: whoever touches it holds Disk::mutex.
+// Threads: the caller holds Disk::mutex.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace holdfast::test {
 
-// Shared until written to.
+// Shared until one owner writes.
 using Bytes = std::shared_ptr<std::vector<std::byte>>;
 
 struct Inode;
@@ -29,12 +29,14 @@ struct Inode {
   std::uint64_t number = 0;
   FileKind kind = FileKind::regular;
   std::uint32_t mode = 0600;
+  std::uint32_t owner = 0;
+  std::uint32_t group = 0;
   Bytes data = std::make_shared<std::vector<std::byte>>();  // regular files
   Bytes durable_data = data;
   Names names;  // directories
   Names durable_names;
 
-  // A copy of the data that may be changed in place.
+  // The data for changes in place; makes a copy if others share it.
   std::vector<std::byte>& writable();
 };
 
@@ -44,19 +46,21 @@ struct MemoryFileSystem::Disk {
   std::uint64_t next_inode = 2;
   std::uint64_t capacity = UINT64_MAX;
   std::set<std::string> mounts;
-  std::map<std::string, InodePtr> unmounted;  // what lies on volumes that are away
+  std::map<std::string, InodePtr> unmounted;  // content of volumes that are not mounted
+  std::uint32_t owner;                        // owner of new files
   int open_handles = 0;
   bool holds_deleted = false;
-  std::uint64_t held = 0;  // bytes that were deleted and not freed
+  std::uint64_t held = 0;  // deleted bytes that were not freed
   std::function<void()> before_freeing;
 
   Disk();
   InodePtr make(FileKind kind);
-  InodePtr find(const std::filesystem::path& path) const;  // nullptr when missing; never through links
+  std::uint64_t device_of(const std::filesystem::path& path) const;  // 1: the root disk
+  InodePtr find(const std::filesystem::path& path) const;  // nullptr if missing; does not follow links
   std::uint64_t used() const;                              // bytes of all files that have a name
-  // Grows or shrinks; false when that does not fit the capacity.
+  // Grows or shrinks. False if it exceeds the capacity.
   bool resize(Inode& inode, std::uint64_t size);
-  // Makes what is missing of `path`, durable at once.
+  // Creates missing directories of `path`, durable at once.
   InodePtr make_directories(const std::filesystem::path& path);
   // What is durable, and of the rest what `keeps` says yes to; asked once for each thing that is not durable.
   // Names are asked for before the data behind them, "name /run/x" and "data 17".

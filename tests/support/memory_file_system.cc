@@ -145,7 +145,10 @@ class MemoryBlocks final : public HeldBlocks {
 class MemoryDirectory final : public Directory {
  public:
   MemoryDirectory(DiskPtr disk, InodePtr inode, std::string path)
-      : disk_(std::move(disk)), inode_(std::move(inode)), path_(std::move(path)) {
+      : disk_(std::move(disk)),
+        inode_(std::move(inode)),
+        path_(std::move(path)),
+        device_(disk_->device_of(path_)) {
     ++disk_->open_handles;
   }
   ~MemoryDirectory() override {
@@ -188,20 +191,24 @@ class MemoryDirectory final : public Directory {
     return std::make_unique<MemoryDirectory>(disk_, inode, full(name));
   }
 
+  FileStatus own_status() const override {
+    const Lock lock(disk_->mutex);
+    return status_of(*inode_);
+  }
+
   std::optional<FileStatus> status(std::string_view name) const override {
     check_name(path_, name);
     const Lock lock(disk_->mutex);
     const InodePtr inode = find(name);
     if (inode == nullptr) return std::nullopt;
-    return FileStatus{
-        .kind = inode->kind, .size = inode->data->size(), .inode = inode->number, .mode = inode->mode};
+    return status_of(*inode);
   }
 
   std::vector<DirectoryEntry> list() const override {
     const Lock lock(disk_->mutex);
     std::vector<DirectoryEntry> entries;
     for (const auto& [name, inode] : inode_->names) entries.push_back({.name = name, .kind = inode->kind});
-    // Any order is allowed; sorted would be a promise that nobody keeps.
+    // Any order is allowed. Not sorted, because no real file system promises that.
     std::reverse(entries.begin(), entries.end());
     return entries;
   }
@@ -252,6 +259,16 @@ class MemoryDirectory final : public Directory {
  private:
   std::string full(std::string_view name) const { return (std::filesystem::path(path_) / name).native(); }
 
+  FileStatus status_of(const Inode& inode) const {
+    return {.kind = inode.kind,
+            .size = inode.data->size(),
+            .inode = inode.number,
+            .mode = inode.mode,
+            .device = device_,
+            .owner = inode.owner,
+            .group = inode.group};
+  }
+
   InodePtr find(std::string_view name) const {
     const auto found = inode_->names.find(name);
     return found == inode_->names.end() ? nullptr : found->second;
@@ -274,6 +291,7 @@ class MemoryDirectory final : public Directory {
   DiskPtr disk_;
   InodePtr inode_;
   std::string path_;
+  std::uint64_t device_;
 };
 
 }  // namespace

@@ -1,17 +1,13 @@
-// A FileSystem in memory that remembers what a crash would leave. Hard on its users in the way disks are:
+// A FileSystem in memory that knows what a crash would leave. It is as strict as disks are:
 //
-// - names and data are durable separately: data per inode by File::sync, names per directory by
-//   Directory::sync; a name without its data is an empty file;
-// - a file that is unlinked or renamed while open stays readable through its handle;
-// - create_direct wants aligned pointers, offsets and sizes (EINVAL), rename_new never replaces, a full disk
-//   says ENOSPC at reserve or write;
-// - with lose_unsynced() the next read sees what a failed fsync leaves behind.
+// - Names and data become durable separately: data by File::sync, names by Directory::sync. A name without
+//   its data is an empty file.
+// - An open file that is unlinked or renamed stays readable.
+// - create_direct wants aligned pointers, offsets and sizes (EINVAL). rename_new never replaces. A full disk:
+//   ENOSPC.
 //
-// crash() is the least that survives; copy() the most (everything reached the disk). Both leave this one
-// alone, so one history can be cut at many points. Data is shared between copies until written to: copies are
-// cheap. Paths are absolute; "/" exists. Faults and logs are put in front of it by fault_file_system.h.
-//
-// Threads: everything from any thread. Lifetime: handles keep the disk alive.
+// crash() returns the least that survives, copy() the most; both leave this object unchanged and are cheap.
+// Paths are absolute. fault_file_system.h adds faults and logs. Threads: any. Handles keep the disk alive.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +23,8 @@
 
 namespace holdfast::test {
 
-// Offered by files of a MemoryFileSystem: the page cache drops what was not synced (Linux after a failed
-// fsync).
+// Implemented by files of a MemoryFileSystem: drops unsynced data from the page cache, as Linux does after a
+// failed fsync.
 class LosesUnsynced {
  public:
   virtual ~LosesUnsynced() = default;
@@ -47,33 +43,37 @@ class MemoryFileSystem final : public FileSystem {
   bool is_mount_point(const std::filesystem::path& path) const override;
   bool on_root_file_system(const std::filesystem::path& path) const override;
 
-  // What a power cut now leaves at least, and at most.
+  // The least and the most that a power cut now leaves.
   MemoryFileSystem crash() const;
   MemoryFileSystem copy() const;
-  // What a power cut now may or may not leave: names and data that were not synced yet. Ones that can only be
-  // reached through a name in the list are found once that name is kept.
+  // Names and data that are not synced, so a power cut may or may not leave them. Those that only a listed
+  // name reaches appear when that name is in `kept`.
   std::vector<std::string> unsynced(const std::set<std::string>& kept) const;
-  // What it leaves when of those exactly `kept` reached the disk.
+  // The disk after a power cut if exactly `kept` of them were written.
   MemoryFileSystem crash_keeping(const std::set<std::string>& kept) const;
 
-  // Bytes that all files together may hold; ENOSPC beyond. Unlimited at first.
+  // Limit for the bytes of all files; ENOSPC beyond it. Unlimited by default.
   void set_capacity(std::uint64_t bytes);
-  // From now on unlink_lazily holds what it deletes, which counts against the capacity. Called before it is
-  // freed, by the thread that frees it.
+  // From now on unlink_lazily holds deleted blocks, which count against the capacity. The freeing thread
+  // calls `before_freeing` first.
   void hold_deleted(std::function<void()> before_freeing = {});
-  std::uint64_t held() const;  // bytes deleted and not freed
-  // Makes the directory, and a mount point of it.
+  std::uint64_t held() const;  // deleted bytes that were not freed
+  // Creates the directory and makes it a mount point.
   void mount(const std::filesystem::path& path);
   void unmount(const std::filesystem::path& path);
+  // Like chown and chmod.
+  void give(const std::filesystem::path& path, std::uint32_t owner, std::uint32_t group, std::uint32_t mode);
+  // New files belong to that user, as on a server with root squash.
+  void map_owner(std::uint32_t owner);
 
-  // For tests to look and to damage; no handle, no durability: what put() writes is durable at once.
+  // Inspection and damage without handles. put() is durable at once.
   bool exists(const std::filesystem::path& path) const;
   std::vector<std::byte> get(const std::filesystem::path& path) const;
   std::string get_text(const std::filesystem::path& path) const;
   void put(const std::filesystem::path& path, std::span<const std::byte> content);
   void put(const std::filesystem::path& path, std::string_view text);
   void flip_bit(const std::filesystem::path& path, std::uint64_t byte, int bit = 0);
-  void link(const std::filesystem::path& path);                                  // a symbolic link lies there
+  void link(const std::filesystem::path& path);                                  // makes it a symbolic link
   std::vector<std::string> names(const std::filesystem::path& directory) const;  // sorted
   int open_handles() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include "holdfast/base/error.h"
@@ -31,6 +32,7 @@ MemorySource::MemorySource(Options options)
   for (float& value : weight_) value = static_cast<float>(uniform(stream_[0]) - 0.5);
   for (double& value : bias_) value = uniform(stream_[0]) - 0.5;
   if (options_.uneven_buffers) batches_.assign(60'000, 1000 * options_.rank);
+  if (options_.mask) mask_ = {0, -std::numeric_limits<float>::infinity(), 0, 0};
   if (options_.rank >= 0) own_ = {100 * (static_cast<std::uint64_t>(options_.rank) + 1)};
 }
 
@@ -39,6 +41,7 @@ std::vector<MemorySource::Piece> MemorySource::pieces() {
                                {"model/bias", DType::float64, bytes_of(bias_), true},
                                {"model/batches", DType::int64, bytes_of(batches_), false},
                                {"rng/stream", DType::uint64, bytes_of(stream_), false}};
+  if (!mask_.empty()) pieces.push_back({"model/mask", DType::float32, bytes_of(mask_), false});
   if (!own_.empty()) pieces.push_back({"rng/own", DType::uint64, bytes_of(own_), false});
   if (!momentum_.empty()) {
     pieces.push_back({"optimizer/momentum/weight", DType::float32, bytes_of(momentum_), true});
@@ -72,6 +75,7 @@ void MemorySource::evaluate() {
   training_ = false;
   batches_[0] += 1000;
   draw(stream_[0]);
+  for (std::uint64_t& own : own_) draw(own);
 }
 
 std::vector<TensorSpec> MemorySource::describe() {
@@ -101,6 +105,11 @@ void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> 
 
 bool MemorySource::replicated(const TensorSpec& tensor) const {
   return tensor.name.starts_with("optimizer/") || (tensor.name == "model/weight" && weight_is_replicated) ||
+         tensor.name == "model/bias";
+}
+
+bool MemorySource::trained(const TensorSpec& tensor) const {
+  return tensor.name.starts_with("optimizer/") || tensor.name == "model/weight" ||
          tensor.name == "model/bias";
 }
 
@@ -140,6 +149,7 @@ Attributes MemorySource::attributes() {
   attributes.set("step", step_);
   attributes.set("training", training_);
   attributes.set("options.learning_rate", options_.learning_rate);
+  attributes.set(kStateOptions, std::vector<std::string>{"options.learning_rate"}, Role::record);
   attributes.set("data.epoch", cursor_.epoch);
   attributes.set("data.samples", cursor_.samples);
   attributes.set("environment.threads", options_.threads, Role::record);
@@ -148,6 +158,7 @@ Attributes MemorySource::attributes() {
 }
 
 void MemorySource::advance(const StepReport& report) {
+  if (on_advance) on_advance();
   ++step_;
   if (report.applied) cursor_ = *report.applied;
 }

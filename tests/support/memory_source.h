@@ -1,9 +1,9 @@
-// A training state in plain memory, and a pseudo-training that is deterministic to the bit: every update
-// draws from a private random stream and moves all tensors, so a state that was restored wrongly shows in the
-// loss. Like a real one it has early tensors (a buffer, the stream) and late ones (parameters, slots), slots
-// that appear with the first update, and an evaluation that disturbs what evaluations disturb.
+// A training state in plain memory, and a pseudo-training that is deterministic to the bit. Every update
+// draws from a random stream and changes all tensors, so a wrongly restored state shows in the loss. It has
+// early tensors (a buffer, the stream), late ones (parameters, slots), slots that appear with the first
+// update, and an evaluation that changes what evaluations change.
 //
-// Threads: as SnapshotSource says.
+// Threads: as in SnapshotSource.
 #pragma once
 
 #include <atomic>
@@ -27,18 +27,22 @@ class MemorySource final : public SnapshotSource {
     std::int64_t threads = 2;     // environment.threads: a record
     std::uint64_t seed = 1;
     std::int64_t epoch_size = 100;  // samples; a step applies 4
-    bool uneven_buffers = false;    // the buffer is large, and differs from rank to rank
-    int rank = -1;  // of several that train together: has a stream of its own, from which no weight is drawn
+    bool spread = false;            // needs_others() is true
+    bool uneven_buffers = false;    // the buffer is large and differs between ranks
+    bool mask = false;              // a float buffer "model/mask", as of causal attention: 0 and -inf
+    int rank = -1;                  // rank among several: has its own stream, which no weight depends on
   };
   MemorySource() : MemorySource(Options{}) {}
   explicit MemorySource(Options options);
 
-  // One update and the report of it; not advanced yet: hand the report to after_step.
+  // Makes one update and returns its report. The state advances when the report reaches after_step.
   StepReport train();
-  // What a validation pass does to a state: train/eval flag, random stream, a metric. Not its parameters.
+  // Changes what a validation pass changes: train/eval flag, random stream, a metric. Not the parameters.
   void evaluate();
 
   float& weight(std::size_t i) { return weight_[i]; }
+  float& momentum(std::size_t i) { return momentum_[i]; }
+  float& mask(std::size_t i) { return mask_[i]; }
   double learning_rate() const { return options_.learning_rate; }
   Cursor cursor() const { return cursor_; }
   std::int64_t loads = 0;          // calls of load()
@@ -46,17 +50,19 @@ class MemorySource final : public SnapshotSource {
   std::int64_t copies = 0;         // calls of copy_tensors()
   std::int64_t late_copies = 0;    // and of prepare_late()
   std::uint64_t copied_bytes = 0;  // by copy_tensors()
-  bool copied_over = false;        // the last copy_tensors() found bytes of an earlier state in its image
+  bool copied_over = false;        // the last copy_tensors() found bytes of an earlier state in the image
 
-  // Grows the attributes (a user's own state that becomes large).
+  // Makes the attributes larger, like a user's large state.
   std::map<std::string, std::string> extra;
-  // Called inside copy_tensors and prepare_late; may throw.
+  // Called in copy_tensors and prepare_late; may throw.
   std::function<void()> on_copy;
-  // Called inside copy_own; may throw.
+  // Called in advance, before the step counts; may throw.
+  std::function<void()> on_advance;
+  // Called in copy_own; may throw.
   std::function<void()> on_own_copy;
   // Called by a late copy before it begins, on its thread.
   std::function<void()> on_late_copy;
-  // The newest late copy has been run to its end, so that an update nobody announces races with nothing.
+  // Waits until the newest late copy has finished, so that an unannounced update does not race with it.
   void wait_for_late_copy() const;
 
   std::vector<TensorSpec> describe() override;
@@ -73,8 +79,10 @@ class MemorySource final : public SnapshotSource {
   bool takes_weight(const TensorSpec& tensor) const override { return tensor.name.starts_with("model/"); }
   bool own_of_rank(const TensorSpec& tensor) const override { return tensor.name == "rng/own"; }
   bool replicated(const TensorSpec& tensor) const override;
+  bool trained(const TensorSpec& tensor) const override;
   void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
   void bring_together() override { ++brought_together; }
+  bool needs_others() const override { return options_.spread; }
   std::int64_t brought_together = 0;  // calls of it
   bool weight_is_replicated = true;
   std::int64_t batches() const { return batches_[0]; }
@@ -100,6 +108,7 @@ class MemorySource final : public SnapshotSource {
   std::vector<double> bias_;
   std::vector<float> momentum_;              // empty until the first update
   std::vector<std::int64_t> batches_ = {0};  // a buffer
+  std::vector<float> mask_;                  // another one; empty without Options::mask
   std::vector<std::uint64_t> stream_;        // the random stream
   std::vector<std::uint64_t> own_;           // this rank's own; empty alone
 };

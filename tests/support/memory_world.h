@@ -1,8 +1,10 @@
-// Ranks as threads of one process: Companions in memory.
+// Ranks as threads of one process: a RankChannel in memory.
 //
-// Threads: each rank's Companions as companions.h says; lose() from any.
+// Threads: each rank's RankChannel as in rank_channel.h; lose() from any.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
@@ -15,7 +17,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/companions.h"
+#include "holdfast/ranks/rank_channel.h"
 
 namespace holdfast::test {
 
@@ -24,15 +26,15 @@ class MemoryWorld {
   explicit MemoryWorld(int size) {
     for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Member>(*this, rank));
   }
-  Companions& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  RankChannel& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(ranks_.size()); }
-  // That rank has ended: whoever waits for it hears so.
+  // That rank has ended: ranks that wait for it get an error.
   void lose(int rank) {
     const std::lock_guard lock(mutex_);
     lost_ = rank;
     changed_.notify_all();
   }
-  int told(int rank) {  // texts so far
+  int told(int rank) {  // number of texts up to now
     const std::lock_guard lock(mutex_);
     return told_[rank];
   }
@@ -42,7 +44,7 @@ class MemoryWorld {
     for (const auto& [count, sent] : sent_) bytes += sent.bytes.size();
     return bytes;
   }
-  int texts() {  // that nobody has forgotten
+  int texts() {  // texts that were not forgotten
     const std::lock_guard lock(mutex_);
     return static_cast<int>(texts_.size());
   }
@@ -57,7 +59,7 @@ class MemoryWorld {
     int received = 0;
   };
 
-  class Member final : public Companions {
+  class Member final : public RankChannel {
    public:
     Member(MemoryWorld& world, int rank) : world_(world), rank_(rank) {}
     int rank() const noexcept override { return rank_; }
@@ -104,6 +106,11 @@ class MemoryWorld {
       const std::lock_guard lock(world_.mutex_);
       world_.texts_.erase({rank_, name});
     }
+    void call(bool so) noexcept override { calls_ = so; }
+    bool called() const noexcept override {
+      return std::any_of(world_.ranks_.begin() + 1, world_.ranks_.end(),
+                         [](const auto& other) { return other->calls_.load(); });
+    }
     void broadcast(std::span<std::byte> bytes) override {
       std::unique_lock lock(world_.mutex_);
       Sent& sent = world_.sent_[sent_++];
@@ -124,6 +131,7 @@ class MemoryWorld {
     const int rank_;
     int round_ = 0;
     int sent_ = 0;
+    std::atomic<bool> calls_{false};
   };
 
   // Requires the mutex.

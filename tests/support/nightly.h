@@ -1,4 +1,4 @@
-// HOLDFAST_NIGHTLY=1: lanes go much further (tests/run --nightly). Any other value means no.
+// HOLDFAST_NIGHTLY=1: tests go much further (tests/run --nightly). Other values mean no.
 //
 // Threads: any.
 #pragma once

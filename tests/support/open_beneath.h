@@ -1,7 +1,6 @@
-// FileSystem::open_file by way of the parent directory, for file systems in memory.
+// FileSystem::open_file through the parent directory, for file systems in memory.
 //
-// Errors: IoError: ENOENT for a file to read that is missing, and without the parent; EEXIST for one to
-// create.
+// Errors: IoError: ENOENT if the file to read or the parent is missing; EEXIST if the file to create exists.
 #pragma once
 
 #include <cerrno>

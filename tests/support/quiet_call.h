@@ -1,9 +1,9 @@
-// What one thread does in a call that should do next to nothing: how often it allocates, and whether it
-// enters the kernel.
+// Checks that a call does almost nothing: counts the thread's allocations, and detects whether it enters the
+// kernel.
 //
-// Allocations are counted in a program that says HOLDFAST_COUNT_ALLOCATIONS once, in one of its sources: it
-// then has its own operator new. System calls are caught by the kernel's syscall user dispatch (Linux 5.11,
-// x86-64), which costs nothing while there are none; what reads the clock through the vDSO is none.
+// Allocations are counted in a program that has HOLDFAST_COUNT_ALLOCATIONS in one of its sources, which
+// defines operator new. The kernel's syscall user dispatch (Linux 5.11, x86-64) catches system calls and
+// costs nothing without them. Reading the clock through the vDSO is no system call.
 //
 // Threads: each counts its own.
 #pragma once
@@ -24,10 +24,10 @@ namespace holdfast::test {
 
 inline thread_local std::int64_t allocations_here = 0;
 
-// Counts calls after watch(), one at most for each watch(): the first is let through and ends it.
+// Counts calls after watch(), at most one per watch(): the first is made, and ends the watch.
 class KernelEntries {
  public:
-  // False: this machine cannot tell.
+  // False if this machine cannot detect them.
   static bool prepare() {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
     constexpr int kSetDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH; older headers lack it
@@ -84,6 +84,13 @@ class KernelEntries {
   void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {                                \
     try {                                                                                                \
       return counted_allocation(bytes, alignof(std::max_align_t));                                       \
+    } catch (const std::bad_alloc&) {                                                                    \
+      return nullptr;                                                                                    \
+    }                                                                                                    \
+  }                                                                                                      \
+  void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {    \
+    try {                                                                                                \
+      return counted_allocation(bytes, static_cast<std::size_t>(alignment));                             \
     } catch (const std::bad_alloc&) {                                                                    \
       return nullptr;                                                                                    \
     }                                                                                                    \

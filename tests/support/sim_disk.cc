@@ -54,7 +54,7 @@ BlockPtr make_block(Fill&& fill) {
   return block;
 }
 
-// One for each text, for the life of the process: names are compared and hashed by pointer.
+// One object per text, kept until the process ends: names are compared and hashed by pointer.
 const SimName* name_of(std::string_view text) {
   static std::mutex mutex;
   static std::map<std::string, std::unique_ptr<SimName>, std::less<>> all;
@@ -173,7 +173,7 @@ void SimDisk::apply(Inodes& inodes, const Operation& operation, unsigned sectors
   }
 }
 
-// Bytes beyond the size are not there, and are zeros should the file grow again.
+// Bytes beyond the size do not exist, and are zeros if the file grows again.
 void SimDisk::clip(SimInode& inode) {
   if (inode.blocks.size() > blocks_of(inode.size)) inode.blocks.resize(blocks_of(inode.size));
   const std::uint64_t rest = inode.size % kSimBlock;

@@ -1,15 +1,15 @@
-// A disk that remembers, operation by operation, what a power cut would take: the model behind SimFileSystem.
+// A disk that records every operation, so that a test can make any power cut: the model behind SimFileSystem.
 //
-// - Every change is recorded by inode as an *open operation* until an fsync covers it: data (sizes and 4 KiB
-//   blocks, each on its own) by sync_data of the file, names by sync_names of the directory. Nothing else
-//   covers anything, and of the open operations any subset may have reached the disk, in the order made: a
-//   rename without the create before it, a size without the bytes (zeros), bytes without the size (gone).
-// - A rename is atomic; a block may be torn into 512-byte sectors of old and new.
-// - after_power_cut() makes the disk that one such cut leaves. Inodes are shared until written to, so a disk
-//   is copied, cut and hashed in about a microsecond.
+// - Each change is an *open operation* of its inode until an fsync covers it: data (sizes, and 4 KiB blocks
+//   separately) by sync_data of the file, names by sync_names of the directory. Any subset of the open
+//   operations may reach the disk, in order: a rename without the create before it, a size without the bytes
+//   (zeros), bytes without the size (gone).
+// - A rename is atomic. A block may be torn into 512-byte sectors of old and new.
+// - after_power_cut() returns the disk after one cut. Inodes are shared until written, so it takes about a
+//   microsecond.
 //
-// Numbers of inodes have no meaning across disks: hash() is of names, sizes and bytes reached from the root.
-// Threads: a disk, and those copied from it, by one thread at a time.
+// Inode numbers mean nothing across disks: hash() covers names, sizes and bytes reached from the root.
+// Threads: one thread at a time for a disk and its copies.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@
 namespace holdfast::test {
 
 inline constexpr std::uint64_t kSimBlock = 4096;
-inline constexpr std::size_t kCutOperations = 64;  // of which each may be kept or lost on its own
+inline constexpr std::size_t kCutOperations = 64;  // each may be kept or lost separately
 
 struct SimName {
   std::string text;
@@ -46,14 +46,14 @@ struct SimInode {
   std::uint64_t size = 0;
   std::vector<std::shared_ptr<const SimBlock>> blocks;          // nullptr: zeros
   std::vector<std::pair<const SimName*, std::uint32_t>> names;  // of a directory: name, inode
-  mutable std::uint64_t hash = 0;                               // of a file's content; 0: not known
+  mutable std::uint64_t hash = 0;                               // of a file's content; 0: unknown
 };
 
-// Which of the open operations reached the disk. Bits as SimDisk::cut_operations numbers them.
+// Which of the open operations reached the disk. SimDisk::cut_operations numbers the bits.
 struct PowerCut {
   std::uint64_t kept = 0;
-  std::uint64_t torn = 0;       // of those kept, block writes that only partly did
-  std::uint64_t tear_seed = 0;  // decides the sectors
+  std::uint64_t torn = 0;       // kept block writes that were only partly made
+  std::uint64_t tear_seed = 0;  // selects the sectors
 };
 
 class SimDisk {
@@ -65,25 +65,25 @@ class SimDisk {
 
   const SimInode& at(Node node) const { return *now_[node]; }
   std::optional<Node> find(Node directory, std::string_view name) const;
-  // Content alone; equal for files with equal bytes.
+  // Depends on content only: equal for files with equal bytes.
   std::uint64_t content_hash(Node file) const;
   std::uint64_t hash() const;
 
   Node make(Node directory, std::string_view name, FileKind kind);
-  void rename(Node directory, std::string_view from, std::string_view to);  // replaces
+  void rename(Node directory, std::string_view from, std::string_view to);  // replaces an existing name
   void unlink(Node directory, std::string_view name);
   void resize(Node file, std::uint64_t size);
   void write(Node file, std::span<const std::byte> data, std::uint64_t offset);
   std::size_t read(Node file, std::span<std::byte> to, std::uint64_t offset) const;
   void sync_data(Node file);
   void sync_names(Node directory);
-  // Rot: changed at once and for good, as no operation does.
+  // Damage: permanent at once, unlike any operation.
   void flip_bit(Node file, std::uint64_t byte);
 
-  // How many operations a cut decides about: the newest kCutOperations of the open ones, bit 0 the oldest of
-  // them. Older ones reached the disk.
+  // Number of operations that a cut decides: the newest kCutOperations of the open ones; bit 0 is the oldest
+  // of them. Older ones reached the disk.
   std::size_t cut_operations() const;
-  std::uint64_t cut_writes() const;  // bits of those that write a block
+  std::uint64_t cut_writes() const;  // bits of the block writes among them
   SimDisk after_power_cut(const PowerCut& cut) const;
   std::string describe_cut(const PowerCut& cut) const;
 
@@ -91,9 +91,9 @@ class SimDisk {
   struct Operation {
     enum class Kind { link, rename, unlink, resize, write };
     Kind kind;
-    Node node;                        // the directory of names, the file of data
-    Node target = 0;                  // that the name means
-    const SimName* name = nullptr;    // new name, or the one that goes
+    Node node;                        // directory of the name, or file of the data
+    Node target = 0;                  // inode of the name
+    const SimName* name = nullptr;    // the new name, or the removed one
     const SimName* source = nullptr;  // of a rename
     std::uint64_t number = 0;         // size, or index of the block
     std::shared_ptr<const SimBlock> block = {};

@@ -1,5 +1,7 @@
 #include "support/sim_file_system.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <utility>
 
@@ -111,6 +113,10 @@ class SimDirectory final : public Directory {
     }
     if (disk().at(*node).kind != FileKind::directory) fail("open", full(name), ENOTDIR);
     return std::make_unique<SimDirectory>(files_, *node, full(name));
+  }
+
+  FileStatus own_status() const override {
+    return {.kind = FileKind::directory, .inode = node_ + 1, .mode = 0700, .owner = geteuid()};
   }
 
   std::optional<FileStatus> status(std::string_view name) const override {

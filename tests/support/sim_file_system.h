@@ -1,12 +1,11 @@
-// A FileSystem whose power can be cut after every operation, with any subset of what no fsync covered on the
-// disk (support/sim_disk.h). As strict as the real one: create_direct wants aligned writes, names are single
-// components, rename_new never replaces. open_directory with `create` fsyncs every parent, made or found, as
-// the real one does.
+// A FileSystem whose power can be cut after every operation, with any subset of the operations that no fsync
+// covered (sim_disk.h). As strict as the real one: create_direct wants aligned writes, names are single
+// components, rename_new never replaces. open_directory with `create` fsyncs every parent.
 //
 //   SimFileSystem files;
 //   files.set_hook([&](const std::string& operation) { judge(files.disk().after_power_cut(…)); });
 //
-// Threads: one at a time. Lifetime: outlives its handles.
+// Threads: one at a time. Outlives its handles.
 #pragma once
 
 #include <functional>
@@ -19,7 +18,7 @@ namespace holdfast::test {
 
 class SimFileSystem final : public FileSystem {
  public:
-  // A disk with one directory on it, the mounted volume.
+  // The only directory of the disk: the mounted volume.
   static constexpr char kVolume[] = "/volume";
 
   SimFileSystem();
@@ -34,8 +33,8 @@ class SimFileSystem final : public FileSystem {
   const SimDisk& disk() const { return disk_; }
   std::optional<SimDisk::Node> find(const std::filesystem::path& path) const;
 
-  // Called after every operation that changed the disk or made something durable. The text, "fsync
-  // /volume/run/x", is made only when asked for.
+  // Called after every operation that changed the disk or made something durable. Builds the text ("fsync
+  // /volume/run/x") only on demand.
   using Text = std::function<std::string()>;
   void set_hook(std::function<void(const Text&)> hook) { hook_ = std::move(hook); }
   void changed(const char* operation, const std::string& path, std::string_view name = {},
@@ -46,7 +45,7 @@ class SimFileSystem final : public FileSystem {
   std::function<void(const Text&)> hook_;
 };
 
-// What a file holds now, whichever name it has. Of files of a SimFileSystem only.
+// Hash of a file's present content, whatever its name. Only for files of a SimFileSystem.
 std::uint64_t content_hash(const File& file);
 
 }  // namespace holdfast::test

@@ -62,7 +62,7 @@ std::string Ended::last_line() const {
 
 pid_t start_program(std::vector<std::string> command, const std::map<std::string, std::string>& environment,
                     const std::filesystem::path& folder, const std::function<void()>& prepare) {
-  // All memory is made before fork: the child may only call async-signal-safe functions.
+  // Allocates everything before fork: the child may only call async-signal-safe functions.
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (auto& word : command) arguments.push_back(word.data());
@@ -109,8 +109,9 @@ Ended ended_with(int status, const std::filesystem::path& folder) {
 }
 
 Subprocess::Subprocess(std::vector<std::string> command,
-                       const std::map<std::string, std::string>& environment)
-    : pid_(start_program(std::move(command), environment, folder_.path())) {}
+                       const std::map<std::string, std::string>& environment,
+                       const std::function<void()>& prepare)
+    : pid_(start_program(std::move(command), environment, folder_.path(), prepare)) {}
 
 Subprocess::~Subprocess() {
   if (ended_ || pid_ <= 0) return;

@@ -1,7 +1,7 @@
 // Programs under test as children: started with captured output, signalled, waited for.
 //
-// Output goes to files in a folder of the test's own, so that a child that is killed leaves what it wrote.
-// Errors: std::runtime_error when a child cannot be started. Threads: one thread per object.
+// Output goes to files in a folder, so that the output of a killed child remains. Errors: std::runtime_error
+// if a child cannot be started. Threads: one thread per object.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@
 
 namespace holdfast::test {
 
-// A folder below $TMPDIR that goes away with the object.
+// A folder below $TMPDIR that the destructor removes.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::filesystem::path& beneath = {});
@@ -28,7 +28,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-std::string read_text(const std::filesystem::path& file);  // "" when it is not there
+std::string read_text(const std::filesystem::path& file);  // "" if it does not exist
 void write_text(const std::filesystem::path& file, const std::string& text);
 std::vector<std::string> lines_of(const std::string& text);
 
@@ -40,31 +40,32 @@ struct Ended {
   std::string last_line() const;  // of `out`
 };
 
-// The pieces of a Subprocess, for who needs to hold its child differently. Output goes to `folder`/out and
-// `folder`/err; `prepare` runs in the child before the program does: async-signal-safe calls only.
+// The parts of a Subprocess, for callers that hold the child differently. Output goes to `folder`/out and
+// `folder`/err. The child calls `prepare` before exec: async-signal-safe calls only.
 pid_t start_program(std::vector<std::string> command, const std::map<std::string, std::string>& environment,
                     const std::filesystem::path& folder, const std::function<void()>& prepare = {});
-// `status` as waitpid() gives it.
+// `status` as from waitpid().
 Ended ended_with(int status, const std::filesystem::path& folder);
 
 class Subprocess {
  public:
-  // `environment` is added to the test's own.
-  Subprocess(std::vector<std::string> command, const std::map<std::string, std::string>& environment = {});
-  ~Subprocess();  // SIGKILL when still running
+  // `environment` is added to the test's own. `prepare` as in start_program().
+  Subprocess(std::vector<std::string> command, const std::map<std::string, std::string>& environment = {},
+             const std::function<void()>& prepare = {});
+  ~Subprocess();  // SIGKILL if it still runs
   Subprocess(const Subprocess&) = delete;
   Subprocess& operator=(const Subprocess&) = delete;
 
   pid_t pid() const { return pid_; }
   void send(int signal) const;
   bool running();
-  // Waits until `condition` holds; false when the child ended or `limit` passed first.
+  // Waits until `condition` holds. False if the child ended or `limit` passed before.
   bool wait_until(const std::function<bool()>& condition,
                   std::chrono::milliseconds limit = std::chrono::seconds(60));
-  // What it has written so far.
+  // Its output up to now.
   std::string out() const;
   std::string err() const;
-  // After `limit` it is killed, and the result's signal is SIGKILL.
+  // Kills it after `limit`; the result's signal is then SIGKILL.
   Ended wait(std::chrono::milliseconds limit = std::chrono::seconds(120));
 
  private:

@@ -77,7 +77,7 @@ SyscallTracer::SyscallTracer(std::vector<std::string> command,
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   std::array<int, 2> gate{};
   if (::pipe2(gate.data(), O_CLOEXEC) != 0) refuse("pipe");
-  // The filter belongs to the child alone, and there must be a tracer when it comes into force.
+  // The filter is the child's only, and a tracer must exist when it takes effect.
   root_ = start_program(std::move(command), environment, output_.path(), [&] {
     ::setpgid(0, 0);
     char word = 0;
@@ -133,7 +133,7 @@ bool SyscallTracer::run_to(const std::function<bool(const ChangingCall&)>& wante
 
 void SyscallTracer::hold() {
   const auto all_stand = [&] {
-    // One that is gone already may be heard of last by its parent: it cannot be interrupted.
+    // A thread that has ended cannot be interrupted, and its parent may report its end first.
     std::erase_if(threads_, [](const auto& entry) {
       const auto& [thread, state] = entry;
       return !state.stands && ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) != 0;
@@ -141,7 +141,7 @@ void SyscallTracer::hold() {
     return std::all_of(threads_.begin(), threads_.end(),
                        [](const auto& entry) { return entry.second.stands; });
   };
-  // What they report meanwhile (a call of their own, a signal) holds them as well.
+  // Other reports (a call of their own, a signal) stop threads too.
   while (!all_stand() && next_event()) {
   }
 }
@@ -186,18 +186,18 @@ void SyscallTracer::let_on() {
   for (auto& [thread, state] : threads_) {
     if (!state.stands) continue;
     const bool every_stop = state.to_exit || way_ == Way::every_call;
-    // It may be gone already, killed by others: then its end is the next event.
+    // Another process may have killed it; then its end is the next event.
     ::ptrace(every_stop ? PTRACE_SYSCALL : PTRACE_CONT, thread, nullptr, state.signal);
     state.stands = false;
     state.signal = 0;
   }
 }
 
-// False when all of it has ended.
+// False if all of it has ended.
 bool SyscallTracer::next_event() {
   if (ended_) return false;
   int status = 0;
-  // By process group, and only this thread's: other children have other readers.
+  // By process group and this thread's children only: other threads wait for other children.
   const pid_t thread = retry([&] { return ::waitpid(-root_, &status, __WALL | __WNOTHREAD); });
   if (thread < 0) {
     ended_ = true;
@@ -246,7 +246,7 @@ void SyscallTracer::stopped(pid_t thread, int status) {
   }
 }
 
-// A thread stands at the entry of a call that may be one of ours, or (without the filter) at any end of any.
+// A thread is at the entry of a call that may matter or, without the filter, at the end of any call.
 void SyscallTracer::consider(pid_t thread) {
   __ptrace_syscall_info info{};
   if (::ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0) return;  // killed meanwhile

@@ -1,15 +1,13 @@
-// Runs a program under ptrace and stops it at any system call that could change a file beneath one folder:
-// before the call, or after it. There it can be killed, or held for as long as a test likes and then let on.
-// Follows all of its threads and children; a filter in the kernel (seccomp) lets all other calls run at full
-// speed.
+// Runs a program under ptrace and stops it before or after any system call that could change a file beneath
+// one folder. There a test can kill it, or hold it and let it continue. Follows all threads and children; a
+// seccomp filter lets all other calls run at full speed.
 //
 //   SyscallTracer run({HOLDFAST_DRIVER, directory, "5"}, {}, directory);
 //   if (run.run_to(17, Moment::before)) run.kill();      // as if it had died there
 //
-// Requires: the program's children stay in its process group and do not use ptrace or setuid. A stop signal
-// does not stop it (hold() does). Errors: std::runtime_error when the system refuses; see why_not().
-// Threads: each object belongs to the thread that made it, as the kernel demands; many threads may each have
-// some, beside children of other kinds.
+// Requires: its children stay in its process group and use neither ptrace nor setuid. Stop signals do not
+// stop it. Errors: std::runtime_error if the system refuses; see why_not(). Threads: each object belongs to
+// the thread that made it. Many threads may each have several.
 #pragma once
 
 #include <sys/types.h>
@@ -34,13 +32,13 @@ inline const char* name_of(Moment moment) { return moment == Moment::before ? "b
 
 class SyscallTracer {
  public:
-  // `filter` is quick; `every_call` stops at all of them, for kernels without seccomp.
+  // `filter` is fast; `every_call` stops at all calls, for kernels without seccomp.
   enum class Way { filter, every_call };
   static Way best_way();
-  // Why programs cannot be traced here, for GTEST_SKIP; nullopt: they can.
+  // The reason why programs cannot be traced here, for GTEST_SKIP; nullopt: they can.
   static std::optional<std::string> why_not();
 
-  // It stands before its first instruction. After `limit` it is killed, wherever it is.
+  // The program stops before its first instruction. It is killed after `limit`.
   SyscallTracer(std::vector<std::string> command, const std::map<std::string, std::string>& environment,
                 const std::filesystem::path& folder, Way way = best_way(),
                 std::chrono::seconds limit = std::chrono::seconds(120));
@@ -48,29 +46,29 @@ class SyscallTracer {
   SyscallTracer(const SyscallTracer&) = delete;
   SyscallTracer& operator=(const SyscallTracer&) = delete;
 
-  // Lets it run to its `number`-th changing call (from 1, over all threads and children) or, in the second
-  // form, to the first one still to come that is wanted; false: it ended first. The thread that makes the
-  // call stands still then, others may run on until they make one, too.
+  // Continues to the `number`-th changing call (from 1, over all threads and children), or to the next wanted
+  // one. False if it ended before. The calling thread stays stopped; others run on until they make such a
+  // call too.
   bool run_to(std::size_t number, Moment moment);
   bool run_to(const std::function<bool(const ChangingCall&)>& wanted, Moment moment);
-  // Every thread stands still until the next run_to() or wait().
+  // Stops every thread until the next run_to() or wait().
   void hold();
-  // SIGKILL to all of it. A call that it stood before is not made.
+  // SIGKILL for all of it. A call that it stopped before is not made.
   Ended kill();
-  // Lets it go on to its end.
+  // Lets it run to its end.
   Ended wait();
 
-  // Seen so far, in the order of their entries; with those that were `hidden`.
+  // The calls up to now, in the order of their entries, including `hidden` ones.
   const std::vector<ChangingCall>& calls() const { return calls_; }
-  // Those that cannot be followed; a test that counts on having seen all changes wants none.
+  // The calls that cannot be followed. A test that counts on having seen all changes requires none.
   std::vector<std::string> hidden() const;
-  std::string out() const;  // what it has written so far
+  std::string out() const;  // its output up to now
 
  private:
   struct Thread {
     bool stands = false;
-    bool to_exit = false;  // stop it at the end of the call that it is in
-    int signal = 0;        // to be delivered when it goes on
+    bool to_exit = false;  // stop it when its present call returns
+    int signal = 0;        // delivered when it continues
   };
 
   void attach(int gate);

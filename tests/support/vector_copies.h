@@ -1,6 +1,6 @@
-// The late copy of plain vectors that stay where they are, for sources that tests are made of.
+// The late copy of plain vectors that do not move, for test sources.
 //
-// Threads: as LateCopy says.
+// Threads: as in LateCopy.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "holdfast/snapshot/copy_list.h"
+#include "holdfast/snapshot/samples.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
 namespace holdfast::test {
@@ -19,6 +20,8 @@ class VectorCopies final : public LateCopy {
  public:
   void add(std::string name, std::span<const std::byte> from, std::span<std::byte> to) {
     copies_.add(from, to);
+    samples_.add(all_.size(), from);
+    samples_.keep();
     all_.push_back({std::move(name), from, to});
   }
   void run() noexcept override {
@@ -33,7 +36,12 @@ class VectorCopies final : public LateCopy {
     }
     return names;
   }
-  std::function<void()> before;  // each run(), on its thread
+  std::vector<std::string> changed_samples() const override {
+    std::vector<std::string> names;
+    for (const std::size_t owner : samples_.changed()) names.push_back(all_[owner].name);
+    return names;
+  }
+  std::function<void()> before;  // called in each run(), on its thread
   std::function<void()> after;
 
  private:
@@ -43,6 +51,7 @@ class VectorCopies final : public LateCopy {
     std::span<std::byte> to;
   };
   CopyList copies_;
+  Samples samples_;
   std::vector<One> all_;
 };
 

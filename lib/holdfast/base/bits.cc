@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 template <class Unsigned>
@@ -23,7 +23,7 @@ std::optional<Unsigned> parse_hex(std::string_view hex) {
   return bits;
 }
 
-// std::to_chars prints "-nan" and "nan(…)" for some bit patterns; one word is enough.
+// std::to_chars prints "-nan" and "nan(…)" for some bit patterns. One spelling keeps equal columns equal.
 template <class Float>
 std::size_t write_decimal(Float value, std::span<char> buffer) {
   std::string_view word;
@@ -82,4 +82,4 @@ void write_bits_hex(double value, std::span<char> buffer) {
   write_hex(std::bit_cast<std::uint64_t>(value), buffer.data());
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

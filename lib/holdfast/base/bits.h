@@ -1,7 +1,7 @@
-// Floating-point numbers without loss, in text: as hex of their bits, and as the shortest decimal that gives
-// the same bits back. A float that decides the next step is never written any other way.
+// Converts floating-point numbers to text and back without loss: as hex of their bits, or as the shortest
+// decimal that parses to the same bits. Holdfast writes every float that decides the next step this way.
 //
-// Threads: free functions, pure; no allocation where a buffer is handed in.
+// Threads: pure functions. The write_ functions allocate nothing.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Lower-case hex of the bit pattern, most significant digit first: 1.0 is "3ff0000000000000", 1.0f
-// "3f800000".
+// Lower-case hex of the bit pattern, most significant digit first: 1.0 gives "3ff0000000000000" and 1.0f
+// gives "3f800000".
 std::string bits_hex(double value);
 std::string bits_hex(float value);
-// Exactly 16 (8) hex digits, either case; every NaN payload survives. nullopt for anything else.
+// Requires exactly 16 (float: 8) hex digits of either case. Keeps every NaN payload. nullopt for other text.
 std::optional<double> double_from_bits_hex(std::string_view hex);
 std::optional<float> float_from_bits_hex(std::string_view hex);
 
-// Shortest decimal that parses to the same bits: "0.1", "-0", "1e+300", and "nan", "inf", "-inf" (the payload
-// of a NaN is lost: bits_hex keeps it).
+// Shortest decimal that parses to the same bits: "0.1", "-0", "1e+300", and "nan", "inf", "-inf". The payload
+// of a NaN is lost; bits_hex() keeps it.
 std::string shortest_decimal(double value);
 std::string shortest_decimal(float value);
-// The same into `buffer`, at least 32 bytes; returns the characters written.
+// Writes the same text into `buffer` of at least 32 bytes. Returns the number of characters written.
 std::size_t write_shortest_decimal(double value, std::span<char> buffer);
-// 16 hex digits into `buffer`, at least 16 bytes.
+// Writes 16 hex digits into `buffer` of at least 16 bytes.
 void write_bits_hex(double value, std::span<char> buffer);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

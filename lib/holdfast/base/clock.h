@@ -1,12 +1,12 @@
-// Time as a seam. Everything in Holdfast that waits or measures is handed a Clock; tests hand it a fake.
+// The interface to time. Every component that waits or measures takes a Clock; tests pass a fake one.
 //
-// Steady time decides (deadlines, intervals); wall time is only ever shown to people or recorded.
+// Decisions (deadlines, intervals) use steady time. Wall time is only shown to people or recorded.
 // Threads: all methods may be called from any thread.
 #pragma once
 
 #include <chrono>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 using WallTime = std::chrono::system_clock::time_point;
@@ -19,8 +19,8 @@ class Clock {
   virtual WallTime wall_now() const = 0;
   virtual void sleep_for(Duration duration) = 0;
 
-  // The machine's clocks. Lives for the whole process.
+  // The machine's clocks. The object lives as long as the process.
   static Clock& real();
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,22 +1,32 @@
 #include "holdfast/base/env.h"
 
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
+// launch_environment() reads every variable of this list, so a variable that is missing here is never seen.
 
 constexpr std::array kAll{kEnvLog,
                           kEnvTermGrace,
+                          kEnvStopSignals,
+                          kEnvKubernetesHost,
                           kEnvNoticeFile,
                           kEnvSources,
+                          kEnvRequireSource,
                           kEnvEc2Endpoint,
+                          kEnvEc2Mode,
                           kEnvEc2Disabled,
                           kEnvGcpHost,
                           kEnvAzureEndpoint,
+                          kEnvApproveEnd,
                           kEnvLocalRank,
                           kEnvOpenMpiLocalRank,
                           kEnvSlurmLocalId,
@@ -32,6 +42,8 @@ constexpr std::array kAll{kEnvLog,
                           kEnvElasticStore,
                           kEnvElasticErrorFile,
                           kEnvLaunchJob,
+                          kEnvJobSecret,
+                          kEnvSilence,
                           kEnvLaunchSocket,
                           kEnvOpenMpiRank,
                           kEnvOpenMpiSize,
@@ -50,6 +62,9 @@ constexpr std::array kAll{kEnvLog,
                           kEnvSlurmJob,
                           kEnvSlurmStep,
                           kEnvSlurmJobEnd,
+                          kEnvSupervisor,
+                          kEnvSupervisedSince,
+                          kEnvSupervisedUptime,
                           kEnvCheckStaging,
                           kEnvTmpDir};
 
@@ -89,9 +104,23 @@ std::optional<std::int64_t> env_int(const EnvVariable& variable, std::int64_t le
 std::optional<bool> env_flag(const EnvVariable& variable) {
   const auto text = env_text(variable);
   if (!text) return std::nullopt;
-  if (*text == "1" || *text == "true" || *text == "yes" || *text == "on") return true;
-  if (*text == "0" || *text == "false" || *text == "no" || *text == "off") return false;
+  const auto is = [&](const char* word) { return strcasecmp(text->c_str(), word) == 0; };
+  if (is("1") || is("true") || is("yes") || is("on")) return true;
+  if (is("0") || is("false") || is("no") || is("off")) return false;
   refuse(variable, *text, "1 or 0");
 }
 
-}  // namespace holdfast::inline v1
+std::vector<std::string> environment_for_child(const std::map<std::string, std::string>& added,
+                                               const std::vector<std::string>& without) {
+  std::vector<std::string> settings;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('='));
+    const bool taken = std::find(without.begin(), without.end(), name) != without.end();
+    if (!taken && !added.contains(name)) settings.push_back(text);
+  }
+  for (const auto& [name, value] : added) settings.push_back(name + "=" + value);
+  return settings;
+}
+
+}}  // namespace holdfast::v1

@@ -1,42 +1,59 @@
-// Every environment variable that Holdfast reads, in one place. Nothing else calls getenv.
+// Every environment variable that Holdfast reads, in one place. No other file calls getenv.
 //
-// A variable that is unset or empty means "not given". A value that cannot be understood is a UsageError that
-// names the variable, the value and what would be right: never a silent default.
-// Threads: readers may be called from any thread as long as nobody calls setenv.
+// A variable that is unset or empty counts as not given. A malformed value throws UsageError, which names the
+// variable, the value and the expected form; there is never a silent default.
+// Threads: readers may be called from any thread while no thread calls setenv.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct EnvVariable {
   const char* name;
-  const char* meaning;  // one line, for --help and the README
+  const char* meaning;  // one line, for --help and docs/command_line.md
 };
 
-// What is logged: debug, info (default), warning, error or off.
 inline constexpr EnvVariable kEnvLog{"HOLDFAST_LOG",
                                      "what is logged: debug, info (default), warning, error, off"};
-// From SIGTERM or SIGINT to the end of the process. Beats the program's own setting.
+// From SIGTERM or SIGINT to the end of the process. It has priority over the program's own setting.
+// interruption/term_grace.h lists the grace periods of platforms.
 inline constexpr EnvVariable kEnvTermGrace{
-    "HOLDFAST_TERM_GRACE", "time from SIGTERM to the process's end, e.g. 25s (default) or 2min"};
-// Another notice file to watch, beside the program's own; interruption/notice_file.h says what may be in it.
+    "HOLDFAST_TERM_GRACE",
+    "time from SIGTERM to the process's end, e.g. 2min (default 25s, in a container 10s)"};
+// See interruption/stop_signals.h.
+inline constexpr EnvVariable kEnvStopSignals{
+    "HOLDFAST_STOP_SIGNALS",
+    "signals that mean stop beside TERM and INT, of HUP,USR1,USR2,XCPU (default HUP,USR2,XCPU)"};
+// Kubernetes sets it in every pod.
+inline constexpr EnvVariable kEnvKubernetesHost{"KUBERNETES_SERVICE_HOST",
+                                                "set by Kubernetes: this is a container"};
+// A second notice file, watched beside the program's own. interruption/notice_file.h has its format.
 inline constexpr EnvVariable kEnvNoticeFile{
     "HOLDFAST_NOTICE_FILE", "file whose appearance announces an interruption (empty, or JSON; default none)"};
-// Which interruption sources there are; interruption/sources.h says what by default.
+// interruption/sources.h lists the sources and the default.
 inline constexpr EnvVariable kEnvSources{
     "HOLDFAST_SOURCES",
     "interruption sources, of signal,file,deadline,cloud,ec2,gcp,azure (default signal,file,deadline,cloud)"};
-// Other addresses of the metadata services, by the names that the providers' own tools know where they have
-// one. Each also says which provider this machine belongs to.
+// See interruption/required_sight.h.
+inline constexpr EnvVariable kEnvRequireSource{"HOLDFAST_REQUIRE_SOURCE",
+                                               "sources, such as ec2, without which no run starts: 75 while "
+                                               "one is silent, 78 where there is none (default none)"};
+// Addresses of the metadata services. Variables that a provider's own tools know keep their names. Each
+// variable also tells Holdfast which provider this machine belongs to.
 inline constexpr EnvVariable kEnvEc2Endpoint{
     "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "address of EC2's metadata service (default http://169.254.169.254 on EC2's machines)"};
+inline constexpr EnvVariable kEnvEc2Mode{
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE",
+    "IPv6: EC2's metadata service is asked at http://[fd00:ec2::254] (default IPv4)"};
 inline constexpr EnvVariable kEnvEc2Disabled{"AWS_EC2_METADATA_DISABLED",
                                              "true: never ask EC2's metadata service (default false)"};
 inline constexpr EnvVariable kEnvGcpHost{
@@ -44,8 +61,12 @@ inline constexpr EnvVariable kEnvGcpHost{
 inline constexpr EnvVariable kEnvAzureEndpoint{
     "HOLDFAST_AZURE_METADATA_ENDPOINT",
     "address of Azure's metadata service (default http://169.254.169.254 on its machines)"};
-// Set by launchers; base/launch_environment.h says whose count. The first three also decide which process of
-// a host asks a metadata service.
+// See interruption/azure_source.h.
+inline constexpr EnvVariable kEnvApproveEnd{
+    "HOLDFAST_APPROVE_END",
+    "1: in the pause before an end that Azure announces, tell Azure that the machine may go (default 0)"};
+// Launchers set the following. base/launch_environment.h says which launcher sets which. The first three also
+// decide which process of a host polls a metadata service.
 inline constexpr EnvVariable kEnvLocalRank{
     "LOCAL_RANK", "number of this process on its host, by torchrun; not 0: asks no metadata service"};
 inline constexpr EnvVariable kEnvOpenMpiLocalRank{"OMPI_COMM_WORLD_LOCAL_RANK",
@@ -71,6 +92,15 @@ inline constexpr EnvVariable kEnvElasticErrorFile{
     "TORCHELASTIC_ERROR_FILE",
     "torchrun's file for why a process ended with an error: one sentence, in JSON"};
 inline constexpr EnvVariable kEnvLaunchJob{"HOLDFAST_LAUNCH_JOB", "holdfast launch's name for the job"};
+// A process without this secret can neither join the job's ranks nor read or change their messages.
+inline constexpr EnvVariable kEnvJobSecret{
+    "HOLDFAST_JOB_SECRET",
+    "text that all processes of a job share and nobody else knows (holdfast launch on one host makes one)"};
+// It has priority over the program's own setting. Raise it where machines pause for longer without a notice.
+// Cost: the ranks notice a lost rank that much later.
+inline constexpr EnvVariable kEnvSilence{
+    "HOLDFAST_SILENCE",
+    "time without a sign of life after which a rank counts as lost, the same in all processes (default 6s)"};
 inline constexpr EnvVariable kEnvLaunchSocket{
     "HOLDFAST_LAUNCH_SOCKET", "rank 0's socket that listens on MASTER_PORT, by holdfast launch"};
 inline constexpr EnvVariable kEnvOpenMpiRank{"OMPI_COMM_WORLD_RANK", "number of this process, by Open MPI"};
@@ -95,13 +125,24 @@ inline constexpr EnvVariable kEnvSlurmHosts{"SLURM_STEP_NODELIST",
                                             "hosts of the step: rank 0's is the first, by srun"};
 inline constexpr EnvVariable kEnvSlurmJob{"SLURM_JOB_ID", "number of the Slurm job"};
 inline constexpr EnvVariable kEnvSlurmStep{"SLURM_STEP_ID", "number of the step in it"};
-// Set by Slurm.
+// Slurm sets it.
 inline constexpr EnvVariable kEnvSlurmJobEnd{
     "SLURM_JOB_END_TIME", "end of the Slurm job, in seconds since 1970: announced ten minutes before"};
-// Compares every late snapshot with live memory before it counts; costs one read of the state a save.
+// `holdfast supervise` sets the next three for the command that it runs.
+inline constexpr EnvVariable kEnvSupervisor{
+    "HOLDFAST_SUPERVISOR",
+    "holdfast supervise's name for this life of the command; stands in the run's claim"};
+inline constexpr EnvVariable kEnvSupervisedSince{"HOLDFAST_SUPERVISED_SINCE",
+                                                 "when holdfast supervise began, in seconds since 1970: "
+                                                 "max_wall counts from there, for all lives together"};
+inline constexpr EnvVariable kEnvSupervisedUptime{"HOLDFAST_SUPERVISED_UPTIME",
+                                                  "the same as <seconds since the machine's start>/<boot "
+                                                  "id>: counts on that start of the machine, whose wall "
+                                                  "clock may be set"};
+// Compares every late snapshot with live memory before the save goes on. Cost: one read of the state a save.
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};
-// Where the file plan is laid out when there is no tmpfs.
+// Directory for the file plan's layout where the machine has no tmpfs.
 inline constexpr EnvVariable kEnvTmpDir{"TMPDIR", "directory for small temporary files (default /tmp)"};
 
 std::span<const EnvVariable> env_variables();
@@ -109,7 +150,11 @@ std::span<const EnvVariable> env_variables();
 std::optional<std::string> env_text(const EnvVariable& variable);
 std::optional<Duration> env_duration(const EnvVariable& variable);
 std::optional<std::int64_t> env_int(const EnvVariable& variable, std::int64_t least, std::int64_t most);
-// 1/0, true/false, yes/no, on/off.
+// Accepts 1/0, true/false, yes/no and on/off, in letters of either case.
 std::optional<bool> env_flag(const EnvVariable& variable);
 
-}  // namespace holdfast::inline v1
+// Environment of a child process, each entry as NAME=value: ours, minus `without`, plus `added`.
+std::vector<std::string> environment_for_child(const std::map<std::string, std::string>& added,
+                                               const std::vector<std::string>& without = {});
+
+}}  // namespace holdfast::v1

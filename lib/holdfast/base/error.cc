@@ -4,16 +4,20 @@
 #include <cstring>
 #include <utility>
 
-namespace holdfast::inline v1 {
+#include "holdfast/base/utf8.h"
+
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// What a user can do about it, where the errno alone tells.
+// Advice that follows from the errno alone.
 const char* usual_remedy(int code) {
   switch (code) {
     case ENOSPC:
-      return "free space on the volume, or keep fewer checkpoints (--keep)";
+      return "free space on the volume, or keep fewer checkpoints (CheckpointerOptions::keep; --keep in "
+             "Holdfast's example)";
     case EDQUOT:
-      return "raise the quota, or keep fewer checkpoints (--keep)";
+      return "raise the quota, or keep fewer checkpoints (CheckpointerOptions::keep; --keep in Holdfast's "
+             "example)";
     case EROFS:
       return "the file system is mounted read-only: look for disk errors (dmesg), then remount it";
     case EACCES:
@@ -54,13 +58,16 @@ std::string io_message(const std::string& operation, const std::string& path, in
   return text;
 }
 
-// Copies of it share their text.
+// Made at the start, while there is memory. Copies share its text, so a copy allocates nothing.
 const Error kNoMemoryLeft(
     "out of memory; checkpoints that were acknowledged stand: use a machine with more memory, or raise the "
     "process's limit (ulimit -v, the container's memory)",
     ExitCode::io_failed);
 
 }  // namespace
+
+Error::Error(const std::string& message, ExitCode code)
+    : std::runtime_error(terminal_text(message)), code_(code) {}
 
 const char* what_of(const std::exception& error) noexcept {
   return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? kOutOfMemory : error.what();
@@ -74,4 +81,4 @@ IoError::IoError(std::string operation, std::string path, int code, const std::s
       path_(std::move(path)),
       code_(code) {}
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,7 +1,7 @@
-// The exceptions that end a run. What is expected (no checkpoint yet, a rejected candidate, a notice) is a
-// value, never an exception. Each class knows the exit code that a program ends with.
+// The exceptions that end a run. An expected outcome (no checkpoint yet, a rejected candidate, a notice) is a
+// value, never an exception. Each class knows the exit code that a program should return.
 //
-// Messages are one line: what happened, to which file, the system's error text, what the user can do.
+// A message is one line: what happened, to which file, the system's error text, what the user can do.
 // Threads: exceptions are immutable values.
 #pragma once
 
@@ -12,27 +12,27 @@
 
 #include "holdfast/base/exit_code.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Root of the hierarchy. Thrown itself only for defects (exit code 70).
+// Root of the hierarchy. The library throws this class itself only for defects (exit code 70).
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, ExitCode code = ExitCode::internal)
-      : std::runtime_error(message), code_(code) {}
+  // The constructor makes control characters in `message` printable, because a file name may hold any byte.
+  explicit Error(const std::string& message, ExitCode code = ExitCode::internal);
   ExitCode exit_code() const noexcept { return code_; }
 
  private:
   ExitCode code_;
 };
 
-// Options that are unknown, contradictory or out of range; misuse of an interface by the caller.
+// Unknown, contradictory or out-of-range options, or misuse of an interface by the caller.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(message, ExitCode::usage) {}
 };
 
-// The operating system refused an operation. `code` is its errno, `operation` the call ("fsync"),
-// `path` what it was done to.
+// The operating system refused an operation. `operation` is the call ("fsync"), `path` the file, `code` the
+// errno. `remedy` replaces the usual advice for that errno.
 class IoError : public Error {
  public:
   IoError(std::string operation, std::string path, int code, const std::string& remedy = {});
@@ -46,7 +46,7 @@ class IoError : public Error {
   int code_;
 };
 
-// Going on would lose work or silently change the run: other options, another model, nothing verifies.
+// To continue would lose work or silently change the run: other options, another model, nothing verifies.
 class RefusedError : public Error {
  public:
   explicit RefusedError(const std::string& message) : Error(message, ExitCode::refused) {}
@@ -58,21 +58,20 @@ class SupersededError : public Error {
   explicit SupersededError(const std::string& message) : Error(message, ExitCode::superseded) {}
 };
 
-// There is no memory left for what was asked. Thrown where a std::bad_alloc would leave the library; making
-// one takes no memory.
+// The library throws it where a std::bad_alloc would leave it. Its constructor allocates nothing.
 class OutOfMemoryError : public Error {
  public:
   OutOfMemoryError();
 };
 
-// What a failure's text is when there is no memory for it: short enough for a std::string without an
-// allocation.
+// Replaces a message for which there is no memory. It fits into a std::string without an allocation.
 inline constexpr char kOutOfMemory[] = "out of memory";
 
-// error.what(), where a std::bad_alloc says so in words.
+// Returns error.what(), but kOutOfMemory for a std::bad_alloc.
 const char* what_of(const std::exception& error) noexcept;
 
-// The text that `make` returns, or kOutOfMemory. Failures are told with it: the telling never fails.
+// Returns the text that `make` returns, or kOutOfMemory. Code that reports a failure uses it, so that the
+// report itself cannot fail.
 template <class Make>
 std::string text_or_out_of_memory(const Make& make) noexcept {
   try {
@@ -82,4 +81,4 @@ std::string text_or_out_of_memory(const Make& make) noexcept {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,11 +6,11 @@
 
 #include "holdfast/base/exit_code.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Dekker's handshake, so both are sequentially consistent: either the guard sees the wish, or force_exit sees
-// the guard. Plain globals with constant initialisation, because a signal may come before main.
+// Dekker's handshake: with sequential consistency either the guard sees `wanted`, or force_exit() sees the
+// guard. Plain globals with constant initialisation, because a signal may arrive before main().
 std::atomic<int> guards{0};
 std::atomic<bool> wanted{false};
 thread_local int depth = 0;
@@ -22,9 +22,9 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 
 HoldOffForcedExit::HoldOffForcedExit() noexcept {
   guards.fetch_add(1);
-  // A nested one belongs to work that has begun.
+  // A nested guard belongs to work that has begun: it must be able to finish.
   if (depth++ > 0 || !wanted.load()) return;
-  // Somebody wants out. Begin nothing new: the last guard, this one or another thread's, ends the process.
+  // Begin nothing new. The last guard, this one or another thread's, ends the process.
   if (guards.fetch_sub(1) == 1) leave();
   while (true) pause();
 }
@@ -39,4 +39,4 @@ void force_exit() noexcept {
   if (guards.load() == 0) leave();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,13 +1,13 @@
-// A second Ctrl-C ends the process at once (exit code 130), but never in the middle of a rename: whoever is
-// about to do something that must not be cut in two holds one of these. The rename methods of the real file
-// system do so themselves; a caller needs its own only to keep several operations together.
+// A second Ctrl-C ends the process at once (exit code 130), but never in the middle of a rename. Code that
+// must not be interrupted holds a HoldOffForcedExit. The rename methods of the real file system do so
+// themselves; a caller needs a guard only to keep several operations together.
 //
-// While a guard lives, a forced exit that is asked for waits for the last guard to end. Guards nest, and
-// threads may hold them side by side. Keep them short: the person at the keyboard is waiting.
+// While a guard lives, force_exit() waits for the last guard to end. Guards nest, and several threads may
+// hold them at once. Hold them briefly: a person waits for the exit.
 // Threads: any. force_exit() is async-signal-safe.
 #pragma once
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class HoldOffForcedExit {
  public:
@@ -17,8 +17,8 @@ class HoldOffForcedExit {
   HoldOffForcedExit& operator=(const HoldOffForcedExit&) = delete;
 };
 
-// Ends the process with ExitCode::forced, without destructors or exit handlers: now, or when the last guard
-// ends, in which case it returns.
+// Ends the process with ExitCode::forced, without destructors and exit handlers. While a guard lives it
+// returns; the end of the last guard then ends the process.
 void force_exit() noexcept;
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,22 +1,23 @@
 #include "holdfast/base/freed_memory.h"
 
-#include <cstdlib>  // says whether it is glibc
+#include <cstdlib>  // defines __GLIBC__
 #include <limits>
 
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 void keep_freed_memory() noexcept {
 #ifdef __GLIBC__
-  // A block of its own (mmap) goes back as it is freed. The threshold for those cannot be set above 32 MiB:
-  // so there are none.
+  // free() returns an mmap'ed block to the system at once. glibc caps M_MMAP_THRESHOLD at 32 MiB, so a higher
+  // threshold does not help; only zero such blocks does.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  // Grows the heap in steps of 64 MiB, so that the first step makes fewer system calls.
   mallopt(M_TOP_PAD, 64 << 20);
 #endif
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

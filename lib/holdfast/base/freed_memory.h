@@ -1,22 +1,17 @@
-// Keeps what a training step frees for the next step. Activations and gradients of one step are hundreds of
-// megabytes, made and freed again and again. The C library gives blocks of that size back to the system at
-// once, and the next step pays for every page of them anew: a page fault, and 4 KiB of zeros. On a CPU that
-// is up to a fifth of a step.
+// Keeps the memory that a training step frees for the next step. glibc returns blocks of hundreds of MB to
+// the system at once, and the next step pays a page fault for each 4 KiB. On a CPU that costs up to a fifth
+// of a step. The function does nothing where the C library is not glibc.
 //
 //   int main() {
-//     holdfast::keep_freed_memory();  // first: what was allocated before stays as it is
+//     holdfast::keep_freed_memory();  // first: it does not change blocks that were allocated before
 //
-// For programs, not for libraries: it is a setting of the whole process, and for its whole life. Costs: what
-// the largest step has used is kept, so the process is always as large as it ever was; blocks of the
-// trainer's own that are freed are not given back, either. Memory on a GPU is not concerned (LibTorch keeps
-// that anyway), nor are the images of checkpoints (snapshot/arena.h).
-//
-// Does nothing where the C library is not glibc. Threads: before others are started.
-// Source: mallopt(3), M_MMAP_MAX and M_TRIM_THRESHOLD.
+// For programs, not for libraries: it sets a property of the whole process for its whole life.
+// Cost: the process keeps its largest size. GPU memory and checkpoint images (snapshot/arena.h) are exempt.
+// Errors: none. Threads: call before other threads start. Source: mallopt(3), M_MMAP_MAX, M_TRIM_THRESHOLD.
 #pragma once
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 void keep_freed_memory() noexcept;
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -12,16 +12,16 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// How many bytes the well-formed UTF-8 character at the beginning of a text has; 0: there is none.
+// Length of the well-formed UTF-8 character at the start of `text`; 0 if there is none.
 std::size_t character_at(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned lead = byte(0);
   if (lead < 0x80) return text.empty() ? 0 : 1;
   const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  // The shortest form of one character, and none of the halves that only UTF-16 has.
+  // Rejects overlong forms and surrogates.
   const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   if (lead < 0xC2 || lead > 0xF4 || byte(1) < low || byte(1) > high) return 0;
@@ -57,7 +57,7 @@ void tell_launcher(std::string_view sentence) noexcept {
     if (!path) return;
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const std::string message = json_string(sentence);
-    // torchrun prints the call stack where there is one, and the message else.
+    // torchrun prints the call stack if there is one, otherwise the message.
     const std::string json = R"({"message": {"message": )" + message + R"(, "extraInfo": {"py_callstack": )" +
                              message + R"(, "timestamp": ")" +
                              std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count()) +
@@ -66,7 +66,7 @@ void tell_launcher(std::string_view sentence) noexcept {
     if (file < 0) return;
     [[maybe_unused]] const ssize_t written = write(file, json.data(), json.size());
     close(file);
-  } catch (const std::exception&) {  // then only standard error has it
+  } catch (const std::exception&) {  // standard error still gets the sentence
   }
 }
 
@@ -74,10 +74,10 @@ int last_words(const std::exception& error, int exit_code_interrupted) noexcept 
   const auto* const ours = dynamic_cast<const Error*>(&error);
   std::string_view text = what_of(error);
   if (ours == nullptr) text = text.substr(0, text.find('\n'));
-  tell_launcher(text);  // first: a file hangs less often than a pipe that nobody reads
+  tell_launcher(text);  // before the log: a file blocks less often than a pipe without a reader
   log_message(LogLevel::error, text);
   const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
   return code == ExitCode::interrupted ? exit_code_interrupted : static_cast<int>(code);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,19 +1,15 @@
-// How a program ends with an error: one line on standard error, the same sentence to the launcher, and the
-// exit code.
+// Ends a program after an error: one line on standard error, the same sentence for the launcher, and the exit
+// code.
 //
-//   int main(int argc, char** argv) {
-//     try {
-//       return train(argc, argv);
-//     } catch (const std::exception& error) {
-//       return holdfast::last_words(error);
-//     }
+//   } catch (const std::exception& error) {
+//     return holdfast::last_words(error);  // in main()
 //   }
 //
-// torchrun names a file for each process (TORCHELASTIC_ERROR_FILE) and prints what it finds there when one
-// has failed; without it a process of another language than Python is only a number. It is written as torch's
-// own record decorator does.
+// torchrun names a file for each process (TORCHELASTIC_ERROR_FILE) and prints its content if that process
+// fails. Without the file, torchrun shows only a number for a program that is not written in Python. The
+// format is the one of torch's `record` decorator.
 //
-// Errors: none; what cannot be written is dropped. Threads: any.
+// Errors: none; text that cannot be written is dropped. Threads: any.
 #pragma once
 
 #include <exception>
@@ -21,15 +17,15 @@
 
 #include "holdfast/base/exit_code.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Returns the exit code: an Error's own, else that of a defect (70). Of other exceptions the first line
-// counts: c10 adds a stack trace. A program with CheckpointerOptions::exit_code_interrupted gives that here,
-// too: a lost rank is an interruption.
+// Returns the exit code: the Error's own, or 70 for other exceptions. Of those it prints only the first line,
+// because c10 appends a stack trace. A program that sets CheckpointerOptions::notices.exit_code_interrupted
+// passes that code here too, because a lost rank counts as an interruption.
 int last_words(const std::exception& error,
                int exit_code_interrupted = static_cast<int>(ExitCode::interrupted)) noexcept;
 
-// Only the launcher's part of it. The first sentence that a launcher reads counts; call it once.
+// Writes only the launcher's file. A launcher reports the first sentence that it reads, so call this once.
 void tell_launcher(std::string_view sentence) noexcept;
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,12 +6,13 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr int kMostRanks = 1'000'000;
+// Far above any real job; it keeps sums of such numbers within an int.
 
-// On one line, whatever is in it.
+// On one line, because the value may hold any byte.
 std::string shown(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; }, '?');
@@ -42,12 +43,12 @@ class Reading {
   const Variables& variables_;
 };
 
-// Where one launcher says what.
+// The variables of one launcher.
 struct Names {
   Launcher launcher;
   const EnvVariable& rank;
   const EnvVariable& world_size;
-  const EnvVariable* local_rank;  // none: one process a host
+  const EnvVariable* local_rank;  // null: one process a host
   const EnvVariable* local_world_size;
 };
 
@@ -60,6 +61,8 @@ constexpr Names kMpich{Launcher::mpich, kEnvMpichRank, kEnvMpichSize, &kEnvMpich
 constexpr Names kSlurm{Launcher::slurm, kEnvSlurmRank, kEnvSlurmStepTasks, &kEnvSlurmLocalId, nullptr};
 
 const Names* launcher_in(const Reading& reading) {
+  // The order is the one of docs/several_gpus.md. PMI_RANK alone means MPICH only outside srun, whose PMI
+  // plug-in sets it too.
   if (reading.has(kEnvRank) && reading.has(kEnvLocalRank)) return &kTorchrun;
   if (reading.has(kEnvOpenMpiRank) || reading.has(kEnvOpenMpiSize)) return &kOpenMpi;
   const bool step = reading.has(kEnvSlurmStepTasks);
@@ -105,11 +108,11 @@ void place(const Reading& reading, const Names& names, LaunchEnvironment& out) {
 void place_slurm_tasks(const Reading& reading, LaunchEnvironment& out) {
   const auto node = reading.number(kEnvSlurmNode, 0, kMostRanks);
   const auto tasks = node ? tasks_on_node(reading.text(kEnvSlurmTasksPerNode), *node) : std::nullopt;
-  // A heterogeneous job counts otherwise: then it is not known.
+  // A heterogeneous job numbers its nodes per component. The count is then unknown.
   if (tasks && out.local_rank < *tasks && *tasks <= out.world_size) out.local_world_size = *tasks;
 }
 
-// Consecutive jobs get ports of their own, below those that kernels hand out.
+// Consecutive jobs get different ports, below the range of ephemeral ports (from 32768 on Linux).
 std::uint16_t slurm_port(const Reading& reading) {
   const auto job = parse_int(reading.text(kEnvSlurmJob));
   const auto step = parse_int(reading.text(kEnvSlurmStep));
@@ -120,7 +123,7 @@ std::uint16_t slurm_port(const Reading& reading) {
 }
 
 void meet(const Reading& reading, LaunchEnvironment& out) {
-  if (out.world_size == 1) return;  // whatever a cluster has put there (`MASTER_PORT=tcp://…` of a service)
+  if (out.world_size == 1) return;  // a cluster may set MASTER_PORT=tcp://… for a service of that name
   out.master_address = reading.text(kEnvMasterAddress);
   out.master_port = static_cast<std::uint16_t>(reading.number(kEnvMasterPort, 1, 65'535).value_or(0));
   const bool tells = out.launcher == Launcher::torchrun || out.launcher == Launcher::pod;
@@ -150,7 +153,7 @@ void name_job(const Reading& reading, LaunchEnvironment& out) {
         return;
       }
       out.job = reading.text(kEnvElasticRun);
-      if (out.job == "none") out.job.clear();  // its default
+      if (out.job == "none") out.job.clear();  // torchrun's default
       out.restart = reading.number(kEnvElasticRestart, 0, kMostRanks).value_or(0);
       out.agent_keeps_store = reading.text(kEnvElasticStore) == "True";
       return;
@@ -167,7 +170,7 @@ void name_job(const Reading& reading, LaunchEnvironment& out) {
   }
 }
 
-// Nothing that would count: what is left of a start by hand, or a word forgotten.
+// No launcher. Variables that are left from a start by hand would silently train alone: refuse them.
 LaunchEnvironment alone(const Reading& reading) {
   for (const auto& [variable, least] : {std::pair{kEnvLocalRank, 0}, std::pair{kEnvWorldSize, 2}}) {
     if (reading.number(variable, 0, kMostRanks).value_or(-1) >= least) {
@@ -211,7 +214,7 @@ std::optional<std::string> first_host(std::string_view list) {
   if (end == std::string_view::npos || list[end] == ',') {
     return head.empty() ? std::nullopt : std::optional(std::string(head));
   }
-  // "gpu[007-012,020]-ib": the first number with its zeros, and what follows the bracket.
+  // "gpu[007-012,020]-ib": the first number with its zeros, then the text after the bracket.
   const auto close = list.find(']', end);
   if (close == std::string_view::npos) return std::nullopt;
   const std::string_view inside = list.substr(end + 1, close - end - 1);
@@ -222,7 +225,7 @@ std::optional<std::string> first_host(std::string_view list) {
     return !text.empty() &&
            std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   };
-  // More than one dimension ("r[0-3]n[0-15]") goes on in the same way.
+  // A name with two brackets ("r[0-3]n[0-15]") continues in the same way.
   if (!digits(number)) return std::nullopt;
   if (tail.find('[') != std::string_view::npos) {
     const auto inner = first_host(rest);
@@ -259,6 +262,7 @@ LaunchEnvironment launch_of(const Variables& variables) {
   if (out.launcher == Launcher::slurm) place_slurm_tasks(reading, out);
   meet(reading, out);
   name_job(reading, out);
+  out.secret = reading.text(kEnvJobSecret);
   return out;
 }
 
@@ -270,4 +274,4 @@ LaunchEnvironment launch_environment() {
   return launch_of(variables);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -4,41 +4,54 @@
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/base_sink-inl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/mutex.h"
+#include "holdfast/base/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
+// To the line's start, then erase to its end (ECMA-48).
 constexpr std::string_view kWipe = "\r\x1b[K";
 
 void write_all(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
+    // A closed or full pipe: the text is dropped, because a log must not end a training.
     if (written <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
-// Without any memory of its own. May mix with lines of other threads.
+// Allocates nothing: prints plain ASCII, and "?" for every other byte. Lines of other threads may mix in.
 void write_in_pieces(std::string_view word, std::string_view text) {
-  for (const std::string_view piece : {std::string_view("holdfast: "), word, text, std::string_view("\n")}) {
-    write_all(piece);
+  write_all("holdfast: ");
+  write_all(word);
+  while (!text.empty()) {
+    std::array<char, 256> safe{};
+    const std::size_t count = std::min(text.size(), safe.size());
+    std::transform(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(count), safe.begin(),
+                   [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\t' ? c : '?'; });
+    write_all({safe.data(), count});
+    text.remove_prefix(count);
   }
+  write_all("\n");
 }
 
 std::size_t terminal_width() {
@@ -46,31 +59,31 @@ std::size_t terminal_width() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-// Standard error and the status line at its end. One lock for both, or they would mix.
-class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+// Standard error with the status line at its end. One lock covers both; otherwise they would mix.
+class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
  public:
   void line(std::string_view text) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     write_line(text);
   }
 
   void status(std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    status_.assign(text.substr(0, terminal_width() - 1));
+    const MutexLock lock(mutex_);
+    status_.assign(terminal_text(text.substr(0, terminal_width() - 1)));
     out_.assign(kWipe).append(status_);
     write_all(out_);
   }
 
   void clear_status() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (status_.empty()) return;
     status_.clear();
     write_all(kWipe);
   }
 
  private:
-  // spdlog would swallow what is thrown in here.
-  void sink_it_(const spdlog::details::log_msg& message) override {
+  // Catches here, because spdlog would catch the exception itself and drop the message.
+  void sink_it_(const spdlog::details::log_msg& message) override HOLDFAST_REQUIRES(mutex_) {
     const std::string_view text(message.payload.data(), message.payload.size());
     try {
       spdlog::memory_buf_t formatted;
@@ -83,19 +96,19 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
 
   void flush_() override {}
 
-  void write_line(std::string_view text) {
+  void write_line(std::string_view text) HOLDFAST_REQUIRES(mutex_) {
     out_.clear();
     if (!status_.empty()) out_ += kWipe;
-    out_.append(text) += '\n';
+    out_.append(terminal_text(text)) += '\n';
     out_ += status_;
     write_all(out_);
   }
 
-  std::string status_;
-  std::string out_;
+  std::string status_ HOLDFAST_GUARDED_BY(mutex_);
+  std::string out_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-// Never destroyed: threads may log until the very end of the process.
+// Never destroyed: threads may log until the process ends.
 struct Log {
   Log() : sink(std::make_shared<StderrSink>()), logger("holdfast", sink) { set_prefix("holdfast: "); }
 
@@ -172,7 +185,7 @@ void log_formatted(LogLevel level, std::string_view format,
 bool log_enabled(LogLevel level) noexcept {
   try {
     return the_log().logger.should_log(to_spdlog(level));
-  } catch (const std::exception&) {  // the log itself found no memory; it is made at a later message
+  } catch (const std::exception&) {  // no memory for the log itself; a later message makes it
     return level >= LogLevel::info;
   }
 }
@@ -204,16 +217,16 @@ void print_line(std::string_view line) noexcept {
 void show_status_line(std::string_view text) noexcept {
   try {
     the_log().sink->status(text);
-  } catch (const std::exception&) {  // the next one is due in a moment
+  } catch (const std::exception&) {  // progress draws the next status line soon
   }
 }
 
 void clear_status_line() noexcept {
   try {
     the_log().sink->clear_status();
-  } catch (const std::exception&) {  // there was no log yet, so no line either
+  } catch (const std::exception&) {  // without a log there is no status line
   }
 }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

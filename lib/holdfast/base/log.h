@@ -1,15 +1,14 @@
-// What Holdfast says to people, on standard error: `holdfast: resuming at step 1,200`. Standard output
-// belongs to the program's result.
+// Messages for people, on standard error: `holdfast: resuming at step 1,200`. Standard output belongs to the
+// program's result.
 //
-// Every line is written with one write(2), so lines of several threads and processes do not mix. With several
-// ranks, a line begins `holdfast[rank 2]:`. The level comes from HOLDFAST_LOG (base/env.h).
+// One write(2) prints each line, so lines of several threads and processes do not mix. With several ranks a
+// line begins with `holdfast[rank 2]:`. HOLDFAST_LOG (base/env.h) sets the level.
+// On a terminal the last line can be a *status line* (progress): the log erases it before it prints another
+// line, and draws it again below.
 //
-// The last line of a terminal can be a *status line* (progress) that is redrawn in place: it is wiped before
-// any other line is printed, and drawn again below it.
-//
-// Errors: none; what cannot be written is dropped (standard error may be closed). A message that finds no
-// memory is written as it stands, without the rank and with its {} unfilled.
-// Threads: everything may be called from any thread; not from signal handlers.
+// Errors: none; text that cannot be written is dropped. Without memory for a message, the log writes the
+// format text unfilled and without the rank.
+// Threads: all functions may be called from any thread, but not from signal handlers.
 #pragma once
 
 #include <concepts>
@@ -22,11 +21,11 @@
 #include <type_traits>
 #include <variant>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class LogLevel { debug, info, warning, error, off };
 
-// One argument of a message. Not fmt's own type: LibTorch ships another fmt, and its headers would meet ours.
+// One argument of a message. fmt's type would not do: LibTorch ships another fmt, and the two would collide.
 using LogArgument = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view>;
 
 template <class T>
@@ -44,7 +43,7 @@ LogArgument log_argument(const T& value) {
   }
 }
 
-// A format known at compile time, in fmt's language. As many {…} as arguments, or it does not compile.
+// A format known at compile time, in fmt's syntax. It compiles only with as many {…} as arguments.
 template <class... Args>
 struct LogFormat {
   template <class Text>
@@ -64,20 +63,20 @@ struct LogFormat {
   std::string_view text;
 };
 
-// fmt's formatting of `format`; the format itself when it is wrong.
+// Returns the message that fmt makes of `format`, or `format` itself if fmt rejects it.
 std::string format_log(std::string_view format, std::initializer_list<LogArgument> arguments);
 
-// Writes one finished message; braces in it have no meaning.
+// Writes one finished message. Braces in it are ordinary characters.
 void log_message(LogLevel level, std::string_view message) noexcept;
 void log_formatted(LogLevel level, std::string_view format,
                    std::initializer_list<LogArgument> arguments) noexcept;
 bool log_enabled(LogLevel level) noexcept;
 
-// Reads HOLDFAST_LOG; UsageError when it is none of the levels. Programs call it first thing. Without it the
-// variable is read at the first message, and a wrong value counts as `info`.
+// Reads HOLDFAST_LOG. Throws UsageError for an unknown level. Programs call it first. Without this call the
+// first message reads the variable, and a wrong value counts as `info`.
 void configure_log();
 void set_log_level(LogLevel level);
-// Names the rank in every line; a world of one needs no name.
+// Puts the rank into every line; a world of one shows no rank.
 void set_log_rank(int rank, int world_size);
 
 inline void log_debug(std::string_view message) { log_message(LogLevel::debug, message); }
@@ -106,12 +105,12 @@ void log_error(LogFormat<std::type_identity_t<First>, std::type_identity_t<Rest>
   log_formatted(LogLevel::error, format.text, {log_argument(first), log_argument(rest)...});
 }
 
-// A line of its own without prefix or level (a progress line, a table). No newline at its end.
+// Prints a line without prefix and level, such as a table's. `line` has no newline at its end.
 void print_line(std::string_view line) noexcept;
-// Draws or replaces the status line; too long a text is cut to the terminal's width. Only for terminals.
+// Draws or replaces the status line, cut to the terminal's width. Call it only on a terminal.
 void show_status_line(std::string_view text) noexcept;
-// Wipes it (before the last result, or when progress becomes plain lines).
+// Erases the status line: before the last result, or before progress continues as plain lines.
 void clear_status_line() noexcept;
 bool stderr_is_terminal();
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

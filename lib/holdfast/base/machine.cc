@@ -1,13 +1,29 @@
 #include "holdfast/base/machine.h"
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <sstream>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
+namespace {
+
+// `exec` keeps the process's age and the resource use of its children. No call tells when exec happened.
+struct Load {
+  std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
+  bool after_children = [] {
+    rusage children{};
+    return getrusage(RUSAGE_CHILDREN, &children) == 0 && children.ru_minflt > 0;
+  }();
+};
+const Load kLoad;  // initialised before main(), so its time is the load of this library
+
+}  // namespace
 
 std::string host_name() {
   utsname names{};
@@ -26,12 +42,13 @@ std::string boot_id() {
 std::optional<Duration> process_age() {
   std::string text;
   std::getline(std::ifstream("/proc/self/stat"), text);
-  // The second field is a name in parentheses, which may hold anything; the start is the 22nd.
+  // Field 2 is a name in parentheses that may hold any byte, so count from its end. Field 22 is the start.
   const std::size_t name_ends = text.rfind(')');
   if (name_ends == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(name_ends + 1));
   std::string field;
   for (int i = 3; i < 22; ++i) fields >> field;
+  // Start times in /proc count from boot and include sleep, like CLOCK_BOOTTIME.
   double ticks = 0;
   timespec now{};
   const long per_second = sysconf(_SC_CLK_TCK);
@@ -42,4 +59,10 @@ std::optional<Duration> process_age() {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(age));
 }
 
-}  // namespace holdfast::inline v1
+std::optional<Duration> program_age() {
+  const std::optional<Duration> age = process_age();
+  if (!age || !kLoad.after_children) return age;
+  return std::min<Duration>(*age, std::chrono::steady_clock::now() - kLoad.time);
+}
+
+}}  // namespace holdfast::v1

@@ -1,6 +1,6 @@
-// Which machine this is, for people who read claims, run states and checkpoints. Decides nothing.
+// Identifies this machine for people who read claims, run states and checkpoints. No decision depends on it.
 //
-// Errors: none; what cannot be found out is empty. Threads: any.
+// Errors: none; an unknown value is empty. Threads: any.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,14 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 std::string host_name();
-std::string boot_id();                  // changes with every start of the machine
-std::optional<Duration> process_age();  // since this process was started, to a hundredth of a second
+std::string boot_id();                  // differs after every boot
+std::optional<Duration> process_age();  // time since the process started, to 10 ms
 
-}  // namespace holdfast::inline v1
+// The age of this program, without the time of a script that became this program by `exec`. If the process
+// had child processes before this library was loaded, the age counts from that load.
+std::optional<Duration> program_age();
+
+}}  // namespace holdfast::v1

@@ -7,7 +7,7 @@
 #include <ctime>
 #include <limits>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 struct Unit {
@@ -24,6 +24,7 @@ constexpr std::array<Unit, 9> kUnits{{{"ns", 1.0},
                                       {"min", 60e9},
                                       {"h", 3600e9},
                                       {"d", 86400e9}}};
+// A century: below the 292 years that 64-bit nanoseconds hold, and above any sensible value.
 constexpr double kLongest = 100.0 * 365 * 86400e9;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -44,7 +45,7 @@ std::string with_separators(const std::string& digits) {
   return text;
 }
 
-// Takes exactly `digits` of them from the front.
+// Takes exactly `digits` digits from the front.
 std::optional<int> take_number(std::string_view& text, std::size_t digits) {
   if (text.size() < digits) return std::nullopt;
   int value = 0;
@@ -74,7 +75,7 @@ std::optional<std::chrono::nanoseconds> take_fraction(std::string_view& text) {
   return std::chrono::nanoseconds(value);
 }
 
-// What is to be added to get UTC. Takes the rest of the text.
+// What to add to the local time to get UTC. Takes the offset from the front.
 std::optional<std::chrono::minutes> take_offset(std::string_view& text) {
   if (take_one_of(text, "Zz")) return std::chrono::minutes(0);
   const bool ahead = text.starts_with('+');
@@ -132,6 +133,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
     value *= std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(unit + 1));
   }
   if (!(value <= 0x1p63)) return std::nullopt;
+  // 2^63 - 1024 is the largest double below 2^63; llround() must not overflow.
   return static_cast<std::uint64_t>(std::llround(std::min(value, 0x1p63 - 1024)));
 }
 
@@ -187,7 +189,7 @@ std::string format_byte_rate(std::uint64_t bytes, Duration time) {
 
 std::string format_count(std::int64_t value) {
   if (value >= 0) return with_separators(std::to_string(value));
-  // Without the sign in the way; the smallest integer has no positive counterpart.
+  // substr, not negation: the smallest integer has no positive counterpart.
   return '-' + with_separators(std::to_string(value).substr(1));
 }
 
@@ -234,4 +236,4 @@ std::optional<WallTime> parse_utc(std::string_view text) {
       std::chrono::seconds(*second) + *fraction + *offset));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

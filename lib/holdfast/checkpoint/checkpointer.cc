@@ -15,34 +15,35 @@
 #include "holdfast/interruption/sources.h"
 #include "holdfast/io/volume_probe.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 CheckpointerOptions checked(CheckpointerOptions options) {
   if (options.directory.empty()) throw UsageError("no checkpoint directory given");
   options.keep.check();
-  if (!options.resume_from.empty() && !options.init_from.empty()) {
+  if (!options.start.resume_from.empty() && !options.start.init_from.empty()) {
     throw UsageError(
         "resume_from and init_from contradict each other: continue that run, or take its weights");
   }
-  if (options.writer_threads < 1 || options.writer_threads > 64) {
-    throw UsageError("writer_threads is " + std::to_string(options.writer_threads) + "; 2 to 4 fill a disk");
+  if (options.writing.threads < 1 || options.writing.threads > 64) {
+    throw UsageError("writer_threads is " + std::to_string(options.writing.threads) + "; 2 to 4 fill a disk");
   }
-  if (!(options.write_limit >= 0) || std::isinf(options.write_limit)) {
-    throw UsageError("write_limit is " + format_number(options.write_limit) +
+  if (!(options.writing.write_limit >= 0) || std::isinf(options.writing.write_limit)) {
+    throw UsageError("write_limit is " + format_number(options.writing.write_limit) +
                      "; give MB/s such as 200, or 0 for no limit");
   }
-  if (options.mount_wait < std::chrono::seconds(0)) throw UsageError("mount_wait is negative");
-  if (options.term_grace <= Duration::zero())
-    throw UsageError("term_grace is not positive; the default is 25 s");
-  if (options.exit_code_interrupted < 0 || options.exit_code_interrupted > 255) {
-    throw UsageError("exit_code_interrupted is " + std::to_string(options.exit_code_interrupted) +
+  if (options.start.mount_wait < std::chrono::seconds(0)) throw UsageError("mount_wait is negative");
+  if (options.notices.term_grace && *options.notices.term_grace <= Duration::zero())
+    throw UsageError("term_grace is not positive; without it, it is 25 s, and 10 s in a container");
+  if (options.notices.exit_code_interrupted < 0 || options.notices.exit_code_interrupted > 255) {
+    throw UsageError("exit_code_interrupted is " + std::to_string(options.notices.exit_code_interrupted) +
                      "; exit codes go from 0 to 255");
   }
-  if (options.on_notice == OnNotice::callback && !options.decide) {
+  if (options.notices.on_notice == OnNotice::callback && !options.notices.decide) {
     throw UsageError("on_notice is callback, and there is no function to decide");
   }
-  if (options.deaf_after <= Duration::zero()) throw UsageError("deaf_after is not positive");
+  if (options.notices.deaf_after <= Duration::zero()) throw UsageError("deaf_after is not positive");
+  if (options.notices.blind_after <= Duration::zero()) throw UsageError("blind_after is not positive");
   if (!options.mount.empty()) check_beneath_mount(options.directory, options.mount);
   return options;
 }
@@ -61,17 +62,20 @@ auto or_out_of_memory(const Work& work) {
 
 Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_options)
     : options(checked(std::move(the_options))),
-      crew(internal::crew_of(options.companions, the_source)),
-      source(crew ? crew->source() : the_source),
-      file_system(options.file_system ? *options.file_system : FileSystem::real()),
-      clock(options.clock ? *options.clock : Clock::real()),
+      ranks(internal::ranks_of(options.ranks.channel, the_source)),
+      source(ranks ? ranks->source() : the_source),
+      file_system(options.start.seams.file_system ? *options.start.seams.file_system : FileSystem::real()),
+      clock(options.start.seams.clock ? *options.start.seams.clock : Clock::real()),
       ledger(clock),
       constructed(clock.now()),
       monitor(clock),
-      verifier(std::max(options.writer_threads, kReadThreads)),
-      stager(source, options.second_image ? 2 : 1),
+      verifier(std::max(options.writing.threads, kReadThreads)),
+      stager(source, options.writing.second_image ? 2 : 1),
       policy(options.every, clock.now(), 0),
-      book(std::make_shared<internal::SaveBook>(clock, options.on_save)) {
+      book(std::make_shared<internal::SaveBook>(clock, options.writing.on_save)),
+      outlook(options.notices, monitor, costs, clock) {
+  if (ranks) outlook.add_agreement(Duration::zero());
+  required = required_sources(options.notices.require_sources);
   check_staging = env_flag(kEnvCheckStaging).value_or(false);
   listen();
   verifier.when_reading([this](const CheckpointIndex& index) {
@@ -81,22 +85,26 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
     stager.plan_beside(std::move(tensors), std::max(kDefaultAttributeCapacity, index.attribute_capacity));
   });
   // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
-  SourceOptions heard{.signals = options.hear_signals,
-                      .term_grace = options.term_grace,
-                      .max_wall = options.max_wall,
-                      .cloud = options.cloud};
-  if (!options.notice_file.empty()) heard.notice_files.push_back(options.notice_file);
+  SourceOptions heard{.signals = options.notices.hear_signals,
+                      .term_grace = options.notices.term_grace,
+                      .max_wall = options.notices.max_wall,
+                      .cloud = options.notices.cloud,
+                      .blind_after = options.notices.blind_after};
+  if (env_flag(kEnvApproveEnd).value_or(options.notices.approve_end)) {
+    heard.azure_approve = [this] { return may_go.load(); };
+  }
+  if (!options.notices.notice_file.empty()) heard.notice_files.push_back(options.notices.notice_file);
   for (auto& made : make_sources(heard, clock)) monitor.add(std::move(made));
-  for (const auto& make : options.sources) {
+  for (const auto& make : options.notices.sources) {
     if (auto made = make(clock)) monitor.add(std::move(made));
   }
   monitor.start();
 }
 
 Checkpointer::State::~State() {
-  if (crew) {
-    crew->settle(SaveStatus::failed, "this rank ended before it heard of it");
-    crew->patience.end_by(clock.now() + internal::kPartingGrace);
+  if (ranks) {
+    ranks->settle(SaveStatus::failed, "this rank ended before it heard of it");
+    ranks->patience.end_by(clock.now() + internal::kPartingGrace);
   }
   monitor.stop();
   watch->stop();
@@ -116,8 +124,13 @@ Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
 // A disk that hangs is waited for beside the program: what the writer uses goes when the disk is back, or
 // with the process.
 Checkpointer::~Checkpointer() {
+  if (!state_->process.is_this_one()) {
+    leave_to_parent(state_);
+    return;
+  }
+  if (state_->loop_runs()) state_->say_unfinished();
   if (!state_->gave_up) return;
-  if (state_->crew) state_->crew->part();
+  if (state_->ranks) state_->ranks->part();
   state_->book->close();
   log_warning("leaving a write behind that hangs in the disk; it counts for nothing");
   state_->monitor.stop();
@@ -129,7 +142,7 @@ Checkpointer::~Checkpointer() {
 }
 
 void Checkpointer::read_ahead() {
-  if (!state_->crew || state_->crew->leads()) state_->read_ahead();
+  if (!state_->ranks || state_->ranks->leads()) state_->read_ahead();
 }
 
 Resumed Checkpointer::resume() {
@@ -154,15 +167,26 @@ void Checkpointer::request_stop(const std::string& reason) {
   state_->monitor.post({"program", NoticeKind::stop, std::nullopt, reason});
 }
 
-Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner) : owner_(&owner) {
+Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner)
+    : owner_(&owner), exceptions_(std::uncaught_exceptions()) {
   owner_->state_->enter_evaluation();
 }
 
-Checkpointer::EvaluationScope::~EvaluationScope() { owner_->state_->leave_evaluation(); }
+Checkpointer::EvaluationScope::~EvaluationScope() {
+  if (!owner_->state_->process.is_this_one()) return;
+  owner_->state_->leave_evaluation(std::uncaught_exceptions() > exceptions_);
+}
 
 void Checkpointer::EvaluationScope::cut_short() { owner_->state_->cut_short = true; }
 
-int Checkpointer::finish() { return state_->finish(); }
+int Checkpointer::finish() {
+  if (!state_->process.is_this_one()) {
+    throw UsageError(
+        "Checkpointer::finish() in a forked child: the run belongs to the parent; end the child with "
+        "_exit()");
+  }
+  return state_->finish();
+}
 
 AttemptNumber Checkpointer::attempt() const { return state_->record.attempt; }
 
@@ -183,7 +207,7 @@ Digest Checkpointer::state_digest() {
 }
 
 std::string Checkpointer::stop_reason() const {
-  return state_->phase == State::Phase::finished ? state_->end_reason : state_->reason_to_stop();
+  return state_->phase == State::Phase::finished ? state_->end_reason : state_->outlook.reason();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -11,9 +11,9 @@
 //   return checkpointer.finish();                           // the process's exit code
 //
 // Errors: the constructor throws UsageError; resume() throws RefusedError (78), IoError (74), SupersededError
-// (76); both, and state_digest(), OutOfMemoryError (74). With `companions`, more. after_step() never throws
-// for a failed save and never ends the training for one: it shows in Decision::failure until the next
-// acknowledged commit. It stops the loop when a newer attempt took over. Threads: all methods on the training
+// (76); both, and state_digest(), OutOfMemoryError (74). With other ranks, more (RanksOptions). after_step()
+// never throws for a failed save and never ends the training for one: it shows in Decision::failure until the
+// next acknowledged commit. It stops the loop when a newer attempt took over. Threads: all methods on the training
 // thread, except request_save() and request_stop(), which, like figures(), may be called from any thread.
 // after_step waits for one memory copy of the state, never for the disk; only when told to stop, or shortly
 // before an announced end of the machine, for a write in flight. Durability: a step counts as saved when
@@ -24,10 +24,7 @@
 // the newest state as soon as it can take one, nothing queues up, and the training does not wait.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,132 +32,12 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/exit_code.h"
-#include "holdfast/checkpoint/companions.h"
-#include "holdfast/checkpoint/deadline_planner.h"
-#include "holdfast/checkpoint/save_handle.h"
-#include "holdfast/checkpoint/save_policy.h"
-#include "holdfast/interruption/monitor.h"
-#include "holdfast/io/file_system.h"
+#include "holdfast/checkpoint/checkpointer_options.h"
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/store/checkpoint_store.h"
+#include "holdfast/writing/save_handle.h"
 
-namespace holdfast::inline v1 {
-
-struct CheckpointerOptions {
-  // The run directory; made when missing. Ours alone, mode 0700.
-  std::filesystem::path directory = {};
-  // The mount it lies on. Waited for (10 min), never replaced by the root disk. Empty: not checked, but a
-  // directory on the root file system gets a warning.
-  std::filesystem::path mount = {};
-  std::chrono::seconds mount_wait = std::chrono::minutes(10);
-  // Whichever comes first. Each save costs the training thread one memory copy of the state, and the disk one
-  // write of it. Empty: only when asked, when interrupted, and at the end.
-  std::vector<SaveEvery> every = {SaveEvery(std::chrono::minutes(5))};
-  Retention keep = KeepLast{3};
-  // Re-reads what was written before it counts: the head costs milliseconds, all of it one more read.
-  ReadBack read_back = ReadBack::head;
-  // Start over although the directory holds checkpoints of which none verifies. Deletes nothing.
-  bool allow_fresh = false;
-  // Another starting point than the newest: a step, or a file (in the run directory or elsewhere).
-  std::string resume_from = {};
-  // Weights of this file alone, when the start is fresh: a checkpoint, or a safetensors file with the keys of
-  // the model's state dict (the module is the one added as "model"). Another type, shape or key is refused.
-  std::filesystem::path init_from = {};
-  Overrides overrides = {};  // options that may differ from the recorded ones
-  // A second image of the state: one more time its size in host memory. A save is then staged while another
-  // is being written and waits for its turn (a newer one takes its place), and neither save() nor a stop
-  // waits for the disk before it can copy the state. Off: a save that falls due meanwhile is taken when the
-  // write is done, of the state of then; save() and a stop wait for it.
-  bool second_image = false;
-  int writer_threads = 2;  // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
-  // MB/s (10⁶ bytes) that a write takes at most, for a volume that others use, or whose credits run out. A
-  // save lasts size/limit at least, and as long its work is at risk. A stop or a deadline lifts it. 0: none.
-  double write_limit = 0;
-  // Writes into the oldest file that retention gives up instead of a new one: saves the file system the
-  // allocation, and the volume the unlink. Costs one more checkpoint's room on the volume; whoever reads that
-  // old file meanwhile sees it change.
-  bool recycle = false;
-  Duration term_grace = std::chrono::seconds(25);  // SIGTERM to exit; HOLDFAST_TERM_GRACE beats it
-  int exit_code_interrupted = 75;                  // for launchers that need another
-  bool hear_signals = true;                        // SIGTERM, SIGINT stop; SIGUSR1 saves and goes on
-  // Looked at once a second (interruption/notice_file.h). Empty: none. HOLDFAST_NOTICE_FILE adds one.
-  std::filesystem::path notice_file = {};
-  // The process is to have ended by itself that long after its start: a notice with that deadline.
-  std::optional<Duration> max_wall = {};
-  // Looks whether this machine is EC2's, Google's or Azure's, and then asks its metadata service for notices
-  // (interruption/sources.h). HOLDFAST_SOURCES beats this and hear_signals.
-  bool cloud = true;
-  // Sources of the program's own (interruption/source.h), each made once, by the constructor.
-  std::vector<std::function<std::unique_ptr<Source>(Clock&)>> sources = {};
-  // What becomes of the time when the machine's end is announced, by whatever source (deadline_planner.h). A
-  // notice without a time counts as one of 110 s. `train_on`: a save at once, steps until the last save just
-  // fits, that save, and then after_step() *pauses*: it returns when the notice is withdrawn, or a minute
-  // after the deadline when the machine lives (the training goes on in place, and later notices are heard),
-  // or with a stop when the run is told to stop. `wait` pauses after the first save. `exit` stops after it,
-  // with 75. SIGTERM and SIGINT always mean a save and 75, also in a pause. No save is begun that cannot end
-  // in time; the older checkpoint then stands, which is said.
-  OnNotice on_notice = OnNotice::train_on;
-  // With OnNotice::callback: asked once for each notice, on the training thread, with the time left. What it
-  // throws is said, and counts as train_on.
-  std::function<OnNotice(const Notice& notice, Duration left)> decide = {};
-  // Run by `sh -c` beside the training when the machine is said to be at risk (EC2's rebalance
-  // recommendation). Such news also saves soon, and halves the save interval for 30 minutes.
-  std::string on_risk = {};
-  // A warning when a notice is pending and neither after_step() nor tick() was called for so long, or for two
-  // steps where those are longer.
-  Duration deaf_after = std::chrono::seconds(10);
-  // Before the first save is measured, a notice has a file of this size tried out, to know what a save takes;
-  // in vain where the state is not larger: then the save itself is as quick. 0: never.
-  std::uint64_t probe_bytes = 64u << 20;
-  // Told of every save: staged, durable, overtaken, failed. On the thread where it comes to that, the
-  // training's, the writer's or one that watches for notices, but one call at a time, and those about one
-  // save in that order; none begins once finish() has returned. It must not block: the training, or the next
-  // write, waits for it. It may call request_save(), request_stop() and figures(), and nothing else here.
-  // What it throws is caught and said once; no save is lost by it.
-  OnSave on_save = {};
-
-  // The other ranks of this run, which train the same state in step with this one; distributed/agreement.h
-  // makes them. nullptr, or a world of one: alone. Every rank has a Checkpointer with these options, and all
-  // make the same calls at the same steps:
-  //
-  //   * Rank 0 claims `directory`, decides by time, and commits. The others need not see it. Those that do
-  //     read the checkpoint there and write their share of each new one; if one does not, it gets the
-  //     checkpoint from rank 0. All verify every byte.
-  //   * What stands in the way of one rank's share costs that save, which is said, with the rank and the
-  //     reason; the training goes on, and from then on rank 0 writes alone, for which it needs memory for the
-  //     whole state. It does so once, without that loss, where its file has changed since the ranks agreed on
-  //     one.
-  //   * Before rank 0 claims, every rank checks read-only whether it would go on from that checkpoint: a rank
-  //     with other options is refused (78, with its number), and the attempt that runs goes on.
-  //   * Saves and stops are agreed, one step after one rank or more want them: from whatever rank a notice, a
-  //     signal or a request comes, all save and stop at the same step. save() asks as request_save() does,
-  //     and returns a handle on nothing; tick() says true once a stop is agreed; an EvaluationScope commits
-  //     nothing by itself. Decision::saved and failure are told to all, and finish() returns rank 0's code on
-  //     all ranks when the last commit is acknowledged, or is not.
-  //   * metric() counts on rank 0. A value among a KeepBest's best asks for a save, and counts for that file:
-  //     the state of two steps later at most, where no rank is busy.
-  //   * What is a rank's own (SnapshotSource::own_of_rank) goes to rank 0 beside the training and lies in
-  //     "rank/<r>/" of the file. Another number of ranks resumes from it, not bit-exact: own state of ranks
-  //     that were not there is derived.
-  //   * resume(), after_step() and finish() then throw when a rank is lost (75, naming it; what was committed
-  //     stands), when ranks have taken different numbers of steps (UsageError), and what rank 0's resume()
-  //     throws on all ranks.
-  //
-  // It outlives the Checkpointer, and serves that one alone.
-  Companions* companions = nullptr;
-  // Rank 0's counts for all. Every rank that sees rank 0's `directory` at the same path writes its share of
-  // each checkpoint there (shared_write.h); who does not see it sends what is its own. What is replicated
-  // (SnapshotSource::replicated: with a TrainState, trained parameters and optimizer slots) is divided by
-  // bytes, the rest is rank 0's. Costs a rank memory for its share, the copy of it inside after_step (late
-  // staging has no part in it; devices copy beside the training), a thread, and at most 10 s more of a start
-  // where some rank does not see the directory. Turn it off in a loop whose ranks do not hold equal
-  // parameters: nobody compares them at a save (DataParallel verifies them when it begins).
-  bool shared_write = true;
-
-  // Seams. nullptr: the machine's own.
-  FileSystem* file_system = nullptr;
-  Clock* clock = nullptr;
-};
+namespace holdfast { inline namespace v1 {
 
 struct Resumed {
   bool fresh = true;
@@ -169,7 +46,7 @@ struct Resumed {
   std::vector<Skipped> skipped;  // newer files that were stepped past, and why
   bool evaluation_due = false;   // the interrupted attempt still owed an evaluation at this step
   double loss = 0;               // of the recorded step; NaN when it was not told
-  bool bit_exact = true;         // false: device, libraries, threads … differ; said aloud
+  bool bit_exact = true;         // false: device, libraries, threads, options … differ; logged
 };
 
 struct Decision {
@@ -189,9 +66,10 @@ struct Durable {
 class Checkpointer {
  public:
   Checkpointer(SnapshotSource& source, CheckpointerOptions options);
-  // Waits for a write in flight, and commits nothing new. After a finish() that gave up on a write (74, the
-  // time was over) it does not wait: the write, and `file_system` and `clock` with it, may be used until the
-  // disk answers.
+  // Waits for a write in flight, and commits nothing new; a run without finish() is logged. After a finish()
+  // that gave up on a write (74, the time was over) it does not wait: that write may use the seams until the
+  // disk answers. In a forked child (a worker of a data loader that returns, throws or calls exit()) it does
+  // nothing: threads, files and the saves in flight are the parent's.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
@@ -211,9 +89,11 @@ class Checkpointer {
   // what changes earlier (buffers, random numbers, counters, every user Stateful). Requires that nothing
   // changes a trained parameter or a slot between after_step and this call, except inside an EvaluationScope:
   // the first two saves are copied whole in after_step and compared with live memory here (all of them with
-  // HOLDFAST_CHECK_STAGING), and what does change is named and copied early from then on. An update that
-  // comes unannounced drops the save in progress, makes it again, and ends this way of staging, said once.
-  // Never throws.
+  // HOLDFAST_CHECK_STAGING), every other one by a few hundred bytes of each tensor in host memory (a change
+  // of a few elements may go unseen, and any change on a device), and what does change is named and copied
+  // early from then on. An update that comes unannounced drops the save in progress, makes it again, and ends
+  // this way of staging, said once. From here to the end of after_step() nothing new is committed, whatever
+  // is called: memory is no step boundary. Never throws.
   void before_update();
   // After every optimizer update, never after a micro-batch.
   Decision after_step(const StepReport& report = {});
@@ -227,7 +107,8 @@ class Checkpointer {
   // (StepReport::loss).
   void metric(const std::string& name, double value);
 
-  // A save now, whatever the policy says.
+  // A save now, whatever the policy says: of what after_step() staged for this step already, if it did.
+  // Between before_update() and after_step() it fails, and the next after_step() makes it.
   SaveHandle save();
   void request_save();                           // any thread; served by the next after_step
   void request_stop(const std::string& reason);  // any thread
@@ -235,7 +116,9 @@ class Checkpointer {
   // For an evaluation between two steps, or anything else during which the state stands still. Copies the
   // whole state when it begins (one memory copy), so a notice inside commits the step boundary at once, also
   // where nothing calls tick(), whatever the evaluation does to flags, random numbers or
-  // weights (averaged ones swapped in), and records that this evaluation is still due.
+  // weights (averaged ones swapped in), and records that this evaluation is still due. Needs no second image:
+  // shares that of a save of this step that is under way, and waits for one of an older step (30 s, or two
+  // commits); if that does not end, a stop inside commits nothing newer, which is logged.
   class EvaluationScope {
    public:
     explicit EvaluationScope(Checkpointer& owner);
@@ -243,18 +126,26 @@ class Checkpointer {
     EvaluationScope(const EvaluationScope&) = delete;
     EvaluationScope& operator=(const EvaluationScope&) = delete;
     // The evaluation was not finished: it stays due, and the checkpoint of this boundary records that. What
-    // tick() stopped on this rank needs no such word.
+    // tick() stopped on this rank needs no such word, nor does what an exception ends.
     void cut_short();
 
    private:
     Checkpointer* owner_;
+    int exceptions_;  // on their way when it began
   };
 
   // The loop is over. Commits the current step if nothing newer is durable, waits, writes the run state and
-  // returns the exit code (ExitCode as int): 0 complete, 75 stopped by an interruption, 74 its own last
-  // commit failed, 76 superseded. Idempotent. A run that was told to stop begins no commit that cannot end in
-  // time: the older checkpoint stands, and it is 75 as well. One that came to its end by itself tries, and
-  // waits as long as it takes, whatever is announced.
+  // returns the exit code (ExitCode as int). Idempotent.
+  //   0    complete
+  //   75   told to stop, and something is durable, also where the last save failed or did not end in time;
+  //        or nothing was to be saved
+  //   74   its last commit failed, and the run ended by itself or nothing of it is durable
+  //   70   the run ended by itself inside an update (before_update() without after_step()), or without a
+  //        single after_step() and nothing resumed: neither is a complete run
+  //   76   superseded
+  // A run that was told to stop begins no commit that cannot end before a deadline that somebody named: the
+  // older checkpoint stands, and it is 75. Where the grace is a guess, it tries. One that came to its end by
+  // itself tries, and waits as long as it takes, whatever is announced. UsageError in a forked child.
   int finish();
 
   AttemptNumber attempt() const;
@@ -274,4 +165,4 @@ class Checkpointer {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

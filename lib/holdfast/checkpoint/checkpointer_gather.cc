@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -13,17 +14,18 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
-#include "holdfast/checkpoint/internal/ranked_state.h"
-#include "holdfast/checkpoint/internal/received_file.h"
 #include "holdfast/format/reader.h"
+#include "holdfast/ranks/ranked_state.h"
+#include "holdfast/ranks/received_file.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using nlohmann::json;
 
 // Rank 0 may wait for its volume and read a large state; that it has died or hangs is noticed by the store.
 constexpr Duration kVerdictWait = std::chrono::hours(1);
+constexpr Duration kStartSlice = std::chrono::milliseconds(500);  // between two looks at the signals
 
 json failure_of(const Error& error) {
   return {{"error", error.what()}, {"code", static_cast<int>(error.exit_code())}};
@@ -52,13 +54,40 @@ std::string index_of(const File& file) {
 
 }  // namespace
 
+// Rank 0 may wait for its volume. A signal ends this wait as it ends that one.
+json Checkpointer::State::hear_at_start(int rank, const char* name, Duration limit) {
+  const SteadyTime end = Clock::real().now() + limit;
+  while (true) {
+    const SteadyTime asked = Clock::real().now();
+    const Duration slice = std::clamp(Duration(end - asked), Duration::zero(), kStartSlice);
+    try {
+      return ranks->hear(rank, name, slice);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception&) {
+      if (Clock::real().now() - asked < slice) throw;
+    }
+    const std::string who = "rank " + std::to_string(rank);
+    if (outlook.must_stop()) {
+      throw Error("told to stop (" + outlook.reason() + ") while waiting for " + who +
+                      " to resume; nothing was begun",
+                  static_cast<ExitCode>(options.notices.exit_code_interrupted));
+    }
+    if (Clock::real().now() >= end) {
+      throw Error(who + " did not tell of '" + name + "' within " + format_duration(limit) +
+                      "; the newest checkpoint stands: start all ranks again",
+                  ExitCode::interrupted);
+    }
+  }
+}
+
 Resumed Checkpointer::State::lead() {
-  Companions& companions = crew->companions;
-  record.world_size = crew->world_size();
+  RankChannel& channel = ranks->channel;
+  record.world_size = ranks->world_size();
   Resumed resumed;
   std::unique_ptr<File> file;
   const auto tell_failure = [&](const Error& error) {
-    crew->tell(crew->asked ? internal::kVerdict : internal::kCandidate, failure_of(error));
+    ranks->tell(ranks->asked ? internal::kVerdict : internal::kCandidate, failure_of(error));
   };
   try {
     resumed = resume_alone();
@@ -72,16 +101,16 @@ Resumed Checkpointer::State::lead() {
   }
   try {
     const bool in_run = !resumed.fresh && outside.empty();
-    crew->tell(internal::kVerdict, {{"attempt", record.attempt},
-                                    {"fresh", resumed.fresh},
-                                    {"checkpoint", resumed.checkpoint},
-                                    {"durable", started_from.step},
-                                    {"bytes", file ? file->size() : 0},
-                                    {"in_run", in_run},
-                                    {"index", in_run ? index_of(*file) : std::string()},
-                                    {"shared_write", options.shared_write}});
-    if (options.shared_write) find_companions_on_volume();
-    if (file && !(in_run && all_see(crew->sees))) internal::send_file(companions, *file);
+    ranks->tell(internal::kVerdict, {{"attempt", record.attempt},
+                                     {"fresh", resumed.fresh},
+                                     {"checkpoint", resumed.checkpoint},
+                                     {"durable", started_from.step},
+                                     {"bytes", file ? file->size() : 0},
+                                     {"in_run", in_run},
+                                     {"index", in_run ? index_of(*file) : std::string()},
+                                     {"shared_write", options.ranks.shared_write}});
+    if (options.ranks.shared_write) find_ranks_on_volume();
+    if (file && !(in_run && all_see(ranks->sees))) internal::send_file(channel, *file);
     return all_ready(std::move(resumed));
   } catch (const Error& error) {
     abandon(error);
@@ -109,45 +138,48 @@ void Checkpointer::State::ask_others(const Selection& selection, const Start& st
     head.resize(std::get<CheckpointIndex>(index).user_block);
     file->read_at(head, 0);
   }
-  crew->asked = true;
-  crew->tell(internal::kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}});
-  if (!file) return;
-  crew->companions.broadcast(head);
-  for (int rank = 1; rank < crew->world_size(); ++rank) {
-    throw_if_failed(crew->hear(rank, internal::kChecked, crew->companions.timeout()), rank);
+  ranks->asked = true;
+  ranks->tell(internal::kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}});
+  if (file) ranks->channel.broadcast(head);
+  for (int rank = 1; rank < ranks->world_size(); ++rank) {
+    throw_if_failed(hear_at_start(rank, internal::kChecked, ranks->channel.timeout()), rank);
   }
 }
 
 void Checkpointer::State::answer_rank_0() {
-  const json candidate = crew->hear(0, internal::kCandidate, options.mount_wait + kVerdictWait);
+  const json candidate = hear_at_start(0, internal::kCandidate, options.start.mount_wait + kVerdictWait);
   throw_if_failed(candidate, 0);
   std::vector<std::byte> head(candidate.value("head", std::size_t{0}));
-  if (head.empty()) return;
-  crew->companions.broadcast(head);
+  if (!head.empty()) ranks->channel.broadcast(head);
   try {
-    const auto file = internal::head_of_file(std::move(head), candidate.value("bytes", std::uint64_t{0}));
-    const auto read = read_index(*file);
-    if (const auto* const rejection = std::get_if<Rejection>(&read)) {
-      throw IoError("receive", "the checkpoint's head", EIO,
-                    "rank 0 sent something else (" + rejection->reason + ")");
-    }
-    const auto& index = std::get<CheckpointIndex>(read);
-    std::vector<TensorSpec> tensors;
-    for (const IndexedTensor& tensor : index.tensors) tensors.push_back(tensor.spec);
-    source.check(internal::without_ranks(tensors), index.attributes, options.overrides);
-    crew->tell(internal::kChecked, json::object());
+    require_sight();
+    if (!head.empty()) check_head(std::move(head), candidate.value("bytes", std::uint64_t{0}));
+    ranks->tell(internal::kChecked, json::object());
   } catch (const Error& error) {
-    crew->tell(internal::kChecked, failure_of(error));
+    ranks->tell(internal::kChecked, failure_of(error));
     throw;
   } catch (const std::bad_alloc&) {
-    crew->tell(internal::kChecked, failure_of(OutOfMemoryError()));
+    ranks->tell(internal::kChecked, failure_of(OutOfMemoryError()));
     throw;
   }
 }
 
+void Checkpointer::State::check_head(std::vector<std::byte> head, std::uint64_t file_bytes) {
+  const auto file = internal::head_of_file(std::move(head), file_bytes);
+  const auto read = read_index(*file);
+  if (const auto* const rejection = std::get_if<Rejection>(&read)) {
+    throw IoError("receive", "the checkpoint's head", EIO,
+                  "rank 0 sent something else (" + rejection->reason + ")");
+  }
+  const auto& index = std::get<CheckpointIndex>(read);
+  std::vector<TensorSpec> tensors;
+  for (const IndexedTensor& tensor : index.tensors) tensors.push_back(tensor.spec);
+  source.check(internal::without_ranks(tensors), index.attributes, options.start.overrides);
+}
+
 // Rank 0 has verified it a moment ago, and nothing deletes it before the first commit.
 std::unique_ptr<File> Checkpointer::State::file_to_share(const Resumed& resumed) {
-  std::filesystem::path path = options.init_from;
+  std::filesystem::path path = options.start.init_from;
   if (!resumed.fresh) {
     path = std::filesystem::path(resumed.checkpoint);
     if (outside.empty()) path = options.directory / path;
@@ -171,25 +203,25 @@ std::unique_ptr<File> Checkpointer::State::file_seen(const std::string& name) {
 
 Resumed Checkpointer::State::follow() {
   const SteadyTime began = clock.now();
-  Companions& companions = crew->companions;
-  record.world_size = crew->world_size();
+  RankChannel& channel = ranks->channel;
+  record.world_size = ranks->world_size();
   answer_rank_0();
-  const json verdict = crew->hear(0, internal::kVerdict, options.mount_wait + kVerdictWait);
+  const json verdict = hear_at_start(0, internal::kVerdict, options.start.mount_wait + kVerdictWait);
   throw_if_failed(verdict, 0);
   record.attempt = verdict.value("attempt", AttemptNumber{0});
-  crew->together = std::make_unique<SharedWriter>(crew->guarded, record.attempt, clock);
-  if (verdict.value("shared_write", false)) find_companions_on_volume();
+  ranks->together = std::make_unique<SharedWriter>(ranks->guarded, record.attempt, clock);
+  if (verdict.value("shared_write", false)) find_ranks_on_volume();
 
   Start start;
   start.fresh = verdict.value("fresh", true);
   start.name = verdict.value("checkpoint", std::string());
   const auto bytes = verdict.value("bytes", std::uint64_t{0});
   const bool in_run = verdict.value("in_run", false);
-  const bool reads = in_run && sees_it(crew->sees, crew->rank());
+  const bool reads = in_run && sees_it(ranks->sees, ranks->rank());
   std::shared_ptr<Arena> received;
-  if (bytes > 0 && !(in_run && all_see(crew->sees))) {
+  if (bytes > 0 && !(in_run && all_see(ranks->sees))) {
     // Who reads for itself takes part in what is collective, and keeps nothing.
-    received = internal::receive_file(companions, bytes, !reads);
+    received = internal::receive_file(channel, bytes, !reads);
   }
   Resumed resumed;
   resumed.fresh = start.fresh;
@@ -209,10 +241,10 @@ Resumed Checkpointer::State::follow() {
     }
     resumed = join(start, std::move(resumed), began);
   } catch (const Error& error) {
-    crew->tell(internal::kReady, failure_of(error));
+    ranks->tell(internal::kReady, failure_of(error));
     throw;
   } catch (const std::bad_alloc&) {
-    crew->tell(internal::kReady, failure_of(OutOfMemoryError()));
+    ranks->tell(internal::kReady, failure_of(OutOfMemoryError()));
     throw;
   }
   started_from = {verdict.value("durable", std::int64_t{-1}), start.name, clock.now()};
@@ -225,7 +257,7 @@ void Checkpointer::State::load_as_follower(Start& start, const File& file, std::
   if (start.fresh) {
     auto weights = weights_in(file);
     if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
-      throw IoError(how, options.init_from.native(), EIO, rejection->reason);
+      throw IoError(how, options.start.init_from.native(), EIO, rejection->reason);
     }
     source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
     return;
@@ -247,18 +279,17 @@ void Checkpointer::State::load_as_follower(Start& start, const File& file, std::
 Resumed Checkpointer::State::join(const Start& start, Resumed resumed, SteadyTime began) {
   if (!start.fresh) {
     check(start);
-    const auto differences = differences_to(start);
-    const int rank = crew->rank();
+    resumed.bit_exact = promise_bits(
+        start, accepted_differences(start.attributes, source.attributes(), options.start.overrides));
+    const int rank = ranks->rank();
     const bool has_own = internal::has_own_of(rank, start.snapshot->layout->tensors());
-    source.load(*internal::share_of(rank, start.snapshot), options.overrides);
+    source.load(*internal::share_of(rank, start.snapshot), options.start.overrides);
     if (!has_own) source.derive_own(rank);
     resumed.step = start.step;
     resumed.checkpoint = start.name;
     resumed.evaluation_due = start.record.evaluation_due;
-    resumed.loss = start.record.loss;
-    resumed.bit_exact = differences.empty();
+    resumed.loss = start.record.loss.value_or(resumed.loss);
     log_info("resuming from step {} as rank 0 does ({})", start.step, format_duration(clock.now() - began));
-    loss_was_told = start.record.loss_told;
     loss = start.record.loss;
     evaluation_due = start.record.evaluation_due;
     measurements = Measurements(start.record.metrics);
@@ -274,19 +305,20 @@ Resumed Checkpointer::State::join(const Start& start, Resumed resumed, SteadyTim
 
 // Nobody trains before everybody can.
 Resumed Checkpointer::State::all_ready(Resumed resumed) {
-  crew->tell(internal::kReady, {{"bit_exact", resumed.bit_exact}, {"step", source.step()}});
+  ranks->tell(internal::kReady, {{"bit_exact", resumed.bit_exact}, {"step", source.step()}});
   bool all_exact = true;
-  for (int rank = 0; rank < crew->world_size(); ++rank) {
-    if (rank == crew->rank()) continue;
-    const json told = crew->hear(rank, internal::kReady, crew->companions.timeout());
+  for (int rank = 0; rank < ranks->world_size(); ++rank) {
+    if (rank == ranks->rank()) continue;
+    const json told = hear_at_start(rank, internal::kReady, ranks->channel.timeout());
     throw_if_failed(told, rank);
     all_exact = all_exact && told.value("bit_exact", false);
   }
   if (resumed.bit_exact && !all_exact) {
-    log_warning("not bit-exact from here on, because another rank's environment differs: its log says how");
+    log_warning(
+        "not bit-exact from here on, because another rank's environment or options differ: its log says how");
     resumed.bit_exact = false;
   }
   return resumed;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,9 +2,10 @@
 // a loop that announces its updates (before_update) they are copied while forward and backward compute, and
 // the training waits only for what changes earlier.
 //
-// Such a *late snapshot* is open until the before_update() that closes it, and is submitted only then. One
-// that anything else finds open is dropped, because nobody knows what happened to the state meanwhile; the
-// step is then staged again, whole, or the next one is.
+// Such a *late snapshot* is open until the before_update() that closes it, or a save() or finish() that wants
+// it, and is submitted only then. One that an update finds open is dropped, because nobody knows what
+// happened to the state meanwhile; the next step is then staged whole. Whether something else has changed it
+// is seen by samples, at every one.
 //
 // A device copies by itself (snapshot/device_copy.h). What it has set aside is independent of any update, so
 // it is submitted at once, whether updates are announced or not, and arrives while the training goes on.
@@ -17,7 +18,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 // So many late snapshots of a run are copied at once and compared with live memory when they are closed,
@@ -39,6 +40,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 void Checkpointer::State::before_update() {
   update_announced = true;
+  update_open = true;
   if (late_stager.open()) [[unlikely]] {
     close_late();
   }
@@ -64,6 +66,7 @@ void Checkpointer::State::open_late(const BegunSave& save, const Waiting& waitin
   staged.copied += clock.now() - began;
   late = std::move(staged);
   late_save = save;
+  late_is_whole = checked;
   late_save->ended_by = std::this_thread::get_id();
   late_save->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
   checked ? late_stager.keep(std::move(copy)) : late_stager.begin(std::move(copy));
@@ -82,16 +85,24 @@ void Checkpointer::State::submit_independent(const BegunSave& save, const Waitin
   submit(std::move(staged), save, waiting.so_far());
 }
 
-void Checkpointer::State::close_late() {
+// `ended`: no update follows, save() or finish() wants it now. What was copied inside after_step is then
+// right whatever has changed since.
+void Checkpointer::State::close_late(bool ended) {
   const Waiting waiting(*this);
   internal::Staged staged = std::exchange(late, {});
   std::unique_ptr<LateCopy> copy = late_stager.take();  // goes before its image does
   staged.copied += waiting.so_far();
   BegunSave save = std::exchange(late_save, nullptr);
+  const bool whole = std::exchange(late_is_whole, false);
+  if (covered()) {  // an evaluation's end was announced, and its boundary committed
+    return save->settle(SaveStatus::overtaken, {});
+  }
   try {
-    if (checks_late()) {
-      if (const std::vector<std::string> changed = copy->changed(); !changed.empty()) {
+    if (!ended || !whole) {
+      if (const std::vector<std::string> changed = whole ? copy->changed() : copy->changed_samples();
+          !changed.empty()) {
         source.copy_early(changed);
+        late_checked = 0;  // more of them may change than the samples show
         save_wanted = true;
         staged = {};
         save->settle(SaveStatus::overtaken, {});
@@ -101,7 +112,7 @@ void Checkpointer::State::close_late() {
             listed(changed));
         return;
       }
-      ++late_checked;
+      if (whole) ++late_checked;
     }
     keeper.keep(copy, *staged.snapshot);
     submit(std::move(staged), save, waiting.so_far());
@@ -110,12 +121,20 @@ void Checkpointer::State::close_late() {
   }
 }
 
-// save() and finish() come between an update and the next: nothing was broken, so they copy the whole state
-// as it is, and late staging goes on. Only an update that came unannounced ends it.
+// save() and finish() come between an update and the next. What after_step() began to stage is the state of
+// this step, and what the program has done to memory since is not.
+void Checkpointer::State::settle_late() {
+  if (!late_stager.open()) return;
+  if (boundary || evaluating || disturbed || ranks) return drop_late();
+  close_late(true);
+}
+
+// Late staging goes on afterwards. Only an update that came unannounced ends it.
 void Checkpointer::State::drop_late() {
   if (!late_stager.open()) return;
   late_stager.take();
   late = {};
+  late_is_whole = false;
   save_wanted = true;
   std::exchange(late_save, nullptr)->settle(SaveStatus::overtaken, {});
 }
@@ -131,4 +150,4 @@ void Checkpointer::State::give_up_late_staging() {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,7 +2,7 @@
 // could be refused has been checked, because a claim ends the attempt that is running.
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -11,11 +11,33 @@
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
-#include "holdfast/checkpoint/internal/ranked_state.h"
-#include "holdfast/checkpoint/ledger_reader.h"
+#include "holdfast/ledger/ledger_reader.h"
+#include "holdfast/ledger/loss_search.h"
+#include "holdfast/ranks/ranked_state.h"
+#include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
+
+// A predecessor is fenced off already: what is read here is short, whatever the run's history.
+constexpr std::size_t kLedgersCompared = 8;
+
+// A ledger that cannot be read costs the comparison, not the run.
+std::map<std::int64_t, double> recorded_losses(FileSystem& file_system,
+                                               const std::filesystem::path& directory,
+                                               const std::string& name, std::int64_t step) {
+  try {
+    const auto run_directory = file_system.open_directory(directory, false);
+    const auto status = run_directory ? run_directory->status(name) : std::nullopt;
+    if (!status || status->kind != FileKind::regular) return {};
+    if (const auto ledger = run_directory->open(name, OpenMode::read)) {
+      return losses_after(*ledger, step, Receipt::kMostSteps);
+    }
+  } catch (const std::exception& error) {
+    log_warning("{}; the run goes on without that ledger", what_of(error));
+  }
+  return {};
+}
 
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
@@ -28,11 +50,12 @@ std::string joined(const std::vector<std::string>& texts) {
 Resumed Checkpointer::State::resume() {
   require(Phase::constructed, "resume");
   stager.check_source();
-  if (!crew) return resume_alone();
-  return crew->leads() ? lead() : follow();
+  if (!ranks) return resume_alone();
+  return ranks->leads() ? lead() : follow();
 }
 
 Resumed Checkpointer::State::resume_alone() {
+  require_sight();
   wait_for_volume();
   const SteadyTime began = clock.now();
   const StartingPoint point = starting_point();
@@ -43,7 +66,7 @@ Resumed Checkpointer::State::resume_alone() {
   const Selection found = store->preflight();
   Start start = candidate(found);
   check(start);
-  if (crew) ask_others(found, start);
+  if (ranks) ask_others(found, start);
   if (start.fresh) start_fresh();
   // Two states are never held: the verifier keeps this one and lets it go before it reads another, or reads
   // what lies in the run directory without keeping it.
@@ -53,6 +76,7 @@ Resumed Checkpointer::State::resume_alone() {
     start.snapshot.reset();
   }
   record.host = host_name();
+  try_record(start);
 
   // The claim makes what is missing: never beneath a mount point whose volume has gone away.
   if (!options.mount.empty() && !file_system.is_mount_point(options.mount)) {
@@ -62,6 +86,7 @@ Resumed Checkpointer::State::resume_alone() {
   record.attempt = store->claim();
   try {
     const Selection chosen = store->recover();
+    store->trial_commit();
     if (!start.outside) {
       // What a predecessor committed until it was fenced off counts.
       Start now = candidate(chosen);
@@ -91,7 +116,21 @@ Resumed Checkpointer::State::resume_alone() {
 void Checkpointer::State::check(const Start& start) {
   if (start.fresh) return;
   source.check(internal::without_ranks(start.snapshot->layout->tensors()), start.attributes,
-               options.overrides);
+               options.start.overrides);
+}
+
+// Before load(), which takes over what was recorded. `accepted`: options that an override lets differ.
+bool Checkpointer::State::promise_bits(const Start& start, const std::vector<std::string>& accepted) {
+  const auto environment = differences_to(start);
+  if (!environment.empty()) {
+    log_warning("not bit-exact from here on, because the environment differs: {}", joined(environment));
+  }
+  if (!accepted.empty()) {
+    log_warning(
+        "not bit-exact from here on, because an override accepts other options than the recorded ones: {}",
+        joined(accepted));
+  }
+  return environment.empty() && accepted.empty();
 }
 
 std::vector<std::string> Checkpointer::State::differences_to(const Start& start) {
@@ -107,57 +146,75 @@ Resumed Checkpointer::State::become(Start start, Resumed resumed, SteadyTime beg
   resumed.fresh = start.fresh;
   resumed.loss = std::numeric_limits<double>::quiet_NaN();
   if (start.fresh) {
-    if (options.init_from.empty()) {
+    if (options.start.init_from.empty()) {
       log_info("fresh start in {}", options.directory);
     } else {
-      log_info("fresh start in {} with the weights of {}", options.directory, options.init_from);
+      log_info("fresh start in {} with the weights of {}", options.directory, options.start.init_from);
     }
   } else {
-    if (!options.init_from.empty()) log_info("--init-from is for a fresh start: this run goes on instead");
-    const auto differences = differences_to(start);
-    source.load(*internal::share_of(0, start.snapshot), options.overrides);
+    if (!options.start.init_from.empty())
+      log_info("init_from is for a fresh start: this run goes on instead");
+    const auto accepted =
+        accepted_differences(start.attributes, source.attributes(), options.start.overrides);
+    resumed.bit_exact = promise_bits(start, accepted);
+    source.load(*internal::share_of(0, start.snapshot), options.start.overrides);
     resumed.step = start.step;
     resumed.checkpoint = start.name;
     resumed.evaluation_due = start.record.evaluation_due;
-    resumed.loss = start.record.loss;
-    resumed.bit_exact = differences.empty();
+    resumed.loss = start.record.loss.value_or(resumed.loss);
     log_info("resuming from step {} ({}, {})", start.step, start.name, format_duration(clock.now() - began));
-    if (!resumed.bit_exact) {
-      log_warning("not bit-exact from here on, because the environment differs: {}", joined(differences));
-    }
-    expect_losses(start, resumed.bit_exact);
+    // With other options the next losses are meant to differ.
+    if (accepted.empty()) expect_losses(start, resumed.bit_exact);
   }
   begin_run(std::move(start), began);
   return resumed;
 }
 
 void Checkpointer::State::expect_losses(const Start& start, bool bit_exact) {
-  // With other options the next losses are meant to differ.
-  if (start.outside || !options.overrides.empty()) return;
-  std::map<std::int64_t, double> recorded = losses_in(store->read_ledger(start.record.attempt));
+  if (start.outside) return;
+  std::vector<AttemptNumber> attempts{start.record.attempt};
   if (start.record.overrides.empty()) {
     const Ancestry& ancestry = start.record.ancestry;
-    for (auto it = ancestry.rbegin(); it != ancestry.rend(); ++it) {
-      if (it->first + kAttemptsKept <= record.attempt) break;  // the store has removed those ledgers
-      recorded.merge(losses_in(store->read_ledger(it->first)));
+    for (auto it = ancestry.rbegin(); it != ancestry.rend() && attempts.size() < kLedgersCompared; ++it) {
+      attempts.push_back(it->first);
     }
   }
+  std::map<std::int64_t, double> recorded;
+  for (const AttemptNumber attempt : attempts) {
+    if (recorded.size() >= Receipt::kMostSteps) break;
+    recorded.merge(recorded_losses(file_system, options.directory, ledger_name(attempt), start.step));
+  }
   receipt = Receipt(recorded, start.step, bit_exact);
+}
+
+// What every later checkpoint records about where this attempt began.
+void Checkpointer::State::record_history(const Start& start) {
+  if (!start.outside) record.ancestry = grown_from(start.record, start.step);
+  record.grown_from = start.name;
+  record.overrides = start.record.overrides;
+  for (const std::string& name : options.start.overrides) {
+    if (std::find(record.overrides.begin(), record.overrides.end(), name) == record.overrides.end()) {
+      record.overrides.push_back(name);
+    }
+  }
+}
+
+// What would make every save fail is an error now, before the claim.
+void Checkpointer::State::try_record(const Start& start) {
+  const RunRecord before = record;
+  if (!start.fresh) {
+    record.metrics = start.record.metrics;
+    record_history(start);
+  }
+  const RunRecord whole = std::exchange(record, before);
+  stager.check_record(whole);
 }
 
 void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
   // The verified state is in the source now; its memory is wanted for images.
   verifier.stop_keeping();
   if (!start.fresh) {
-    if (!start.outside) record.ancestry = grown_from(start.record, start.step);
-    record.grown_from = start.name;
-    record.overrides = start.record.overrides;
-    for (const std::string& name : options.overrides) {
-      if (std::find(record.overrides.begin(), record.overrides.end(), name) == record.overrides.end()) {
-        record.overrides.push_back(name);
-      }
-    }
-    loss_was_told = start.record.loss_told;
+    record_history(start);
     loss = start.record.loss;
     evaluation_due = start.record.evaluation_due;
     measurements = Measurements(start.record.metrics);
@@ -168,9 +225,9 @@ void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
   // go back to the newest of the other one.
   const auto held = store->list();
   start_is_safe = start.fresh || (!held.empty() && held.front().name == start.name);
-  if (!options.resume_from.empty() && !start_is_safe && !held.empty()) {
+  if (!options.start.resume_from.empty() && !start_is_safe && !held.empty()) {
     log_warning(
-        "--resume-from begins again at step {}, although {} is there: a new branch, every time; leave "
+        "resume_from begins again at step {}, although {} is there: a new branch, every time; leave "
         "the option out to go on from the newest",
         start_step, held.front().name);
   }
@@ -195,10 +252,10 @@ void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
     log_warning("the run state could not be written: {}", error.what());
   }
   const Duration before =
-      options.clock == nullptr ? process_age().value_or(Duration::zero()) : Duration::zero();
+      options.start.seams.clock == nullptr ? program_age().value_or(Duration::zero()) : Duration::zero();
   const SteadyTime now = clock.now();
   const Duration startup = std::max(before, now - constructed);
-  learn_lives(startup);
+  learn_lives();
   store->append_ledger(ledger.start_line({.attempt = record.attempt,
                                           .step = start_step,
                                           .from_attempt = start.record.attempt,
@@ -207,35 +264,34 @@ void Checkpointer::State::begin_run(Start start, SteadyTime resuming) {
                                           .startup = startup,
                                           .resume = now - resuming}));
   ledger.observe([this] {
-    Ledger::Sample sample{.step = book->step(), .figures = book->figures(), .sources = {}};
+    Ledger::Sample sample{
+        .step = book->step(), .evaluating = evaluating, .figures = book->figures(), .sources = {}};
     for (const auto& source : monitor.sources()) {
       sample.sources.push_back({std::string(source->name()), source->figures()});
     }
     return sample;
   });
-  if (crew) crew->together = std::make_unique<SharedWriter>(crew->guarded, record.attempt, clock);
-  writer =
-      std::make_unique<AsyncWriter>(*store, clock, losses, run,
-                                    AsyncWriterOptions{.threads = options.writer_threads,
-                                                       .write_limit = options.write_limit,
-                                                       .costs = &costs,
-                                                       .ledger = &ledger,
-                                                       .together = crew ? crew->together.get() : nullptr});
+  if (ranks) ranks->together = std::make_unique<SharedWriter>(ranks->guarded, record.attempt, clock);
+  writer = std::make_unique<AsyncWriter>(*store, clock, losses, run,
+                                         AsyncWriterOptions{.threads = options.writing.threads,
+                                                            .write_limit = options.writing.write_limit,
+                                                            .costs = &costs,
+                                                            .ledger = &ledger});
+  outlook.follow(*writer);
   boundary_time = clock.now();
   book->open(start_step, boundary_time);
-  phase = crew ? Phase::together : Phase::running;
+  phase = ranks ? Phase::together : Phase::running;
   watch->begin();
 }
 
 // What earlier attempts tell of their machines, for an interval that is chosen. `startup`: the age of this
 // process.
-void Checkpointer::State::learn_lives(Duration startup) noexcept {
+void Checkpointer::State::learn_lives() noexcept {
   if (!policy.automatic()) return;
   try {
     const auto run_directory = file_system.open_directory(options.directory, false);
     if (!run_directory) return;
-    const MachineHistory history = machine_history(read_lives(*run_directory), boot_id());
-    policy.learn(history.before, history.age + startup);
+    policy.learn(machine_lives(read_lives(*run_directory), boot_id()));
   } catch (const std::exception& error) {
     log_warning("the save interval is chosen without earlier attempts: {}", what_of(error));
   }
@@ -280,4 +336,4 @@ bool Checkpointer::State::note_end(RunPhase how, const char* reason, int exit_co
   return true;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

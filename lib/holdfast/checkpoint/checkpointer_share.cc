@@ -2,8 +2,9 @@
 //
 // A *round* is a save that all have agreed on. Its number counts the same everywhere. At the boundary each
 // rank stages its share, on the training thread; then the writer's thread of rank 0 leads, and a thread of
-// every other rank follows (internal/share_hand.h). Whoever follows waits for rank 0's first word; so rank 0
-// owes it from begin_round() on, also when it finds no time, no memory, or that it has to write alone.
+// every other rank follows (ranks/share_writer_thread.h). A rank that follows waits for rank 0's first word;
+// so rank 0 owes it from begin_round() on, also when it finds no time, no memory, or that it has to write
+// alone.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -14,9 +15,9 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
-#include "holdfast/checkpoint/shared_volume.h"
+#include "holdfast/ranks/shared_volume.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr Duration kHandSlice = std::chrono::milliseconds(50);
@@ -26,12 +27,12 @@ constexpr char kStillWriting[] = "it still writes its share of the save before";
 }  // namespace
 
 // After the claim. Collective.
-void Checkpointer::State::find_companions_on_volume() {
+void Checkpointer::State::find_ranks_on_volume() {
   const SharedVolume volume =
-      find_shared_volume(file_system, options.directory, record.attempt, crew->companions, clock);
+      find_shared_volume(file_system, options.directory, record.attempt, ranks->channel, clock);
   const auto others = std::count(volume.sees.begin() + 1, volume.sees.end(), true);
-  crew->sees = volume.sees;
-  if (crew->leads()) {
+  ranks->sees = volume.sees;
+  if (ranks->leads()) {
     for (std::size_t rank = 1; rank < volume.sees.size(); ++rank) {
       if (volume.sees[rank]) continue;
       log_info("rank {} does not see {}, and gets the state from rank 0: {}", static_cast<int>(rank),
@@ -39,59 +40,59 @@ void Checkpointer::State::find_companions_on_volume() {
     }
   }
   if (others == 0) return;
-  if (crew->leads()) log_info("{} of {} ranks write each checkpoint", others + 1, crew->world_size());
-  crew->sharing = true;
-  stager.divide_among(crew->rank(), volume.sees);
-  if (crew->leads()) return;
-  hand = std::make_unique<internal::ShareHand>(*crew->together, crew->guarded, file_system, options.directory,
-                                               clock);
+  if (ranks->leads()) log_info("{} of {} ranks write each checkpoint", others + 1, ranks->world_size());
+  ranks->sharing = true;
+  stager.divide_among(ranks->rank(), volume.sees);
+  if (ranks->leads()) return;
+  hand = std::make_unique<internal::ShareWriterThread>(*ranks->together, ranks->guarded, file_system,
+                                                       options.directory, clock);
 }
 
 void Checkpointer::State::begin_round(const Agreed& agreed) {
-  crew->round.plan = crew->sharing && agreed.shares() ? agreed.plan : 0;
+  ranks->round.plan = ranks->sharing && agreed.shares() ? agreed.plan : 0;
   limit_patience();
-  if (crew->round.plan == 0) return;
-  ++crew->round.number;
-  crew->round.owed = crew->leads();
+  if (ranks->round.plan == 0) return;
+  ++ranks->round.number;
+  ranks->round.owed = ranks->leads();
 }
 
 // Before the others count this rank as lost: while it waits it does not vote.
-Duration Checkpointer::State::longest_wait_for_share() const { return crew->companions.timeout() / 2; }
+Duration Checkpointer::State::longest_wait_for_share() const { return ranks->channel.timeout() / 2; }
 
 void Checkpointer::State::end_round(const Decision& decision) noexcept {
-  if (std::exchange(crew->round.owed, false)) {
+  if (std::exchange(ranks->round.owed, false)) {
     if (decision.save.step() == source.step()) {
       const std::string failed = text_or_out_of_memory([&] { return decision.save.error(); });
-      crew->together->decline(source.step(), failed, crew->round.number);
+      ranks->together->decline(source.step(), failed, ranks->round.number);
     } else {
       // It is durable already, or on its way, or there is no time or no room for it: no failure.
-      crew->together->leave_out(source.step(), crew->round.number);
+      ranks->together->leave_out(source.step(), ranks->round.number);
     }
   }
-  crew->round.plan = 0;
+  ranks->round.plan = 0;
 }
 
 // What a rank other than 0 does where all save.
 void Checkpointer::State::send_share(Decision& decision, bool last_one) {
-  if (crew->round.plan != 0) return hand_share(decision, last_one);
+  if (ranks->round.plan != 0) return hand_share(decision, last_one);
   tell_own();
   save_wanted = false;
   const BegunSave save = begin_save(true);
   save->staged(clock.now());
   save->settled_by = std::this_thread::get_id();
   decision.saved = true;
-  decision.save = crew->begin_save(save);
+  decision.save = ranks->begin_save(save);
 }
 
 // What goes wrong here fails this save on all ranks, but where rank 0 writes alone.
 void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
   const Waiting waiting(*this);
-  if (last_one) press();
+  if (last_one) lift_limit();
   save_wanted = false;
   const bool free = !last_one || wait_for_own_image();
   const BegunSave save = begin_save(true);
   save->settled_by = std::this_thread::get_id();
-  internal::HandedShare share{.save = {.plan = nullptr, .shares = nullptr, .number = crew->round.number},
+  internal::HandedShare share{.save = {.plan = nullptr, .shares = nullptr, .number = ranks->round.number},
                               .step = source.step(),
                               .own = own_now(source.step()),
                               .how = share_limits(),
@@ -99,11 +100,11 @@ void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
   if (!free) {
     // What hangs in the disk keeps the hand as well: rank 0 is told here, for this save fails of it.
     log_error("this rank takes no part in the save of step {}: {}", share.step, kStillWriting);
-    crew->together->decline(share.step, kStillWriting, share.save.number);
+    ranks->together->decline(share.step, kStillWriting, share.save.number);
     tell_own();
     save->staged(clock.now());
     decision.saved = true;
-    decision.save = crew->begin_save(save);
+    decision.save = ranks->begin_save(save);
     return;
   }
   try {
@@ -121,7 +122,7 @@ void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
   }
   save->staged(clock.now());
   decision.saved = true;
-  decision.save = crew->begin_save(save);
+  decision.save = ranks->begin_save(save);
   hand->hand(std::move(share));
 }
 
@@ -141,17 +142,17 @@ bool Checkpointer::State::wait_for_own_image() {
     watch->heard();
     waited += kHandSlice;
     const SteadyTime now = clock.now();
-    if (out_of_time(began) || std::max(waited, now - began) >= longest_wait_for_share()) return false;
+    if (outlook.out_of_time(began) || std::max(waited, now - began) >= longest_wait_for_share()) return false;
   }
   return true;
 }
 
 SharedWriteOptions Checkpointer::State::share_limits() const {
-  SharedWriteOptions limits{.how = {.threads = options.writer_threads,
-                                    .write_limit = options.write_limit / crew->world_size(),
+  SharedWriteOptions limits{.how = {.threads = options.writing.threads,
+                                    .write_limit = options.writing.write_limit / ranks->world_size(),
                                     .clock = &clock,
-                                    .hurry = &crew->hurry},
-                            .patience = &crew->patience};
+                                    .hurry = &ranks->hurry},
+                            .patience = &ranks->patience};
   limits.begin_within = std::min(limits.begin_within, longest_wait_for_share());
   limits.reports_within = std::min(limits.reports_within, longest_wait_for_share());
   return limits;
@@ -161,31 +162,31 @@ SharedWriteOptions Checkpointer::State::share_limits() const {
 // one could be over; where there is no time for both, it has nothing better to do than to wait. The others
 // wait for rank 0.
 void Checkpointer::State::limit_patience() noexcept {
-  crew->patient_until = crew->end;
-  if (!crew->end) return crew->patience.renew();
-  SteadyTime until = *crew->end;
-  const Duration left = *crew->end - clock.now();
-  if (crew->leads() && crew->sharing && !crew->alone && left > Duration::zero()) {
-    const Costs known = costs_together();
+  ranks->patient_until = ranks->end;
+  if (!ranks->end) return ranks->patience.renew();
+  SteadyTime until = *ranks->end;
+  const Duration left = *ranks->end - clock.now();
+  if (ranks->leads() && ranks->sharing && !ranks->alone && left > Duration::zero()) {
+    const Costs known = outlook.costs();
     const Duration together = known.commit.value_or(left / 3);
-    const Duration alone = known.commit ? *known.commit * crew->world_size() : left / 3;
+    const Duration alone = known.commit ? *known.commit * ranks->world_size() : left / 3;
     if (left >= together + alone + known.agreement) until -= alone + known.agreement;
   }
-  crew->patience.end_by(until);
+  ranks->patience.end_by(until);
 }
 
 // Nobody waits for others any longer than that. What still hangs in a disk then is left behind.
 void Checkpointer::State::rest_hand(Duration grace) noexcept {
-  crew->patience.end_by(clock.now() + grace);
+  ranks->patience.end_by(clock.now() + grace);
   if (!hand) return;
   Duration waited{};
   const SteadyTime began = clock.now();
   while (waited < grace + kHandRest && !hand->wait_idle(kHandSlice)) {
     watch->heard();
     waited += kHandSlice;
-    if (out_of_time(began) || waited >= grace) crew->patience.end_by(SteadyTime::min());
+    if (outlook.out_of_time(began) || waited >= grace) ranks->patience.end_by(SteadyTime::min());
   }
   gave_up = hand->busy();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

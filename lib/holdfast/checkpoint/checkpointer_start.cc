@@ -10,12 +10,13 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
-#include "holdfast/checkpoint/state_dict.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
+#include "holdfast/format/state_dict.h"
+#include "holdfast/interruption/required_sight.h"
 #include "holdfast/io/volume_probe.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 // A name that the user typed: that nothing is there is a refusal, not a fault of the volume.
@@ -37,22 +38,30 @@ bool looks_like_checkpoint(const File& file) {
 
 }  // namespace
 
+void Checkpointer::State::require_sight() {
+  await_sight(monitor, required, [this] { return !outlook.should_stop(); });
+  if (!required.empty() && outlook.should_stop()) {
+    throw Error("interrupted (" + outlook.reason() + ") before the run began; nothing was begun",
+                static_cast<ExitCode>(options.notices.exit_code_interrupted));
+  }
+}
+
 void Checkpointer::State::wait_for_volume() {
   if (options.mount.empty()) {
     if (const auto warning = root_file_system_warning(file_system, options.directory)) log_warning(*warning);
     return;
   }
-  const MountWait outcome =
-      wait_for_mount(file_system, clock, options.mount,
-                     {.limit = options.mount_wait, .go_on = [this](Duration) { return !should_stop(); }});
+  const MountWait outcome = wait_for_mount(
+      file_system, clock, options.mount,
+      {.limit = options.start.mount_wait, .go_on = [this](Duration) { return !outlook.should_stop(); }});
   if (outcome == MountWait::stopped) {
-    throw Error("interrupted (" + reason_to_stop() + ") while waiting for " + options.mount.native() +
+    throw Error("interrupted (" + outlook.reason() + ") while waiting for " + options.mount.native() +
                     "; nothing was begun",
-                static_cast<ExitCode>(options.exit_code_interrupted));
+                static_cast<ExitCode>(options.notices.exit_code_interrupted));
   }
   if (outcome == MountWait::timed_out) {
     throw IoError("mount", options.mount.native(), ENODEV,
-                  "no volume was mounted there within " + format_duration(options.mount_wait) +
+                  "no volume was mounted there within " + format_duration(options.start.mount_wait) +
                       "; attach it and start again");
   }
   check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
@@ -60,17 +69,18 @@ void Checkpointer::State::wait_for_volume() {
 
 StoreOptions Checkpointer::State::store_options(const StartingPoint& point) const {
   return {.directory = options.directory,
-          // Whoever names a file elsewhere has chosen a start; nothing here is lost by it.
-          .allow_fresh = options.allow_fresh || !outside.empty(),
+          // A user who names a file elsewhere has chosen a start; nothing here is lost by it.
+          .allow_fresh = options.start.allow_fresh || !outside.empty(),
           .start = point,
           .keep = options.keep,
-          .read_back = options.read_back,
-          .recycle = options.recycle};
+          .mount = options.mount,
+          .only_ours = !options.start.trust_directory,
+          .read_back = options.writing.read_back};
 }
 
 // What is found stays with the verifier; what fails will fail again, in resume(), which says it.
 void Checkpointer::State::read_ahead() noexcept {
-  if (phase != Phase::constructed || reading_ahead.valid() || !options.resume_from.empty()) return;
+  if (phase != Phase::constructed || reading_ahead.valid() || !options.start.resume_from.empty()) return;
   const auto look = [this] {
     try {
       if (!options.mount.empty() && !file_system.is_mount_point(options.mount)) return;
@@ -90,13 +100,13 @@ void Checkpointer::State::read_ahead() noexcept {
 // elsewhere.
 StartingPoint Checkpointer::State::starting_point() {
   StartingPoint point;
-  if (options.resume_from.empty()) return point;
-  if (const auto step = parse_int(options.resume_from)) {
-    if (*step < 0) throw UsageError("--resume-from " + options.resume_from + ": steps are not negative");
+  if (options.start.resume_from.empty()) return point;
+  if (const auto step = parse_int(options.start.resume_from)) {
+    if (*step < 0) throw UsageError("resume_from " + options.start.resume_from + ": steps are not negative");
     point.step = *step;
     return point;
   }
-  const std::filesystem::path file(options.resume_from);
+  const std::filesystem::path file(options.start.resume_from);
   const auto directory = file_system.open_directory(options.directory, false);
   std::error_code no_parent;
   std::error_code no_directory;
@@ -145,10 +155,10 @@ Checkpointer::State::Start Checkpointer::State::candidate(const Selection& selec
 }
 
 Checkpointer::State::Start Checkpointer::State::from_outside() {
-  const auto file = open_given(file_system, outside, "--resume-from ");
+  const auto file = open_given(file_system, outside, "resume_from ");
   auto loaded = verifier.load(*file);
   if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
-    throw RefusedError("--resume-from " + outside.native() + ": " + rejection->reason);
+    throw RefusedError("resume_from " + outside.native() + ": " + rejection->reason);
   }
   auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
   Start start;
@@ -172,9 +182,9 @@ void Checkpointer::State::start_fresh() {
                      " before a fresh start; call resume() before the first update");
   }
   stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
-  if (options.init_from.empty()) return;
-  const std::string given = "--init-from " + options.init_from.native() + ": ";
-  const auto file = open_given(file_system, options.init_from, "--init-from ");
+  if (options.start.init_from.empty()) return;
+  const std::string given = "init_from " + options.start.init_from.native() + ": ";
+  const auto file = open_given(file_system, options.start.init_from, "init_from ");
   auto weights = weights_in(*file);
   if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
     throw RefusedError(given + rejection->reason);
@@ -188,7 +198,7 @@ void Checkpointer::State::start_fresh() {
 
 // A checkpoint, or a safetensors file: the content says which.
 std::variant<std::shared_ptr<Snapshot>, Rejection> Checkpointer::State::weights_in(const File& file) {
-  if (looks_like_safetensors(file)) return read_weights(file, source.attributes(), options.writer_threads);
+  if (looks_like_safetensors(file)) return read_weights(file, source.attributes(), options.writing.threads);
   if (!looks_like_checkpoint(file)) {
     return Rejection{Rejection::Kind::damaged,
                      "neither a Holdfast checkpoint nor a safetensors file; Python writes one with "
@@ -200,4 +210,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> Checkpointer::State::weights_
   return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

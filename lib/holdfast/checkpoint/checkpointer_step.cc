@@ -9,22 +9,46 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
-#include "holdfast/checkpoint/internal/save_handle_shared.h"
+#include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 // What stands at the new step boundary, whoever decides what is done about it.
 [[gnu::always_inline]] inline void Checkpointer::State::arrive(const StepReport& report) {
   if (late_stager.open()) [[unlikely]] {
     give_up_late_staging();
   }
+  update_open = true;
   source.advance(report);
+  update_open = false;
+  if (boundary) [[unlikely]] {
+    clear_shelf();
+    boundary = {};
+  }
+  disturbed = false;
   const std::int64_t step = source.step();
   loss = report.loss;
   evaluation_due = report.evaluation_due;
-  loss_was_told = loss_was_told || !std::isnan(loss);
-  losses.push(step, loss);
-  receipt.compare(step, loss);
+  if (loss) {
+    losses.push(step, *loss);
+    receipt.compare(step, *loss);
+    if (std::isfinite(*loss) != loss_was_finite) [[unlikely]] {
+      note_loss(*loss);
+    }
+  }
+}
+
+// One warning when the loss stops being finite, not one a step. Rank 0 speaks for all.
+void Checkpointer::State::note_loss(double value) noexcept {
+  loss_was_finite = std::isfinite(value);
+  if (loss_was_finite || (ranks && !ranks->leads())) return;
+  log_warning(
+      "the loss of step {} is {}: its checkpoints are recorded as not finite. KeepBest passes over them, and "
+      "the newest finite one stays (start again from its step with resume_from to go back to it)",
+      source.step(),
+      std::isnan(value) ? "nan"
+      : value > 0       ? "inf"
+                        : "-inf");
 }
 
 Decision Checkpointer::State::after_step(const StepReport& report) {
@@ -35,17 +59,12 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   arrive(report);
   const std::int64_t step = source.step();
 
-  if (boundary) [[unlikely]] {
-    clear_shelf();
-    boundary = {};
-  }
-  disturbed = false;
   const SteadyTime now = clock.now();
   measure_step(now);
   book->boundary(step);
 
   Decision decision;
-  const bool asked = monitor.pending() || writer->superseded() || pressed || leaving;
+  const bool asked = monitor.pending() || writer->superseded() || pressed || outlook.leaving();
   if (asked || save_wanted || !planned_with_slots || policy.due(now, step)) [[unlikely]] {
     act(decision);
   }
@@ -91,7 +110,7 @@ Checkpointer::State::Waiting::~Waiting() {
 void Checkpointer::State::act(Decision& decision) noexcept {
   watch->heard();
   take_requests();
-  relax();
+  restore_limit();
   const Plan plan = plan_now();
   if (plan.move == Move::stop) tell_stop(decision);
   save_boundary(decision, plan);
@@ -103,7 +122,7 @@ void Checkpointer::State::save_boundary(Decision& decision, const Plan& plan) no
   if (writer->superseded() || plan.move == Move::wait) return;
   const bool last_one = plan.move == Move::stop || plan.move == Move::last_commit;
   const bool urgent = last_one || plan.move == Move::commit;
-  if (plan.move == Move::stop || monitor.deadline()) press();
+  if (plan.move == Move::stop || monitor.deadline()) lift_limit();
   const std::int64_t step = source.step();
   const SteadyTime now = boundary_time;
   const Waiting waiting(*this);
@@ -114,7 +133,6 @@ void Checkpointer::State::save_boundary(Decision& decision, const Plan& plan) no
       stager.make_image_ahead();
     }
     last = {};
-    if (probe_first(plan)) return;
     if (policy.automatic()) choose_interval();
     if (last_one) {
       if (plan.too_late || covered() || !wait_for_image() || plan_now().too_late) return;
@@ -122,7 +140,7 @@ void Checkpointer::State::save_boundary(Decision& decision, const Plan& plan) no
       return;  // still due at the next step, when the write in flight may be done
     }
     save = begin_save(save_wanted || urgent);
-    const bool shared = crew && crew->round.plan != 0;
+    const bool shared = ranks && ranks->round.plan != 0;
     if (late_staging && update_announced && !urgent && !shared) {
       open_late(save, waiting);
     } else if (!last_one && source.on_device()) {
@@ -147,7 +165,7 @@ void Checkpointer::State::choose_interval() {
   const RunFigures figures = book->figures();
   if (figures.durable == 0 || std::exchange(saves_measured, figures.durable) == figures.durable) return;
   const Duration stall = figures.lost().value_or(figures.blocked) / figures.durable;
-  policy.measured({.stall = stall, .write = figures.last.write + figures.last.commit}, boundary_time);
+  policy.measured({.stall = stall, .write = figures.last.write + figures.last.commit});
   if (log_enabled(LogLevel::debug)) {
     log_debug("a save costs the training {}: one every {} from here on", format_duration(stall),
               format_duration(policy.chosen_interval().value_or(Duration::zero())));
@@ -156,13 +174,13 @@ void Checkpointer::State::choose_interval() {
 
 SaveHandle Checkpointer::State::save() {
   require(Phase::running, "save");
-  if (crew) {
+  if (ranks) {
     save_wanted = true;
     return {};
   }
   const Waiting waiting(*this);
-  drop_late();
   clear_shelf();
+  settle_late();
   SaveHandle saved = save_now(waiting);
   if (evaluating) put_on_shelf();
   return saved;
@@ -189,6 +207,7 @@ SaveHandle Checkpointer::State::save_now(const Waiting& waiting) {
     save_wanted = false;
     policy.saved(waiting.began(), source.step());
   } catch (...) {
+    save_wanted = save_wanted || update_open;
     return staging_failed(std::move(save));
   }
   return newest;
@@ -196,6 +215,7 @@ SaveHandle Checkpointer::State::save_now(const Waiting& waiting) {
 
 void Checkpointer::State::metric(const std::string& name, double value) {
   require(Phase::running, "metric");
+  settle_measurements();
   measurements.add(name, source.step(), value);
   bool best = false;
   for (const KeepPolicy& policy : options.keep.policies()) {
@@ -203,14 +223,14 @@ void Checkpointer::State::metric(const std::string& name, double value) {
     if (wanted == nullptr || wanted->metric != name) continue;
     best = best || measurements.among_best(*wanted, source.step());
   }
-  if (crew) {
-    if (!best || !crew->leads() || covered()) return;
-    crew->best[name] = value;
+  if (ranks) {
+    if (!best || !ranks->leads() || covered()) return;
+    ranks->best[name] = value;
     save_wanted = true;
   } else if (evaluating) {
     // The image of the boundary was begun before the value was known; leave_evaluation() takes a new one.
     best_wanted = best_wanted || best;
-  } else if (best && !should_stop()) {
+  } else if (best && !outlook.should_stop()) {
     save();
   }
 }
@@ -248,19 +268,22 @@ bool Checkpointer::State::safe() const {
   return covered() && (newest.step() != source.step() || !is_open(newest.status()));
 }
 
-internal::Staged Checkpointer::State::stage(Part part) {
+void Checkpointer::State::note_record() {
   record.loss = loss;
-  record.loss_told = loss_was_told;
-  // A loop that tells its loss says NaN only when the loss is NaN.
-  record.finite = std::isfinite(loss) || (std::isnan(loss) && !loss_was_told);
+  record.finite = !loss || std::isfinite(*loss);
   record.evaluation_due = evaluation_due || evaluating;
   record.time = format_utc(clock.wall_now());
-  if (crew) {
-    for (const auto& [name, value] : crew->best) measurements.add(name, source.step(), value);
+  if (ranks) {
+    for (const auto& [name, value] : ranks->best) measurements.add(name, source.step(), value);
   }
+  settle_measurements();
   record.metrics = measurements.recorded();
+}
+
+internal::Staged Checkpointer::State::stage(Part part) {
+  note_record();
   const SteadyTime began = clock.now();
-  internal::Staged staged = stager.stage(record, part, crew ? crew->round.plan : 0);
+  internal::Staged staged = stager.stage(record, part, ranks ? ranks->round.plan : 0);
   staged.copied = clock.now() - began;
   return staged;
 }
@@ -272,19 +295,22 @@ Checkpointer::State::BegunSave Checkpointer::State::begin_save(bool asked_for) c
 
 void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save, Duration waited) {
   const std::int64_t step = staged.snapshot->step;
+  snapshot_in_flight = staged.snapshot;
+  in_flight = staged;
+  in_flight.snapshot = nullptr;
   WriteRequest request{.snapshot = std::move(staged.snapshot),
                        .plan = std::move(staged.plan),
                        .ancestry = record.ancestry,
                        .copied = staged.copied,
                        .complete = {},
-                       .others = {},
                        .save = save};
-  if (crew) {
-    crew->best.clear();
+  if (ranks) {
+    ranks->best.clear();
     if (!staged.shares) request.complete = bring_own_of_others(*request.snapshot);
-    if (crew->round.owed) {
-      request.others = WithOthers{
-          .number = crew->round.number, .shares = std::move(staged.shares), .limits = share_limits()};
+    if (ranks->round.owed) {
+      SharedSave shared{
+          .plan = request.plan, .shares = std::move(staged.shares), .number = ranks->round.number};
+      request.others = std::make_shared<LedSave>(*ranks->together, step, std::move(shared), share_limits());
     }
   }
   save->update([&](SaveFigures& figures) {
@@ -293,24 +319,36 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
   });
   save->staged(clock.now());
   newest = writer->submit(std::move(request));
-  if (crew) crew->round.owed = false;
+  if (ranks) ranks->round.owed = false;
   newest_begun = save;
-  if (pursuit) pursuit->insurance = save;
+  outlook.insured_by(save);
+  settle_measurements();  // an earlier save of this very step may have failed
   measurements.saved(step);
+  unsettled.push_back(newest);
+}
+
+// A save that failed, or that a newer one overtook, left no file: its values are of no checkpoint.
+void Checkpointer::State::settle_measurements() {
+  std::erase_if(unsettled, [&](const SaveHandle& save) {
+    const SaveStatus status = save.status();
+    if (is_open(status)) return false;
+    if (status != SaveStatus::durable) measurements.not_saved(save.step());
+    return true;
+  });
 }
 
 // In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits
 // for its turn makes room, unless somebody asked for that one and there is time for both.
-bool Checkpointer::State::wait_for_image() {
+bool Checkpointer::State::wait_for_image(Duration limit) {
   const SteadyTime began = clock.now();
   while (true) {
     watch->heard();
     const bool against_time = monitor.deadline().has_value();
     if (!stager.ready()) writer->recall(against_time);
     if (stager.wait_ready(std::chrono::milliseconds(20))) return true;
-    if (against_time || monitor.stop_requested()) press();
-    if (out_of_time(began)) return false;
+    if (against_time || monitor.stop_requested()) lift_limit();
+    if (outlook.out_of_time(began) || clock.now() - began >= limit) return false;
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

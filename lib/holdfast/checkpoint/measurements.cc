@@ -9,7 +9,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::size_t kMostNames = 16;
@@ -64,6 +64,18 @@ void Measurements::saved(std::int64_t step) {
   std::erase_if(unsaved_, [&](const auto& metric) { return metric.second == step; });
 }
 
+void Measurements::not_saved(std::int64_t step) {
+  if (last_saved_ == step) last_saved_.reset();
+  for (auto& [name, values] : values_) {
+    if (!values.contains(step)) continue;
+    if (values.rbegin()->first == step) {
+      unsaved_[name] = step;
+    } else {
+      values.erase(step);
+    }
+  }
+}
+
 bool Measurements::among_best(const KeepBest& policy, std::int64_t step) const {
   const auto values = values_.find(policy.metric);
   if (values == values_.end()) return false;
@@ -76,4 +88,4 @@ bool Measurements::among_best(const KeepBest& policy, std::int64_t step) const {
   return ahead < policy.count;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

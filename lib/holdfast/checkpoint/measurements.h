@@ -18,7 +18,7 @@
 
 #include "holdfast/store/retention.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class Measurements {
  public:
@@ -30,6 +30,8 @@ class Measurements {
   void add(const std::string& name, std::int64_t step, double value);
   // The state at that step is being saved: its values are worth keeping.
   void saved(std::int64_t step);
+  // That save came to nothing: its values are dropped, the newest one of a metric with the next value.
+  void not_saved(std::int64_t step);
 
   const Metrics& recorded() const { return values_; }
   // The value at `step` belongs to the `count` best known ones. Ties with the worst of them do not.
@@ -41,4 +43,4 @@ class Measurements {
   std::optional<std::int64_t> last_saved_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -12,13 +12,17 @@
 #include <thread>
 #include <utility>
 
+#include "holdfast/base/error.h"
+#include "holdfast/base/hook_context.h"
+#include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/started_process.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr Duration kPoll = std::chrono::milliseconds(5);
+// SIGKILL takes effect at once, except on a process that hangs in a disk.
 constexpr Duration kPatience = std::chrono::seconds(10);
 
 constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGTERM, "SIGTERM"},
@@ -37,23 +41,14 @@ constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGTERM, "SIGTERM
                                                               {SIGXCPU, "SIGXCPU"},
                                                               {SIGSYS, "SIGSYS"}}};
 
-// Those that have ended and were not reaped included.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> children;
-  std::error_code gone;
-  for (std::filesystem::directory_iterator at("/proc", gone), end; !gone && at != end; at.increment(gone)) {
-    const auto process = parse_int(at->path().filename().native());
-    if (!process) continue;
-    std::string text;
-    std::getline(std::ifstream(at->path() / "stat"), text);
-    // 4711 (name, which may hold anything) S 4242 …
-    const auto name_end = text.rfind(") ");
-    if (name_end == std::string::npos || name_end + 4 >= text.size()) continue;
-    const auto parent_end = text.find(' ', name_end + 4);
-    const auto found = parse_int(text.substr(name_end + 4, parent_end - name_end - 4));
-    if (found && *found == parent) children.push_back(static_cast<pid_t>(*process));
+// True for a trainer's --on-risk command, and for processes that it started.
+bool is_risk_hook(pid_t process) {
+  const std::string mark = std::string(kHookVariable) + "=" + kRiskHookName;
+  std::ifstream environment("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+  for (std::string entry; std::getline(environment, entry, '\0');) {
+    if (entry == mark) return true;
   }
-  return children;
+  return false;
 }
 
 }  // namespace
@@ -61,13 +56,15 @@ std::vector<pid_t> children_of(pid_t parent) {
 SignalInbox::SignalInbox() {
   sigemptyset(&heard_);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&heard_, signal);
-  struct sigaction hangup {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaddset(&heard_, SIGHUP);
+  for (const int signal : {SIGHUP, SIGXCPU}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN || stops_.is_named(signal)) sigaddset(&heard_, signal);
+  }
   struct sigaction broken_pipe {};
   sigaction(SIGPIPE, nullptr, &broken_pipe);
   ignored_broken_pipes_ = broken_pipe.sa_handler == SIG_IGN;
-  // Ignored by whoever started us, it would make the kernel reap our children and keep their endings.
+  // If our parent ignored it, the kernel would reap our children, and their endings would be lost.
   std::signal(SIGCHLD, SIG_DFL);
   pthread_sigmask(SIG_BLOCK, &heard_, &before_);
 }
@@ -85,7 +82,28 @@ std::optional<int> SignalInbox::wait(Duration limit) {
   const timespec time{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
   const int signal = sigtimedwait(&heard_, nullptr, &time);
   if (signal <= 0 || signal == SIGCHLD) return std::nullopt;
-  return signal == SIGHUP ? SIGTERM : signal;
+  // The terminal and resource limits signal a whole group or one process. The command gets a signal that it
+  // handles in any case, and gets it once.
+  const bool stop = signal == SIGHUP || signal == SIGXCPU || (signal != SIGINT && stops_.has(signal));
+  return stop ? SIGTERM : signal;
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::error_code gone;
+  for (std::filesystem::directory_iterator at("/proc", gone), end; !gone && at != end; at.increment(gone)) {
+    const auto process = parse_int(at->path().filename().native());
+    if (!process) continue;
+    std::string text;
+    std::getline(std::ifstream(at->path() / "stat"), text);
+    // "4711 (name) S 4242 …"; the name may hold any byte, so search from its end.
+    const auto name_end = text.rfind(") ");
+    if (name_end == std::string::npos || name_end + 4 >= text.size()) continue;
+    const auto parent_end = text.find(' ', name_end + 4);
+    const auto found = parse_int(text.substr(name_end + 4, parent_end - name_end - 4));
+    if (found && *found == parent) children.push_back(static_cast<pid_t>(*process));
+  }
+  return children;
 }
 
 std::string signal_name(int signal) {
@@ -104,27 +122,39 @@ std::string to_text(const Ending& ending) {
 AttendedChild::AttendedChild(std::vector<std::string> command,
                              const std::map<std::string, std::string>& environment,
                              const SignalInbox& inbox) {
+  // Orphans of the command become our children, so that left_behind() finds them in any session.
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
-  not_ours_ = children_of(getpid());
-  const StartedProcess started = start_process(std::move(command), {.environment = environment}, inbox);
-  id_ = started.id;
-  ending_.not_started = started.not_started;
+  try {
+    started_ =
+        start_process(std::move(command), {.environment = environment, .without = {kHookVariable}}, inbox);
+    id_ = started_.id;
+  } catch (const IoError& error) {
+    ended_ = group_ended_ = true;
+    ending_ = {.exit_code = static_cast<int>(ExitCode::internal), .not_started = error.what()};
+  }
 }
 
 AttendedChild::~AttendedChild() {
   if (!all_ended()) end_all();
 }
 
-std::vector<pid_t> AttendedChild::left_behind() const {
+std::vector<pid_t> AttendedChild::left_behind() {
   std::vector<pid_t> children = children_of(getpid());
   std::erase_if(children, [this](pid_t child) {
-    return child == id_ || getpgid(child) == id_ ||
-           std::find(not_ours_.begin(), not_ours_.end(), child) != not_ours_.end();
+    return child == id_ || is_risk_hook(child) || is_anothers(child) || getpgid(child) == id_;
   });
   return children;
 }
 
-// Whoever loses its parent becomes our child, so each round reaches one generation more.
+bool AttendedChild::is_anothers(pid_t process) {
+  if (kill(process, 0) == 0 || errno != EPERM) return false;
+  if (others_.insert(process).second) {
+    log_warning("the command has left process {} behind, which is another user's: it is left alone", process);
+  }
+  return true;
+}
+
+// The children of a killed process become our children, so each round reaches the next generation.
 bool AttendedChild::end_all() {
   for (Duration waited{}; waited < kPatience; waited += kPoll) {
     send_to_all(SIGKILL);
@@ -148,6 +178,7 @@ void AttendedChild::reap() {
   for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
     if (who != id_) continue;
     ended_ = true;
+    ending_.not_started = why_not_started(started_);
     if (WIFSIGNALED(status)) {
       ending_.signal = WTERMSIG(status);
     } else {
@@ -163,10 +194,11 @@ bool AttendedChild::ended() {
 
 bool AttendedChild::all_ended() {
   reap();
-  // Once it is empty its number may become another's.
-  if (ended_ && !group_ended_) group_ended_ = kill(-id_, 0) != 0 && errno == ESRCH;
+  // Not asked again once the group is empty, because its number may be reused. EPERM: only another user's are
+  // left.
+  if (ended_ && !group_ended_) group_ended_ = kill(-id_, 0) != 0;
   if (group_ended_ && !all_ended_) all_ended_ = left_behind().empty();
   return all_ended_;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,19 +1,15 @@
-// A command that a wrapper (`supervise`, `rehearse`) runs and looks after: in a process group of its own, so
-// that a Ctrl-C at the terminal reaches the wrapper alone, which passes it on once.
+// A command that a wrapper (`supervise`, `rehearse`) runs and supervises. It has its own process group, so
+// that a Ctrl-C at the terminal reaches only the wrapper, which forwards it once.
 //
-//   SignalInbox inbox;                                   // before any thread is started
-//   AttendedChild child({"trainer", "--lr", "0.1"}, {}, inbox);
-//   while (!child.ended()) {
-//     if (const auto signal = inbox.wait(child.soon())) child.send(*signal);
+//   while (!child.ended()) {                             // inbox: made before any thread starts
+//     if (const auto signal = inbox.wait(100ms)) child.send(*signal);
 //   }
 //
-// The wrapper becomes the parent of whatever the command leaves behind (also where it is process 1), in
-// whatever session, and reaps it. Children that it had before (bash's `> >(tee log)`) are left alone. When
-// the wrapper dies, however it dies, the command gets SIGTERM: it commits and leaves.
-//
-// Errors: IoError when a process or a pipe cannot be made. A command that cannot be executed is an ending
-// (126, or 127 where there is no such program), as shells have it, with its reason.
-// Threads: one, the one that made the inbox. Others must be started after the inbox: signals are theirs too.
+// The wrapper becomes the parent of all processes that the command leaves behind, and reaps them. So it must
+// have no other children (front_process.h). It does not end on-risk hooks, and processes of another user
+// (sudo). If the wrapper dies, the command gets SIGTERM: it commits and ends.
+// Errors: none; a command that cannot run is an Ending with a reason (126, 127, or 70 for a passing limit).
+// Threads: the one that made the inbox. Start others after the inbox, because they inherit its signal mask.
 #pragma once
 
 #include <sys/types.h>
@@ -21,74 +17,80 @@
 #include <csignal>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/cli/started_process.h"
+#include "holdfast/interruption/stop_signals.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Takes SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP and the children's ends out of a queue instead of a
-// handler; as process 1, too, for which unhandled signals do nothing. A SIGHUP that was ignored before
-// (nohup) stays ignored; one that is not means that the terminal is gone, and trainers do not listen to it:
-// it is taken as SIGTERM.
+// Takes SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU and SIGCHLD from a queue instead of a handler.
+// That works as process 1 too, for which the kernel ignores unhandled signals. A SIGHUP that was ignored
+// before (nohup) stays ignored. Stop signals (interruption/stop_signals.h) are returned as SIGTERM, SIGINT as
+// itself. Errors: UsageError for a malformed HOLDFAST_STOP_SIGNALS.
 class SignalInbox {
  public:
   SignalInbox();
-  // What came and was not taken is dropped.
+  // Drops signals that were not taken.
   ~SignalInbox();
   SignalInbox(const SignalInbox&) = delete;
   SignalInbox& operator=(const SignalInbox&) = delete;
 
-  // The next signal that a person or a machine sent. nullopt: a child ended, or `limit` passed.
+  // The next signal from a person or a machine. nullopt: a child ended, or `limit` passed.
   std::optional<int> wait(Duration limit);
-  // The mask of before, for children.
+  // The earlier signal mask, for children.
   const sigset_t& before() const { return before_; }
-  // So was SIGPIPE; libraries of ours (a web server) set it for the whole process.
+  // SIGPIPE was ignored before. Our libraries (a web server) ignore it for the whole process.
   bool ignored_broken_pipes() const { return ignored_broken_pipes_; }
 
  private:
+  const StopSignals stops_ = stop_signals();
   sigset_t heard_;
   sigset_t before_;
   bool ignored_broken_pipes_ = false;
 };
 
 struct Ending {
-  int exit_code = 0;  // meaningless when a signal ended it
+  int exit_code = 0;  // invalid if a signal ended it
   int signal = 0;
-  std::string not_started = {};  // why the command could not be executed; exit_code is then 126 or 127
+  std::string not_started = {};  // why the command could not be executed; exit_code is then 126, 127 or 70
 
-  // As shells have it: 128 + the signal.
+  // As in shells: 128 + the signal.
   int code() const { return signal != 0 ? 128 + signal : exit_code; }
 };
 // "exit 75", "killed by SIGSEGV (core dumped or not)"
 std::string to_text(const Ending& ending);
-std::string signal_name(int signal);  // "SIGTERM"; "signal 42" for one without a name of ours
+// Includes children that have ended and were not reaped.
+std::vector<pid_t> children_of(pid_t parent);
+std::string signal_name(int signal);  // "SIGTERM"; "signal 42" for a signal without a name
 
 class AttendedChild {
  public:
-  // Starts it. The first word is looked for in PATH when it has no slash. `environment` is added to our own.
-  // Standard input is /dev/null where ours is a terminal: a process group in the background must not read it.
+  // Starts the command, with `environment` added to ours. A first word without a slash is looked up in PATH.
+  // Standard input is /dev/null if ours is a terminal, because a background process group must not read it.
   AttendedChild(std::vector<std::string> command, const std::map<std::string, std::string>& environment,
                 const SignalInbox& inbox);
-  // Nothing of it outlives it (SIGKILL), unless leave_alone() was called.
+  // Kills all its processes (SIGKILL), unless leave_alone() was called.
   ~AttendedChild();
   AttendedChild(const AttendedChild&) = delete;
   AttendedChild& operator=(const AttendedChild&) = delete;
 
-  pid_t id() const { return id_; }
-  // To the command alone: a launcher passes it on itself, and a trainer gets exactly one.
+  pid_t id() const { return id_; }  // -1: no process
+  // To the command alone: a launcher forwards it itself, and a trainer must get exactly one.
   void send(int signal) const;
-  // To all of its group, what it left behind there included.
+  // To the whole group, including processes that the command left behind there.
   void send_to_all(int signal) const;
-  // What has lost its parent and lives on in other groups: workers of a launcher that was killed.
-  std::vector<pid_t> left_behind() const;
-  // SIGKILL to it and to everything it has ever started, in whatever group: as when a machine goes away.
-  // True when all of it is gone; false after 10 s (what hangs in a disk does not even hear that).
+  // Orphans that live in other groups, such as workers of a killed launcher.
+  std::vector<pid_t> left_behind();
+  // SIGKILL to everything that it has ever started, in any group, as if the machine went away. True when all
+  // are gone; false after 10 s: a process that hangs in a disk does not react even to SIGKILL.
   bool end_all();
-  // Reaps what has ended, its own and what it left behind.
+  // Reaps its processes that have ended. True if the command itself has.
   bool ended();
-  // Did all of it end? A launcher that dies can leave a trainer that still commits.
+  // True if all its processes have ended. A launcher that dies may leave a trainer that still commits.
   bool all_ended();
   void leave_alone() { all_ended_ = group_ended_ = true; }
   // Requires ended().
@@ -96,13 +98,15 @@ class AttendedChild {
 
  private:
   void reap();
+  bool is_anothers(pid_t process);
 
   pid_t id_ = -1;
+  StartedProcess started_;
   bool ended_ = false;
   bool group_ended_ = false;
   bool all_ended_ = false;
-  std::vector<pid_t> not_ours_;  // children of the wrapper that were there before
+  std::set<pid_t> others_;  // processes of another user that were logged
   Ending ending_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,9 +1,9 @@
-// The commands of the `holdfast` program, one source file each. None of them ever changes a checkpoint:
-// `prune` deletes some as retention does, `export` and `probe` write files of their own.
+// The commands of the program `holdfast`, one source file each. No command changes a checkpoint: `prune`
+// deletes some by the rules of retention, `export` and `probe` write their own files.
 //
-// add_<command> describes its options to CLI11 and, when the user chooses it, puts what is to be run into
-// `chosen`. That returns the exit code, prints its result to standard output, and throws Error for what ends
-// it. Threads: one; `verify` starts its own and is gone with them.
+// add_<command> describes the options to CLI11. If the user chooses the command, it stores the function to
+// run in `chosen`. That function prints the result to standard output and returns the exit code.
+// Errors: UsageError; the function throws Error. Threads: one; `verify` starts its own and joins them.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace CLI {  // NOLINT(readability-identifier-naming): not ours
 class App;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using Command = std::function<int()>;
 
@@ -25,13 +25,14 @@ void add_diff(CLI::App& app, Command& chosen);
 void add_export(CLI::App& app, Command& chosen);
 void add_prune(CLI::App& app, Command& chosen);
 void add_report(CLI::App& app, Command& chosen);
+void add_health(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
-// `wrapped`: the command after `--`, untouched.
+// `wrapped`: the command after `--`, unchanged.
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 
-// The whole program: parses, runs, and turns every exception into one line on standard error.
+// The whole program: parses, runs, and prints every exception as one line on standard error.
 int run_program(std::vector<std::string> arguments);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

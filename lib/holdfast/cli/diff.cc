@@ -11,7 +11,7 @@
 #include "holdfast/cli/tensor_difference.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 struct DiffRequest {
@@ -25,7 +25,7 @@ struct Differing {
   TensorDifference difference;
 };
 
-// One tensor's bytes, verified.
+// Reads and verifies one tensor.
 std::shared_ptr<Snapshot> read_tensor(const Opened& from, const std::filesystem::path& path,
                                       const std::string& name) {
   auto read = read_tensors(*from.file, from.index, [&](const TensorSpec& spec) { return spec.name == name; });
@@ -156,7 +156,7 @@ Opened open_for_comparison(const std::filesystem::path& path) {
   try {
     return open_index(path);
   } catch (const Error& error) {
-    // 1 would say that the two differ.
+    // Not the usual code for damage, 1, which here means that the two files differ.
     throw Error(error.what(), ExitCode::unreadable);
   }
 }
@@ -182,4 +182,4 @@ void add_diff(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_diff(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

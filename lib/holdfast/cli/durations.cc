@@ -1,5 +1,7 @@
 #include "holdfast/cli/durations.h"
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 
 #include "holdfast/base/env.h"
@@ -8,10 +10,19 @@
 #include "holdfast/interruption/signal_source.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 Duration time_to_leave() {
   return env_duration(kEnvTermGrace).value_or(kDefaultTermGrace) + std::chrono::seconds(5);
+}
+
+Duration longest_time_to_leave() {
+  if (env_duration(kEnvTermGrace)) return time_to_leave();
+  return std::max<Duration>(time_to_leave(), std::chrono::minutes(2));
+}
+
+void add_time(CLI::App& command, const char* name, std::string& value, const std::string& help) {
+  command.add_option(name, value, help)->type_name("TIME")->capture_default_str();
 }
 
 Duration duration_of(const std::string& option, const std::string& text) {
@@ -20,4 +31,4 @@ Duration duration_of(const std::string& option, const std::string& text) {
   return *duration;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

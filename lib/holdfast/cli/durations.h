@@ -1,17 +1,26 @@
-// Times that several commands need. Threads: any.
+// Times that several commands need. Errors: UsageError. Threads: any.
 #pragma once
 
 #include <string>
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace CLI {  // NOLINT(readability-identifier-naming): not ours
+class App;
+}
 
-// From SIGTERM to SIGKILL: the trainer's own grace (HOLDFAST_TERM_GRACE) and 5 s for what it leaves behind,
-// together what most orchestrators give.
+namespace holdfast { inline namespace v1 {
+
+// From SIGTERM to SIGKILL: the trainer's grace (HOLDFAST_TERM_GRACE) plus 5 s for processes that it leaves
+// behind. With the default that is what most orchestrators give.
 Duration time_to_leave();
+// The same, but at least 2 min if nobody named the grace: a slow disk may need them, and a person or service
+// that stops the run has a limit of its own.
+Duration longest_time_to_leave();
 
-// What the user wrote for an option. Throws UsageError, which names the option, for what is no time.
+// Adds an option that takes a time; --help shows its default.
+void add_time(CLI::App& command, const char* name, std::string& value, const std::string& help);
+// Parses the value of an option. Throws UsageError with the option's name for a malformed time.
 Duration duration_of(const std::string& option, const std::string& text);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

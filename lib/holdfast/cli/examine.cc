@@ -1,6 +1,7 @@
 #include "holdfast/cli/examine.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <thread>
 #include <utility>
@@ -8,10 +9,10 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/snapshot/utf8.h"
+#include "holdfast/staging/run_record.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 int reading_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u)); }
@@ -35,7 +36,7 @@ Examined look(const File& file, Depth depth, std::atomic<std::uint64_t>* progres
   return examined;
 }
 
-// Why the content is not what the name says; empty when it is, or when the name is nobody's.
+// Why the content does not match the name. Empty if it does, or if the name is not a checkpoint's.
 std::string wrong_name(const CheckpointIndex& index, const std::string& name) {
   const auto id = parse_checkpoint_name(name);
   if (!id) return {};
@@ -51,17 +52,8 @@ std::string wrong_name(const CheckpointIndex& index, const std::string& name) {
 }  // namespace
 
 std::string word_of(FileState state) {
-  switch (state) {
-    case FileState::ok:
-      return "ok";
-    case FileState::damaged:
-      return "damaged";
-    case FileState::newer:
-      return "newer";
-    case FileState::unreadable:
-      return "unreadable";
-  }
-  throw Error("unknown state of a file");
+  constexpr std::array kWords = {"ok", "damaged", "newer", "unreadable"};
+  return kWords.at(static_cast<std::size_t>(state));
 }
 
 Examined examine(const File& file, const std::string& name, Depth depth,
@@ -158,4 +150,4 @@ Digest state_digest_of(const CheckpointIndex& index) {
   return state_digest(snapshot, digests);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,11 +1,10 @@
-// What the commands say about one checkpoint file.
+// What the commands report about one checkpoint file.
 //
-// Damage is believed only when two reads from the device agree on it; a first read that differs is told in
-// `remark`. A file in a run directory must be what its name says, so a copy under a wrong name is damage.
+// Damage counts only if two reads from the device agree; a first read that differs becomes a `remark`. A file
+// in a run directory must match its name, so a copy under another name counts as damaged.
 //
-// Errors: everything about the file is a value, what the operating system refuses included. A path that does
-// not exist is an IoError of open_checkpoint.
-// Threads: one a file.
+// Errors: all findings about a file are values, including errors of the operating system. open_checkpoint
+// throws IoError for a missing path. Threads: one per file.
 #pragma once
 
 #include <atomic>
@@ -19,29 +18,29 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class FileState { ok, damaged, newer, unreadable };
 std::string word_of(FileState state);  // "ok"
 
 struct Examined {
   FileState state = FileState::ok;
-  std::string reason;                    // why not ok, one line
-  std::string remark;                    // ok, but worth telling
-  std::optional<CheckpointIndex> index;  // present when the header and the index hold
+  std::string reason;                    // why it is not ok; one line
+  std::string remark;                    // set if it is ok, but something is worth reporting
+  std::optional<CheckpointIndex> index;  // set if header and index are valid
 };
 
 enum class Depth { index, every_byte };
 
-// `name` is the file's own, without folders.
+// `name`: the file's name without folders.
 Examined examine(const File& file, const std::string& name, Depth depth,
                  std::atomic<std::uint64_t>* progress = nullptr);
 
-// Whatever was found, with `name` and `open` in one: a file that cannot be opened is unreadable.
+// Opens and examines the file in one call. A file that cannot be opened is `unreadable`.
 Examined examine(Directory& directory, const std::string& name, Depth depth,
                  std::atomic<std::uint64_t>* progress = nullptr);
 
-// How long ago its state was staged, by the time that it records; "-": it does not say.
+// Age of the recorded state, by the time in the file; "-" if the file has none.
 std::string age_of(const Examined& examined);
 
 struct Listed {
@@ -51,23 +50,23 @@ struct Listed {
 };
 struct Listing {
   std::vector<Listed> checkpoints;   // newest first
-  std::vector<std::string> damaged;  // names that recovery set aside
+  std::vector<std::string> damaged;  // names that recovery moved aside
 };
 Listing list_checkpoints(const Directory& directory);
 
-// The directory, or IoError.
+// Throws IoError if the directory cannot be opened.
 std::unique_ptr<Directory> open_run_directory(const std::filesystem::path& path);
 std::unique_ptr<File> open_checkpoint(const std::filesystem::path& path);
 
-// The index of a file whose header and index hold; otherwise an Error that names the file, with exit code
-// ExitCode::difference for damage and ExitCode::unreadable for the rest.
+// Opens a file with a valid header and index. Otherwise throws Error with the file's name and the exit code
+// ExitCode::difference for damage, ExitCode::unreadable for everything else.
 struct Opened {
   std::unique_ptr<File> file;
   CheckpointIndex index;
 };
 Opened open_index(const std::filesystem::path& path);
 
-// `state=` of the whole training state, from the index alone.
+// `state=` of the whole training state, computed from the index alone.
 Digest state_digest_of(const CheckpointIndex& index);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

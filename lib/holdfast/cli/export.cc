@@ -9,13 +9,13 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/state_dict.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/format/layout.h"
+#include "holdfast/format/state_dict.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 struct ExportRequest {
@@ -33,7 +33,8 @@ bool is_checkpoint(const File& file) {
          std::string_view(reinterpret_cast<const char*>(start.data()), start.size()) == kMagic;
 }
 
-// The new file under a name of its own until it is whole; gone again unless it was published.
+// The new file, under a temporary name until it is complete. The destructor removes it unless it was
+// published.
 class NewFile {
  public:
   NewFile(Directory& directory, std::string name)
@@ -58,7 +59,7 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   File& file() { return *file_; }
-  // Durable under its name, all of it or nothing. False when something of that name came meanwhile.
+  // Makes it durable under its name, as a whole. False if a file of that name appeared meanwhile.
   bool publish(bool replace) {
     file_->sync();
     file_->close();
@@ -84,7 +85,7 @@ class NewFile {
   throw UsageError("--to " + shown(options.to) + ": it exists; --force replaces it");
 }
 
-// What may lie there already.
+// Refuses targets that must not be replaced.
 void check_target(Directory& directory, const ExportRequest& options) {
   const std::string name = options.to.filename().string();
   const auto status = directory.status(name);
@@ -119,7 +120,7 @@ int run_export(const ExportRequest& options) {
   for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
     NewFile made(*directory, options.to.filename().string());
     rejection = export_safetensors(*checkpoint, index, tensors, metadata, made.file(), mode);
-    if (rejection) continue;  // believed only when the device shows it, too
+    if (rejection) continue;  // damage counts only if the device shows it too
     const std::uint64_t bytes = made.file().size();
     if (!made.publish(options.force)) refuse_existing(options);
     std::cout << shown(options.to) << ": " << format_count(static_cast<std::int64_t>(tensors.size()))
@@ -155,4 +156,4 @@ void add_export(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_export(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -23,17 +23,21 @@
 #include "holdfast/cli/listening_socket.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Of the others, once a rank has failed: they are gone ten seconds later.
-constexpr Duration kAfterFailure = 8s;
+// Between two lines that say who is waited for.
+constexpr Duration kBetweenWords = 30s;
 constexpr Duration kBetweenKills = 5s;
 // Ranks that stop together end a moment after one another: only who stays has not heard of it.
 constexpr Duration kTogether = 3s;
 constexpr Duration kBetweenLooks = 1s;
+// As a trainer counts them (signal_latch.cc): sent to a whole service, one SIGINT comes by its supervisor,
+// too.
+constexpr Duration kPassedOn = 200ms;
+constexpr Duration kSecondCtrlC = 10s;
 
 struct LaunchRequest {
   std::vector<std::string> command;
@@ -41,6 +45,7 @@ struct LaunchRequest {
   int hosts = 0;  // 0: as the launcher around this one says
   int host = 0;
   std::string master;
+  Duration leave_timeout = 10min;
 };
 
 // Which of how many hosts this is, and where all meet.
@@ -97,8 +102,9 @@ Place place_of(const LaunchRequest& options) {
   return place;
 }
 
-std::string new_name() {
-  std::array<unsigned char, 8> bytes{};
+template <std::size_t kBytes>
+std::string random_name() {
+  std::array<unsigned char, kBytes> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     throw IoError("getrandom", "", errno);
   std::string name;
@@ -116,12 +122,14 @@ class Launch {
       socket_ = std::make_unique<ListeningSocket>();
       place_.port = socket_->port();
     }
-    if (place_.hosts == 1) place_.job = new_name();
+    if (place_.hosts == 1) place_.job = random_name<8>();
+    // On several hosts all must have the same secret, so the user provides it.
+    if (place_.hosts == 1 && !env_text(kEnvJobSecret)) secret_ = random_name<32>();
   }
 
   int run() {
     ranks_ = std::make_unique<LaunchedRanks>(options_.command, settings(), inbox_);
-    socket_.reset();  // rank 0 has it
+    socket_.reset();  // rank 0 has inherited it
     log_info("{} processes, ranks {} to {} of {}, meet at {}:{}", options_.processes, first_rank(),
              first_rank() + options_.processes - 1, world_size(), place_.address, place_.port);
     while (!ranks_->ended()) {
@@ -134,6 +142,8 @@ class Launch {
           ranks_->send(SIGTERM);
         }
       }
+      if (end_at_ && Clock::real().now() >= *end_at_) end_those_who_stay();
+      say_who_stays();
       if (kill_at_ && Clock::real().now() >= *kill_at_) {
         log_warning("{} did not end: killed", ranks_->living());
         ranks_->send(SIGKILL);
@@ -168,12 +178,13 @@ class Launch {
                          {kEnvMasterAddress.name, place_.address},
                          {kEnvMasterPort.name, std::to_string(place_.port)}};
       if (!place_.job.empty()) one.environment[kEnvLaunchJob.name] = place_.job;
+      if (!secret_.empty()) one.environment[kEnvJobSecret.name] = secret_;
       if (!env_text(kEnvOmpThreads)) one.environment[kEnvOmpThreads.name] = std::to_string(threads);
       if (socket_ && one.rank == 0) {
         one.inherited = socket_->descriptor();
         one.environment[kEnvLaunchSocket.name] = std::to_string(one.inherited);
       }
-      // What an outer launch has said of its own.
+      // Removes the variables that an outer launch has set for its own ranks.
       for (const EnvVariable& variable :
            {kEnvLaunchJob, kEnvLaunchSocket, kEnvElasticRun, kEnvElasticRestart, kEnvElasticStore}) {
         if (!one.environment.contains(variable.name)) one.without.emplace_back(variable.name);
@@ -184,39 +195,88 @@ class Launch {
 
   void pass_on(const std::optional<int>& signal) {
     if (!signal) return;
-    // The ranks have no terminal, by which a trainer knows an impatient person.
-    if (*signal == SIGINT && interrupted_) kill_at_ = Clock::real().now();
-    interrupted_ = interrupted_ || *signal == SIGINT;
-    asked_to_stop_ = asked_to_stop_ || *signal == SIGTERM || *signal == SIGINT;
+    if (*signal == SIGINT) {
+      // The ranks have no terminal, so they cannot detect the second Ctrl-C of an impatient person.
+      const SteadyTime now = Clock::real().now();
+      if (interrupted_ && now - *interrupted_ >= kPassedOn && now - *interrupted_ <= kSecondCtrlC) {
+        kill_at_ = now;
+      }
+      interrupted_ = now;
+    }
     ranks_->send(*signal);
+    if (*signal != SIGTERM && *signal != SIGINT) return;
+    if (!asked_to_stop_) {
+      asked_to_stop_ = true;
+      kill_no_later_than(longest_time_to_leave());
+      word_at_ = Clock::real().now() + kBetweenWords;
+    }
+  }
+
+  void kill_no_later_than(Duration grace) {
+    const SteadyTime then = Clock::real().now() + grace;
+    kill_at_ = kill_at_ ? std::min(*kill_at_, then) : then;
+  }
+
+  // Other ranks were complete long ago, so the remaining ones hang.
+  void end_those_who_stay() {
+    end_at_.reset();
+    if (ranks_->ended() || kill_at_) return;
+    const Duration grace = time_to_leave();
+    log_warning(
+        "{} did not end within {} of the first rank's end (--leave-timeout): SIGTERM, and SIGKILL in {}",
+        ranks_->living(), format_duration(options_.leave_timeout), format_duration(grace));
+    ranks_->send(SIGTERM);
+    kill_no_later_than(grace);
+  }
+
+  void say_who_stays() {
+    const SteadyTime now = Clock::real().now();
+    if (!word_at_ || now < *word_at_ || ranks_->ended()) return;
+    word_at_ = now + kBetweenWords;
+    const auto& next = kill_at_ ? kill_at_ : end_at_;
+    log_info("waiting for {} to end{}", ranks_->living(),
+             next ? std::string(kill_at_ ? "; SIGKILL in " : "; SIGTERM in ") +
+                        format_duration(std::max<Duration>(*next - now, 0s))
+                  : "");
   }
 
   void judge(const RankEnding& ending) {
     if (ending.told || ranks_->ended()) return;
+    if (!word_at_) word_at_ = Clock::real().now() + kBetweenWords;
+    if (!end_at_ && !is_failure(ending.ending) && options_.leave_timeout > Duration::zero()) {
+      end_at_ = Clock::real().now() + options_.leave_timeout;
+    }
     if (is_failure(ending.ending) && !failed_) {
       failed_ = true;
+      // The other ranks may have a save in flight, so they get time to finish it.
+      const Duration grace = time_to_leave();
       log_error("rank {} failed ({}); the others get SIGTERM, and {} to leave", ending.rank,
-                to_text(ending.ending), format_duration(kAfterFailure));
+                to_text(ending.ending), format_duration(grace));
       ranks_->tell(SIGTERM);
-      kill_at_ = Clock::real().now() + kAfterFailure;
-    } else if (!failed_ && ending.ending.code() == static_cast<int>(ExitCode::interrupted) && !kill_at_) {
+      kill_no_later_than(grace);
+    } else if (!failed_ && ending.ending.code() == static_cast<int>(ExitCode::interrupted) && !one_left_) {
+      one_left_ = true;
       const Duration grace = time_to_leave();
       log_info("rank {} was interrupted; the others have {} to commit and leave", ending.rank,
                format_duration(grace));
       if (!asked_to_stop_) ask_at_ = Clock::real().now() + kTogether;
-      kill_at_ = Clock::real().now() + grace;
+      kill_no_later_than(grace);
     }
   }
 
   const LaunchRequest& options_;
   SignalInbox inbox_;
   Place place_;
+  std::string secret_;  // made for this start; empty: the environment's, or none
   std::unique_ptr<ListeningSocket> socket_;
   std::unique_ptr<LaunchedRanks> ranks_;
   bool asked_to_stop_ = false;
-  bool interrupted_ = false;
+  std::optional<SteadyTime> interrupted_;  // the last SIGINT
   bool failed_ = false;
+  bool one_left_ = false;  // interrupted
   std::optional<SteadyTime> ask_at_;
+  std::optional<SteadyTime> end_at_;   // SIGTERM for ranks that remain after complete ones
+  std::optional<SteadyTime> word_at_;  // next log line about ranks that remain
   std::optional<SteadyTime> kill_at_;
 };
 
@@ -255,13 +315,23 @@ void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command&
           "where all processes meet: a free port of host 0 (default with one host: one that the kernel "
           "chooses, which nobody else can take)")
       ->type_name("HOST:PORT");
+  const auto leave = std::make_shared<std::string>("10min");
+  add_time(*command, "--leave-timeout", *leave,
+           "from the first process's end with 0 to SIGTERM for those that are still there; 0: never");
   command->footer(
       "COMMAND gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, "
       "MASTER_PORT), and\n"
       "OMP_NUM_THREADS = cores / N unless it is set. Its lines come out with their rank before them: [3] "
       "….\n\n"
-      "SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are passed on to every process, each once; SIGHUP as\n"
-      "SIGTERM. A second SIGINT kills them. When one fails the others get SIGTERM, and SIGKILL 8 s later.\n"
+      "On one host it makes a secret by which the processes know each other. For several hosts set\n"
+      "HOLDFAST_JOB_SECRET, the same on all of them.\n\n"
+      "SIGTERM, SIGINT and SIGUSR1 are passed on to every process, each once; SIGHUP, SIGUSR2 and SIGXCPU\n"
+      "(HOLDFAST_STOP_SIGNALS) as SIGTERM. A second SIGINT within 10 s kills them. Who is still there when "
+      "the grace\n"
+      "(HOLDFAST_TERM_GRACE and 5 s; 2 min where it is not set) is over gets SIGKILL. When one fails the\n"
+      "others get SIGTERM, and SIGKILL after the grace (30 s where it is not set). The same happens when "
+      "this\n"
+      "launcher is killed.\n"
       "When one leaves interrupted (75), those that are still there 3 s later get SIGTERM, too. Programs\n"
       "other than Holdfast's need --master: they do not take rank 0's socket over.\n\n"
       "Exit code: 0 when all say 0, 75 when all say 75, otherwise that of the process that failed first (128 "
@@ -270,7 +340,10 @@ void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command&
       "starts\n"
       "again what was interrupted.\n\n"
       "Example:\n  holdfast launch --nproc 8 -- ./train --checkpoint-dir /mnt/ckpt/run1");
-  command->callback([options, &chosen] { chosen = [options] { return run_launch(*options); }; });
+  command->callback([options, leave, &chosen] {
+    options->leave_timeout = duration_of("--leave-timeout", *leave);
+    chosen = [options] { return run_launch(*options); };
+  });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,13 +1,13 @@
-// What the endings of all ranks make of a run: one exit code, as one process would have given it.
+// Combines the endings of all ranks into one exit code, as one process would have returned it.
 //
 //   all 0                    0
-//   all 75                   75: every rank says that what it acknowledged stands
+//   all 75                   75: every rank says that its acknowledged checkpoints stand
 //   0 and 75                 70: the ranks disagree about whether the run is complete
-//   anything else            that of the rank that failed first
+//   anything else            the code of the rank that failed first
 //
-// Ranks that ended after they were told to, because another had failed, count for nothing.
+// Ranks that were told to end because another had failed do not count.
 //
-// Threads: pure functions.
+// Errors: none. Threads: pure functions.
 #pragma once
 
 #include <span>
@@ -15,12 +15,12 @@
 
 #include "holdfast/cli/attended_child.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct RankEnding {
   int rank = 0;
   Ending ending = {};
-  bool told = false;  // to end, because another rank had failed
+  bool told = false;  // it was told to end, because another rank had failed
 };
 
 bool is_failure(const Ending& ending);  // neither 0 nor 75
@@ -30,7 +30,7 @@ struct LaunchVerdict {
   std::string text;  // one line for the log
 };
 
-// In the order in which they ended. Requires at least one that was not told.
+// `endings` in the order in which they happened. Requires at least one that was not told.
 LaunchVerdict verdict_of(std::span<const RankEnding> endings);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -8,13 +8,15 @@
 #include <csignal>
 #include <thread>
 
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/started_process.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
+// The launcher waits at most this long for processes that a rank left behind: no rank needs them.
 constexpr Duration kLeave = 5s;
 constexpr Duration kBetweenLooksAtGroups = 5ms;
 
@@ -34,8 +36,8 @@ Ending ending_of(int status, const std::string& not_started) {
 
 LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
                              const std::vector<RankSetting>& settings, const SignalInbox& inbox)
-    : output_(ranks_of(settings)) {
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may be gone: the training goes on
+    : guardian_(longest_time_to_leave()), output_(ranks_of(settings)) {
+  std::signal(SIGPIPE, SIG_IGN);  // training continues if the reader of our output is gone
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
   try {
     for (std::size_t i = 0; i < settings.size(); ++i) {
@@ -47,7 +49,10 @@ LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
                                               .inherited = settings[i].inherited,
                                               .no_input = true},
                                              inbox);
-      processes_.push_back({.rank = settings[i].rank, .id = started.id, .not_started = started.not_started});
+      // Each rank at once: from here on the guardian ends it if the launcher dies.
+      const pid_t id = started.id;
+      guardian_.guard(id);
+      processes_.push_back({.rank = settings[i].rank, .id = id, .started = std::move(started)});
     }
     output_.begin();
   } catch (...) {
@@ -67,11 +72,12 @@ std::vector<RankEnding> LaunchedRanks::reap() {
     const auto found = std::find_if(processes_.begin(), processes_.end(), [&](const Process& process) {
       return process.id == who && !process.ended;
     });
-    if (found == processes_.end()) continue;  // left behind by a rank
+    if (found == processes_.end()) continue;  // a process that a rank left behind
     found->ended = true;
-    fresh.push_back({.rank = found->rank, .ending = ending_of(status, found->not_started), .told = told_});
+    fresh.push_back(
+        {.rank = found->rank, .ending = ending_of(status, why_not_started(found->started)), .told = told_});
   }
-  // Several at once have no order: whoever was killed came before those that noticed.
+  // Endings of one round have no order. A killed rank comes before the ranks that noticed its loss.
   std::stable_sort(fresh.begin(), fresh.end(), [](const RankEnding& a, const RankEnding& b) {
     return (a.ending.signal != 0) > (b.ending.signal != 0);
   });
@@ -98,7 +104,7 @@ void LaunchedRanks::tell(int signal) {
   send(signal);
 }
 
-// Once a group is empty its number may become another's: it is not asked for again.
+// A group that was empty once is not asked again, because its number may be reused.
 bool LaunchedRanks::groups_gone() {
   bool all = true;
   for (Process& process : processes_) {
@@ -128,4 +134,4 @@ void LaunchedRanks::clear() {
   output_.finish();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

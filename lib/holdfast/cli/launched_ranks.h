@@ -1,11 +1,11 @@
 // The processes of one training on this host: started together, watched one by one.
 //
-// Each has a process group of its own, so that a Ctrl-C at the terminal reaches the launcher alone, which
-// passes it on once. They print through RankOutput. When the launcher dies, however it dies, they get
-// SIGTERM.
+// Each has its own process group, so that a Ctrl-C at the terminal reaches only the launcher, which forwards
+// it once. They print through RankOutput. If the launcher dies, they get SIGTERM, and later SIGKILL
+// (rank_guardian.h).
 //
-// Errors: IoError when a process or a pipe cannot be made (those that run are killed). A command that cannot
-// be executed is an ending (126 or 127) with its reason. Threads: the one that made the inbox.
+// Errors: IoError if a process or a pipe cannot be made; running ranks are then killed. A command that cannot
+// be executed is an ending (126 or 127) with a reason. Threads: the one that made the inbox.
 #pragma once
 
 #include <sys/types.h>
@@ -15,45 +15,47 @@
 #include <vector>
 
 #include "holdfast/cli/launch_verdict.h"
+#include "holdfast/cli/rank_guardian.h"
 #include "holdfast/cli/rank_output.h"
+#include "holdfast/cli/started_process.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct RankSetting {
   int rank = 0;
-  std::map<std::string, std::string> environment = {};  // added to our own
-  std::vector<std::string> without = {};                // taken from our own
-  int inherited = -1;                                   // a descriptor that it gets; -1: none
+  std::map<std::string, std::string> environment = {};  // added to ours
+  std::vector<std::string> without = {};                // removed from ours
+  int inherited = -1;                                   // a descriptor that it inherits; -1: none
 };
 
 class LaunchedRanks {
  public:
   LaunchedRanks(const std::vector<std::string>& command, const std::vector<RankSetting>& settings,
                 const SignalInbox& inbox);
-  ~LaunchedRanks();  // kills what still runs
+  ~LaunchedRanks();  // kills the ranks that still run
   LaunchedRanks(const LaunchedRanks&) = delete;
   LaunchedRanks& operator=(const LaunchedRanks&) = delete;
 
-  // Those that have ended since the last call.
+  // The ranks that have ended since the last call.
   std::vector<RankEnding> reap();
   bool ended() const { return endings_.size() == processes_.size(); }
   // In the order in which they ended.
   const std::vector<RankEnding>& endings() const { return endings_; }
   std::string living() const;  // "rank 2", "ranks 2, 3"
 
-  // To the command of every rank that runs; SIGKILL to all of its group.
+  // To the command of every running rank; SIGKILL to its whole group.
   void send(int signal) const;
-  // The same, because another has failed: how they end says nothing from now on.
+  // The same, because another rank has failed: from now on endings do not count.
   void tell(int signal);
-  // Ends what the ranks have left behind in their groups (SIGTERM, SIGKILL 5 s later), and takes their last
-  // lines.
+  // Ends processes that the ranks left behind in their groups (SIGTERM, SIGKILL after 5 s), and prints their
+  // last lines.
   void clear();
 
  private:
   struct Process {
     int rank = 0;
     pid_t id = -1;
-    std::string not_started;
+    StartedProcess started = {};
     bool ended = false;
     bool group_gone = false;
   };
@@ -64,7 +66,8 @@ class LaunchedRanks {
   std::vector<Process> processes_;
   std::vector<RankEnding> endings_;
   bool told_ = false;
+  RankGuardian guardian_;
   RankOutput output_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

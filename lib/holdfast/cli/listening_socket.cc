@@ -9,10 +9,10 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-constexpr int kWaiting = 4096;  // connections that come before they are accepted
+constexpr int kWaiting = 4096;  // ranks may connect before rank 0 accepts
 
 }  // namespace
 
@@ -43,4 +43,4 @@ ListeningSocket::ListeningSocket() {
 
 ListeningSocket::~ListeningSocket() { close(descriptor_); }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,12 +1,12 @@
-// A port of this host's loopback address that nobody else can get: the kernel chooses it, and this socket
-// listens on it until another process has taken it over.
+// Reserves a port of this host's loopback address. The kernel chooses the port, and this socket listens on it
+// until another process takes it over; so no other program can get it.
 //
 // Errors: IoError. Threads: one.
 #pragma once
 
 #include <cstdint>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class ListeningSocket {
  public:
@@ -23,4 +23,4 @@ class ListeningSocket {
   std::uint16_t port_ = 0;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,13 +2,14 @@
 #include <iostream>
 
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/table.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/staging/run_record.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 struct LsRequest {
@@ -52,6 +53,14 @@ void print_run_state(const RunState& state) {
   }
 }
 
+// A valid file whose state is not finite must not show as simply "ok": nobody wants to resume from it.
+std::string state_text(const Examined& examined) {
+  const Attribute* const finite = examined.index ? examined.index->attributes.find(kRunFinite) : nullptr;
+  const auto* const is_finite = finite == nullptr ? nullptr : std::get_if<bool>(&finite->value);
+  const bool lost = examined.state == FileState::ok && is_finite != nullptr && !*is_finite;
+  return word_of(examined.state) + (lost ? ", not finite" : "");
+}
+
 int run_ls(const LsRequest& options) {
   const auto directory = open_run_directory(options.directory);
   const Listing listing = list_checkpoints(*directory);
@@ -63,7 +72,7 @@ int run_ls(const LsRequest& options) {
     const Examined examined =
         examine(*directory, listed.name, options.verify ? Depth::every_byte : Depth::index);
     table.add({format_count(listed.id.step), std::to_string(listed.id.attempt), format_bytes(listed.bytes),
-               age_of(examined), word_of(examined.state), listed.name});
+               age_of(examined), state_text(examined), listed.name});
     const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
     if (!note.empty()) notes.push_back(listed.name + ": " + note);
   }
@@ -72,7 +81,7 @@ int run_ls(const LsRequest& options) {
   } else {
     table.print(std::cout);
   }
-  for (const std::string& note : notes) std::cout << note << '\n';
+  for (const std::string& note : notes) std::cout << terminal_text(note) << '\n';
   if (!listing.damaged.empty()) {
     std::cout << listing.damaged.size() << " more set aside as damaged (" << listing.damaged.back() << ")\n";
   }
@@ -94,8 +103,10 @@ void add_ls(CLI::App& app, Command& chosen) {
   command->add_flag("--verify", options->verify, "read every byte, not only header and index");
   command->footer(
       "STATE is ok (header and index hold; with --verify: every byte), damaged, newer (of a newer format) or "
-      "unreadable.\n\nExample:\n  holdfast ls /mnt/ckpt/run1");
+      "unreadable. \"ok, not finite\": the loss, a trained parameter or an optimizer slot is NaN or "
+      "infinite, "
+      "or another tensor holds NaN.\n\nExample:\n  holdfast ls /mnt/ckpt/run1");
   command->callback([options, &chosen] { chosen = [options] { return run_ls(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -11,13 +11,13 @@
 #include "holdfast/io/volume_report.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using Weight = VolumeRemark::Weight;
 
-constexpr Duration kSpotNotice = std::chrono::minutes(2);  // of a spot machine's end
+constexpr Duration kSpotNotice = std::chrono::minutes(2);  // how long before its end EC2 announces it
 
 struct ProbeRequest {
   std::filesystem::path directory;
@@ -29,7 +29,8 @@ struct ProbeRequest {
 std::atomic<int> interrupted{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// The first asks the probe to tidy up, a second one ends it at once: a hung volume may not listen.
+// The first signal asks the probe to remove its folder; a second one ends it at once, because a volume may
+// hang.
 void note_signal(int signal) {
   interrupted = signal;
   std::signal(signal, SIG_DFL);  // NOLINT(bugprone-signal-handler): async-signal-safe in POSIX
@@ -129,14 +130,14 @@ int run_probe(const ProbeRequest& options) {
                             {"save_seconds", std::chrono::duration<double>(*save).count()},
                             {"saves_in_two_minutes", kSpotNotice / std::max<Duration>(*save, Duration(1))}};
       }
-      std::cout << json.dump(2) << '\n';
+      std::cout << json.dump(2, ' ', true) << '\n';
     } else {
       print_text(report, state);
     }
     return static_cast<int>(report.fit() ? ExitCode::complete : ExitCode::difference);
   } catch (const Error& error) {
     if (error.exit_code() != ExitCode::interrupted) throw;
-    // As if the signal had ended it, now that its folder is gone.
+    // The folder is gone, so end as the signal would have.
     std::signal(interrupted, SIG_DFL);
     std::raise(interrupted);
     throw;
@@ -171,4 +172,4 @@ void add_probe(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_probe(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

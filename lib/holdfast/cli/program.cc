@@ -11,7 +11,7 @@
 #include "holdfast/format/layout.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 int code_of(ExitCode code) { return static_cast<int>(code); }
@@ -23,15 +23,15 @@ int fail(const std::string& message, ExitCode code) {
   return code_of(code);
 }
 
-// The codes that tell a wrapper what to do with a run mean one thing here: it could not be read.
+// Some codes tell a wrapper what to do with a run. From a tool they all mean that a file could not be read.
 ExitCode tool_code(ExitCode code) {
   const bool run_code =
       code == ExitCode::io_failed || code == ExitCode::refused || code == ExitCode::superseded;
   return run_code ? ExitCode::unreadable : code;
 }
 
-// Everything after `--` of a command that runs another: not ours to interpret. CLI11 would take an argument
-// such as [1,2] apart.
+// Takes the words after `--` of a command that runs another program. CLI11 must not see them, because it
+// would split an argument such as [1,2].
 std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
   const bool wraps = !arguments.empty() && (arguments.front() == "supervise" ||
                                             arguments.front() == "rehearse" || arguments.front() == "launch");
@@ -43,7 +43,8 @@ std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
   return wrapped;
 }
 
-// Whoever reads the result must not take half of it for all.
+// A failed write (a full disk, a closed pipe) must not end with 0: the reader would take half a result for
+// all of it.
 int finish(int code) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0) return code;
@@ -71,12 +72,13 @@ int run_program(std::vector<std::string> arguments) {
   add_export(app, chosen);
   add_prune(app, chosen);
   add_report(app, chosen);
+  add_health(app, chosen);
   add_probe(app, chosen);
   add_supervise(app, wrapped, chosen);
   add_rehearse(app, wrapped, chosen);
   add_launch(app, wrapped, chosen);
 
-  // CLI11 would only say that a command is required.
+  // Checked here, because CLI11 would only say that a command is required.
   std::string unknown;
   if (!arguments.empty() && !arguments.front().starts_with('-')) {
     const auto commands =
@@ -86,7 +88,7 @@ int run_program(std::vector<std::string> arguments) {
 
   try {
     configure_log();
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
@@ -111,4 +113,4 @@ int run_program(std::vector<std::string> arguments) {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

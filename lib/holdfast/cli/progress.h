@@ -1,29 +1,28 @@
-// A status line that shows how far a long read or write is, redrawn while it lives; on terminals alone.
+// A status line with the progress of a long read or write. It is shown only on terminals.
 //
-// Threads: made and destroyed on one; done() may be counted up by any.
+// Errors: none. Threads: made and destroyed on one; any thread may add to *done().
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/mutex.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class Progress {
  public:
-  // `doing`: "verifying step-…", printable.
+  // `doing`: printable text such as "verifying step-…".
   Progress(std::string doing, std::uint64_t bytes);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   std::atomic<std::uint64_t>* done() { return &done_; }
-  std::string rate() const;  // "1.20 GB/s", from the beginning until now
+  std::string rate() const;  // "1.20 GB/s", since the beginning
 
  private:
   void draw();
@@ -32,10 +31,10 @@ class Progress {
   const std::uint64_t bytes_;
   const SteadyTime start_;
   std::atomic<std::uint64_t> done_{0};
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool ended_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  bool ended_ HOLDFAST_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -8,16 +8,16 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/file_verifier.h"
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/snapshot/utf8.h"
+#include "holdfast/staging/run_record.h"
 #include "holdfast/store/retention_text.h"
+#include "holdfast/writing/file_verifier.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Fate = RetentionReport::Fate;
@@ -29,7 +29,7 @@ struct PruneRequest {
   bool even_if_running = false;
 };
 
-// Equal texts mean equal files: every byte of one is named by a digest in it.
+// Equal texts mean equal files, because the index has digests of every byte.
 std::string content_of(const CheckpointIndex& index) {
   std::string text = std::to_string(index.file_length) + " " + std::to_string(index.step);
   for (const IndexedTensor& tensor : index.tensors)
@@ -39,7 +39,7 @@ std::string content_of(const CheckpointIndex& index) {
   return text;
 }
 
-// Shows how far it is. What was whole a moment ago, before the claim, is not read again after it.
+// Shows progress. Does not read a file again after the claim that it verified before.
 class PatientVerifier final : public Verifier {
  public:
   PatientVerifier() { heads_.stop_keeping(); }
@@ -64,7 +64,7 @@ class PatientVerifier final : public Verifier {
     return verdict;
   }
 
-  // Of all that was looked at.
+  // Metrics of all files that were inspected.
   const Metrics& metrics() const { return metrics_; }
 
  private:
@@ -83,11 +83,11 @@ std::string word_of(Fate fate) {
   return fate == Fate::goes ? "goes" : "left alone";
 }
 
-// A name that nobody measured is a slip of the pen, and the best file would go for it. A run may name what it
-// has yet to measure; here all there will ever be is there.
+// Refuses a metric that no checkpoint has: it is probably a typing error, and would delete the best file. A
+// run may name a metric that it will measure later, but prune sees everything that will ever be there.
 void check_metrics(const Retention& keep, const RetentionReport& plan, const Metrics& known) {
   const auto goes = [](const RetentionReport::File& file) { return file.id && file.fate == Fate::goes; };
-  // Where nothing would go, nothing was read either.
+  // If nothing would go, retention read no file, so no metric is known.
   if (std::none_of(plan.files.begin(), plan.files.end(), goes)) return;
   std::set<std::string> there;
   for (const RetentionReport::File& file : plan.files) {
@@ -188,4 +188,4 @@ void add_prune(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_prune(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

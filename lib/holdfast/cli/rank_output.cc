@@ -10,10 +10,11 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::size_t kLongest = std::size_t{64} << 10;
+// Timeout of one poll, so finish() takes effect within it.
 constexpr int kLookMs = 100;
 
 void write_all(int target, const std::string& text) {
@@ -66,7 +67,7 @@ void RankOutput::begin() {
   thread_ = std::thread([this] { read_all(); });
 }
 
-// What a rank has left behind may hold its pipe open for ever: what is there is taken, no more.
+// Prints only what has arrived: a process that a rank left behind may hold the pipe open for ever.
 void RankOutput::finish() {
   finishing_ = true;
   if (thread_.joinable()) thread_.join();
@@ -119,4 +120,4 @@ void RankOutput::end(Stream& stream) {
   stream.line.clear();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

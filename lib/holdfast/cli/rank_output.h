@@ -1,14 +1,14 @@
-// What ranks print, as one log: every line of theirs goes to our standard output or error, with its rank
-// before it ("[3] …") and by one write(2), so that lines do not mix. Lines longer than 64 KiB are cut into
-// such pieces; a last one without its newline gets one. What cannot be written (nobody reads any more) is
-// dropped: a log never ends a training.
+// Merges the output of all ranks into one log: each line goes to our standard output or error with its rank
+// in front ("[3] …"), by one write(2), so lines do not mix. Longer lines are cut into pieces of 64 KiB; a
+// last line without its newline gets one. Text that cannot be written (no reader) is dropped: a log never
+// ends a training.
 //
 //   RankOutput output({0, 1});
 //   …start processes with output.out(i), output.error(i)…
 //   output.begin();   // closes our copies of these, and reads on a thread
-//   output.finish();  // when the processes have ended: to the end, as far as it has come
+//   output.finish();  // after the processes have ended: prints what has arrived
 //
-// Errors: IoError when there are no descriptors left. Threads: one, beside its own.
+// Errors: IoError without free descriptors. Threads: one, beside its own.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class RankOutput {
  public:
@@ -36,7 +36,7 @@ class RankOutput {
     int write_end = -1;
     int target = -1;
     std::string prefix;
-    std::string line;  // the beginning of one that has not ended
+    std::string line;  // the beginning of an unfinished line
   };
 
   void read_all();
@@ -48,4 +48,4 @@ class RankOutput {
   std::thread thread_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,12 +1,13 @@
 #include "holdfast/cli/rehearsal_report.h"
 
 #include <algorithm>
+#include <bit>
 #include <ostream>
 
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 std::string steps(std::int64_t count) { return format_count(count) + (count == 1 ? " step" : " steps"); }
@@ -89,6 +90,19 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
   return faults;
 }
 
+Recomputed compare_losses(const LossesByStep& older, const LossesByStep& newer) {
+  Recomputed recomputed;
+  for (const auto& [step, loss] : newer) {
+    const auto before = older.find(step);
+    if (before == older.end()) continue;
+    ++recomputed.steps;
+    if (std::bit_cast<std::uint64_t>(before->second) != std::bit_cast<std::uint64_t>(loss)) {
+      ++recomputed.different;
+    }
+  }
+  return recomputed;
+}
+
 void print_life(std::ostream& out, int number, const RehearsedLife& life) {
   out << "life " << number;
   if (life.attempt == 0) {
@@ -114,4 +128,4 @@ void print_life(std::ostream& out, int number, const RehearsedLife& life) {
   for (const std::string& fault : faults_of(life)) out << "  LOST?     " << fault << '\n';
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

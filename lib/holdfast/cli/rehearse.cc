@@ -10,20 +10,23 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/examine.h"
-#include "holdfast/cli/life_story.h"
+#include "holdfast/cli/front_process.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/cli/rehearsal_report.h"
 #include "holdfast/cli/run_watch.h"
+#include "holdfast/ledger/ledger_reader.h"
+#include "holdfast/ledger/loss_search.h"
 #include "holdfast/snapshot/utf8.h"
+#include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr Duration kLook = 20ms;
-constexpr Duration kPatience = 30s;  // between two words about what does not come
+constexpr Duration kBetweenWords = 30s;  // between two lines about something that does not happen
 constexpr Duration kUnkillable = 60s;
 
 struct RehearseRequest {
@@ -46,7 +49,7 @@ class Rehearsal {
   explicit Rehearsal(const RehearseRequest& options)
       : options_(options),
         in_(duration_of("--in", options.in)),
-        // Amazon's two minutes; the others say half a minute.
+        // EC2 announces two minutes ahead, the others half a minute.
         notice_(duration_of("--notice", !options.notice.empty()     ? options.notice
                                         : options.provider == "ec2" ? "2min"
                                                                     : "30s")),
@@ -79,7 +82,7 @@ class Rehearsal {
 
  private:
   struct Times {
-    SteadyTime said{};  // the last word about what does not come
+    SteadyTime said{};  // time of the last such line
     std::optional<SteadyTime> trains;
     std::optional<SteadyTime> announced;
     std::optional<WallTime> announced_wall;
@@ -87,7 +90,7 @@ class Rehearsal {
     std::optional<SteadyTime> killed;
   };
 
-  // One life of the command. `gets_notice`: otherwise it is asked to stop in its place.
+  // Runs one life of the command. Without a notice it is asked to stop by SIGTERM.
   void live(RehearsedLife& life, bool gets_notice) {
     server_.withdraw();
     watch_.expect_new_attempt();
@@ -128,7 +131,7 @@ class Rehearsal {
   }
 
   void wonder(Times& times, SteadyTime now) const {
-    if (now < times.said + kPatience) return;
+    if (now < times.said + kBetweenWords) return;
     times.said = now;
     if (watch_.directory().empty()) {
       log_warning("no run directory among the folders that the command holds open; --directory names it");
@@ -184,14 +187,16 @@ class Rehearsal {
     if (!watch_.first_state()) return;
     life.attempt = watch_.first_state()->attempt;
     life.durable_step = watch_.state()->durable_step;
-    const LifeStory story = parse_life_story(ledger_of(life.attempt));
-    // A first commit may have been quicker than the first look.
-    life.began_at = story.start ? story.start->step : watch_.first_state()->step;
-    life.waited = story.paused_at.has_value();
-    life.furthest_step = std::max(story.furthest_step, watch_.state()->step);
+    const LedgerLife story = story_of(life.attempt);
+    // The first commit may have come before the first look.
+    life.began_at = story.started ? story.start_step : watch_.first_state()->step;
+    life.waited = story.paused();
+    const LossesByStep losses = losses_of(life.attempt, life.began_at);
+    life.furthest_step = std::max(story.last_step, watch_.state()->step);
+    if (!losses.empty()) life.furthest_step = std::max(life.furthest_step, losses.rbegin()->first);
     if (RehearsedLife* const previous = before(life); previous != nullptr) {
       previous->resumed_at = life.began_at;
-      const Recomputed again = compare_losses(ledger_of(previous->attempt), ledger_of(life.attempt));
+      const Recomputed again = compare_losses(losses_of(previous->attempt, life.began_at), losses);
       previous->computed_again = again.steps;
       previous->different = again.different;
     }
@@ -201,9 +206,9 @@ class Rehearsal {
       if (acknowledged.when < *times.announced) continue;
       life.commits.push_back({.after = acknowledged.when - *times.announced, .step = acknowledged.step});
     }
-    for (const LifeStory::Warning& notice : story.notices) {
+    for (const LedgerNotice& notice : story.notices) {
       if (notice.kind != "deadline" || notice.source != options_.provider) continue;
-      if (notice.when < *times.announced_wall) continue;  // not ours
+      if (notice.when < *times.announced_wall) continue;  // not from this rehearsal
       life.seen = std::max<Duration>(notice.when - *times.announced_wall, 0ns);
       life.seen_by = notice.source;
       break;
@@ -212,13 +217,24 @@ class Rehearsal {
     if (!times.killed && !times.asked_to_leave) life.left = ended - *times.announced;
   }
 
-  std::string ledger_of(AttemptNumber attempt) const {
+  // A ledger that cannot be read tells nothing.
+  template <class Read>
+  auto from_ledger(AttemptNumber attempt, const Read& read) const -> decltype(read(std::declval<File&>())) {
     try {
-      return read_ledger_text(*open_run_directory(watch_.directory()), attempt);
+      const auto run = open_run_directory(watch_.directory());
+      const auto ledger = run->open(ledger_name(attempt), OpenMode::read);
+      if (ledger) return read(*ledger);
     } catch (const Error& error) {
       log_warning("the ledger of attempt {}: {}", attempt, error.what());
-      return {};
     }
+    return {};
+  }
+  LedgerLife story_of(AttemptNumber attempt) const {
+    return from_ledger(attempt, [&](const File& ledger) { return read_life(attempt, ledger); });
+  }
+  LossesByStep losses_of(AttemptNumber attempt, std::int64_t after) const {
+    constexpr std::size_t kMost = 1 << 20;
+    return from_ledger(attempt, [&](const File& ledger) { return losses_after(ledger, after, kMost); });
   }
 
   int report() {
@@ -241,7 +257,7 @@ class Rehearsal {
   }
 
   void check_last_life(std::vector<std::string>& faults) const {
-    if (last_.attempt == 0) return;  // the life before says so
+    if (last_.attempt == 0) return;  // the life before reports that
     std::cout << "last life: attempt " << last_.attempt << ", from step " << format_count(last_.began_at)
               << " to " << format_count(last_.durable_step) << ", " << to_text(last_.ending) << '\n';
     if (last_.ending.code() != 0 && last_.ending.code() != static_cast<int>(ExitCode::interrupted)) {
@@ -268,7 +284,7 @@ class Rehearsal {
   }
 
   const RehearseRequest& options_;
-  SignalInbox inbox_;  // before the server's threads
+  SignalInbox inbox_;  // first, because threads of the server inherit its signal mask
   Duration in_;
   Duration notice_;
   Duration grace_;
@@ -284,7 +300,7 @@ int run_rehearse(const RehearseRequest& options) {
   if (options.command.empty()) {
     throw UsageError("which command? It goes last, after two dashes: holdfast rehearse -- ./train --lr 0.1");
   }
-  return Rehearsal(options).run();
+  return run_apart([&] { return Rehearsal(options).run(); });
 }
 
 }  // namespace
@@ -296,13 +312,9 @@ void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Comman
       "rehearse",
       "Interrupt your own trainer as a provider would, and see what is lost: rehearse [OPTIONS] -- "
       "COMMAND...");
-  command->add_option("--in", options->in, "when the notice comes, counted from the moment the run trains")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command
-      ->add_option("--notice", options->notice,
-                   "how long before the end it comes (default 2min; 30s with gcp and azure)")
-      ->type_name("TIME");
+  add_time(*command, "--in", options->in, "when the notice comes, counted from the moment the run trains");
+  add_time(*command, "--notice", options->notice,
+           "how long before the end it comes (default 2min; 30s with gcp and azure)");
   command->add_flag(
       "--kill", options->kill,
       "SIGKILL at the deadline; otherwise SIGTERM, and SIGKILL 5 s after HOLDFAST_TERM_GRACE (25s)");
@@ -330,4 +342,4 @@ void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Comman
   command->callback([options, &chosen] { chosen = [options] { return run_rehearse(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -8,14 +8,14 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/goodput.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/timeline.h"
+#include "holdfast/ledger/goodput.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -151,10 +151,10 @@ void print_json(const RunAccount& run) {
                  {"skipped_lines", run.skipped_lines},
                  {"lost_lines", run.lost_lines},
                  {"attempts", lives}};
-  std::cout << all.dump(2) << '\n';
+  std::cout << all.dump(2, ' ', true) << '\n';
 }
 
-// In a run directory no file but its own is written.
+// Refuses a target inside a run directory: only the run's own files belong there.
 void write_svg(const ReportRequest& options, const std::string& text) {
   std::error_code error;
   const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(options.svg), error);
@@ -212,4 +212,4 @@ void add_report(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

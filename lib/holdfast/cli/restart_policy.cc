@@ -5,25 +5,26 @@
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 bool ended_with(const Ending& ending, ExitCode code) {
   return ending.signal == 0 && ending.exit_code == static_cast<int>(code);
 }
 
-// Why no start could go better; empty: one could.
+constexpr char kLookAtTheVolume[] =
+    "the volume cannot be used, or the last save failed; what was acknowledged stands: look at the volume, "
+    "then "
+    "start again";
+
+// Why another start cannot go better; empty if it can.
 const char* why_final(const Ending& ending) {
-  if (!ending.not_started.empty()) return "there is nothing to start";
   if (ending.signal != 0) return "";
   switch (ending.exit_code) {
     case static_cast<int>(ExitCode::complete):
       return "the run is over";
     case static_cast<int>(ExitCode::usage):
       return "wrong options stay wrong";
-    case static_cast<int>(ExitCode::io_failed):
-      return "the volume cannot be used, or the last save failed; what was acknowledged stands: look at the "
-             "volume, then start again";
     case static_cast<int>(ExitCode::superseded):
       return "a newer attempt owns the run; this one must not start again";
     case static_cast<int>(ExitCode::refused):
@@ -40,6 +41,7 @@ const char* why_final(const Ending& ending) {
 
 std::string what_ended(const Ending& ending) {
   if (ended_with(ending, ExitCode::interrupted)) return "exit 75 (interrupted, resumable)";
+  if (ended_with(ending, ExitCode::io_failed)) return "exit 74 (the volume, or the last save)";
   if (ended_with(ending, ExitCode::complete)) return "exit 0 (the command says: complete)";
   if (ending.signal == SIGKILL) return "killed by SIGKILL (out of memory, perhaps)";
   return to_text(ending);
@@ -47,30 +49,62 @@ std::string what_ended(const Ending& ending) {
 
 }  // namespace
 
-Duration RestartPolicy::delay() const {
+Duration RestartPolicy::delay(int in_a_row) const {
   Duration delay = options_.first_delay;
-  for (int i = 1; i < in_a_row_ && delay < options_.longest_delay; ++i) delay *= 2;
+  for (int i = 1; i < in_a_row && delay < options_.longest_delay; ++i) delay *= 2;
   return std::min(delay, options_.longest_delay);
 }
 
 RestartDecision RestartPolicy::after(const LifeFacts& life) {
-  const std::string what = what_ended(life.ending);
-  const auto stop = [&](const std::string& why) {
-    return RestartDecision{.text = what + ": " + why + "; not started again"};
+  const std::string what = life.remark.empty() ? what_ended(life.ending) : life.remark;
+  const auto stop = [&](const std::string& why, bool gave_up = true) {
+    return RestartDecision{
+        .gave_up = gave_up, .code = life.ending.code(), .text = what + ": " + why + "; not started again"};
   };
   if (const std::string why = why_final(life.ending); !why.empty()) {
     return ended_with(life.ending, ExitCode::complete) ? RestartDecision{.text = what} : stop(why);
   }
-  if (life.asked_to_stop) return stop("it was asked to stop");
+  if (life.asked_to_stop) return stop("it was asked to stop", false);
+  if (life.time_is_over) return stop("the time that the run may take (--max-wall, the job's) is over");
+  const bool volume = ended_with(life.ending, ExitCode::io_failed);
+  if (volume && options_.retry_volume == Duration::zero()) return stop(kLookAtTheVolume);
   if (options_.max_restarts == 0) return stop("--max-restarts 0");
   if (life.progress) in_a_row_ = 0;
-  if (in_a_row_ >= options_.max_restarts) {
-    return stop(std::to_string(in_a_row_) + (in_a_row_ == 1 ? " restart" : " restarts in a row") +
-                " brought no progress");
+  stalls_ = life.stood_still ? (life.progress ? 1 : stalls_ + 1) : 0;
+  if (stalls_ >= 2) {
+    RestartDecision end = stop("this is the second time in a row, without progress");
+    end.code = static_cast<int>(ExitCode::internal);
+    return end;
   }
-  ++in_a_row_;
 
-  RestartDecision verdict{.restart = true, .delay = delay()};
+  std::string count;
+  // 74 has a limit of time, not of restarts: a volume that comes late is nobody's defect.
+  RestartDecision verdict{.restart = true};
+  if (volume) {
+    if (life.progress || !volume_since_) {
+      volume_since_ = life.ended;
+      volume_in_a_row_ = 0;
+    }
+    if (life.ended - *volume_since_ >= options_.retry_volume) {
+      return stop("for " + format_duration(life.ended - *volume_since_) + " " + kLookAtTheVolume);
+    }
+    verdict.delay = delay(++volume_in_a_row_);
+    count = " (the volume is tried for " +
+            format_duration(options_.retry_volume - (life.ended - *volume_since_)) + " more)";
+  } else {
+    volume_since_.reset();
+    if (in_a_row_ >= options_.max_restarts) {
+      return stop(std::to_string(in_a_row_) + (in_a_row_ == 1 ? " restart" : " restarts in a row") +
+                  " brought no progress");
+    }
+    verdict.delay = delay(++in_a_row_);
+    if (in_a_row_ > 1) {
+      count = " (restart " + std::to_string(in_a_row_) + " of at most " +
+              std::to_string(options_.max_restarts) + " without progress)";
+    }
+  }
+
+  // On a machine that is about to end, a new attempt would only claim the run and hold the volume.
   const bool soon = life.deadline_left && *life.deadline_left < options_.near_deadline;
   if (soon && *life.deadline_left + options_.after_deadline > verdict.delay) {
     verdict.delay = *life.deadline_left + options_.after_deadline;
@@ -80,12 +114,8 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
                    "; started again in " + format_duration(verdict.delay) + " if it still lives";
     return verdict;
   }
-  verdict.text = what + "; started again in " + format_duration(verdict.delay);
-  if (in_a_row_ > 1) {
-    verdict.text += " (restart " + std::to_string(in_a_row_) + " of at most " +
-                    std::to_string(options_.max_restarts) + " without progress)";
-  }
+  verdict.text = what + "; started again in " + format_duration(verdict.delay) + count;
   return verdict;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

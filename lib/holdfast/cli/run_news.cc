@@ -1,70 +1,47 @@
 #include "holdfast/cli/run_news.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/machine.h"
-#include "holdfast/cli/life_story.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/announced_ends.h"
 #include "holdfast/snapshot/utf8.h"
-#include "holdfast/store/attempt.h"
-#include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
-namespace {
+namespace holdfast { inline namespace v1 {
 
-const char* word_of(RunPhase phase) {
-  switch (phase) {
-    case RunPhase::starting:
-      return "starting";
-    case RunPhase::running:
-      return "running";
-    case RunPhase::complete:
-      return "complete";
-    case RunPhase::interrupted:
-      return "interrupted";
-    case RunPhase::failed:
-      return "failed";
-    case RunPhase::superseded:
-      return "superseded";
-  }
-  return "unknown";
-}
-
-}  // namespace
-
-RunNews read_run_news(const std::filesystem::path& directory, const Clock& clock) {
+RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber since, const Clock& clock) {
   RunNews news;
   const std::string name = printable(directory.string(), 4096);
   try {
     const auto run = FileSystem::real().open_directory(directory, false);
-    if (!run) {
-      news.silence = "there is no " + name;
+    if (run) news.attempts = attempt_words(*run, since);
+    news.readable = true;
+    if (news.attempts.empty()) {
+      news.silence = run ? "nobody has ever trained in " + name : "there is no " + name;
       return news;
     }
-    news.state = read_run_state(*run);
-    if (!news.state) {
-      const auto attempts = run->open_directory(kAttemptsDirectory, false);
-      const AttemptNumber highest = highest_attempt(*run, attempts.get());
-      news.silence = highest == 0 ? "nobody has ever trained in " + name
-                                  : "attempt " + std::to_string(highest) + " has said nothing in " + name;
+    const AttemptWord& newest = news.attempts.front();
+    const LedgerLife life = read_life(newest.attempt, *run);
+    std::optional<WallTime> sign = life.last_wall;
+    if (const auto told = newest.state ? parse_utc(newest.state->time) : std::nullopt) {
+      sign = sign ? std::max(*sign, *told) : *told;
+    }
+    if (sign) news.silent_for = std::chrono::duration_cast<Duration>(clock.wall_now() - *sign);
+    if (!newest.state) {
+      news.silence = "attempt " + std::to_string(newest.attempt) + " has said nothing in " + name;
       return news;
     }
-    if (news.state->boot_id != boot_id() || news.state->boot_id.empty()) return news;
-    const auto ends = read_life_story(*run, news.state->attempt).machine_ends();
-    if (ends) news.deadline = clock.now() + (*ends - clock.wall_now());
+    const bool left = newest.state->phase == RunPhase::interrupted;
+    news.time_is_over = own_time_is_over(life, left, clock.wall_now());
+    // A deadline is about one machine and one boot; another machine's deadline must not delay a restart here.
+    if (newest.state->boot_id != boot_id() || newest.state->boot_id.empty()) return news;
+    if (const auto ends = machine_ends(life)) news.deadline = clock.now() + (*ends - clock.wall_now());
   } catch (const std::exception& error) {
     news.silence = what_of(error);
   }
   return news;
 }
 
-std::string doubt_of_completion(const RunNews& news) {
-  if (!news.state) return news.silence;
-  if (news.state->phase == RunPhase::complete) return {};
-  std::string text = "attempt " + std::to_string(news.state->attempt) + " says '" +
-                     word_of(news.state->phase) + "', not 'complete'";
-  if (!news.state->reason.empty()) text += " (" + printable(news.state->reason) + ")";
-  return text;
-}
-
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -7,11 +7,11 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/cli/life_story.h"
+#include "holdfast/ledger/ledger_reader.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +22,7 @@ std::optional<RunState> read_state(const fs::path& directory) {
     const auto run = FileSystem::real().open_directory(directory, false);
     return run ? read_run_state(*run) : std::nullopt;
   } catch (const Error&) {
-    return std::nullopt;  // a prune, a network volume: the next look
+    return std::nullopt;  // a prune or a network volume may be the cause; the next look may succeed
   }
 }
 
@@ -38,23 +38,21 @@ AttemptNumber highest_in(const fs::path& directory) {
   }
 }
 
-// When an attempt began to train, by the first lines of its ledger.
+// When an attempt began to train, from the first lines of its ledger.
 std::optional<WallTime> began(const fs::path& directory, AttemptNumber attempt) {
   constexpr std::size_t kStart = 64 << 10;
   try {
     const auto run = FileSystem::real().open_directory(directory, false);
     const auto file = run ? run->open(ledger_name(attempt), OpenMode::read) : nullptr;
     if (!file) return std::nullopt;
-    std::string text(kStart, '\0');
-    text.resize(file->read_at(std::as_writable_bytes(std::span(text)), 0));
-    const LifeStory story = parse_life_story(text);
-    return story.start ? std::optional(story.start->when) : std::nullopt;
+    const LedgerLife life = read_life(attempt, *file, kStart);
+    return life.started ? std::optional(life.start) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-// Of a folder that one process holds open.
+// The run directory for a folder that a process holds open; empty if it is none.
 fs::path run_directory_at(const fs::path& folder) {
   std::error_code unreadable;
   if (folder.filename() == kAttemptsDirectory) return folder.parent_path();
@@ -82,7 +80,7 @@ fs::path run_directory_of(pid_t group) {
 
 void RunWatch::expect_new_attempt() {
   before_ = directory_.empty() ? std::nullopt : std::optional(highest_in(directory_));
-  // As ledgers tell time.
+  // Rounded down to milliseconds, as times in ledgers are.
   life_began_ = std::chrono::floor<std::chrono::milliseconds>(clock_.wall_now());
   state_.reset();
   first_state_.reset();
@@ -95,7 +93,7 @@ bool RunWatch::is_new(const RunState& state) {
     if (*when < life_began_) before_ = state.attempt;
     return *when >= life_began_;
   }
-  // Whole seconds, and of its newest commit: it may take one to be sure.
+  // The state has whole seconds, and the time of its newest commit: the answer may come one commit late.
   const auto told = parse_utc(state.time);
   return told && *told > life_began_;
 }
@@ -104,7 +102,7 @@ void RunWatch::look(pid_t group) {
   if (directory_.empty()) directory_ = run_directory_of(group);
   auto state = read_state(directory_);
   if (!state || state->phase == RunPhase::starting) return;
-  // The own attempt, once found: a newer one is somebody else's.
+  // Follows one attempt; a newer one belongs to another start.
   if (state_ && state->attempt != state_->attempt) return;
   if (!first_state_ && !is_new(*state)) return;
   if (!first_state_) first_state_ = state;
@@ -113,4 +111,4 @@ void RunWatch::look(pid_t group) {
   state_ = std::move(state);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -10,7 +10,7 @@
 #include "holdfast/cli/table.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -58,7 +58,7 @@ void print_json(const ShowRequest& options, const CheckpointIndex& index) {
                  {"attribute_capacity", index.attribute_capacity},
                  {"attributes", attributes},
                  {"tensors", tensors}};
-  std::cout << all.dump(2) << '\n';
+  std::cout << all.dump(2, ' ', true) << '\n';
 }
 
 void print_text(const ShowRequest& options, const CheckpointIndex& index) {
@@ -122,4 +122,4 @@ void add_show(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_show(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

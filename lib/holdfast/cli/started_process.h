@@ -1,8 +1,8 @@
-// How the wrappers (`supervise`, `rehearse`, `launch`) start a command: in a process group of its own, with
-// the signals and the mask that the wrapper itself was given, and with a SIGTERM when the wrapper dies,
-// however it dies.
+// How the wrappers (`supervise`, `rehearse`, `launch`) start a command: in its own process group, with the
+// signal dispositions and the mask that the wrapper got. If the wrapper dies, the kernel sends the command
+// SIGTERM.
 //
-// Errors: IoError when a process or a pipe cannot be made. Threads: the one that made the inbox.
+// Errors: IoError if a process or a pipe cannot be made. Threads: the one that made the inbox.
 #pragma once
 
 #include <sys/types.h>
@@ -11,26 +11,31 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/cli/attended_child.h"
+namespace holdfast { inline namespace v1 {
 
-namespace holdfast::inline v1 {
+class SignalInbox;
 
 struct StartOptions {
-  std::map<std::string, std::string> environment = {};  // added to our own
-  std::vector<std::string> without = {};                // taken from our own
-  int output = -1;                                      // descriptors that become the standard ones; -1: ours
-  int error = -1;
-  int inherited = -1;     // one more that it gets, under its number; -1: none
-  bool no_input = false;  // /dev/null; so it is, too, where ours is a terminal: it runs in the background
+  std::map<std::string, std::string> environment = {};  // added to ours
+  std::vector<std::string> without = {};                // removed from ours
+  int output = -1;                                      // becomes standard output; -1: ours
+  int error = -1;                                       // becomes standard error; -1: ours
+  int inherited = -1;     // one more descriptor that it inherits under its number; -1: none
+  bool no_input = false;  // standard input is /dev/null; always if ours is a terminal
 };
 
 struct StartedProcess {
   pid_t id = -1;
-  std::string not_started = {};  // why the command could not be executed: it ends with 126 or 127
+  int report = -1;           // a pipe that ends when the command runs, or contains why it cannot
+  std::string command = {};  // the command's first word
 };
 
-// The first word is looked for in PATH when it has no slash.
+// A first word without a slash is looked up in PATH. Waits for the start of the command, but only one second:
+// it may lie on a volume that does not answer, and the program must react to signals.
 StartedProcess start_process(std::vector<std::string> command, const StartOptions& options,
                              const SignalInbox& inbox);
 
-}  // namespace holdfast::inline v1
+// Why it could not be executed (it ended with 126 or 127); empty if it could. Call it once, after its end.
+std::string why_not_started(const StartedProcess& ended);
+
+}}  // namespace holdfast::v1

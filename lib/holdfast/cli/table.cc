@@ -6,10 +6,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Characters, not bytes. Wide and combining ones are counted as one: a crooked line, nothing worse.
+// Counts characters, not bytes. Wide and combining characters count as one, which only makes a line crooked.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -40,4 +40,4 @@ void Table::print(std::ostream& out, int indent) const {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,13 +1,13 @@
 // Aligned columns for standard output.
 //
-// Threads: one.
+// Errors: none. Threads: one.
 #pragma once
 
 #include <iosfwd>
 #include <string>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class Table {
  public:
@@ -15,11 +15,11 @@ class Table {
 
   explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
 
-  // One text a column. Control characters and malformed UTF-8 are shown escaped, so no name in a file can
-  // steer the terminal.
+  // One text per column. Control characters and malformed UTF-8 are escaped, so no name in a file can control
+  // the terminal.
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
-  // Two spaces between columns, `indent` before the first, none at the end of a line.
+  // Two spaces between columns, `indent` spaces before the first, none at the end of a line.
   void print(std::ostream& out, int indent = 0) const;
 
  private:
@@ -27,4 +27,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -7,16 +7,16 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// One number of an element: a complex element has two.
+// The number type of an element's parts; a complex element has two.
 struct Kind {
   enum class Class { unsigned_integer, signed_integer, floating } number_class;
   int bytes;
   int exponent_bits = 0;
   int mantissa_bits = 0;
-  bool infinities = true;  // float8_e4m3fn has none
+  bool infinities = true;  // false for float8_e4m3fn
   int parts = 1;
 };
 
@@ -85,7 +85,7 @@ double float_of(std::uint64_t bits, const Kind& kind) {
   return negative ? -value : value;
 }
 
-// Steps from one representable number to the other.
+// Number of representable values from `a` to `b`.
 std::uint64_t steps_between(std::uint64_t a, std::uint64_t b, const Kind& kind) {
   const std::uint64_t sign = std::uint64_t{1} << (8 * kind.bytes - 1);
   const std::uint64_t x = a & ~sign;
@@ -99,7 +99,7 @@ double distance(std::uint64_t a, std::uint64_t b, const Kind& kind) {
     case Kind::Class::unsigned_integer:
       return static_cast<double>(a > b ? a - b : b - a);
     case Kind::Class::signed_integer: {
-      // Shifted so that order as unsigned is order as signed.
+      // Flips the sign bit, so that unsigned order equals signed order.
       const std::uint64_t sign = std::uint64_t{1} << (8 * kind.bytes - 1);
       const std::uint64_t x = a ^ sign;
       const std::uint64_t y = b ^ sign;
@@ -150,4 +150,4 @@ TensorDifference compare_tensors(DType dtype, std::span<const std::byte> a, std:
   return result;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

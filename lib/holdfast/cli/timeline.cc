@@ -6,16 +6,17 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/cli/svg_text.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr int kLeft = 110;
 constexpr int kPlot = 900;
 constexpr int kRight = 170;
 constexpr int kTop = 92;
-constexpr std::size_t kMostTicks = 400;  // a row
+constexpr std::size_t kMostTicks = 400;  // per row; more would merge anyway, and make the file large
 
 constexpr const char* kStartup = "#b8bec8";
 constexpr const char* kKept = "#1668b8";
@@ -25,28 +26,8 @@ constexpr const char* kNotice = "#222222";
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 double seconds(WallTime time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
-std::string fixed(double value) { return format_log("{:.1f}", {value}); }
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : printable(text, 200)) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 std::string text_at(double x, double y, const std::string& style, const std::string& text) {
-  return "<text x=\"" + fixed(x) + "\" y=\"" + fixed(y) + "\" " + style + ">" + escaped(text) + "</text>\n";
+  return svg_text(x, y, style, printable(text, 200));
 }
 
 class Plot {
@@ -59,24 +40,25 @@ class Plot {
 
   std::string bar(double wall, double length, const char* color) const {
     if (length <= 0) return {};
-    return "<rect x=\"" + fixed(x(wall)) + "\" y=\"" + fixed(y_ + row_ * 0.2) + "\" width=\"" +
-           fixed(std::max(length * scale_, 0.5)) + "\" height=\"" + fixed(row_ * 0.6) + "\" fill=\"" + color +
-           "\"/>\n";
+    return "<rect x=\"" + svg_number(x(wall)) + "\" y=\"" + svg_number(y_ + row_ * 0.2) + "\" width=\"" +
+           svg_number(std::max(length * scale_, 0.5)) + "\" height=\"" + svg_number(row_ * 0.6) +
+           "\" fill=\"" + color + "\"/>\n";
   }
   std::string tick(double wall) const {
-    return "<rect x=\"" + fixed(x(wall)) + "\" y=\"" + fixed(y_ + row_ * 0.2) + "\" width=\"0.8\" height=\"" +
-           fixed(row_ * 0.6) + "\" fill=\"#ffffff\" fill-opacity=\"0.7\"/>\n";
+    return "<rect x=\"" + svg_number(x(wall)) + "\" y=\"" + svg_number(y_ + row_ * 0.2) +
+           "\" width=\"0.8\" height=\"" + svg_number(row_ * 0.6) +
+           "\" fill=\"#ffffff\" fill-opacity=\"0.7\"/>\n";
   }
   std::string mark(double wall, double deadline, const std::string& what) const {
     std::string out;
     if (deadline > wall) {
-      out += "<rect x=\"" + fixed(x(wall)) + "\" y=\"" + fixed(y_ + row_ * 0.06) + "\" width=\"" +
-             fixed((deadline - wall) * scale_) + "\" height=\"1.5\" fill=\"" + kNotice + "\"/>\n";
+      out += "<rect x=\"" + svg_number(x(wall)) + "\" y=\"" + svg_number(y_ + row_ * 0.06) + "\" width=\"" +
+             svg_number((deadline - wall) * scale_) + "\" height=\"1.5\" fill=\"" + kNotice + "\"/>\n";
     }
     const double half = row_ * 0.16;
-    return out + "<path d=\"M" + fixed(x(wall) - half) + " " + fixed(y_) + "h" + fixed(2 * half) + "l-" +
-           fixed(half) + " " + fixed(row_ * 0.3) + "z\" fill=\"" + kNotice + "\"><title>" + escaped(what) +
-           "</title></path>\n";
+    return out + "<path d=\"M" + svg_number(x(wall) - half) + " " + svg_number(y_) + "h" +
+           svg_number(2 * half) + "l-" + svg_number(half) + " " + svg_number(row_ * 0.3) + "z\" fill=\"" +
+           kNotice + "\"><title>" + svg_escaped(printable(what, 200)) + "</title></path>\n";
   }
 
  private:
@@ -86,12 +68,12 @@ class Plot {
   double y_ = kTop;
 };
 
-// The wall time of a moment of a life, by its own steady clock from the start on.
+// Wall time of a moment of a life: its start plus the steady time since then, because wall clocks may be set.
 double wall_of(const LedgerLife& life, Duration up) {
   return seconds(life.start) + seconds(up - life.start_up);
 }
 
-// When the training stood at a step: the first mark that has reached it.
+// When training reached a step: the first mark at or after it.
 Duration up_at(const LedgerLife& life, std::int64_t step) {
   for (const LedgerMark& mark : life.marks) {
     if (mark.step >= step) return mark.up;
@@ -116,7 +98,7 @@ std::string row_of(const LedgerLife& life, const LifeAccount& account, const Plo
   for (const LedgerNotice& notice : life.notices) {
     if (notice.kind == "checkpoint" || ++marks > 20) continue;
     const double seen = wall_of(life, notice.up);
-    // A far deadline would run out of the picture.
+    // Cuts a far deadline, which would leave the picture.
     const double left = std::min(seconds(notice.left.value_or(Duration::zero())), 600.0);
     out += plot.mark(seen, seen + left, notice.source + ": " + notice.kind + " " + notice.text);
   }
@@ -129,11 +111,11 @@ std::string legend() {
   const std::array<std::pair<const char*, const char*>, 4> parts{
       {{kStartup, "start-up"}, {kKept, "steps that count"}, {kLost, "computed again"}, {kPaused, "paused"}}};
   for (const auto& [color, what] : parts) {
-    out += "<rect x=\"" + fixed(x) + "\" y=\"56\" width=\"12\" height=\"12\" fill=\"" + color + "\"/>\n";
+    out += "<rect x=\"" + svg_number(x) + "\" y=\"56\" width=\"12\" height=\"12\" fill=\"" + color + "\"/>\n";
     out += text_at(x + 17, 66, "fill=\"#555\"", what);
     x += 145;
   }
-  out += "<path d=\"M" + fixed(x) + " 57h10l-5 9z\" fill=\"" + std::string(kNotice) + "\"/>\n";
+  out += "<path d=\"M" + svg_number(x) + " 57h10l-5 9z\" fill=\"" + std::string(kNotice) + "\"/>\n";
   return out + text_at(x + 17, 66, "fill=\"#555\"", "notice, line to its deadline; white: commits");
 }
 
@@ -188,4 +170,4 @@ std::string timeline_svg(const std::vector<LedgerLife>& lives, const RunAccount&
          body + "</svg>\n";
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

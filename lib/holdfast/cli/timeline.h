@@ -1,21 +1,21 @@
-// A picture of a run's lives: one row an attempt, wall time from left to right, what the time went into in
-// colours, commits as ticks, notices as marks with a line to their deadline. Of a long run the newest
-// kMostRows rows.
+// A picture of a run's lives: one row an attempt, wall time from left to right. Colours show what the time
+// was used for, ticks show commits, and marks show notices, each with a line to its deadline. A long run
+// shows its newest kMostTimelineRows attempts.
 //
-// Texts from ledgers are escaped. Threads: pure.
+// Errors: none; texts from ledgers are escaped. Threads: pure.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "holdfast/checkpoint/goodput.h"
+#include "holdfast/ledger/goodput.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 inline constexpr std::size_t kMostTimelineRows = 200;
 
-// `lives` as read, `account` made of them. A whole SVG document.
+// `account` must be computed from `lives`. Returns a whole SVG document.
 std::string timeline_svg(const std::vector<LedgerLife>& lives, const RunAccount& account,
                          const std::string& title);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -4,20 +4,20 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
-#include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 struct VerifyRequest {
   std::filesystem::path path;
 };
 
-// Damage weighs most: it is certain, while what could not be read may be fine.
+// Damage decides the exit code: it is certain, while an unreadable file may be good.
 class Verdicts {
  public:
   void print(const std::string& name, std::uint64_t bytes, const Examined& examined,
@@ -28,7 +28,7 @@ class Verdicts {
     std::cout << word << std::string(12 - word.size(), ' ') << printable(name, 4096) << "  "
               << format_bytes(bytes);
     const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
-    if (!note.empty()) std::cout << "  " << note;
+    if (!note.empty()) std::cout << "  " << terminal_text(note);
     std::cout << std::endl;
     if (stderr_is_terminal()) print_line("  read at " + rate);
   }
@@ -87,4 +87,4 @@ void add_verify(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

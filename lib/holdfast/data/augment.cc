@@ -5,22 +5,21 @@
 
 #include "holdfast/data/random.h"
 
-// One copy of the loops for each instruction set, chosen when the program is loaded. The results are equal:
-// the arithmetic is one rounded subtraction and one rounded multiplication an element.
+// One copy of the loops per instruction set; the loader chooses at start-up. Results are equal, because each
+// element is one rounded subtraction and one rounded multiplication.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HOLDFAST_KERNEL __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define HOLDFAST_KERNEL
 #endif
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr int kSide = 32;
 
-// The common case with everything a compile-time constant: a plane of 32 x 32. Rows are read at their shifted
-// place, and what a shift brings in from the neighbouring rows is masked to black; the copy gives it margins
-// to read from.
+// The common case, planes of 32 x 32, with compile-time constants. Rows are read at their shifted place, and
+// values from neighbouring rows are masked to black. The copy has margins, so that these reads stay inside.
 HOLDFAST_KERNEL
 void plane_32(const std::uint8_t* source, int padding, AugmentChoice choice, float shift, float scale,
               float* out) {
@@ -98,4 +97,4 @@ void augment_picture(const std::uint8_t* source, const PictureShape& shape, int 
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,17 +1,17 @@
 // Random crop and horizontal flip of small pictures, fused with normalisation: bytes in, float32 out.
 //
-// Every choice is an integer drawn for (seed, epoch, sample), and every float is an entry of a table of 3 x
-// 257 made once: level 0...255, and 256 for padding. The kernel computes the entries it needs by the table's
-// own two correctly rounded operations, so the bits are those of the table on any CPU.
+// Each choice is an integer drawn for (seed, epoch, sample). Each float is an entry of a table of 3 x 257
+// floats: levels 0 to 255, and 256 for padding. The kernel computes entries with the same two correctly
+// rounded operations as the table, so all CPUs give equal bits. Padding is black before it is normalised, as
+// in torchvision: entry 256 equals entry 0.
 //
-// As in torchvision the padding is black before it is normalised: entry 256 equals entry 0.
 // Threads: pure functions.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct PictureShape {
   int channels = 3;  // at most 4
@@ -22,13 +22,15 @@ struct PictureShape {
 };
 
 struct AugmentOptions {
-  int padding = 4;   // the crop starts anywhere in the picture padded by this much on all sides; 0 = no crop
-  bool flip = true;  // mirror half of the pictures
-  // Of the training pictures, in [0, 1], a channel each. The defaults are CIFAR-10's.
+  // Pixels of padding on all sides; the crop starts anywhere in the padded picture. 0: no crop. 4 is
+  // CIFAR-10's usual value.
+  int padding = 4;
+  bool flip = true;  // mirrors half of the pictures
+  // Mean and standard deviation of the training pictures per channel, in [0, 1]. The defaults are CIFAR-10's.
   std::array<float, 4> mean{0.4914F, 0.4822F, 0.4465F, 0.0F};
   std::array<float, 4> stddev{0.2470F, 0.2435F, 0.2616F, 1.0F};
 
-  // The same normalisation without any augmentation.
+  // The same normalisation, without augmentation.
   AugmentOptions for_evaluation() const {
     AugmentOptions copy = *this;
     copy.padding = 0;
@@ -37,7 +39,7 @@ struct AugmentOptions {
   }
 };
 
-// What happens to one picture in one epoch: the crop's corner in the padded picture, and the mirror.
+// The augmentation of one picture in one epoch: the crop's corner in the padded picture, and the mirror.
 struct AugmentChoice {
   int top = 0;
   int left = 0;
@@ -46,8 +48,8 @@ struct AugmentChoice {
 AugmentChoice choose_augmentation(const AugmentOptions& options, std::uint64_t seed, std::int64_t epoch,
                                   std::int64_t sample);
 
-// value(c, level) = (level - shift[c]) * scale[c] in float32: a subtraction and a multiplication, which no
-// compiler may contract into one rounding.
+// value(c, level) = (level - shift[c]) * scale[c] in float32. The subtraction and the multiplication round
+// separately; a compiler cannot contract them.
 struct NormalizeTable {
   static constexpr int kPadding = 256;
   std::array<float, 4> shift{};
@@ -57,9 +59,8 @@ struct NormalizeTable {
   explicit NormalizeTable(const AugmentOptions& options);
 };
 
-// Crops, mirrors and normalises one picture. `source` holds shape.bytes() bytes (planes), `out` as many
-// floats.
+// Crops, mirrors and normalises one picture. `source` has shape.bytes() bytes (planes), `out` as many floats.
 void augment_picture(const std::uint8_t* source, const PictureShape& shape, int padding, AugmentChoice choice,
                      const NormalizeTable& table, float* out);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

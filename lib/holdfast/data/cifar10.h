@@ -1,8 +1,9 @@
-// Reads CIFAR-10 in its official binary layout: data_batch_1.bin ... data_batch_5.bin and test_batch.bin,
-// each 10,000 records of one label byte and 3 x 1024 bytes of planes R, G, B.
+// Reads CIFAR-10 in its official binary layout: data_batch_1.bin to data_batch_5.bin and test_batch.bin. Each
+// has 10,000 records of one label byte and 3 x 1024 bytes of planes R, G, B. Takes about 60 ms if the files
+// are cached.
 //
-// Errors: RefusedError that names the file, the byte offset and what to do, for a missing batch, a file of
-// another size, or a label over 9; IoError when a file cannot be read. Takes about 60 ms when the files are
+// Errors: RefusedError for a missing batch, a file of another size, or a label above 9. It names the file,
+// the byte offset and what to do. IoError if a file cannot be read. Threads: free function.
 // cached.
 #pragma once
 
@@ -10,9 +11,9 @@
 
 #include "holdfast/data/pictures.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// `folder` holds the six files, or a folder `cifar-10-batches-bin` that does.
+// `folder` has the six files, or has a folder `cifar-10-batches-bin` with them.
 PictureSplits read_cifar10(const std::string& folder);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

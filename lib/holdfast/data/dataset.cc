@@ -7,7 +7,7 @@
 #include <cstring>
 #include <sstream>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 std::string describe(const at::Tensor& tensor) {
@@ -71,9 +71,9 @@ std::string shape_fingerprint(std::int64_t size, const std::vector<at::Tensor>& 
 }
 
 void throw_sample_failed(std::int64_t sample, const char* what) {
-  const std::string_view text(what);  // Torch appends a stack trace after the first line
+  const std::string_view text(what);  // torch appends a stack trace after the first line
   throw Error("the data set's get(" + std::to_string(sample) +
               ") failed: " + std::string(text.substr(0, text.find('\n'))));
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,23 +1,13 @@
-// What a Loader can load. A data set has a size and makes samples; three shapes of it are known, and a type
-// may be an existing torch::data data set:
+// What a Loader can load: a class with size() and one of these members. It may be a torch::data data set.
 //
-//   Sample get(std::int64_t index);                        // one sample at a time; samples are stacked
+//   Sample get(std::int64_t index);                        // one sample; the loader stacks samples
 //   Sample get(std::int64_t index, SampleRandom& random);  // the same, with resumable random numbers
 //   std::vector<at::Tensor> get_batch(const BatchRequest&, TensorPool&);   // a whole batch at once: fast
 //
-// A Sample is a tensor, a plain struct of up to six tensors and numbers, a std::pair or std::tuple of them,
-// or a torch::data::Example. Field i of all samples becomes field i of the batch; the first is `inputs`, the
-// last `targets`. Random numbers must come from `random`: the global generator's order depends on the
-// workers.
-//
-// Optional members: `std::string fingerprint() const`, a text that changes when the content does, checked on
-// resume (without it the size and the types and shapes of sample 0 are taken: reading more could cost
-// minutes); `void save_options(StateWriter&) const`, which records options that decide what a sample is; and,
-// beside get_batch, `std::vector<at::Tensor> finish_batch(std::vector<at::Tensor> made)`, which makes the
-// fields of the batch from what get_batch returned: kernels on a device belong there (resident_pictures.h).
-//
-// Threads: get and get_batch are called by several workers at once, finish_batch on the training thread,
-// batch by batch as they are delivered, on the device's current stream; all under no-grad.
+// A Sample is a tensor, a struct of up to six tensors and numbers, a std::pair or std::tuple of them, or a
+// torch::data::Example. Draw random numbers only from `random`: the order of the global generator depends on
+// workers. Threads: several workers call get and get_batch at once; the training thread calls finish_batch.
+// All run under no-grad.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -30,13 +20,22 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
-#include "holdfast/data/internal/sample_fields.h"
 #include "holdfast/data/random.h"
+#include "holdfast/data/sample_fields.h"
 #include "holdfast/data/tensor_pool.h"
 #include "holdfast/state/stateful.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// Field i of all samples becomes field i of the batch. The first is `inputs`, the last `targets`.
+//
+// Optional members of a data set:
+// - `std::string fingerprint() const`: a text that changes with the content; resume compares it. Without it
+//   the loader uses the size and the types and shapes of sample 0, because reading more could take minutes.
+// - `void save_options(StateWriter&) const`: records options that decide what a sample is.
+// - `std::vector<at::Tensor> finish_batch(std::vector<at::Tensor> made)`, beside get_batch: makes the batch's
+//   fields from the result of get_batch. Kernels on a device belong there (resident_pictures.h). The loader
+//   calls it batch by batch as they are delivered, on the device's current stream.
 struct BatchRequest {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
@@ -76,7 +75,7 @@ concept Dataset = PlainDataset<D> || RandomDataset<D> || BatchedDataset<D>;
 
 namespace internal {
 
-// A data set behind one virtual interface, so that the loader is compiled once.
+// Hides a data set behind one virtual interface, so that the loader is compiled once.
 class BatchMaker {
  public:
   virtual ~BatchMaker() = default;
@@ -87,11 +86,11 @@ class BatchMaker {
   virtual void save_options(StateWriter& out) const = 0;
 };
 
-// Stacks samples. `samples` names them in errors; `rows[i]` are the fields of samples[i].
+// Stacks samples. `samples` are their indices, for errors; `rows[i]` are the fields of samples[i].
 std::vector<at::Tensor> stack(std::span<const std::int64_t> samples,
                               const std::vector<std::vector<at::Tensor>>& rows, TensorPool& pool);
 
-// The default fingerprint, from the size and the types and shapes of one sample.
+// The default fingerprint: the size, and the types and shapes of one sample.
 std::string shape_fingerprint(std::int64_t size, const std::vector<at::Tensor>& fields);
 
 [[noreturn]] void throw_sample_failed(std::int64_t sample, const char* what);
@@ -156,7 +155,7 @@ class BatchMakerOf final : public BatchMaker {
         return sample_fields(data_.get(sample));
       }
     } catch (const Error&) {
-      throw;  // already says what happened and carries its exit code
+      throw;  // it says what happened and has its exit code
     } catch (const std::exception& failure) {
       throw_sample_failed(sample, failure.what());
     }
@@ -166,4 +165,4 @@ class BatchMakerOf final : public BatchMaker {
 };
 
 }  // namespace internal
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,14 +2,14 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 std::string ranks_in_number(std::int64_t ranks) {
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
 }
 
-// The multiples of `step` on both sides, the lower one where there is one.
+// The multiples of `step` next to `number`; the lower one only if it is positive.
 std::string neighbours(std::int64_t number, std::int64_t step) {
   const std::int64_t below = number - number % step;
   std::int64_t above = 0;
@@ -17,7 +17,7 @@ std::string neighbours(std::int64_t number, std::int64_t step) {
   return (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
 }
 
-// "2 or 4 ranks": the nearest numbers that would do. Requires ranks > 1.
+// "2 or 4 ranks": the nearest numbers that divide the batch. Requires ranks > 1.
 std::string fitting_ranks(std::int64_t global, std::int64_t ranks) {
   std::int64_t below = ranks - 1;
   while (below > 1 && global % below != 0) --below;
@@ -60,4 +60,4 @@ std::string to_text(const BatchShare& share) {
          (share.accumulation == 1 ? "" : " × " + std::to_string(share.accumulation) + " micro-batches");
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

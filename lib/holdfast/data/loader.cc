@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/data/internal/ordered_pipeline.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 PlanOptions plan_options(const LoaderOptions& options, std::int64_t size) {
@@ -74,6 +74,7 @@ class Loader::Impl {
   }
 
   void applied(Cursor cursor) {
+    // The end of an epoch has two names: {epoch, size} and {epoch + 1, 0}.
     const bool at_epoch_end = delivered_.samples == size_ && cursor == Cursor{delivered_.epoch + 1, 0};
     if (cursor < applied_ || (cursor > delivered_ && !at_epoch_end)) {
       throw UsageError(
@@ -97,9 +98,9 @@ class Loader::Impl {
   }
 
   void go_to(Cursor cursor) {
-    plan_ = BatchPlan(plan_options(options_, size_), cursor);  // throws before anything has changed
+    plan_ = BatchPlan(plan_options(options_, size_), cursor);  // throws before anything changes
     pipeline_.reset();
-    order_.reset();  // its workers are gone
+    order_.reset();  // no worker uses it any more
     failure_ = nullptr;
     applied_ = delivered_ = cursor;
     pending_batches_ = pending_updates_ = 0;
@@ -107,8 +108,8 @@ class Loader::Impl {
 
   void save(StateWriter& out) const {
     out.option("batch_size", options_.batch_size * options_.shard.world * options_.accumulation);
-    // How it is divided is free to change. Older checkpoints have it among their options, which want a value
-    // of that name here; one pass is what they say nothing about.
+    // The division may change, so it is a note. Older checkpoints have it among their options and expect a
+    // value of that name here. With one pass nothing else is recorded.
     out.note("accumulation", options_.accumulation);
     if (options_.accumulation > 1) out.environment("accumulation", options_.accumulation);
     out.option("seed", static_cast<std::int64_t>(options_.seed));
@@ -121,6 +122,12 @@ class Loader::Impl {
     out.put("samples", applied_.samples);
   }
 
+  std::int64_t next_epoch() const {
+    // Asked of a new plan, because the pipeline's plan is ahead by the prefetched batches.
+    const std::optional<Slice> slice = BatchPlan(plan_options(options_, size_), delivered_).next();
+    return slice ? slice->epoch : options_.epochs;
+  }
+
   const LoaderOptions& options() const { return options_; }
   const std::string& fingerprint() const { return fingerprint_; }
   const BatchPlan& whole_plan() const { return whole_plan_; }
@@ -129,7 +136,7 @@ class Loader::Impl {
   Cursor delivered_cursor() const { return delivered_; }
 
  private:
-  // Late, so that a resume that moves the cursor first makes nothing in vain.
+  // At the first next(): a resume may move the cursor before, and no batch is made for nothing.
   void start() {
     const int depth = options_.prefetch > 0 ? options_.prefetch : 2 * options_.workers;
     pipeline_.emplace([plan = plan_]() mutable { return plan.next(); },
@@ -149,7 +156,8 @@ class Loader::Impl {
     });
   }
 
-  // The newest epoch's; workers still at the one before make theirs anew, a moment of each epoch.
+  // Keeps the newest epoch's order. Workers that still make the previous epoch build theirs again, briefly
+  // once an epoch.
   std::shared_ptr<const Permutation> order_of(std::int64_t epoch) {
     const std::lock_guard lock(order_mutex_);
     if (order_ && order_->epoch() == epoch) return order_;
@@ -158,7 +166,8 @@ class Loader::Impl {
     return order;
   }
 
-  // The pipeline is past this batch: after a failure it must not go on with the next one.
+  // The pipeline has passed this batch, so a failure is kept: the next call must not continue with the next
+  // batch.
   std::vector<at::Tensor> finish(const Slice& slice, std::vector<at::Tensor> made) {
     try {
       return naming(slice, [&] { return maker_->finish(std::move(made)); });
@@ -175,7 +184,7 @@ class Loader::Impl {
       if (fields.empty()) throw Error("the data set returned a batch without tensors");
       return fields;
     } catch (const Error& error) {
-      throw;  // says what failed, and carries its exit code
+      throw;  // it says what failed and has its exit code
     } catch (const std::exception& failure) {
       throw Error("loading a batch failed (epoch " + std::to_string(slice.epoch) + ", positions " +
                   std::to_string(slice.begin) + " to " + std::to_string(slice.end - 1) +
@@ -187,7 +196,7 @@ class Loader::Impl {
   LoaderOptions options_;
   TensorPool pool_;
   std::int64_t size_;
-  BatchPlan plan_;  // from where the next pipeline begins
+  BatchPlan plan_;  // where the next pipeline begins
   BatchPlan whole_plan_;
   std::string fingerprint_;
   Cursor applied_;
@@ -198,7 +207,7 @@ class Loader::Impl {
   std::exception_ptr failure_;  // of the last finish()
   std::mutex order_mutex_;
   std::shared_ptr<const Permutation> order_;
-  // Last: its threads use everything above.
+  // Declared last, so destroyed first: its threads use everything above.
   std::optional<internal::OrderedPipeline<Slice, std::vector<at::Tensor>>> pipeline_;
 };
 
@@ -211,6 +220,7 @@ Loader::~Loader() = default;
 std::optional<Batch> Loader::next() { return impl_->next(); }
 void Loader::applied(Cursor cursor) { impl_->applied(cursor); }
 void Loader::applied_all_delivered() { impl_->applied_all_delivered(); }
+std::int64_t Loader::epoch() const { return impl_->next_epoch(); }
 Cursor Loader::cursor() const { return impl_->applied_cursor(); }
 Cursor Loader::delivered() const { return impl_->delivered_cursor(); }
 void Loader::restart() { impl_->go_to({}); }
@@ -222,4 +232,4 @@ const LoaderOptions& Loader::options() const { return impl_->options(); }
 void Loader::save(StateWriter& out) const { impl_->save(out); }
 void Loader::load(const StateReader& in) { impl_->go_to({in.get_int("epoch"), in.get_int("samples")}); }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/data/internal/augment_options.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
@@ -22,7 +22,7 @@ std::uint8_t* allocate(std::size_t bytes) {
   const std::size_t rounded = (bytes + kHugePage) / kHugePage * kHugePage;
   void* memory = std::aligned_alloc(kHugePage, rounded);
   if (memory == nullptr) throw std::bad_alloc();
-  madvise(memory, rounded, MADV_HUGEPAGE);  // 50,000 pictures are 37,000 page faults less; advice may fail
+  madvise(memory, rounded, MADV_HUGEPAGE);  // saves 37,000 page faults for 50,000 pictures; may fail
   return static_cast<std::uint8_t*>(memory);
 }
 
@@ -79,7 +79,7 @@ std::vector<at::Tensor> PictureDataset::get_batch(const BatchRequest& request, T
   auto* labels = targets.mutable_data_ptr<std::int64_t>();
   for (std::size_t i = 0; i < request.samples.size(); ++i) {
     const std::int64_t sample = request.samples[i];
-    if (i + 1 < request.samples.size()) {  // the order is random: the hardware cannot guess the next picture
+    if (i + 1 < request.samples.size()) {  // the order is random, so the hardware does not prefetch
       const std::uint8_t* next = pictures_.record(request.samples[i + 1]);
       for (std::int64_t line = 0; line < pictures_.record_bytes(); line += 64)
         __builtin_prefetch(next + line);
@@ -96,4 +96,4 @@ void PictureDataset::save_options(StateWriter& out) const {
   internal::save_augmentation(options_, pictures_.shape(), out);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,13 +1,13 @@
-// Small pictures with labels, whole in memory as bytes, and the data set that turns them into normalised,
-// augmented float32 batches.
+// Small pictures with labels, in memory as bytes, and the data set that makes normalised, augmented float32
+// batches.
 //
-// PictureSet is the data (what cifar10.h and synthetic.h return); PictureDataset adds what is done to a
-// picture and is what a Loader takes. inputs: float32 [batch, channels, height, width]; targets: int64
-// [batch].
+// PictureSet is the data, as cifar10.h and synthetic.h return it. PictureDataset adds the augmentation; a
+// Loader takes it. inputs: float32 [batch, channels, height, width]; targets: int64 [batch].
 //
-// The fingerprint is the XXH3-128 of every picture and label: hashing 50,000 CIFAR pictures takes some 15 ms,
-// and anything less would miss a changed file. Above 1 GiB evenly spaced blocks that add up to 1 GiB are
-// hashed. Threads: const methods may be called from any thread.
+// The fingerprint is the XXH3-128 of all pictures and labels, about 15 ms for CIFAR-10; less would miss a
+// changed file. Above 1 GiB it hashes evenly spaced blocks of 1 GiB in total.
+//
+// Threads: const methods may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 #include "holdfast/data/augment.h"
 #include "holdfast/data/dataset.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class PictureSet {
  public:
-  // A picture is a record: one label byte, then channels x height x width bytes, planes in order. The memory
-  // is not initialised.
+  // A picture is a record: a label byte, then channels x height x width bytes, planes in order. The memory is
+  // uninitialised.
   PictureSet(std::string name, std::int64_t count, PictureShape shape, std::int64_t classes);
 
   const std::string& name() const { return name_; }
@@ -51,7 +51,7 @@ class PictureSet {
   std::unique_ptr<std::uint8_t[], Free> records_;
 };
 
-// The two halves of a data set. Evaluation never draws from `train`.
+// Both halves of a data set. Evaluation never uses `train`.
 struct PictureSplits {
   PictureSet train;
   PictureSet test;
@@ -73,4 +73,4 @@ class PictureDataset {
   NormalizeTable table_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,14 +1,14 @@
-// Counter-based random numbers: every draw is a pure function of what it is for, so nothing has to be saved
-// to repeat it and neither the number of workers, the batch size nor the order of the work can change it.
+// Counter-based random numbers: each draw is a pure function of its purpose. So nothing must be saved to
+// repeat it, and workers, batch size and the order of work cannot change it.
 //
-// Philox4x32-10 (Salmon et al. 2011) in 32-bit integers alone: equal on every CPU, and on a GPU.
-// Threads: pure functions; a SampleRandom belongs to one thread.
+// Philox4x32-10 (Salmon et al. 2011) with 32-bit integers only: equal on every CPU and GPU. Threads: pure
+// functions; a SampleRandom belongs to one thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using Random4 = std::array<std::uint32_t, 4>;
 
@@ -30,10 +30,10 @@ constexpr Random4 philox(std::uint64_t key, Random4 counter) {
   return counter;
 }
 
-// What a draw is for. The values are part of every recorded run: never renumber.
+// Purpose of a draw. The values are part of every recorded run: never change them.
 enum class RandomPurpose : std::uint32_t { augment = 1, shuffle = 2, topic = 3 };
 
-// The `block`-th 128 bits of the stream of (seed, epoch, sample). `sample` is the index in the data set, not
+// 128 bits number `block` of the stream of (seed, epoch, sample). `sample` is the index in the data set, not
 // the position in the epoch. Requires 0 <= epoch < 2^32 and 0 <= sample < 2^56.
 constexpr Random4 sample_bits(std::uint64_t seed, std::int64_t epoch, std::int64_t sample,
                               std::uint32_t block = 0) {
@@ -44,9 +44,9 @@ constexpr Random4 sample_bits(std::uint64_t seed, std::int64_t epoch, std::int64
              block});
 }
 
-// The same stream as a generator, for a user's own augmentation: `Sample get(index, SampleRandom& random)`.
-// It is a C++ uniform random bit generator, but prefer the members below: the distributions of <random>
-// differ between standard libraries.
+// The same stream as a generator, for your own augmentation: `Sample get(index, SampleRandom& random)`. It is
+// a C++ uniform random bit generator. Prefer the members below, because the distributions of <random> differ
+// between standard libraries.
 class SampleRandom {
  public:
   using result_type = std::uint32_t;
@@ -68,7 +68,6 @@ class SampleRandom {
   std::uint32_t below(std::uint32_t n) { return mul_hi((*this)(), n); }
   // Uniform in [0, 1), a multiple of 2^-24.
   float uniform() { return static_cast<float>((*this)() >> 8) * 0x1p-24f; }
-  bool coin() { return (*this)() >> 31 != 0; }
 
  private:
   std::uint64_t seed_;
@@ -79,4 +78,4 @@ class SampleRandom {
   unsigned used_ = 4;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

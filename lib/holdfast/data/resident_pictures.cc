@@ -10,7 +10,7 @@
 #include "holdfast/data/internal/augment_options.h"
 #include "holdfast/data/internal/crop_flip_normalize.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 at::Tensor bytes_of(PictureSet& pictures) {
@@ -33,6 +33,7 @@ ResidentPictures::ResidentPictures(PictureSet pictures, const AugmentOptions& au
       shape_(pictures.shape()) {
   internal::check_augmentation(augmentation, shape_);
   if (options.device.is_cpu()) {
+    // No copy on a CPU: the records are a view of the pictures.
     host_ = std::move(pictures);
     records_ = bytes_of(*host_);
     table_ = table_of(augmentation, shape_);
@@ -49,6 +50,7 @@ ResidentPictures::ResidentPictures(PictureSet pictures, const AugmentOptions& au
 }
 
 std::vector<at::Tensor> ResidentPictures::get_batch(const BatchRequest& request, TensorPool& pool) const {
+  // Drawn on the host: the bits must not depend on the device's generator.
   at::Tensor choices = pool.take({static_cast<std::int64_t>(request.samples.size()), 4}, at::kLong);
   auto* row = choices.mutable_data_ptr<std::int64_t>();
   for (const std::int64_t sample : request.samples) {
@@ -75,4 +77,4 @@ void ResidentPictures::save_options(StateWriter& out) const {
   internal::save_augmentation(augmentation_, shape_, out);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,14 +6,14 @@
 #include "holdfast/base/error.h"
 #include "holdfast/data/random.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Up to 16,777,216 samples: 33,000 draws and 64 KiB of table an epoch.
+// Limit for tables: 16,777,216 samples need 33,000 draws and 64 KiB per epoch.
 constexpr int kTableBits = 12;
 
-// Eight rounds suffice where a half has many values; for sets of up to 64 samples, where every order can be
-// counted, they leave a bias that a chi-square test sees.
+// Eight rounds are enough if a half has many values. For sets of up to 64 samples, where all orders can be
+// counted, a chi-square test sees a bias with eight rounds.
 constexpr std::uint32_t rounds_for(int half_bits) { return half_bits < 4 ? 16 : 8; }
 
 constexpr Random4 shuffle_bits(std::uint64_t seed, std::uint32_t half, std::uint32_t epoch,
@@ -55,7 +55,7 @@ void check(const PlanOptions& options) {
 Permutation::Permutation(std::uint64_t seed, std::int64_t epoch, std::int64_t size)
     : seed_(seed), size_(static_cast<std::uint64_t>(size)), epoch_(static_cast<std::uint32_t>(epoch)) {
   while (half_bits_ < 31 && (std::uint64_t{1} << (2 * half_bits_)) < size_) ++half_bits_;
-  // A Feistel network is an even permutation; one keyed transposition makes odd orders as likely.
+  // A Feistel network is an even permutation. One keyed transposition makes odd permutations equally likely.
   swap_ = shuffle_bits(seed_, 0, epoch_, ~0U)[0] & 1;
   if (half_bits_ > kTableBits) return;
   const std::uint32_t rounds = rounds_for(half_bits_);
@@ -140,4 +140,4 @@ std::int64_t BatchPlan::batches_per_epoch() const {
   return options_.size / global + (rest > options_.shard.rank * options_.batch_size ? 1 : 0);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

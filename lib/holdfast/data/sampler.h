@@ -1,13 +1,12 @@
-// Which samples a batch is made of: a keyed permutation for the order, and a plan that cuts the order into
-// batches. Both are arithmetic: nothing is shuffled in memory, any position is found in O(1), and what has to
-// be saved is a Cursor alone.
+// Decides which samples make a batch: a keyed permutation is the order, and a plan cuts it into batches. Both
+// are arithmetic: nothing is shuffled in memory, any position costs O(1), and only a Cursor must be saved.
 //
 // The order depends on (seed, epoch, size) only. Rank r of w takes every r-th stretch of `batch_size`
-// positions of it, so all world sizes walk through the same global order, and a run may resume with another
-// world size.
+// positions. So every number of ranks walks through the same global order, and a run may resume with another
+// number.
 //
-// Errors: UsageError for options that cannot work, RefusedError for a cursor that lies outside the data set.
-// Threads: Permutation is a value; a BatchPlan belongs to one thread at a time.
+// Errors: UsageError for options that cannot work, RefusedError for a cursor outside the data set. Threads:
+// Permutation is a value; a BatchPlan belongs to one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +15,12 @@
 
 #include "holdfast/snapshot/cursor.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// The order of one epoch as a keyed bijection of [0, size): a Feistel network over Philox on the next even
-// number of bits, walking on while the value falls outside; four walks at worst on average. The network's
-// functions are tables, drawn here once for a whole epoch (below 1 ms, at most 64 KiB): some 100 instructions
-// a position. Beyond 16,777,216 samples they are drawn anew each time: 0.1-0.4 us a position.
+// The order of one epoch: a keyed bijection of [0, size). It is a Feistel network over Philox on the next
+// even number of bits, repeated while the value falls outside (at worst four times on average). Its round
+// functions are tables, drawn here once per epoch (below 1 ms, at most 64 KiB); a position costs about 100
+// instructions. Above 16,777,216 samples they are drawn for each position: 0.1-0.4 us.
 class Permutation {
  public:
   // Requires size >= 1 and 0 <= epoch < 2^32.
@@ -40,10 +39,10 @@ class Permutation {
   std::uint32_t epoch_;
   int half_bits_ = 1;
   std::uint64_t swap_ = 0;
-  std::vector<std::uint16_t> table_;  // [round][half]; empty: too large for one
+  std::vector<std::uint16_t> table_;  // [round][half]; empty if it would be too large
 };
 
-// Which part of every global batch this process takes.
+// The part of every global batch that this process takes.
 struct Shard {
   std::int64_t rank = 0;
   std::int64_t world = 1;
@@ -53,8 +52,8 @@ struct PlanOptions {
   std::int64_t size = 0;          // samples of the data set
   std::int64_t batch_size = 128;  // samples of one batch on one rank
   std::int64_t accumulation = 1;  // batches of one optimizer update
-  std::int64_t epochs = 0;        // in total, from epoch 0; 0 = endless
-  bool drop_last = true;          // drop an update at the end of an epoch for which too few samples are left
+  std::int64_t epochs = 0;        // in total, from epoch 0; 0: endless
+  bool drop_last = true;          // drop the last update of an epoch if too few samples are left for it
   Shard shard{};
 };
 
@@ -63,30 +62,30 @@ struct Slice {
   std::int64_t epoch = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  Cursor after;  // global: what has been applied once this batch has, on all ranks
+  Cursor after;  // global: applied once all ranks have applied this batch
   bool last_in_epoch = false;
   bool completes_update = true;  // false for all but the last batch of an accumulated update
 };
 
-// Cuts epochs into batches, starting anywhere. With `drop_last` every update of every epoch has the same
-// number of samples; without it the last batch of an epoch is smaller, and a rank that gets nothing of it
-// skips it. At the end of an epoch `after` is {epoch, size}, whatever was dropped.
+// Cuts epochs into batches, from any cursor. With `drop_last` every update has the same number of samples.
+// Without it the last batch of an epoch is smaller, and a rank without samples in it skips it. At the end of
+// an epoch `after` is {epoch, size}, whatever was dropped.
 class BatchPlan {
  public:
-  // Throws UsageError when an epoch would hold no batch, RefusedError when `start` is not in the data set.
+  // UsageError if an epoch would have no batch. RefusedError if `start` is not in the data set.
   explicit BatchPlan(const PlanOptions& options, Cursor start = {});
 
-  // The next batch, crossing into the next epoch by itself; nullopt once all epochs have been handed out.
+  // The next batch, across epochs; nullopt after the last epoch.
   std::optional<Slice> next();
 
-  // Of an epoch from its beginning to its end, on this rank.
+  // Batches and updates of a whole epoch on this rank.
   std::int64_t batches_per_epoch() const;
   std::int64_t updates_per_epoch() const;
 
  private:
   PlanOptions options_;
   Cursor at_;
-  std::int64_t micro_ = 0;  // batches already handed out of the current update
+  std::int64_t micro_ = 0;  // batches of the current update that were handed out
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,14 +6,14 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr int kClasses = 10;
 constexpr int kSide = 32;
 constexpr int kPlane = kSide * kSide;
 
-// splitmix64's finalizer: one multiply-xor chain for eight bytes of noise.
+// splitmix64's finalizer: one short chain gives eight bytes of noise.
 constexpr std::uint64_t mix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -21,14 +21,14 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A triangle wave of period 64 and values -32...32, integers all through: no libm, so equal bytes everywhere.
+// A triangle wave of period 64 between -32 and 32. Integers only, no libm, so bytes are equal everywhere.
 constexpr int wave(int phase) {
   const int t = phase & 63;
   return t < 32 ? 2 * t - 32 : 96 - 2 * t;
 }
 
-// Class c has stripes of a direction and frequency of its own, and a colour cast. Mirroring keeps a class:
-// each direction comes with its mirror image.
+// Each class has its own direction and frequency of stripes and its own colour cast. Mirroring keeps the
+// class, because each direction also occurs mirrored.
 struct Style {
   int step_x;
   int step_y;
@@ -70,7 +70,7 @@ void draw(std::uint64_t key, std::uint8_t* record) {
       std::memcpy(noise.data() + i, &bits, sizeof bits);
     }
     const auto cast = static_cast<std::int16_t>(style.cast[c] * contrast / 32);
-    std::array<std::uint8_t, kPlane> plane;  // of its own: writing through `record` could alias the inputs
+    std::array<std::uint8_t, kPlane> plane;  // separate: writes through `record` could alias the inputs
     for (std::size_t i = 0; i < kPlane; ++i) {
       const auto level = static_cast<std::int16_t>(stripes[i] + cast + noise[i] * 3 / 8);
       plane[i] = static_cast<std::uint8_t>(std::clamp<std::int16_t>(level, 0, 255));
@@ -94,4 +94,4 @@ PictureSplits synthetic_pictures(std::int64_t count) {
           make("synthetic-test", std::max<std::int64_t>(10, count / 5), 2)};
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -12,16 +12,16 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::uint32_t kTopics = 64;
 constexpr std::int64_t kGolden = 0x9E3779B9;
 constexpr std::int64_t kLow = 0xFFFFFFFF;
-// Columns of what get_batch makes.
+// Columns of the tensor that get_batch makes.
 constexpr std::int64_t kFirst = 0, kSecond = 1, kPlaces = 2, kLabel = 3, kTraits = 4;
 
-// A hash of 32 bits in integers of 64, which every device has; a product that overflows keeps its low bits.
+// A 32-bit hash in 64-bit integers, which every device has. An overflowing product keeps its low bits.
 at::Tensor hashed(at::Tensor x) {
   x = x.bitwise_and(kLow);
   x.bitwise_xor_(x.bitwise_right_shift(16)).mul_(0x7feb352d).bitwise_and_(kLow);
@@ -73,9 +73,9 @@ std::vector<at::Tensor> SyntheticText::finish_batch(std::vector<at::Tensor> made
   const at::Tensor second = place.ge(options_.tokens / 2).to(at::kLong).expand({traits.size(0), -1});
   const at::Tensor topic = at::where(second.to(at::kBool), trait(kSecond), trait(kFirst));
   at::Tensor words = hashed(topic + place * kGolden).remainder(options_.vocabulary - 1);
-  words = words + words.ge(options_.mask_id);  // any but the mask
+  words = words + words.ge(options_.mask_id);  // every word but the mask
 
-  // One place out of each of P stretches that tile [1, S).
+  // One place from each of the P stretches that tile [1, S).
   const at::Tensor stretch = at::arange(options_.predictions + 1, numbers) * (options_.tokens - 1);
   const at::Tensor begin = stretch.floor_divide(options_.predictions) + 1;
   const at::Tensor first = begin.slice(0, 0, -1), length = begin.slice(0, 1) - first;
@@ -112,4 +112,4 @@ std::vector<at::Tensor> synthetic_text(const SyntheticTextOptions& options, std:
   return text.finish_batch(text.get_batch({.seed = seed, .epoch = 0, .samples = samples}, pool));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,23 +1,14 @@
-// Sentence pairs with masked words for BERT's pre-training, that need no download and can be learnt. Made on
-// the device, a few small kernels a batch; a pure function of (seed, epoch, sample), equal on every device.
+// Synthetic sentence pairs with masked words for BERT's pre-training. They need no download and can be
+// learnt. A few small kernels on the device make a batch: a pure function of (seed, epoch, sample), equal on
+// every device.
 //
 //   holdfast::Loader loader(holdfast::SyntheticText({.tokens = 128, .predictions = 20, .device = at::kCUDA}),
 //                           {.batch_size = 64, .seed = 1});
 //   net->loss(holdfast::BertBatch::of(batch->fields))
-//
 //   const auto fields = holdfast::synthetic_text({.device = at::kCUDA}, 64, seed, step);  // no loader
 //
-// The fields are those of the published harness, in its order: input_ids, segment_ids, input_mask [B, S];
-// masked_lm_positions, masked_lm_ids [B, P]; masked_lm_weights float [B, P]; next_sentence_labels [B]. All
-// else is int64; masks and weights are ones: every token is one, every prediction counts. Phase 1 of the
-// published table is tokens 128, predictions 20, phase 2 is 512 and 80.
-//
-// What can be learnt: a sequence's halves are of one of 64 topics, each with a word of its own for each
-// place; where the label is 1, of two (by chance the same, one time in 64). Predicted places, P distinct ones
-// in rising order and never the first, hold the word [MASK].
-//
-// Errors: UsageError for shapes that cannot be. Threads: get_batch from any thread, finish_batch on the
-// training thread: it launches on the device's current stream and never waits for it.
+// Errors: UsageError for impossible shapes. Threads: get_batch from any thread; finish_batch on the training
+// thread, on the device's current stream, without waiting.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,14 +20,22 @@
 
 #include "holdfast/data/dataset.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// Fields, in the order of the published harness (int64 unless noted): input_ids, segment_ids, input_mask [B,
+// S]; masked_lm_positions, masked_lm_ids [B, P]; masked_lm_weights float [B, P]; next_sentence_labels [B].
+// Masks and weights are ones: every token is real and every prediction counts. The published table's phase 1
+// has 128 tokens and 20 predictions, phase 2 has 512 and 80.
+//
+// What can be learnt: each half of a sequence has one of 64 topics, and a topic has one word for each place.
+// With label 0 both halves have the same topic; with label 1 they have two (equal by chance once in 64). The
+// P predicted places are distinct, in rising order, and never the first; they hold the word [MASK].
 struct SyntheticTextOptions {
   std::int64_t tokens = 128;         // S
   std::int64_t predictions = 20;     // P, below S
   std::int64_t vocabulary = 30522;   // words are drawn from [0, vocabulary) without mask_id
-  std::int64_t mask_id = 103;        // that of [MASK] in BERT's English vocabularies; below the vocabulary
-  std::int64_t samples = 1'000'000;  // of an epoch: nothing is stored
+  std::int64_t mask_id = 103;        // [MASK] in BERT's English vocabularies; below `vocabulary`
+  std::int64_t samples = 1'000'000;  // of an epoch; nothing is stored
   at::Device device = at::kCPU;
 };
 
@@ -45,7 +44,7 @@ class SyntheticText {
   explicit SyntheticText(const SyntheticTextOptions& options);
 
   std::int64_t size() const { return options_.samples; }
-  // The samples' keys: int64 [B].
+  // The keys of the samples: int64 [B].
   std::vector<at::Tensor> get_batch(const BatchRequest& request, TensorPool& pool) const;
   // The seven fields.
   std::vector<at::Tensor> finish_batch(std::vector<at::Tensor> made) const;
@@ -55,8 +54,8 @@ class SyntheticText {
   SyntheticTextOptions options_;
 };
 
-// Samples step * batch … (step + 1) * batch - 1 of epoch 0.
+// Samples step * batch to (step + 1) * batch - 1 of epoch 0.
 std::vector<at::Tensor> synthetic_text(const SyntheticTextOptions& options, std::int64_t batch,
                                        std::uint64_t seed, std::int64_t step);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

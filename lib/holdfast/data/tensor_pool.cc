@@ -8,10 +8,10 @@
 #include <atomic>
 #include <cstddef>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// More blocks than a loader ever has under way at once; beyond that, memory is simply not taken back.
+// More blocks than a loader ever uses at once. Memory beyond that is not reused.
 constexpr std::size_t kMostStorages = 256;
 
 }  // namespace
@@ -24,10 +24,10 @@ at::Tensor TensorPool::take(at::IntArrayRef sizes, at::ScalarType type) {
   const std::scoped_lock lock(mutex_);
   for (c10::Storage& storage : storages_) {
     if (storage.use_count() != 1 || storage.nbytes() != bytes) continue;
-    // Pairs with the release in the last owner's decrement: its reads lie before our writes.
+    // Pairs with the release of the last owner's decrement: its reads happen before our writes.
     std::atomic_thread_fence(std::memory_order_acquire);
-    // A fresh tensor over the old storage: nothing a user did to the earlier one (requires_grad, views) comes
-    // back.
+    // A new tensor over the old storage, so that changes to the earlier tensor (requires_grad, views) do not
+    // return.
     return at::empty({0}, options).set_(storage, 0, sizes);
   }
   at::Tensor tensor = at::empty(sizes, options);
@@ -35,4 +35,4 @@ at::Tensor TensorPool::take(at::IntArrayRef sizes, at::ScalarType type) {
   return tensor;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,7 +1,7 @@
-// Memory for batches, used again once the last tensor over it is gone: fresh pages would cost more than
-// filling them. A user may keep a batch as long as they like; its memory just does not come back before.
+// Reuses the memory of batches when the last tensor over it is gone, because fresh pages cost more than
+// filling them. A program may keep a batch; its memory is then not reused.
 //
-// Pinned tensors come from Torch's caching host allocator instead, which knows about copies still in flight.
+// Pinned tensors come from torch's caching host allocator instead, which knows about copies in flight.
 // Threads: take() may be called from any thread.
 #pragma once
 
@@ -11,13 +11,13 @@
 #include <mutex>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class TensorPool {
  public:
   explicit TensorPool(bool pinned = false) : pinned_(pinned) {}
 
-  // A contiguous CPU tensor with arbitrary content, shared with nobody.
+  // A contiguous CPU tensor with arbitrary content; no other tensor shares its memory.
   at::Tensor take(at::IntArrayRef sizes, at::ScalarType type);
 
  private:
@@ -26,4 +26,4 @@ class TensorPool {
   std::vector<c10::Storage> storages_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,15 +6,24 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed)
-    : size_(static_cast<std::int64_t>(size)), seed_(seed) {
+EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOptions& options)
+    : size_(static_cast<std::int64_t>(size)),
+      seed_(seed),
+      options_(options),
+      batch_size_(options.batch_size) {
   if (size == 0) throw UsageError("the data set is empty: there is nothing to draw");
+  if (options.batch_size < 0) {
+    throw UsageError("the batch size must be at least 1, not " + std::to_string(options.batch_size));
+  }
 }
+
+std::int64_t EpochOrder::epoch() const { return drawn_.epoch + (open_ ? 1 : 0); }
 
 Cursor EpochOrder::after(std::int64_t samples) const {
   const std::int64_t before = applied_.epoch == drawn_.epoch ? applied_.samples : 0;
@@ -47,14 +56,47 @@ void EpochOrder::go_to(Cursor cursor) {
   open_ = false;
 }
 
+// Only checked after a resume: a program may draw batches of different sizes from one order.
+void EpochOrder::check_batch_size(std::int64_t asked) {
+  const bool resumed = std::exchange(resumed_, false);
+  const std::int64_t known = std::exchange(batch_size_, asked);
+  if (known == 0 || known == asked) return;
+  const std::string batches = "batches of " + std::to_string(asked) + " samples";
+  if (options_.batch_size > 0) {
+    batch_size_ = known;
+    throw UsageError("the DataLoader draws " + batches + ", but EpochOrderOptions::batch_size says " +
+                     std::to_string(known) + ": name the DataLoader's");
+  }
+  if (!resumed) return;
+  batch_size_ = known;
+  resumed_ = true;
+  throw RefusedError(
+      "refused: the DataLoader draws " + batches + ", and batch_size is " + std::to_string(known) +
+      " in the checkpoint: use the recorded batch size. To go on with another one, name it in "
+      "EpochOrderOptions::batch_size and \"batch_size\" in CheckpointerOptions::start.overrides");
+}
+
 void EpochOrder::save(StateWriter& out) const {
   out.option("size", size_);
   out.option("seed", static_cast<std::int64_t>(seed_));
+  // Older checkpoints have neither option, and all of them are shuffled.
+  if (!options_.shuffle) out.option("shuffle", false);
+  if (options_.batch_size > 0) {
+    out.option("batch_size", options_.batch_size);
+  } else if (batch_size_ > 0) {
+    out.put("batch_size", batch_size_);
+  }
   out.put("epoch", applied_.epoch);
   out.put("samples", applied_.samples);
 }
 
-void EpochOrder::load(const StateReader& in) { go_to({in.get_int("epoch"), in.get_int("samples")}); }
+void EpochOrder::load(const StateReader& in) {
+  const bool recorded = in.has("batch_size");
+  const std::int64_t batch_size = recorded ? in.get_int("batch_size") : 0;
+  go_to({in.get_int("epoch"), in.get_int("samples")});
+  resumed_ = true;
+  if (options_.batch_size == 0) batch_size_ = batch_size;
+}
 
 void TorchSampler::reset(std::optional<std::size_t> new_size) {
   EpochOrder& order = *order_;
@@ -62,25 +104,29 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
     throw UsageError("the data set has " + std::to_string(*new_size) + " samples, the order was made for " +
                      std::to_string(order.size()));
   }
-  if (order.open_ || order.drawn_.samples == order.size_) order.drawn_ = {order.drawn_.epoch + 1, 0};
+  // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
+  if (order.open_) order.drawn_ = {order.drawn_.epoch + 1, 0};
   order.open_ = false;
 }
 
 std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
   EpochOrder& order = *order_;
+  order.check_batch_size(static_cast<std::int64_t>(batch_size));
+  order.open_ = true;
   const std::int64_t left = order.size_ - order.drawn_.samples;
   const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));
   if (count == 0) return std::nullopt;
-  if (!order.order_ || order.order_->epoch() != order.drawn_.epoch) {
+  const bool shuffle = order.options_.shuffle;
+  if (shuffle && (!order.order_ || order.order_->epoch() != order.drawn_.epoch)) {
     order.order_.emplace(order.seed_, order.drawn_.epoch, order.size_);
   }
   std::vector<std::size_t> samples;
   samples.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    samples.push_back(static_cast<std::size_t>((*order.order_)(order.drawn_.samples + i)));
+    const std::int64_t position = order.drawn_.samples + i;
+    samples.push_back(static_cast<std::size_t>(shuffle ? (*order.order_)(position) : position));
   }
   order.drawn_.samples += count;
-  order.open_ = true;
   return samples;
 }
 
@@ -95,4 +141,4 @@ void TorchSampler::load(torch::serialize::InputArchive& archive) {
   order_->go_to({cursor[0].item<std::int64_t>(), cursor[1].item<std::int64_t>()});
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

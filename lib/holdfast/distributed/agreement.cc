@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "holdfast/base/log.h"
+#include "holdfast/base/owner_process.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/internal/ballot_tree.h"
 #include "holdfast/distributed/internal/meeting.h"
@@ -20,7 +21,7 @@
 #include "holdfast/distributed/internal/roll_call.h"
 #include "holdfast/distributed/internal/store_line.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -37,7 +38,9 @@ std::string key_of(int rank, const std::string& name) { return "say/" + std::to_
 struct Agreement::Parts {
   explicit Parts(const StoreLine& meeting) : line(meeting) {}
 
-  // One at a time: the writer's thread hears, too.
+  const OwnerProcess process = {};
+
+  // One thread at a time: the writer's thread calls hear() too.
   template <class Work>
   auto over_store(const char* what, const Work& work) {
     try {
@@ -63,10 +66,13 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   parts_ = std::make_unique<Parts>(group.line());
   parts_->pulse = group.pulse();
   parts_->roll_call = group.roll_call();
+  // A separate group: its broadcast must not mix with the gradients' collectives.
   parts_->gloo = group.connect_apart("agreement");
   try {
-    parts_->tree = std::make_unique<BallotTree>(group.line(), group.address(), group.rank(),
-                                                group.world_size(), group.timeout());
+    StoreLine line = group.line();
+    line.heed_stop(true);
+    parts_->tree = std::make_unique<BallotTree>(line, group.address(), group.rank(), group.world_size(),
+                                                group.timeout());
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -76,15 +82,18 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   }
 }
 
-Agreement::~Agreement() = default;
+// In a forked child the connections belong to the parent, and a shutdown would cut them.
+Agreement::~Agreement() {
+  if (parts_ && !parts_->process.is_this_one()) leave_to_parent(parts_);
+}
 
-// Its destructor would wait for an exchange that a lost partner never completes.
+// Gloo's destructor waits for an exchange that a lost partner never completes, so a detached thread runs it.
 void Agreement::leave_behind() noexcept {
   broken_ = true;
   try {
     parts_->tree->shut();
     std::thread([gloo = std::move(parts_->gloo)]() mutable { gloo.reset(); }).detach();
-  } catch (const std::exception&) {  // without a thread it was waited for here
+  } catch (const std::exception&) {  // no thread: Gloo was destroyed, and waited for, here
   }
 }
 
@@ -94,7 +103,7 @@ int Agreement::world_size() const noexcept { return group_.world_size(); }
 
 Duration Agreement::timeout() const noexcept { return group_.timeout(); }
 
-// What goes wrong in an exchange goes wrong for good: the connections are gone.
+// A failed exchange is final: the connections are gone.
 template <class Work>
 auto Agreement::with_partners(const char* what, const Work& work) {
   if (broken_) throw GroupError("a rank was lost before (" + std::string(what) + ")" + kStartAgain);
@@ -106,7 +115,7 @@ auto Agreement::with_partners(const char* what, const Work& work) {
   } catch (const std::exception& error) {
     leave_behind();
     if (!group_.alone()) throw;
-    // Another guard has found out who is lost, and dropped the connections under this exchange.
+    // Another guard has named the lost rank and dropped the connections of this exchange.
     throw GroupError("a rank was lost (" + std::string(what) + ": " + brief(error) + ")" + kStartAgain);
   }
 }
@@ -122,6 +131,7 @@ std::optional<Ballot> Agreement::result(Duration limit) {
   return with_partners("agreement", [&] {
     if (!parts_->tree->pending()) throw UsageError("no ballot is pending");
     auto largest = parts_->tree->result(limit);
+    // The tree does not see a rank that is stopped or out of reach; the signs of life do.
     if (!largest && !parts_->pulse->lost().empty()) C10_THROW_ERROR(DistBackendError, "no sign of life");
     return largest;
   });
@@ -140,28 +150,29 @@ void Agreement::tell(const std::string& name, std::string_view text) {
 std::string Agreement::hear(int from, const std::string& name, Duration limit) {
   const SteadyTime began = Clock::real().now();
   const std::string key = key_of(from, name);
-  SteadyTime asked = began;
+  SteadyTime ask_at = began + kFirstPause;  // when to ask whether the rank has left; most texts arrive at
+                                            // once
   for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    // Asked before the text is read: a rank that has left has told everything that it had to tell.
+    bool never = false;
+    if (Clock::real().now() >= ask_at) {
+      ask_at = Clock::real().now() + kAskWhetherGone;
+      never = parts_->over_store("hearing", [&](StoreLine& line) {
+        return line.missing({"gone/" + std::to_string(from)}, 0s).empty();
+      });
+    }
     const auto text = parts_->over_store("hearing", [&](StoreLine& line) -> std::optional<std::string> {
       if (!line.missing({key}, 0s).empty()) return std::nullopt;
       return line.get(key, kLongestPause);
     });
     if (text) return *text;
-    bool never = parts_->pulse->fell_silent(from);
-    const SteadyTime now = Clock::real().now();
-    if (now - began >= limit) {
-      throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +
-                       format_duration(limit) + kStartAgain);
-    }
-    if (now - asked >= kAskWhetherGone) {
-      asked = now;
-      never = never || parts_->over_store("hearing", [&](StoreLine& line) {
-        return line.missing({"gone/" + std::to_string(from)}, 0s).empty();
-      });
-    }
-    if (never) {
+    if (never || parts_->pulse->fell_silent(from)) {
       throw GroupError(parts_->roll_call->who() + " (waiting for " + name + " of rank " +
                        std::to_string(from) + ")" + kStartAgain);
+    }
+    if (Clock::real().now() - began >= limit) {
+      throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +
+                       format_duration(limit) + kStartAgain);
     }
     std::this_thread::sleep_for(pause);
   }
@@ -170,6 +181,16 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
 void Agreement::forget(const std::string& name) {
   parts_->over_store("forgetting", [&](StoreLine& line) { line.erase(key_of(rank(), name)); });
 }
+
+void Agreement::expect_silence(Duration longest) noexcept {
+  if (parts_) parts_->pulse->expect_silence(longest);
+}
+
+void Agreement::call(bool so) noexcept {
+  if (parts_) parts_->pulse->call(so);
+}
+
+bool Agreement::called() const noexcept { return parts_ && parts_->pulse->called(); }
 
 void Agreement::broadcast(std::span<std::byte> bytes) {
   with_partners("sending the checkpoint", [&] {
@@ -181,4 +202,4 @@ void Agreement::broadcast(std::span<std::byte> bytes) {
   });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

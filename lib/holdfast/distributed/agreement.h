@@ -1,46 +1,41 @@
-// The other ranks as a Checkpointer sees them (checkpoint/companions.h), over c10d:
+// The other ranks as a Checkpointer sees them (ranks/rank_channel.h), over c10d:
 //
-//   holdfast::ProcessGroup group;
 //   holdfast::Agreement agreement(group);
-//   holdfast::Checkpointer checkpointer(state, {.directory = …, .companions = &agreement});
-//   checkpointer.resume();
-//   …the loop, the same steps on all ranks…
-//   const int code = checkpointer.finish();
+//   holdfast::Checkpointer checkpointer(state, {.directory = …, .ranks = {.channel = &agreement}});
+//   const int code = checkpointer.finish();   // after the loop: the same steps on all ranks
 //   group.leave();
 //
-// Ballots go up a binary tree of connections and their maximum comes down it (internal/ballot_tree.h): a step
-// costs a rank one message to its parent and one to each of its children. A ballot is begun by after_step and
-// read by the next: no step waits for a message, and gradients have other connections. bench_agreement counts
-// what it costs. The checkpoint that is resumed from is sent by a Gloo group of its own.
-// Texts go over the store that the ranks met by.
-//
-// A partner that dies is noticed by the exchange that it was in, one that is stopped or out of reach within
-// 10 s, by its signs of life (process_group.h) — both by hear(), too, whoever of the two ranks waits — and
-// one that hangs otherwise when result() was asked for long enough (the Checkpointer's patience is a tenth of
-// the time that is left, once an end is announced). All end as ProcessGroup::guard ends them: with a
-// GroupError that names who is lost. The group is alone() from then on. hear() waits for one rank, so the
-// loss of another is none of its business: rank 0's last commit is worth waiting for.
-//
-// Link holdfast::early_signals: once one rank has ended with 75 a launcher sends SIGTERM to the others, which
-// may be between the end of their Checkpointer and that of their process, and would die of it.
-//
-// In a world of one it does nothing, and the Checkpointer asks it for nothing.
-// Requires: the group outlives it, one Agreement a group; made, used for broadcast() and destroyed by all
-// ranks together, though a lost partner is not waited for. Errors: GroupError (75); what the constructor
-// cannot connect, as ProcessGroup's. Threads: as companions.h says. Costs two threads of Gloo and a
-// connection to each rank, and where a rank has children in the tree a thread more.
+// Requires: the group outlives it; one Agreement per group; all ranks create, use and destroy it together.
+// Errors: GroupError (75), which names the lost rank; constructor: as ProcessGroup's.
+// Threads: as in rank_channel.h. Costs two Gloo threads, a connection to each rank, and a thread if it has
+// children in the tree of ranks.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <string>
 
-#include "holdfast/checkpoint/companions.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/ranks/rank_channel.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-class Agreement final : public Companions {
+// A step costs one message to the parent in a tree of ranks and one to each child (ballot_tree.h). after_step
+// posts a ballot, and the next after_step reads the result, so no step waits for a message. Gradients use
+// other connections. bench_agreement measures the cost. A Gloo group sends the checkpoint that the ranks
+// resume from; texts go over the store.
+//
+// A rank that dies fails the exchange that it took part in. Signs of life reveal a stopped or unreachable
+// rank within 10 s (process_group.h), also to hear(). A rank that hangs otherwise is noticed when result()
+// has waited long enough: the Checkpointer waits a tenth of the time left once an end is announced. All these
+// throw GroupError, and the group is alone() afterwards. hear() fails only if the rank that it waits for is
+// lost, because rank 0's last commit is worth waiting for.
+//
+// Link holdfast::early_signals. When one rank has ended with 75, a launcher sends SIGTERM to the others. It
+// would kill those that have destroyed their Checkpointer and not yet exited.
+//
+// In a world of one an Agreement does nothing, and the Checkpointer asks it for nothing.
+class Agreement final : public RankChannel {
  public:
   explicit Agreement(ProcessGroup& group);
   ~Agreement() override;
@@ -56,6 +51,9 @@ class Agreement final : public Companions {
   void tell(const std::string& name, std::string_view text) override;
   std::string hear(int rank, const std::string& name, Duration limit) override;
   void forget(const std::string& name) override;
+  void expect_silence(Duration longest) noexcept override;
+  void call(bool so) noexcept override;
+  bool called() const noexcept override;
   void broadcast(std::span<std::byte> bytes) override;
 
  private:
@@ -70,4 +68,4 @@ class Agreement final : public Companions {
   std::unique_ptr<Parts> parts_;  // null in a world of one
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

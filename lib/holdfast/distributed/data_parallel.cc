@@ -17,12 +17,13 @@
 #include "holdfast/distributed/internal/compressed_sum.h"
 #include "holdfast/distributed/internal/replica.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Buckets = std::vector<std::vector<std::size_t>>;
 
-constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // flattened at a time
+constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // bytes that are flattened into one
+                                                                 // broadcast
 
 const char* name_of(GradientCompression compression) {
   switch (compression) {
@@ -36,7 +37,7 @@ const char* name_of(GradientCompression compression) {
   return "none";
 }
 
-// [2, 3, 1, 1, 0]: two in the first bucket (3 and 1), one in the second.
+// Encoding: [2, 3, 1, 1, 0] is a bucket of two (3 and 1) and a bucket of one (0).
 std::vector<std::int64_t> flat(const Buckets& buckets) {
   std::vector<std::int64_t> numbers;
   for (const auto& bucket : buckets) {
@@ -77,11 +78,11 @@ bool holds_each_once(const Buckets& buckets, std::size_t parameters) {
 
 struct DataParallel::Parts {
   std::vector<ModuleTensor> tensors;
-  std::vector<at::Tensor> parameters;  // those that take gradients
+  std::vector<at::Tensor> parameters;  // those with gradients
   std::vector<at::Tensor> buffers;
-  std::vector<std::string> names;  // of `parameters`
+  std::vector<std::string> names;  // names of `parameters`
   std::shared_ptr<c10d::Reducer> reducer;
-  std::shared_ptr<c10d::Logger> logger;  // without one, find_unused crashes
+  std::shared_ptr<c10d::Logger> logger;  // the Reducer crashes with find_unused if it has none
 
   void check_layout(ProcessGroup& group) const;
   void make_reducer(const ProcessGroup& group, const DataParallelOptions& options);
@@ -89,7 +90,7 @@ struct DataParallel::Parts {
   std::string without_gradient(const std::string& complaint) const;
 };
 
-// Digests first: they are short, and almost always enough.
+// Exchanges digests first; texts only if they differ.
 void DataParallel::Parts::check_layout(ProcessGroup& group) const {
   const std::string own = layout_text(tensors);
   const auto seen = group.exchange("the models' layouts", to_hex(digest_of(std::as_bytes(std::span(own)))));
@@ -109,7 +110,7 @@ void DataParallel::Parts::make_reducer(const ProcessGroup& group, const DataPara
                                                static_cast<std::size_t>(options.bucket_bytes)};
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       parameters, limits, std::vector<bool>(parameters.size(), false)));
-  std::reverse(buckets.begin(), buckets.end());  // the last layer's gradients come first
+  std::reverse(buckets.begin(), buckets.end());  // backward computes the last layer's gradients first
   std::unordered_map<std::size_t, std::string> numbered;
   for (std::size_t i = 0; i < names.size(); ++i) numbered.emplace(i, names[i]);
   reducer = compat::make_reducer({.parameters = parameters,
@@ -142,7 +143,7 @@ Buckets DataParallel::Parts::arranged() const {
   return buckets;
 }
 
-// c10d says "… did not receive grad for rank 0: 3 7".
+// Parses c10d's message "… did not receive grad for rank 0: 3 7".
 std::string DataParallel::Parts::without_gradient(const std::string& complaint) const {
   constexpr std::size_t kShown = 5;
   std::string text;
@@ -179,11 +180,13 @@ DataParallel::DataParallel(torch::nn::Module& module, ProcessGroup& group, const
     parts->parameters.push_back(entry.tensor);
     parts->names.push_back(entry.name);
   }
+  // Before the broadcast: with different layouts it would write one tensor's bytes into another, or hang.
   parts->check_layout(group);
   if (parts->parameters.empty()) throw UsageError("the model has no parameter that takes a gradient");
   const c10::NoGradGuard no_grad;
   group.guard("rank 0's parameters",
               [&] { c10d::broadcast_coalesced(group.c10d(), all, kBroadcastBytes, 0); });
+  // Adopted before verify(), which uses it; a constructor that throws destroys it again.
   parts_ = std::move(parts);
   verify();
   group.guard("the reducer", [&] { parts_->make_reducer(group, options_); });
@@ -210,6 +213,7 @@ void DataParallel::backward(const at::Tensor& loss, Gradients gradients) {
     loss.backward();
   });
   try {
+    // Outside of guard(): a missing gradient is this program's mistake, not a lost rank.
     parts_->reducer->check_finalized();
   } catch (const c10::Error& error) {
     throw UsageError("no gradient in this step for " +
@@ -219,7 +223,7 @@ void DataParallel::backward(const at::Tensor& loss, Gradients gradients) {
   if (!settled_) settle_buckets();
 }
 
-// Not at the next forward pass, as PyTorch has it: a checkpoint may be taken before that.
+// Called here, not in the next forward pass as PyTorch does: a checkpoint may be taken in between.
 void DataParallel::settle_buckets() {
   group_->guard("the order of buckets", [&] { parts_->reducer->rebuild_buckets(); });
   settled_ = true;
@@ -270,4 +274,4 @@ void DataParallel::load(const StateReader& in) {
   buckets_ = std::move(recorded);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

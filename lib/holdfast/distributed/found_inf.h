@@ -1,15 +1,13 @@
-// One answer of all ranks to the question of a GradScaler, whether gradients overflowed: with an inf on one
-// rank all leave the update out and halve the scale, or they would go separate ways from then on.
+// Makes all ranks agree whether gradients overflowed. An inf on one rank then skips the update and halves the
+// scale on all ranks; otherwise their weights would diverge.
 //
 //   scaler.agree_by(holdfast::found_on_any_rank(group));
 //
-// Needed where ranks look at different gradients: at shares (sharded_optimizer.h), or at such as were not
-// reduced. Averages over all ranks overflow on all of them alike (an inf of one is an inf, or a NaN, of the
-// sum). Costs an all-reduce of one number in each unscale(), which is collective then; nobody waits for a
-// device.
+// Needed if ranks look at different gradients: at shares (sharded_optimizer.h), or at gradients that were not
+// reduced. Averages over all ranks overflow on all ranks. Costs an all-reduce of one number in each
+// unscale(), which becomes collective. No thread waits for a device.
 //
-// Requires: group outlives the function. In a world of one it does nothing. Errors: GroupError when a partner
-// is lost. Threads: the training thread.
+// Requires: group outlives the function. Errors: GroupError for a lost rank. Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +16,9 @@
 
 #include "holdfast/distributed/process_group.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// Does nothing in a world of one.
 std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

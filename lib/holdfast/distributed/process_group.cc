@@ -11,6 +11,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/owner_process.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/internal/connections.h"
 #include "holdfast/distributed/internal/local_address.h"
@@ -21,12 +22,12 @@
 #include "holdfast/distributed/internal/pulse.h"
 #include "holdfast/distributed/internal/roll_call.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kSpare = 4s;  // beyond what a call itself may wait
+constexpr Duration kSpare = 4s;  // added to the longest wait of a call itself
 constexpr Duration kParting = 10s;
 constexpr const char* kRemedy = "; the newest checkpoint stands: start all ranks again";
 
@@ -59,19 +60,20 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
   std::string reason;
   try {
     const auto before = Connections::all(place.master_port);
-    // Everybody connects to everybody, over what the store says: a rank that hangs meanwhile must not hold
-    // this one.
-    within(
-        options.timeout + kSpare,
-        [=, store = line.store(), prefix = line.prefix() + name + "/", rank = place.rank,
-         size = place.world_size] {
-          settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
-          *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
-              c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
-        },
-        pulse != nullptr ? &pulse->alarm()->rank : nullptr);
+    // Every two ranks connect, at addresses from the store. With a limit: a rank that hangs here must not
+    // hold this one.
+    within(options.timeout + kSpare,
+           [=, store = line.store(), prefix = line.prefix() + name + "/", rank = place.rank,
+            size = place.world_size] {
+             settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+             *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
+                 c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
+           },
+           {.hopeless = pulse != nullptr ? &pulse->alarm()->rank : nullptr, .stop = true});
     connections.add_since(before, place.master_port);
     return *made;
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     reason = brief(error);
   }
@@ -80,8 +82,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
                    "): " + roll_call.who() + ". GLOO_SOCKET_IFNAME chooses another interface");
 }
 
-// Gloo writes to connections that a partner may have closed, and means to hear of it by the call's error, as
-// a Python program does.
+// Gloo writes to connections that a partner may have closed and expects EPIPE, as in a Python program.
 void ignore_broken_pipes() {
   struct sigaction now {};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
@@ -89,7 +90,7 @@ void ignore_broken_pipes() {
 
 bool is_of_communication(const std::exception& error) {
   if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return true;
-  // Gloo's exceptions have no header here, and not all of them say in words whose they are.
+  // Gloo's exception types have no header here, and not all of their texts name Gloo.
   if (std::string_view(typeid(error).name()).find("gloo") != std::string_view::npos) return true;
   const std::string_view text = error.what();
   return text.find("gloo/") != std::string_view::npos || text.find("NCCL") != std::string_view::npos;
@@ -100,6 +101,8 @@ bool is_of_communication(const std::exception& error) {
 struct ProcessGroup::Parts {
   explicit Parts(StoreLine met) : line(std::move(met)) {}
 
+  const OwnerProcess process = {};
+
   StoreLine line;
   const std::shared_ptr<Connections> connections = std::make_shared<Connections>();
   std::shared_ptr<Pulse> pulse;
@@ -109,33 +112,37 @@ struct ProcessGroup::Parts {
   int exceptions = std::uncaught_exceptions();
 };
 
-// What is left when the ranks have parted in disorder: kernels on the device wait for partners, and only the
-// destructor ends them (nccl_watch.h says why so late).
+// After a disorderly end kernels on the device may wait for partners for ever. Only this destructor ends them
+// (nccl_watch.h explains why so late).
 struct ProcessGroup::Nccl {
   ~Nccl() {
     try {
-      if (backend) backend->abort();  // its own destructor would wait for what nobody completes
+      if (backend)
+        backend->abort();  // the backend's destructor would wait for collectives that no rank
+                           // completes
     } catch (const std::exception& error) {
       log_warning("NCCL did not end its collectives: {}", what_of(error));
     }
   }
-  c10::intrusive_ptr<c10d::Backend> backend;  // null: came to its end in order
+  c10::intrusive_ptr<c10d::Backend> backend;  // null: finished in order
   std::unique_ptr<NcclWatch> watch;
 };
 
 ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) {
   const LaunchEnvironment& place = options_.place;
   if (!place.remark.empty()) log_warning(place.remark);
+  // Before anything can fail, so that every message names its rank.
   set_log_rank(place.rank, place.world_size);
   if (place.world_size == 1 && !options_.even_alone) return;
   ignore_broken_pipes();
-  if (options_.device.is_cuda()) prepare_nccl();  // the environment, before there are threads
+  if (options_.device.is_cuda()) prepare_nccl();  // sets the environment before other threads read it
   auto parts = std::make_unique<Parts>(meet(place, options_.start_timeout));
   if (place.world_size > 1) {
     PulseOptions signs;
-    signs.looks = static_cast<int>(std::max<std::int64_t>(options_.silence / signs.period, 1));
-    parts->pulse = std::make_shared<Pulse>(connect_again(place, options_.start_timeout), parts->line.prefix(),
-                                           place.rank, place.world_size, signs,
+    const Duration silence = env_duration(kEnvSilence).value_or(options_.silence);
+    signs.looks = static_cast<int>(std::clamp<std::int64_t>(silence / signs.period, 1, 1'000'000));
+    parts->pulse = std::make_shared<Pulse>(connect_again(place, parts->line, options_.start_timeout),
+                                           parts->line.prefix(), place.rank, place.world_size, signs,
                                            [connections = parts->connections] { connections->shut(); });
     parts->line.heed(parts->pulse->alarm());
   }
@@ -164,6 +171,8 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
         },
         NcclWatchOptions{.patience = nccl_patience()});
   }
+  // The ranks have met. From here on a stop must not end waits: the last save may need the store.
+  parts->line.heed_stop(false);
   using Type = c10d::ProcessGroup::BackendType;
   parts->group = c10::make_intrusive<c10d::ProcessGroup>(parts->line.store(), place.rank, place.world_size);
   parts->group->setDefaultBackend(nccl_ ? Type::NCCL : Type::GLOO);
@@ -177,10 +186,15 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
 
 ProcessGroup::~ProcessGroup() {
   if (!parts_) return;
+  if (!parts_->process.is_this_one()) {
+    leave_to_parent(parts_);
+    leave_to_parent(nccl_);
+    return;
+  }
   if (std::uncaught_exceptions() > parts_->exceptions) {
     try {
       parts_->line.set("gone/" + std::to_string(rank()), "");
-    } catch (const std::exception&) {  // then they see that it is
+    } catch (const std::exception&) {  // the others notice the loss by missing signs of life
     }
     drop();
     return;
@@ -205,7 +219,7 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
   const auto keys = keys_of_ranks("exchange/" + std::to_string(number), world_size());
   try {
     line.set(keys[static_cast<std::size_t>(rank())], text);
-    // Whoever takes part in this one has read all of the one before the last.
+    // A rank in this exchange has read all texts of the one before the last.
     if (number >= 2) line.erase("exchange/" + std::to_string(number - 2) + "/" + std::to_string(rank()));
     const auto missing = ranks_of_keys(line.missing(keys, options_.timeout));
     if (parts_->pulse && !parts_->pulse->lost().empty()) throw GroupError(parts_->roll_call->who() + kRemedy);
@@ -247,11 +261,12 @@ void ProcessGroup::leave() {
     if (!missing.empty() && parts_->pulse && !parts_->pulse->lost().empty()) lost = parts_->roll_call->who();
     if (parts_->pulse) parts_->pulse->end();
     if (missing.empty() && nccl_) {
+      // Only if all ranks are here: with one missing, its collectives would never finish.
       finish_nccl(*nccl_->backend, options_.device);
       nccl_->backend.reset();
       nccl_.reset();
     }
-    // The store ends with rank 0, so rank 0 is the last.
+    // The store ends with rank 0, so rank 0 leaves last.
     if (rank() != 0) line.set("left/" + std::to_string(rank()), "");
     if (rank() == 0 && missing.empty() && world_size() > 1) {
       auto others = keys_of_ranks("left", world_size());
@@ -291,10 +306,10 @@ void ProcessGroup::throw_if_failed(const char* what) {
 void ProcessGroup::drop() noexcept {
   try {
     if (nccl_) nccl_->watch->tell("the ranks have parted in disorder");
-  } catch (const std::exception& error) {  // no memory: the watch goes on looking
+  } catch (const std::exception& error) {  // no memory: the watch continues
     log_warning("{}", what_of(error));
   }
   parts_.reset();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

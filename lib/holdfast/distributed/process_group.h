@@ -1,51 +1,14 @@
-// The processes that train together: who this one is among them, how they find each other, and how they part.
-// Collectives are c10d's own, by Gloo for tensors of the CPU and by NCCL for those of a GPU.
+// The processes that train together: which rank this one is, how the ranks meet, and how they part.
+// Collectives are c10d's: Gloo for CPU tensors, NCCL for GPU tensors. Details: docs/ranks_in_detail.md.
 //
-//   holdfast::ProcessGroup group;  // from the launcher's variables; waits until all are there
-//   holdfast::DataParallel parallel(*net, group);  // data_parallel.h
-//   …
-//   group.leave();  // all together, once nothing is under way
+//   holdfast::ProcessGroup group;  // from the launcher's variables; waits until all ranks are there
+//   holdfast::DataParallel parallel(*net, group);
+//   group.leave();                 // all together, when nothing is under way
 //
-// A process that nobody launched is a world of one: no store, no port, no thread, and c10d() is null. Code
-// written for many runs as it stands.
-//
-// Starting: rank 0 listens at MASTER_ADDR:MASTER_PORT; the others come there within `start_timeout` and say
-// which rank of which job they are. Whoever does not come, comes twice, or belongs to another job is named by
-// all. Then every two are connected. Gloo takes the address by which this host reaches rank 0's, or that of
-// GLOO_SOCKET_IFNAME; NCCL finds its own (NCCL_SOCKET_IFNAME).
-//
-// Losing one: each process gives two signs of life a second, from a thread of its own (four short messages to
-// the store). Who has given none for `silence` is lost, and all others know it within 10 s: it died, its
-// machine or the network hangs, or somebody has stopped it. With Gloo every collective fails then, and one
-// that a dead partner was in fails at once (the connection closes). guard() says who is lost, by the signs of
-// life or by a roll call of a few seconds over the store: GroupError, exit code 75. A rank that is busy,
-// however long, is not lost: that is waited for until `timeout`, and never named. One that a debugger holds
-// for longer than `silence` is, and finds the others gone when it goes on: raise `silence` to debug. A rank
-// that has given no sign yet has five times as long: it may be loading libraries. Nothing here is ever waited
-// for without an end, also not where rank 0, which keeps the store, is what hangs. SIGPIPE is ignored from
-// the constructor on, unless the program has a handler for it: a partner's closed connection must not end
-// this process.
-//
-// With NCCL a collective fails on the device, after guard() has returned, while the training thread waits for
-// the GPU. c10d's watchdog notices an error of NCCL's at once, and a hang `timeout` later; a thread here sees
-// it, and that a rank gives no sign of life, within a tenth of a second. The next guard() throws GroupError,
-// as above. If none comes within 30 s, or unwinding waits for the device, that thread says who does not
-// answer and ends the process with exit code
-// 75. Communicators are aborted by this class's destructor, not before: kernels that are aborted leave any
-// numbers behind, and a save that waits for them would commit those. So it must outlive whatever saves. For
-// this TORCH_NCCL_ASYNC_ERROR_HANDLING is set to 0, unless the environment has it: c10d does then what that
-// says (3, its own default, aborts the process a minute later).
-//
-// Parting: leave() waits until all are there, so that nobody closes a connection that another still uses. The
-// destructor does it when it was forgotten; while an exception passes, it leaves without the others, and
-// tells them so (rank 0 cannot: its store ends with it). It must run before main returns: never put one into
-// a global.
-//
-// Errors: UsageError for variables that are wrong (base/launch_environment.h), a port that is taken, another
-// job at it, two processes of one rank, two ranks on one GPU, a GPU in a build without CUDA; GroupError for
-// ranks that are missing or lost. Both name ranks, address and remedy. Threads: the training thread.
-// Collectives of c10d() may come from one other thread at a time, in the same order on all ranks. Costs two
-// threads of Gloo, two for the signs of life, one of the store on rank 0; NCCL brings its own.
+// Errors: UsageError for wrong variables (base/launch_environment.h), a port in use, another job at it, a
+// rank that exists twice, two ranks on one GPU, a GPU in a build without CUDA. GroupError: a rank is lost.
+// Threads: the training thread. One other thread at a time may call collectives, in the same order on all
+// ranks. Costs two Gloo threads, two for signs of life, and one for the store on rank 0.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -66,13 +29,13 @@ class Backend;
 class ProcessGroup;
 }  // namespace c10d
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class Pulse;
 class RollCall;
 class StoreLine;
 
-// Ranks are missing or lost. What was committed stands; start all of them again.
+// Ranks are missing or lost. Committed checkpoints stand; start all ranks again. The exit code is 75.
 class GroupError : public Error {
  public:
   explicit GroupError(const std::string& message) : Error(message, ExitCode::interrupted) {}
@@ -80,19 +43,25 @@ class GroupError : public Error {
 
 struct GroupOptions {
   LaunchEnvironment place = launch_environment();
-  // The device that this rank trains on; a CUDA device brings NCCL.
+  // The device that this rank trains on. A CUDA device starts NCCL.
   c10::Device device = c10::kCPU;
-  // Until all ranks are there: machines of one job can start minutes apart.
+  // Longest wait until all ranks are there. Ten minutes, because machines of one job can start minutes apart.
   Duration start_timeout = std::chrono::minutes(10);
-  // Of one collective, and of waiting for a rank that is still busy otherwise (an evaluation, the last save).
+  // Longest time of one collective, and of a wait for a rank that is busy (an evaluation, the last save).
   Duration timeout = std::chrono::minutes(5);
-  // Without a sign of life from a rank until it counts as lost; the others know it within two or three
-  // seconds more.
+  // Time without a sign of life after which a rank is lost. The others know it two or three seconds later.
+  // HOLDFAST_SILENCE overrides it. Shorter: a busy network may look like a loss.
   Duration silence = std::chrono::seconds(6);
-  // Collectives also in a world of one: to measure or to test them.
+  // Makes collectives also in a world of one, for measurements and tests.
   bool even_alone = false;
 };
 
+// A process without a launcher is a world of one: no store, no port, no thread, and c10d() is null. Code for
+// several ranks runs unchanged.
+//
+// The constructor ignores SIGPIPE, unless the program has a handler for it: a partner's closed connection
+// must not kill this process. The group must outlive everything that saves, because its destructor aborts
+// NCCL. Never make it global: it must be destroyed before main returns.
 class ProcessGroup {
  public:
   explicit ProcessGroup(GroupOptions options = {});
@@ -104,14 +73,14 @@ class ProcessGroup {
   int world_size() const { return options_.place.world_size; }
   const LaunchEnvironment& place() const { return options_.place; }
   Duration timeout() const { return options_.timeout; }
-  // No collectives: a world of one, after leave(), or after a partner was lost.
+  // True without collectives: in a world of one, after leave(), or after a rank was lost.
   bool alone() const { return parts_ == nullptr; }
 
-  // Null when alone().
+  // Null if alone().
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const;
 
-  // Runs `work`, in which collectives happen. Where one fails because of a partner or the network, GroupError
-  // says who; other exceptions pass. `what` is for the message: "gradients".
+  // Runs `work`, which makes collectives. If one fails because of a partner or the network, throws
+  // GroupError, which says which rank is lost. Other exceptions pass. `what` is for the message: "gradients".
   template <class Work>
   decltype(auto) guard(const char* what, Work&& work) {
     throw_if_failed(what);
@@ -123,12 +92,12 @@ class ProcessGroup {
     }
   }
 
-  // Every rank's text, in their order. Collective; over the store, so for small texts that are exchanged now
-  // and then.
+  // Returns every rank's text, in the order of ranks. Collective. It uses the store, so only for small texts
+  // and rarely.
   std::vector<std::string> exchange(const char* what, const std::string& text);
 
-  // Parts when all ranks are here, and is alone afterwards. Collective. GroupError when some do not come;
-  // this one has then left all the same.
+  // Parts when all ranks are here; this rank is alone() afterwards. Collective. GroupError if a rank does not
+  // come; this one has left nevertheless.
   void leave();
 
  private:
@@ -136,19 +105,19 @@ class ProcessGroup {
   struct Parts;
   struct Nccl;
 
-  // Connections of their own between all ranks, by Gloo, under that name. Collective. Requires !alone().
+  // Separate Gloo connections between all ranks, under that name. Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name);
   const StoreLine& line() const;                // requires !alone()
-  std::string address() const;                  // of this host, for the others
+  std::string address() const;                  // this host's address for the other ranks
   std::shared_ptr<Pulse> pulse() const;         // null in a world of one. Requires !alone()
-  std::shared_ptr<RollCall> roll_call() const;  // as well
-  void throw_if_failed(const char* what);       // on the device
+  std::shared_ptr<RollCall> roll_call() const;  // as pulse()
+  void throw_if_failed(const char* what);       // a collective failed on the device
   void throw_if_lost(const char* what, const std::exception& error);
   void drop() noexcept;
 
   GroupOptions options_;
-  std::unique_ptr<Nccl> nccl_;  // a GPU's
+  std::unique_ptr<Nccl> nccl_;  // null without a GPU
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,4 +1,4 @@
-// A ShardedOptimizer's slots as whole tensors: gathered for a checkpoint, and cut again.
+// Gathers a ShardedOptimizer's slots into whole tensors for a checkpoint, and cuts loaded ones again.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
@@ -15,7 +15,7 @@
 #include "holdfast/distributed/internal/sharded_parts.h"
 #include "holdfast/distributed/sharded_optimizer.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::kInShares;
@@ -37,8 +37,8 @@ void read(const StateReader& in, const std::string& name, std::tuple<double, dou
   field = {values[0], values[1]};
 }
 
-// The options that the loaded run goes on with: what its schedule had made of them; but where this program
-// has chosen another value, which an override must have allowed, that one.
+// Options after a load: the recorded ones, as a schedule had changed them. If this program has chosen another
+// value, which an override must have allowed, its value stays.
 template <class Options>
 Options options_after(const StateReader& in, const std::string& prefix, Options options) {
   visit_options(options, [&](const char* name, auto& field) {
@@ -55,6 +55,7 @@ Options options_after(const StateReader& in, const std::string& prefix, Options 
 void ShardedOptimizer::Parts::gather_slots() {
   const at::NoGradGuard no_grad;
   if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer)) own->settle();
+  // Gathered at this boundary already. All ranks agree on that, so none waits in a collective.
   if (!whole.empty()) return;
   std::map<std::string, at::Tensor> gathered;
   for (const Group& of : groups) {
@@ -64,6 +65,8 @@ void ShardedOptimizer::Parts::gather_slots() {
         for (const Piece& piece : part.chunk.pieces) {
           const at::Tensor& parameter = of.parameters[piece.parameter];
           at::Tensor& tensor = gathered[slot + "/" + of.names[piece.parameter]];
+          // In host memory: whole slots of all parameters would not fit on the device, which is why they are
+          // sharded.
           if (!tensor.defined()) {
             tensor = at::empty_strided(parameter.sizes(), parameter.strides(),
                                        at::TensorOptions(parameter.scalar_type()));
@@ -195,8 +198,8 @@ void ShardedOptimizer::load(const StateReader& in) {
           }
         });
       }
-      // Nothing can fail any more.
-      parts.whole = std::move(whole);  // a save before the next update needs no other rank
+      // From here on nothing can fail.
+      parts.whole = std::move(whole);  // so that a save before the next update needs no other rank
       parts.optimizer->state().clear();
       for (auto& [share, state] : states) parts.optimizer->state()[share] = std::move(state);
       for (std::size_t g = 0; g < options.size(); ++g) {
@@ -206,4 +209,4 @@ void ShardedOptimizer::load(const StateReader& in) {
   });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
@@ -16,7 +17,7 @@
 #include "holdfast/distributed/internal/replica.h"
 #include "holdfast/distributed/internal/sharded_parts.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 bool kind_is_sharded(const torch::optim::Optimizer& optimizer) {
@@ -52,6 +53,7 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
     names.emplace(entry.tensor.unsafeGetTensorImpl(), entry.name);
   }
   auto parts = std::make_unique<Parts>(optimizer, module, group, options);
+  std::set<const c10::TensorImpl*> taken;
   for (auto& group_of : optimizer.param_groups()) {
     Parts::Group& made = parts->groups.emplace_back();
     for (const at::Tensor& parameter : group_of.params()) {
@@ -59,6 +61,11 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
       if (name == names.end()) {
         throw UsageError("a parameter of group " + std::to_string(parts->groups.size() - 1) +
                          " of a ShardedOptimizer belongs to no part of its module");
+      }
+      if (!taken.insert(parameter.unsafeGetTensorImpl()).second) {
+        throw UsageError("parameter " + name->second +
+                         " is listed twice, as parameters() does for a module that is registered twice: "
+                         "list it once, as decay_parameters() of optim/decay_groups.h does");
       }
       if (!parameter.requires_grad() || parameter.numel() == 0) continue;
       if (!is_dense(parameter)) {
@@ -80,7 +87,7 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
     }
   }
   parts_ = std::move(parts);
-  // Nothing can fail any more.
+  // From here on nothing can fail.
   if (auto* const own = dynamic_cast<OwnOptimizer*>(&optimizer)) own->share(parts_.get());
   for (std::size_t g = 0; g < parts_->groups.size(); ++g) {
     auto& parameters = optimizer.param_groups()[g].params();
@@ -90,6 +97,7 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
 }
 
 ShardedOptimizer::~ShardedOptimizer() {
+  // The optimizer may outlive this object; it must not ask it for whole norms any more.
   if (auto* const own = dynamic_cast<OwnOptimizer*>(parts_->optimizer)) own->share(nullptr);
 }
 
@@ -108,15 +116,18 @@ void ShardedOptimizer::step() {
 void ShardedOptimizer::reduce() {
   const at::NoGradGuard no_grad;
   Parts& parts = *parts_;
+  // The gathered slots are of the previous update.
   parts.whole.clear();
   parts.require_gradients();
   for (Parts::Group& group : parts.groups) {
     for (Parts::Part& part : group.chunks) {
+      // Reads the module's parameters again: the program may have loaded or exchanged them since the last
+      // update.
       Parts::take(group.parameters, part.own, part.share);
       at::Tensor& gradient = part.share.mutable_grad();
       if (!gradient.defined()) gradient = at::zeros({part.chunk.share}, part.chunk.options);
       if (parts.options.averaged || parts.group->alone()) {
-        gradient.slice(0, Parts::end_of(part.own)).zero_();  // a clip by NaN makes NaN of padding
+        gradient.slice(0, Parts::end_of(part.own)).zero_();  // a clip by NaN turns the padding into NaN
         for (const Piece& piece : part.own) {
           const at::Tensor& whole = group.parameters[piece.parameter];
           gradient.narrow(0, piece.at, piece.count)
@@ -136,6 +147,7 @@ at::Tensor ShardedOptimizer::clip_grad_norm(double max_norm) {
   for (const Parts::Group& group : parts_->groups) {
     for (const Parts::Part& part : group.chunks) {
       if (!part.share.grad().defined()) throw UsageError("clip_grad_norm comes after reduce()");
+      // In double, and summed over ranks: all ranks get the same factor, whatever their shares.
       squares.push_back(at::linalg_vector_norm(part.share.grad(), 2, {}, false, at::kDouble).square());
     }
   }
@@ -176,4 +188,4 @@ std::int64_t ShardedOptimizer::slot_bytes() const {
   return bytes;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

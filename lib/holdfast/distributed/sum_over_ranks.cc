@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct SumOverRanks::Work {
   c10::intrusive_ptr<c10d::Work> work;
@@ -18,7 +18,7 @@ SumOverRanks::~SumOverRanks() = default;
 void SumOverRanks::begin(const at::Tensor& numbers) {
   if (pending()) throw UsageError("a sum over the ranks was begun, and not waited for");
   if (group_->alone() && group_->world_size() > 1) throw UsageError("the ranks have parted already");
-  // A conversion to the type that a tensor has already is no copy, and the sums overwrite it.
+  // clone(), because the sum overwrites it; to() returns the same tensor if the type is equal.
   at::Tensor sums = numbers.detach().clone(at::MemoryFormat::Contiguous);
   if (!group_->alone()) {
     std::vector<at::Tensor> tensors{sums};
@@ -36,4 +36,4 @@ at::Tensor SumOverRanks::wait() {
   return sums;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

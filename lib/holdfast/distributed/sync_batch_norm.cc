@@ -14,13 +14,13 @@
 #include "holdfast/base/error.h"
 #include "holdfast/distributed/internal/c10d_compat.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Over everything but the channels.
+// Sums over all dimensions except the channels.
 at::Tensor channel_sums(const at::Tensor& x) { return x.sum({0, 2, 3}); }
 at::Tensor per_channel(const at::Tensor& values) { return values.view({1, -1, 1, 1}); }
 
@@ -33,7 +33,7 @@ struct Statistics {
   double count = 0;          // values per channel
 };
 
-// A row for each rank: count, mean, squares.
+// One row per rank: count, mean, squares.
 at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
   const std::int64_t channels = x.size(1);
   const std::int64_t count = channels == 0 ? 0 : x.numel() / channels;
@@ -49,7 +49,7 @@ at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
   return rows.view({group.world_size(), -1});
 }
 
-// Without a look at a device's numbers but one: how many there are.
+// Reads only one number from the device: the total count.
 Statistics merged(const at::Tensor& rows, std::int64_t channels) {
   const at::Tensor counts = rows.narrow(1, 0, 1);
   const at::Tensor means = rows.narrow(1, 1, channels);
@@ -66,7 +66,7 @@ Statistics merged(const at::Tensor& rows, std::int64_t channels) {
   return all;
 }
 
-// Normalizes by statistics that depend on all ranks' inputs.
+// Normalizes with statistics that depend on the inputs of all ranks.
 struct Normalize : torch::autograd::Function<Normalize> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& inverse,
@@ -91,9 +91,11 @@ struct Normalize : torch::autograd::Function<Normalize> {
     auto* const group = reinterpret_cast<ProcessGroup*>(context->saved_data["group"].toInt());
     const at::Tensor dy = gradients[0].to(mean.scalar_type());
     const at::Tensor deviation = input.to(mean.scalar_type()) - per_channel(mean);
+    // Both sums in one tensor: one message instead of two.
     const at::Tensor own = at::cat({channel_sums(dy), channel_sums(dy * deviation)});
     const std::int64_t channels = mean.numel();
 
+    // A copy: weight and bias need this rank's sums, which DataParallel averages later.
     at::Tensor all = own.clone();
     group->guard("gradients of a batch norm", [&] {
       std::vector<at::Tensor> sums{all};
@@ -167,8 +169,9 @@ std::size_t synchronize_batch_norms(torch::nn::Module& module, ProcessGroup& gro
   look("the module", module);
   for (const auto& entry : module.named_modules("", /*include_self=*/false))
     look(entry.key(), *entry.value());
+  // Only after all were checked: an error leaves the module as it was.
   for (SyncBatchNorm2dImpl* const norm : found) norm->synchronize(&group);
   return found.size();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -15,14 +15,14 @@
 #include "holdfast/format/internal/scratch_file.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::Hdf5Layout;
 using internal::ScratchFile;
 
-// The longest index that these tensors can get, without attributes: every number as long as can be, and a
-// stretch before, between and after the tensors.
+// Upper bound of the index without attributes: every number at its longest, and a stretch before, between and
+// after all tensors. So the user block never has to grow when a file is sealed.
 std::uint64_t index_bound(std::span<const TensorSpec> tensors) {
   constexpr std::uint64_t kLongest = std::numeric_limits<std::uint64_t>::max();
   CheckpointIndex index;
@@ -70,14 +70,15 @@ std::vector<MetadataStretch> stretches_between(const ScratchFile& file, std::spa
   return stretches;
 }
 
-// More than libhdf5's own bytes take: it writes no tensor, so all the rest of the file is a hole.
+// More than libhdf5's own bytes need. It writes no tensor, so the rest of the file is a hole.
 std::uint64_t room_for(std::span<const TensorSpec> tensors) {
   std::uint64_t room = 4 << 20;
   for (const TensorSpec& tensor : tensors) room += 4096 + 4 * tensor.name.size();
   return room;
 }
 
-// libhdf5 took some 10 KiB a tensor, all of it freed by now. The allocator would keep it beside the image.
+// libhdf5 used about 10 KiB a tensor, which is free now. Without this the allocator would keep it beside the
+// image.
 void give_memory_back() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
@@ -114,6 +115,7 @@ void check_file_plan(std::span<const TensorSpec> tensors, std::uint64_t attribut
       throw RefusedError("tensor '" + printable(tensor.name) +
                          "': the group 'meta' is the file format's own");
     }
+    // Keeps sums of offsets and lengths within 64 bits.
     constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
     total += tensor.bytes();
     if (total > kMost) throw RefusedError("the tensors together have more than 2^62 bytes");
@@ -156,4 +158,4 @@ void put_stretches(const FilePlan& plan, Arena& arena) {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

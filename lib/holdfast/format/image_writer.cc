@@ -8,7 +8,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/seal.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::BlockWriter;
@@ -22,10 +22,12 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
   const std::span<const std::byte> image = snapshot.arena->padded();
   Throttle throttle(options.write_limit, *options.clock, options.hurry);
   internal::PieceHasher hasher(snapshot, options.before_seal != nullptr);
-  // The head's blocks and the others are two ranges, so no block holds bytes of both.
+  // Two ranges, so that no block has bytes of the head and of the body: the head must be written last.
   const ByteRange head_range{0, plan.head};
   const ByteRange body_range{plan.head, image.size()};
   BlockWriter body(file, image, std::span(&body_range, 1), throttle);
+  // The disk is the bottleneck, so the writers start with it and help to hash afterwards. This thread hashes
+  // from the start.
   internal::run_beside(
       std::max(options.threads, 1),
       [&](const Stopped& stopped) {
@@ -35,7 +37,7 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
       [&](const Stopped& stopped) { hasher.work(stopped); });
 
   std::vector<Digest> digests = hasher.finish();
-  if (options.before_seal) options.before_seal(snapshot, hasher.finite());
+  if (options.before_seal) options.before_seal(snapshot, hasher.not_finite());
   seal(snapshot, plan, digests);
   BlockWriter head(file, image, std::span(&head_range, 1), throttle);
   head.work(Stopped{false});
@@ -47,4 +49,4 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
   return write_image(file, snapshot, plan, ImageWriterOptions{.threads = threads});
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -8,7 +8,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::damaged;
@@ -18,8 +18,8 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// `text` is the index as this header bounds it: a header that bounds it elsewhere, into its padding or before
-// its end, is one that the parser refuses.
+// True if `known` is the index in `text`, which the header delimits. A header with other bounds, into the
+// padding or before the index's end, must go to the parser, which refuses it.
 bool of_header(const CheckpointIndex& index, const internal::Header& header, std::string_view text) {
   return !text.empty() && text.back() != '\0' && index.digest == header.index_digest &&
          index.file_length == header.file_length && index.user_block == header.user_block &&
@@ -41,12 +41,13 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
   if (const auto* const rejection = std::get_if<Rejection>(&checked)) return *rejection;
   const auto& header = std::get<internal::Header>(checked);
 
-  // An arena, because the index of a large model is tens of MB and its failure to allocate has a message.
+  // An arena, because a large model's index has tens of MB, and an arena's failure to allocate has a message.
   Arena block(header.user_block - kIndexOffset);
   if (read_bytes(file, mode, block.bytes(), kIndexOffset) < block.size()) {
     return damaged("the file became shorter while it was read");
   }
   const std::span<const std::byte> bytes = block.bytes();
+  // The digest covers the padding too, so that every byte of the user block is checked.
   if (digest_of(bytes) != header.index_digest) return damaged("index: digest differs");
   const auto padding = bytes.subspan(header.index_length);
   if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; })) {
@@ -67,4 +68,4 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
   return parsed;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,20 +1,13 @@
-// Reads the safetensors format, in which other tools exchange weights
-// (https://huggingface.co/docs/safetensors):
+// Reads safetensors files, in which other tools exchange weights (https://huggingface.co/docs/safetensors): 8
+// bytes with the header's length, a JSON header, then the tensors' bytes.
 //
-//   [0, 8)        N, the header's length, little-endian; at most 100,000,000
-//   [8, 8 + N)    the header: a JSON object in UTF-8 that begins with its '{' and may be padded with spaces,
-//                 {"__metadata__": {text: text, …}, key: {"dtype", "shape", "data_offsets": [begin, end]}, …}
-//   [8 + N, …)    the data, to which the offsets belong. Tensors tile it: no holes, no overlaps, nothing
-//                 behind the last. Elements are little-endian, in row-major order.
+// The file counts as hostile. Every length is compared with the file's size before it becomes an allocation.
+// Refused are overflowing sizes, duplicate keys (its own library accepts them), and unknown members. So are
+// element types that Holdfast lacks (sub-byte ones), and more than 32 dimensions. The format has no digests,
+// so rotten bytes go unnoticed.
 //
-// The file is hostile until it is checked: every length is compared with the file's size before it becomes
-// an allocation, sizes that overflow are refused, and so are duplicate keys (which the format forbids and its
-// own library lets pass), other members, element types that Holdfast does not have (sub-byte ones), and more
-// than 32 dimensions. The format has no digests: bytes that rotted are not seen.
-//
-// Errors: what is wrong with the file is a value (Rejection); what the operating system refuses is an
-// IoError. Threads: free functions on values; `read_safetensors` starts its own threads and is gone with
-// them.
+// Errors: a malformed file is a value (Rejection); an error of the operating system is an IoError.
+// Threads: free functions; read_safetensors starts its own threads and joins them.
 #pragma once
 
 #include <cstdint>
@@ -28,19 +21,19 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-inline constexpr std::uint64_t kSafetensorsLengthSize = 8;  // in front of the header: its length
+inline constexpr std::uint64_t kSafetensorsLengthSize = 8;  // size of the length in front of the header
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 inline constexpr std::string_view kSafetensorsMetadata = "__metadata__";
 
-// The format's word for an element type, "BF16"; empty when it has none (complex128).
+// The format's name of an element type, such as "BF16"; empty if it has none (complex128).
 std::string_view safetensors_name(DType dtype);
 std::optional<DType> safetensors_dtype(std::string_view name);
 
 struct SafetensorsIndex {
   struct Tensor {
-    TensorSpec spec;           // its name is the file's key: any text
+    TensorSpec spec;           // its name is the file's key, which may be any text
     std::uint64_t offset = 0;  // from data_begin
   };
   std::vector<Tensor> tensors;  // in the order of their bytes
@@ -49,18 +42,18 @@ struct SafetensorsIndex {
   std::uint64_t data_length = 0;
 };
 
-// By its first nine bytes alone, so that a damaged file is still called by its name. Never true for a
+// Decides by the first nine bytes, so that a damaged file keeps its name in messages. Never true for a
 // Holdfast checkpoint.
 bool looks_like_safetensors(const File& file);
-// The header without its eight bytes of length, for data of `data_length` bytes. Pure; data_begin stays 0.
+// Parses the header without its length, for `data_length` bytes of data. Pure; data_begin stays 0.
 std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_view header,
                                                                    std::uint64_t data_length);
 std::variant<SafetensorsIndex, Rejection> read_safetensors_index(const File& file);
-// All tensors in host memory, each as "<group>/<key>". Rejects keys that cannot be the name of a tensor here
-// (snapshot/tensor_spec.h), and truth values that are neither 0 nor 1.
+// Reads all tensors into host memory, each as "<group>/<key>". Rejects keys that are no tensor name here
+// (snapshot/tensor_spec.h), and booleans other than 0 and 1.
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& file,
                                                                     const SafetensorsIndex& index,
                                                                     std::string_view group = "model",
                                                                     int threads = 2);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -7,12 +7,13 @@
 #include "holdfast/format/safetensors_writer.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::damaged;
 
-// Pieces are those of the digest list, so each is hashed where it lies before it is written.
+// The digest's pieces are also the units of transfer, so each piece is hashed in the buffer before it is
+// written.
 static_assert(kDigestPiece == kTransferBlock);
 
 std::optional<Rejection> copy(const File& from, const IndexedTensor& tensor, SafetensorsWriter& to,
@@ -51,4 +52,4 @@ std::optional<Rejection> export_safetensors(const File& from, const CheckpointIn
   return std::nullopt;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

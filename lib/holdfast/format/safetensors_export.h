@@ -1,7 +1,8 @@
-// Copies tensors of a checkpoint into a safetensors file, piece by piece: every byte is checked against the
-// checkpoint's digests while it passes, and memory stays at 16 MiB whatever the tensors' size.
+// Copies tensors of a checkpoint into a safetensors file, piece by piece. Every byte is verified against the
+// checkpoint's digests on the way. Memory stays at 16 MiB for any size.
 //
-// Errors: damage of the checkpoint is a value, and then `to` holds rubbish; RefusedError and IoError as in
+// Errors: damage of the checkpoint is a value, and `to` is then invalid; RefusedError and IoError as in
+// safetensors_writer.h. Threads: one. Durability: none; the caller syncs `to`.
 // safetensors_writer.h. Threads: one. Durability: none; the caller syncs `to`.
 #pragma once
 
@@ -12,17 +13,17 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct ExportedTensor {
-  std::string key;         // in the new file
-  std::size_t tensor = 0;  // which one of the index; two keys may share one, and each gets its bytes
+  std::string key;         // name in the new file
+  std::size_t tensor = 0;  // index of the tensor; two keys may share one, and each gets its bytes
 };
 
-// `to` is new and empty.
+// Requires that `to` is new and empty.
 std::optional<Rejection> export_safetensors(const File& from, const CheckpointIndex& index,
                                             const std::vector<ExportedTensor>& tensors,
                                             const std::map<std::string, std::string>& metadata, File& to,
                                             ReadMode mode = ReadMode::cached);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

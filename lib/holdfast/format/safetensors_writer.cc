@@ -11,7 +11,7 @@
 #include "holdfast/format/safetensors.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::uint64_t kHeaderAlignment = 8;
@@ -54,7 +54,7 @@ std::string metadata_text(const std::map<std::string, std::string>& metadata) {
   return json_text(kSafetensorsMetadata) + ":{" + text + "}";
 }
 
-// The JSON header, padded; `data` becomes the length of what follows it.
+// The padded JSON header. Adds the total size of the tensors to `data`.
 std::string header_of(std::span<const TensorSpec> tensors, const std::vector<std::size_t>& order,
                       const std::map<std::string, std::string>& metadata, std::uint64_t& data) {
   std::string header = "{";
@@ -99,7 +99,7 @@ std::span<std::byte> SafetensorsWriter::next(std::uint64_t bytes) {
   if (bytes > kTransferBlock || bytes > length_ - written_ - filled_) {
     throw Error("a safetensors file was given more bytes than its tensors have");
   }
-  // What was handed out before is complete now.
+  // The caller has filled the earlier part of the buffer, so it may be written.
   if (filled_ >= kTransferBlock) flush();
   const auto room = buffer_.bytes().subspan(filled_, bytes);
   filled_ += bytes;
@@ -117,4 +117,4 @@ void SafetensorsWriter::flush() {
   filled_ = 0;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

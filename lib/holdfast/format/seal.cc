@@ -12,7 +12,7 @@
 #include "holdfast/format/internal/piece_hasher.h"
 #include "holdfast/format/internal/workers.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::put_little_endian;
@@ -33,7 +33,7 @@ void fill_meta(std::span<std::byte> image, const FilePlan& plan, std::int64_t st
   std::fill(text.begin() + static_cast<std::ptrdiff_t>(json.size()), text.end(), std::byte{0});
 }
 
-// From the plan's own bytes, not from the image's: what a stray write did to the image must show as damage.
+// Uses the plan's bytes, not the image's, so that a stray write into the image shows as damage.
 Digest digest_with_meta(const MetadataStretch& stretch, const FilePlan& plan,
                         std::span<const std::byte> image) {
   std::vector<std::byte> bytes = stretch.bytes;
@@ -86,6 +86,7 @@ void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tens
   if (attributes > plan.attribute_capacity) outgrown(attributes, plan.attribute_capacity);
 
   const std::span<std::byte> image = snapshot.arena->bytes();
+  // In this order, because the index holds the digest of /meta, and the header holds that of the index.
   fill_meta(image, plan, snapshot.step, meta);
   const std::string index = internal::index_json(index_of(snapshot, plan, tensor_digests));
   const auto block = image.subspan(kIndexOffset, plan.user_block - kIndexOffset);
@@ -98,4 +99,4 @@ void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tens
                                                     .index_digest = digest_of(block)});
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,7 +1,7 @@
-// Sealing: fills in the head of a staged image (header, index, /meta) once the tensors' digests are known.
-// After it, the image is a complete checkpoint file: an HDF5 file with a sealed index in its user block.
+// Sealing: fills in the head of a staged image (header, index, /meta) from the tensors' digests. Afterwards
+// the image is a complete checkpoint file.
 //
-// Threads: one thread per image.
+// Errors: RefusedError of seal(). Threads: one thread per image.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 #include "holdfast/format/file_plan.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Digests of all tensors of a snapshot in layout order. `threads` hash pieces side by side.
+// Digests of all tensors of a snapshot in layout order; `threads` hash pieces in parallel.
 std::vector<Digest> digest_tensors(const Snapshot& snapshot, int threads = 1);
 
-// Requires: snapshot staged into an image of this plan. Writes [0, head) of the arena only.
-// Errors: RefusedError when the attributes outgrow the plan's capacity (make a new plan first).
+// Requires a snapshot staged into an image of this plan. Writes only [0, head) of the arena.
+// Errors: RefusedError if the attributes outgrow the plan's capacity; then make a new plan.
 void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tensor_digests);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

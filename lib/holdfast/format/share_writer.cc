@@ -9,7 +9,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/seal.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::BlockWriter;
@@ -30,12 +30,13 @@ std::vector<PieceHasher::Piece> pieces_of(const Snapshot& snapshot, const Shares
   for (const std::size_t i : share.pieces) {
     const SharedPiece& piece = shares.pieces[i];
     pieces.push_back({image.subspan(piece.bytes.begin, piece.bytes.size()),
-                      snapshot.layout->tensors()[piece.tensor].dtype});
+                      snapshot.layout->tensors()[piece.tensor].dtype, piece.tensor,
+                      snapshot.infinity(piece.tensor)});
   }
   return pieces;
 }
 
-// The digests of its pieces, tensor by tensor.
+// Combines the digests of the pieces into one digest per tensor.
 std::vector<Digest> tensor_digests(const Shares& shares, std::span<const Digest> pieces,
                                    std::size_t tensors) {
   std::vector<Digest> digests;
@@ -82,17 +83,17 @@ WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& sha
         hasher.work(stopped);
       },
       [&](const Stopped& stopped) { hasher.work(stopped); });
-  return {hasher.digests(), hasher.finite()};
+  return {hasher.digests(), hasher.not_finite()};
 }
 
 WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank, int threads, bool look) {
   PieceHasher hasher(pieces_of(snapshot, shares, rank), look);
   internal::run_workers(std::max(threads, 1), [&](const Stopped& stopped) { hasher.work(stopped); });
-  return {hasher.digests(), hasher.finite()};
+  return {hasher.digests(), hasher.not_finite()};
 }
 
 std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePlan& plan, const Shares& shares,
-                                   std::span<const Digest> pieces, bool finite,
+                                   std::span<const Digest> pieces, std::optional<std::size_t> not_finite,
                                    const ImageWriterOptions& options) {
   if (pieces.size() != shares.pieces.size()) throw Error("a shared file needs the digest of every piece");
   const std::span<const std::byte> image = std::as_const(*snapshot.arena).padded();
@@ -102,7 +103,7 @@ std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePla
   late.work(never);
 
   std::vector<Digest> digests = tensor_digests(shares, pieces, plan.layout->tensors().size());
-  if (options.before_seal) options.before_seal(snapshot, finite);
+  if (options.before_seal) options.before_seal(snapshot, not_finite);
   seal(snapshot, plan, digests);
   const ByteRange front{0, plan.head};
   BlockWriter head(file, image, std::span(&front, 1), throttle);
@@ -111,4 +112,4 @@ std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePla
   return digests;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

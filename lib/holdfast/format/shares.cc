@@ -9,7 +9,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 std::uint64_t block_of(std::uint64_t offset) { return offset / kBlockSize * kBlockSize; }
@@ -31,7 +31,7 @@ void check(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
   }
 }
 
-// Pieces of the layout's tensors, with their owners as sources so far.
+// The pieces of the layout's tensors. Their source is the owner, or kAnyRank for now.
 std::vector<SharedPiece> pieces_of(const ImageLayout& layout, const Ranks& ranks) {
   std::vector<SharedPiece> pieces;
   for (std::size_t i = 0; i < layout.tensors().size(); ++i) {
@@ -45,7 +45,7 @@ std::vector<SharedPiece> pieces_of(const ImageLayout& layout, const Ranks& ranks
   return pieces;
 }
 
-using Order = std::vector<std::size_t>;  // of the pieces, as they lie in the file
+using Order = std::vector<std::size_t>;  // indices of pieces, in file order
 
 Order file_order(const std::vector<SharedPiece>& pieces) {
   Order order(pieces.size());
@@ -55,12 +55,12 @@ Order file_order(const std::vector<SharedPiece>& pieces) {
   return order;
 }
 
-// Small replicated pieces that are tied to owned ones by common blocks, and all that touches the head: their
-// source follows from where they lie.
+// Chooses the source of small replicated pieces that share blocks with owned ones, and of all pieces in the
+// head. Their position decides, so that few blocks have several sources.
 void settle_neighbours(std::vector<SharedPiece>& pieces, const Order& order, std::uint64_t head,
                        const Ranks& ranks) {
   for (std::size_t at = 0; at < order.size();) {
-    // [at, end): pieces of which each shares a block with the one before it.
+    // [at, end): a chain of pieces, each of which shares a block with the one before.
     std::size_t end = at + 1;
     int owner = kAnyRank;
     std::uint64_t reached = pieces[order[at]].bytes.end;
@@ -68,7 +68,7 @@ void settle_neighbours(std::vector<SharedPiece>& pieces, const Order& order, std
       reached = pieces[order[end++]].bytes.end;
     }
     for (std::size_t i = at; i < end && owner == kAnyRank; ++i) owner = pieces[order[i]].source;
-    // Who does not see the volume takes nothing for others: its blocks are rank 0's anyway.
+    // A rank that does not see the volume must not take more: rank 0 writes its blocks anyway.
     if (owner != kAnyRank && !ranks.sees[static_cast<std::size_t>(owner)]) owner = 0;
     for (; at < end; ++at) {
       SharedPiece& piece = pieces[order[at]];
@@ -82,7 +82,7 @@ void settle_neighbours(std::vector<SharedPiece>& pieces, const Order& order, std
   }
 }
 
-// How much of the replicated bytes each rank takes, so that those who take any end at one level.
+// How many replicated bytes each rank takes, so that all ranks that take any end at the same level.
 std::vector<std::uint64_t> quotas(const std::vector<SharedPiece>& pieces, const Ranks& ranks) {
   std::vector<std::uint64_t> load(ranks.sees.size());
   std::uint64_t free = 0;
@@ -95,7 +95,7 @@ std::vector<std::uint64_t> quotas(const std::vector<SharedPiece>& pieces, const 
   }
   std::stable_sort(takers.begin(), takers.end(),
                    [&](std::size_t a, std::size_t b) { return load[a] < load[b]; });
-  // The more loaded ones are left out until the level of the others reaches them.
+  // Leaves out ranks with a high load until the level of the others reaches theirs.
   std::uint64_t sum = free;
   std::size_t count = 0;
   while (count < takers.size() && (count == 0 || load[takers[count]] < sum / count)) {
@@ -112,7 +112,7 @@ std::vector<std::uint64_t> quotas(const std::vector<SharedPiece>& pieces, const 
   return quota;
 }
 
-// In file order each rank takes what it may; a piece goes where its middle falls.
+// Each rank takes its quota in file order. A piece goes to the rank whose range contains its middle.
 void fill_up(std::vector<SharedPiece>& pieces, const Order& order, const Ranks& ranks) {
   const std::vector<std::uint64_t> quota = quotas(pieces, ranks);
   std::size_t last = 0;
@@ -140,7 +140,7 @@ void append(std::vector<ByteRange>& ranges, ByteRange range) {
   }
 }
 
-// Blocks of the file behind its head with the rank that writes them; they tile it.
+// A range of blocks after the head with its writer. All runs tile the file.
 struct Run {
   ByteRange blocks;
   int writer = 0;
@@ -151,15 +151,15 @@ class BlockMap {
  public:
   BlockMap(std::uint64_t head, const Ranks& ranks) : ranks_(ranks), end_(head) {}
 
-  // Pieces in file order.
+  // Call it for all pieces, in file order.
   void add(const SharedPiece& piece) {
     const std::uint64_t end = blocks_end(piece.bytes.end);
-    if (end <= end_ && runs_.empty()) return;  // within the head
+    if (end <= end_ && runs_.empty()) return;  // inside the head
     const std::size_t source = static_cast<std::size_t>(piece.source);
     const Run own{{}, ranks_.sees[source] ? piece.source : 0, !ranks_.sees[source]};
     const std::uint64_t begin = block_of(piece.bytes.begin);
     if (begin < end_ && !runs_.empty()) share_last_block(own);
-    // Bytes between tensors belong to the plan: whoever is before them writes them.
+    // Bytes between tensors are the plan's; the writer before them writes them too.
     if (begin > end_) push({{end_, begin}, runs_.empty() ? 0 : writer_before(), false});
     if (end > end_) push({{end_, end}, own.writer, own.late});
   }
@@ -179,8 +179,8 @@ class BlockMap {
     if (last.writer == own.writer && last.late == own.late) return;
     const bool whole = last.blocks.size() == kBlockSize;
     if (!whole) last.blocks.end -= kBlockSize;
-    // Of two that see the volume neither, of rank 0 and one that does not, or of any with bytes still to
-    // come.
+    // The block has bytes of two ranks that see the volume, or of one that does not. So rank 0 writes it
+    // late, when all its bytes are there.
     const Run shared{{end_ - kBlockSize, end_}, 0, true};
     if (whole) {
       last = shared;
@@ -191,7 +191,7 @@ class BlockMap {
 
   const Ranks& ranks_;
   std::vector<Run> runs_;
-  std::uint64_t end_;  // of what is mapped so far
+  std::uint64_t end_;  // end of the mapped blocks
 };
 
 void give_blocks(Shares& shares, const std::vector<Run>& runs) {
@@ -200,7 +200,7 @@ void give_blocks(Shares& shares, const std::vector<Run>& runs) {
   }
 }
 
-// What others than rank 0 stage in its head and in the late blocks.
+// Finds the bytes that ranks other than 0 stage in the head and in late blocks.
 void find_sent(Shares& shares, const Order& order, std::uint64_t head) {
   std::size_t first = 0;
   for (const std::size_t i : order) {
@@ -228,6 +228,7 @@ void find_sent(Shares& shares, const Order& order, std::uint64_t head) {
   }
 }
 
+// All inputs of divide(): equal texts give equal divisions.
 Digest fingerprint_of(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
   std::string text = "holdfast shares 1\n" + std::to_string(layout.length()) + ' ' + std::to_string(head);
   for (const bool sees : ranks.sees) text += sees ? " +" : " -";
@@ -303,11 +304,11 @@ std::shared_ptr<const ImageLayout> layout_of_share(const ImageLayout& layout, co
 
 Shares divide(const FilePlan& plan, const Ranks& ranks) {
   Shares shares = divide(*plan.layout, plan.head, ranks);
-  // The bytes between tensors are libhdf5's, and another host may have another libhdf5.
+  // The bytes between tensors come from libhdf5, and another host may have another version of it.
   std::vector<Digest> all{shares.fingerprint};
   for (const MetadataStretch& stretch : plan.stretches) all.push_back(stretch.digest);
   shares.fingerprint = combine_digests(all);
   return shares;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

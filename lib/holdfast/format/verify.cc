@@ -1,4 +1,4 @@
-// Reading and checking what the index names.
+// Reads and verifies the tensors and stretches that the index names.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/reader.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::Segment;
@@ -17,7 +17,7 @@ std::optional<Rejection> check_size(const File& file, const CheckpointIndex& ind
   return Rejection{Rejection::Kind::damaged, "the file changed its size while it was read"};
 }
 
-// Names and places are the index's, the image is `length` bytes long; null: a new one.
+// A snapshot with the index's attributes. Its image has `length` bytes; without `image` a new one is made.
 std::shared_ptr<Snapshot> snapshot_of(const CheckpointIndex& index, std::vector<TensorSpec> specs,
                                       std::vector<std::uint64_t> offsets, std::uint64_t length,
                                       std::shared_ptr<Arena> image = nullptr) {
@@ -29,7 +29,7 @@ std::shared_ptr<Snapshot> snapshot_of(const CheckpointIndex& index, std::vector<
   return snapshot;
 }
 
-// Of the whole file.
+// A snapshot of the whole file.
 std::shared_ptr<Snapshot> whole_snapshot_of(const CheckpointIndex& index,
                                             std::shared_ptr<Arena> image = nullptr) {
   std::vector<TensorSpec> specs;
@@ -41,7 +41,7 @@ std::shared_ptr<Snapshot> whole_snapshot_of(const CheckpointIndex& index,
   return snapshot_of(index, std::move(specs), std::move(offsets), index.file_length, std::move(image));
 }
 
-// Whole blocks, for which an arena has room behind its end.
+// The image up to a whole block; an arena has space for that.
 std::span<std::byte> padded(Arena& arena) { return {arena.bytes().data(), arena.capacity()}; }
 
 }  // namespace
@@ -69,7 +69,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
                                                image, mode, threads)) {
     return *rejection;
   }
-  // A device fills its last block with whatever lies there.
+  // The device fills the last block completely, but bytes after the image's end must be zero.
   const auto beyond = image.subspan(index.file_length);
   std::fill(beyond.begin(), beyond.end(), std::byte{0});
   return snapshot;
@@ -116,9 +116,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file
   return snapshot;
 }
 
-std::variant<std::shared_ptr<Snapshot>, Rejection> read_part(const File& file, const CheckpointIndex& index,
-                                                             std::string_view prefix) {
-  return read_tensors(file, index, [&](const TensorSpec& spec) { return spec.name.starts_with(prefix); });
-}
-
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

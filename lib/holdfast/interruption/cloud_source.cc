@@ -1,23 +1,25 @@
 #include "holdfast/interruption/cloud_source.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <fstream>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/mutex.h"
 #include "holdfast/interruption/azure_source.h"
 #include "holdfast/interruption/ec2_source.h"
 #include "holdfast/interruption/gcp_source.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::string_view kAzureTag = "7783-7084-3265-9085-8269-3286-77";
-// Where nothing is to be asked.
+// The poll interval if there is no service to ask.
 constexpr Duration kIdle = std::chrono::hours(1);
 
 std::string first_line(const std::filesystem::path& file) {
@@ -28,7 +30,7 @@ std::string first_line(const std::filesystem::path& file) {
   return line;
 }
 
-// By chance one of 4096 machines anywhere begins so: it is evidence on Xen only.
+// One of 4096 machines anywhere has such a UUID by chance, so it counts only on Xen.
 bool has_ec2_uuid(const std::filesystem::path& dmi, const std::filesystem::path& root) {
   const std::filesystem::path hypervisor = root / "sys/hypervisor";
   if (first_line(hypervisor / "uuid").starts_with("ec2")) return true;
@@ -55,7 +57,15 @@ const EnvVariable& variable_of(CloudProvider provider) {
   return kEnvEc2Endpoint;
 }
 
-// An address that libcurl takes as it stands: no name and password, no blank, nothing to be escaped.
+bool asks_by_ipv6() {
+  const auto mode = env_text(kEnvEc2Mode);
+  if (!mode || strcasecmp(mode->c_str(), "IPv4") == 0) return false;
+  if (strcasecmp(mode->c_str(), "IPv6") == 0) return true;
+  throw UsageError("environment variable " + std::string(kEnvEc2Mode.name) + "=" + *mode +
+                   ": expected IPv4 or IPv6");
+}
+
+// Only characters that libcurl takes literally: no user name, no password, no blank, no escape.
 bool is_plain(std::string_view address) {
   return !address.empty() && std::all_of(address.begin(), address.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -80,8 +90,9 @@ std::string metadata_endpoint(CloudProvider provider) {
   constexpr std::string_view kScheme = "http://";
   const EnvVariable& variable = variable_of(provider);
   const auto given = env_text(variable);
-  std::string address = given.value_or("http://169.254.169.254");
-  // Google's tools take a host alone.
+  const bool by_ipv6 = provider == CloudProvider::ec2 && asks_by_ipv6();
+  std::string address = given.value_or(by_ipv6 ? "http://[fd00:ec2::254]" : "http://169.254.169.254");
+  // Google's tools accept a bare host.
   if (address.find("://") == std::string::npos) address.insert(0, kScheme);
   while (address.ends_with('/')) address.pop_back();
   if (!address.starts_with(kScheme) || !is_plain(address.substr(kScheme.size()))) {
@@ -91,37 +102,48 @@ std::string metadata_endpoint(CloudProvider provider) {
   return address;
 }
 
-std::unique_ptr<Source> make_cloud_source(CloudProvider provider, Clock& clock) {
+std::unique_ptr<Source> make_cloud_source(CloudProvider provider, Clock& clock, CloudOptions options) {
   std::string endpoint = metadata_endpoint(provider);
   switch (provider) {
     case CloudProvider::gcp:
-      return std::make_unique<GcpSource>(clock, GcpOptions{.endpoint = std::move(endpoint)});
+      return std::make_unique<GcpSource>(
+          clock, GcpOptions{.endpoint = std::move(endpoint), .blind_after = options.blind_after});
     case CloudProvider::azure:
-      return std::make_unique<AzureSource>(clock, AzureOptions{.endpoint = std::move(endpoint)});
+      return std::make_unique<AzureSource>(clock, AzureOptions{.endpoint = std::move(endpoint),
+                                                               .approve = std::move(options.azure_approve),
+                                                               .blind_after = options.blind_after});
     case CloudProvider::ec2:
       break;
   }
-  if (env_flag(kEnvEc2Disabled).value_or(false)) return nullptr;
-  return std::make_unique<Ec2Source>(clock, Ec2Options{.endpoint = std::move(endpoint)});
+  if (env_flag(kEnvEc2Disabled).value_or(false)) {
+    log_info("EC2's notices are not listened to: {}={}", kEnvEc2Disabled.name,
+             env_text(kEnvEc2Disabled).value_or(""));
+    return nullptr;
+  }
+  return std::make_unique<Ec2Source>(
+      clock, Ec2Options{.endpoint = std::move(endpoint), .blind_after = options.blind_after});
 }
 
 struct CloudSource::State {
   Clock& clock;
   std::filesystem::path system_root;
-  mutable std::mutex mutex;  // all below, between the source's thread and the others
-  std::unique_ptr<Source> provider;
-  bool looked = false;
-  bool cancelled = false;
+  CloudOptions options;
+  bool looked = false;  // used by the source's thread only
+  Mutex mutex = {};
+  std::unique_ptr<Source> provider HOLDFAST_GUARDED_BY(mutex) = {};
+  std::string why_none HOLDFAST_GUARDED_BY(mutex) = {};  // set after the look if there is no provider
+  bool cancelled HOLDFAST_GUARDED_BY(mutex) = false;
 };
 
-CloudSource::CloudSource(Clock& clock, std::filesystem::path system_root)
-    : state_(new State{.clock = clock, .system_root = std::move(system_root)}) {}
+CloudSource::CloudSource(Clock& clock, std::filesystem::path system_root, CloudOptions options)
+    : state_(
+          new State{.clock = clock, .system_root = std::move(system_root), .options = std::move(options)}) {}
 
 CloudSource::~CloudSource() = default;
 
-// It stays once it is there.
+// The pointer stays valid: the provider is set once and never replaced.
 Source* CloudSource::provider() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->provider.get();
 }
 
@@ -133,15 +155,18 @@ std::string_view CloudSource::name() const {
 std::vector<Notice> CloudSource::poll() {
   if (!std::exchange(state_->looked, true)) {
     std::unique_ptr<Source> found;
-    if (const auto cloud = detect_cloud(state_->system_root))
-      found = make_cloud_source(*cloud, state_->clock);
+    const auto cloud = detect_cloud(state_->system_root);
+    if (cloud) found = make_cloud_source(*cloud, state_->clock, state_->options);
     if (found) {
       log_info("this is a machine of {}: its notices are listened to", found->name());
-    } else {
+    } else if (!cloud) {
       log_debug("this machine is none of EC2, Google or Azure: no notices from there");
     }
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
+    if (!cloud) state_->why_none = "this machine's firmware names none of EC2, Google and Azure";
+    if (cloud && !found) state_->why_none = "AWS_EC2_METADATA_DISABLED is set";
     state_->provider = std::move(found);
+    // cancel() may have come during the look, and must not be lost.
     if (state_->cancelled && state_->provider) state_->provider->cancel();
   }
   Source* const source = provider();
@@ -154,14 +179,17 @@ Duration CloudSource::interval() const {
 }
 
 void CloudSource::cancel() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->cancelled = true;
   if (state_->provider) state_->provider->cancel();
 }
 
 SourceFigures CloudSource::figures() const {
-  const Source* const source = provider();
-  return source != nullptr ? source->figures() : SourceFigures{};
+  const MutexLock lock(state_->mutex);
+  if (state_->provider) return state_->provider->figures();
+  SourceFigures figures;
+  figures.why = state_->why_none;
+  return figures;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,43 +1,41 @@
-// Finds out which provider this machine belongs to, and then is that provider's source. All of it happens on
-// the source's own thread, at its first poll.
+// Finds out which provider this machine belongs to, and then acts as that provider's source. Detection runs
+// at the first poll, on the source's own thread. A machine without evidence sends no packet.
 //
-// Evidence, in this order; a machine without any is asked nothing, and no packet leaves it:
-//   the environment   AWS_EC2_METADATA_SERVICE_ENDPOINT, GCE_METADATA_HOST or
-//                     HOLDFAST_AZURE_METADATA_ENDPOINT
-//   Google            /sys/class/dmi/id: product_name "Google Compute Engine"
-//   Azure             chassis_asset_tag 7783-7084-3265-9085-8269-3286-77, which Microsoft's other virtual
-//                     machines do not have
-//   EC2               sys_vendor or bios_vendor "Amazon EC2", bios_version with "amazon". Old machines on Xen
-//                     have none of these, but a UUID that begins with "ec2": /sys/hypervisor/uuid, or, where
-//                     /sys/hypervisor exists and sys_vendor is "Xen", empty or unreadable, product_uuid. One
-//                     of 4096 other machines has such a UUID.
-// Firmware files that cannot be read are no evidence.
+// Evidence, in this order: the providers' endpoint variables; then the firmware's names in /sys/class/dmi/id;
+// for old EC2 machines on Xen, a UUID that begins with "ec2". Unreadable firmware files are no evidence.
+// docs/interruption_sources.md#which-provider lists the values and the environment variables.
 //
-// AWS_EC2_METADATA_DISABLED=true: as if the machine were not EC2's.
-// Errors: UsageError, from make_cloud_source and metadata_endpoint, for a variable that holds no plain
-// http:// address. Threads: as source.h says; detect_cloud by any.
+// Errors: make_cloud_source() and metadata_endpoint() throw UsageError for a variable that holds no plain
+// http:// address, or an unknown mode. Threads: as source.h says; detect_cloud() may be called from any.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "holdfast/interruption/source.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class CloudProvider { ec2, gcp, azure };
 
+struct CloudOptions {
+  std::function<bool()> azure_approve = {};  // AzureOptions::approve
+  Duration blind_after = kBlindAfter;        // blind time before the warning
+};
+
 std::optional<CloudProvider> detect_cloud(const std::filesystem::path& system_root = "/");
-// "http://host[:port][/path]", from the provider's variable or its default.
+// "http://host[:port][/path]", from the provider's variable or the default.
 std::string metadata_endpoint(CloudProvider provider);
-// At the endpoint of the environment. Null for EC2 where it is disabled.
-std::unique_ptr<Source> make_cloud_source(CloudProvider provider, Clock& clock);
+// A source at metadata_endpoint(). Null for EC2 if AWS_EC2_METADATA_DISABLED is set.
+std::unique_ptr<Source> make_cloud_source(CloudProvider provider, Clock& clock, CloudOptions options = {});
 
 class CloudSource final : public Source {
  public:
-  explicit CloudSource(Clock& clock = Clock::real(), std::filesystem::path system_root = "/");
+  explicit CloudSource(Clock& clock = Clock::real(), std::filesystem::path system_root = "/",
+                       CloudOptions options = {});
   ~CloudSource() override;
 
   // "cloud" until the provider is known.
@@ -55,4 +53,4 @@ class CloudSource final : public Source {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

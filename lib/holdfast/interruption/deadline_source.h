@@ -1,33 +1,32 @@
-// The end of the time that a process may have, on the wall clock: `max_wall` counted from its start, and the
-// end of its Slurm job (SLURM_JOB_END_TIME, seconds since 1970, which Slurm sets in every job). The earlier
-// one counts.
+// The end of a process's time on the wall clock: `max_wall` from its start, or the end of its Slurm job. The
+// earlier one counts.
 //
-// Ten minutes before it (or at once, when less is left at the start) a notice of kind `deadline`: the run
-// commits, trains on, and commits again in time. At the end of `max_wall` a `stop`, as nothing else would end
-// the process: exit code 75. Slurm ends its jobs itself, with a SIGTERM; its end is only announced.
+// Ten minutes before, or at once if less is left, it sends a notice of kind `deadline`: the run commits,
+// trains on, and commits again in time. At the end of `max_wall` it sends a `stop`, because nothing else
+// would end the process (exit code 75). Slurm ends its jobs itself. docs/interruption_sources.md#deadline has
+// the details.
 //
-// A job's end that has passed when the process starts (a variable left over in a shell) is none, and is said.
-// One that cannot be read is not a reason to refuse a start: it is said and ignored.
-//
-// Environment: SLURM_JOB_END_TIME, read by the maker (sources.h).
-// Threads: as source.h says. Errors: poll() throws bad_alloc only.
+// Environment, read by make_sources(): SLURM_JOB_END_TIME, HOLDFAST_SUPERVISED_SINCE,
+// HOLDFAST_SUPERVISED_UPTIME. A job's end that has passed, or is malformed, is logged and ignored.
+// Errors: poll() throws only bad_alloc. Threads: as source.h says.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "holdfast/interruption/source.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace internal {
 class AnnouncedEnd;
 }
 
 struct DeadlineOptions {
-  std::optional<Duration> max_wall = {};
-  std::optional<SteadyTime> started = {};  // of the process; absent: as the system knows it
-  std::optional<WallTime> job_end = {};
-  Duration lead = std::chrono::minutes(10);
+  std::optional<Duration> max_wall = {};     // unset: no limit
+  std::optional<SteadyTime> started = {};    // start of the process; unset: as the system reports it
+  std::optional<WallTime> job_end = {};      // end of the Slurm job
+  Duration lead = std::chrono::minutes(10);  // announcement before the end; enough for a slow commit
 };
 
 class DeadlineSource final : public Source {
@@ -47,11 +46,17 @@ class DeadlineSource final : public Source {
   std::unique_ptr<internal::AnnouncedEnd> end_;
   std::optional<SteadyTime> wall_end_;
   std::optional<WallTime> job_end_;
-  std::optional<SteadyTime> job_end_seen_;  // as it was when it came near
+  std::optional<SteadyTime> job_end_seen_;  // its time when it came within `lead`
   bool wall_over_ = false;
 };
 
-// SLURM_JOB_END_TIME, where it holds a moment that is still to come.
+// SLURM_JOB_END_TIME, if it is a moment in the future.
 std::optional<WallTime> slurm_job_end(const Clock& clock);
+// The current value for HOLDFAST_SUPERVISED_UPTIME. Empty if unknown.
+std::string uptime_here();
+// When the supervisor started. HOLDFAST_SUPERVISED_UPTIME counts if it belongs to this boot, because the wall
+// clock may be set meanwhile; otherwise HOLDFAST_SUPERVISED_SINCE. nullopt if neither is set, or if the time
+// is in the future. Throws UsageError for a malformed time.
+std::optional<SteadyTime> supervised_since(const Clock& clock);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

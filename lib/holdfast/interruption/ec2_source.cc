@@ -1,22 +1,21 @@
 #include "holdfast/interruption/ec2_source.h"
 
 #include <array>
-#include <new>
 #include <set>
 #include <utility>
 
-#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/internal/announced_end.h"
 #include "holdfast/interruption/internal/ec2_session.h"
 #include "holdfast/interruption/internal/ec2_words.h"
-#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/internal/refusals.h"
+#include "holdfast/interruption/internal/shown_text.h"
 #include "holdfast/interruption/internal/sight.h"
 #include "holdfast/interruption/notice_file.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::Ec2Reading;
@@ -24,7 +23,7 @@ using Kind = Ec2Reading::Kind;
 
 constexpr std::string_view kEc2Name = "ec2";
 constexpr Duration kEc2Interval = std::chrono::seconds(2);
-constexpr Duration kNear = std::chrono::minutes(10);
+constexpr Duration kEc2Near = std::chrono::minutes(10);
 
 constexpr std::string_view kAction = "spot/instance-action";
 constexpr std::string_view kTermination = "spot/termination-time";
@@ -37,22 +36,25 @@ std::string when_words(std::optional<WallTime> time) { return time ? " at " + fo
 
 }  // namespace
 
-class Ec2Source::Conversation {
+class Ec2Conversation final : public ServiceSource::Conversation {
  public:
-  Conversation(Clock& clock, Ec2Options options)
+  Ec2Conversation(Clock& clock, Ec2Options options)
       : clock_(clock),
         session_(clock, std::move(options.endpoint), options.request_limit),
-        sight_(clock, "EC2's metadata service"),
+        sight_(clock, "EC2's metadata service", options.blind_after),
+        refusals_(clock),
         end_(clock, kEc2Name, kUnknownNoticeTime) {}
 
-  std::vector<Notice> poll();
-  void tell_again() { end_.tell_again(); }
-  internal::Ec2Session& session() { return session_; }
-  const internal::Sight& sight() const { return sight_; }
+  std::vector<Notice> poll() override;
+  void tell_again() override { end_.tell_again(); }
+  void cancel() override { session_.cancel(); }
+  Duration interval() const override { return sight_.interval(kEc2Interval); }
+  SourceFigures figures() const override { return sight_.figures(); }
 
  private:
   void look_at_action(std::vector<Notice>& news);
-  // Nothing: not known.
+  Ec2Reading get_unless_refused(std::string_view path);
+  // nullopt: unknown.
   std::optional<bool> look_at_termination(std::vector<Notice>& news);
   void look_at(std::string_view path, std::vector<Notice>& news);
   void look_at_maintenance(const std::string& body, std::vector<Notice>& news);
@@ -61,6 +63,7 @@ class Ec2Source::Conversation {
   Clock& clock_;
   internal::Ec2Session session_;
   internal::Sight sight_;
+  internal::Refusals refusals_;  // of all paths but the action
   internal::AnnouncedEnd end_;
   std::size_t turn_ = 0;
   bool first_ = true;
@@ -70,11 +73,12 @@ class Ec2Source::Conversation {
   std::set<std::string> logged_events_;
 };
 
-std::vector<Notice> Ec2Source::Conversation::poll() {
+std::vector<Notice> Ec2Conversation::poll() {
   std::vector<Notice> news;
   look_at_action(news);
-  // Each may cost a second; while the first one fails, so do the others.
+  // Each request may take a second, and if the first one fails the others fail too.
   if (sight_.failing()) return news;
+  // The first poll asks all paths, because an announcement may be older than this process.
   if (std::exchange(first_, false)) {
     for (const std::string_view path : kTurns) look_at(path, news);
   } else {
@@ -83,15 +87,14 @@ std::vector<Notice> Ec2Source::Conversation::poll() {
   return news;
 }
 
-void Ec2Source::Conversation::look_at_action(std::vector<Notice>& news) {
+void Ec2Conversation::look_at_action(std::vector<Notice>& news) {
   const Ec2Reading reading = session_.get(kAction);
   if (reading.kind == Kind::cancelled) return;
   if (reading.kind == Kind::refused) {
-    sight_.missed("status 403");
-    throw Error(
-        "EC2's metadata service refuses to answer (403; it is switched off for this instance or blocked by a "
-        "rule): its notices are not heard. Switch it on with aws ec2 modify-instance-metadata-options "
-        "--http-endpoint enabled");
+    sight_.refused(
+        "it refuses to answer (403; it is switched off for this instance or blocked by a rule), switch it on "
+        "with aws ec2 modify-instance-metadata-options --http-endpoint enabled");
+    return;
   }
   if (reading.kind == Kind::body) {
     if (const auto action = internal::parse_instance_action(reading.body)) {
@@ -103,7 +106,7 @@ void Ec2Source::Conversation::look_at_action(std::vector<Notice>& news) {
                   news);
       return;
     }
-    // Something was announced, in words that nobody understands: the older form may be readable.
+    // Something was announced, but not understandably. The older form may be readable.
     sight_.missed("what it says about the instance's action is no JSON object");
     look_at_termination(news);
     return;
@@ -113,15 +116,23 @@ void Ec2Source::Conversation::look_at_action(std::vector<Notice>& news) {
     return;
   }
   sight_.saw();
+  // A 404 after an announcement withdraws it only if the older form agrees.
   if (!end_.told() || look_at_termination(news) != std::optional(false)) return;
   end_.nothing("EC2 no longer announces an interruption", news);
 }
 
-std::optional<bool> Ec2Source::Conversation::look_at_termination(std::vector<Notice>& news) {
-  const Ec2Reading reading = session_.get(kTermination);
+Ec2Reading Ec2Conversation::get_unless_refused(std::string_view path) {
+  if (refusals_.rests(path)) return {.kind = Kind::refused};
+  Ec2Reading reading = session_.get(path);
+  if (reading.kind == Kind::refused) refusals_.refused(path);
+  return reading;
+}
+
+std::optional<bool> Ec2Conversation::look_at_termination(std::vector<Notice>& news) {
+  const Ec2Reading reading = get_unless_refused(kTermination);
   if (reading.kind == Kind::nothing) return false;
   if (reading.kind != Kind::body) return std::nullopt;
-  // "May be present but hold a value that is not a time": then nothing is coming.
+  // EC2's manual: the item may hold a value that is not a time. Then nothing is coming.
   const auto time = parse_service_time(reading.body);
   if (!time) return false;
   const auto end = internal::believed(time, clock_, reading.service_now);
@@ -129,13 +140,13 @@ std::optional<bool> Ec2Source::Conversation::look_at_termination(std::vector<Not
   return true;
 }
 
-// Its failures say nothing about the announcement that counts.
-void Ec2Source::Conversation::look_at(std::string_view path, std::vector<Notice>& news) {
+// A failure here does not make the source blind: only spot/instance-action decides that.
+void Ec2Conversation::look_at(std::string_view path, std::vector<Notice>& news) {
   if (path == kTermination) {
     look_at_termination(news);
     return;
   }
-  const Ec2Reading reading = session_.get(path);
+  const Ec2Reading reading = get_unless_refused(path);
   if (reading.kind == Kind::unknown) log_debug("{}", reading.failure);
   if (reading.kind != Kind::body && reading.kind != Kind::nothing) return;
   const bool there = reading.kind == Kind::body;
@@ -154,7 +165,7 @@ void Ec2Source::Conversation::look_at(std::string_view path, std::vector<Notice>
   }
 }
 
-void Ec2Source::Conversation::look_at_maintenance(const std::string& body, std::vector<Notice>& news) {
+void Ec2Conversation::look_at_maintenance(const std::string& body, std::vector<Notice>& news) {
   const auto events = internal::parse_maintenance_events(body);
   if (!events) return;
   std::set<std::string> listed;
@@ -164,7 +175,7 @@ void Ec2Source::Conversation::look_at_maintenance(const std::string& body, std::
     std::string text = "EC2 has scheduled " +
                        internal::shown(event.code.empty() ? "maintenance" : event.code, 40) +
                        when_words(event.not_before);
-    const bool near = !event.not_before || *event.not_before - clock_.wall_now() <= kNear;
+    const bool near = !event.not_before || *event.not_before - clock_.wall_now() <= kEc2Near;
     if (near) {
       if (told_events_.insert(key).second) at_risk(news, std::move(text));
     } else if (logged_events_.insert(key).second) {
@@ -175,7 +186,7 @@ void Ec2Source::Conversation::look_at_maintenance(const std::string& body, std::
   std::erase_if(logged_events_, [&](const std::string& key) { return !listed.contains(key); });
 }
 
-void Ec2Source::Conversation::at_risk(std::vector<Notice>& news, std::string text) {
+void Ec2Conversation::at_risk(std::vector<Notice>& news, std::string text) {
   news.push_back({.source = std::string(kEc2Name),
                   .kind = NoticeKind::at_risk,
                   .text = std::move(text),
@@ -183,20 +194,6 @@ void Ec2Source::Conversation::at_risk(std::vector<Notice>& news, std::string tex
 }
 
 Ec2Source::Ec2Source(Clock& clock, Ec2Options options)
-    : conversation_(std::make_unique<Conversation>(clock, std::move(options))) {}
+    : ServiceSource(kEc2Name, std::make_unique<Ec2Conversation>(clock, std::move(options))) {}
 
-Ec2Source::~Ec2Source() = default;
-
-std::vector<Notice> Ec2Source::poll() {
-  try {
-    return conversation_->poll();
-  } catch (const std::bad_alloc&) {
-    conversation_->tell_again();
-    throw;
-  }
-}
-Duration Ec2Source::interval() const { return conversation_->sight().interval(kEc2Interval); }
-void Ec2Source::cancel() { conversation_->session().cancel(); }
-SourceFigures Ec2Source::figures() const { return conversation_->sight().figures(); }
-
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

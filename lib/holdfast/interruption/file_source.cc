@@ -13,12 +13,13 @@
 #include "holdfast/base/log.h"
 #include "holdfast/interruption/notice_file.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr Duration kFileInterval = std::chrono::seconds(1);
 constexpr Duration kSecondLook = std::chrono::milliseconds(100);
 constexpr int kMostDoubts = 20;
+// 20 looks of 100 ms: after 2 s the content counts, half written or not.
 
 class Descriptor {
  public:
@@ -41,7 +42,7 @@ const char* text_of(int code) {
   return text != nullptr ? text : "unknown error";
 }
 
-// The errno, or 0. One byte more than a notice may have shows that it is too long.
+// Returns the errno, or 0. Reads one byte more than a notice may have, to detect one that is too long.
 int read_start(int descriptor, std::string& text) {
   text.resize(kMaxNoticeFile + 1);
   std::size_t filled = 0;
@@ -60,7 +61,7 @@ int read_start(int descriptor, std::string& text) {
 
 FileSource::FileSource(const std::filesystem::path& path, Clock& clock) : clock_(clock) {
   if (path.empty()) throw UsageError("the notice file has an empty name");
-  path_ = std::filesystem::absolute(path);  // also when the program changes its directory
+  path_ = std::filesystem::absolute(path);  // the program may change its working directory
 }
 
 std::vector<Notice> FileSource::poll() {
@@ -90,7 +91,7 @@ std::vector<Notice> FileSource::poll() {
   std::vector<Notice> news;
   if (!coming) news = gone("the notice file says that nothing is coming");
   if (file.notice) news.push_back(std::move(*file.notice));
-  // Only now, when nothing can fail for lack of memory any more, it counts as told.
+  // From here on nothing allocates, so the news counts as reported.
   doubtful_.reset();
   doubts_ = 0;
   believed_ = std::move(content);
@@ -120,12 +121,13 @@ FileSource::Seen FileSource::look(Content& content) {
   };
 
   struct stat status {};
+  // Looks before it opens: opening a pipe or a device may block, or have an effect.
   if (stat(path_.c_str(), &status) != 0) return refused(errno);
   if (!S_ISREG(status.st_mode)) {
     say_once("is no plain file and is not read");
     return Seen::unknown;
   }
-  // It may have become a pipe in between.
+  // The path may have become a pipe meanwhile; O_NONBLOCK keeps the open from blocking.
   const Descriptor file(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0) return refused(errno);
   if (fstat(file.get(), &status) != 0) return refused(errno);
@@ -133,7 +135,7 @@ FileSource::Seen FileSource::look(Content& content) {
   if (const int code = read_start(file.get(), content.text); code != 0) return refused(code);
   content.inode = status.st_ino;
   content.modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  said_.clear();  // what comes after this is worth saying again
+  said_.clear();  // the next problem is worth a log line again
   return Seen::content;
 }
 
@@ -141,4 +143,4 @@ void FileSource::say_once(const std::string& what) {
   if (std::exchange(said_, what) != what) log_warning("the notice file {} {}", path_, what);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

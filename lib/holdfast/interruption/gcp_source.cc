@@ -1,17 +1,18 @@
 #include "holdfast/interruption/gcp_source.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
-#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
 #include "holdfast/interruption/internal/announced_end.h"
+#include "holdfast/interruption/internal/gcp_words.h"
 #include "holdfast/interruption/internal/http_client.h"
-#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/internal/refusals.h"
+#include "holdfast/interruption/internal/shown_text.h"
 #include "holdfast/interruption/internal/sight.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::HttpAnswer;
@@ -19,8 +20,11 @@ using internal::HttpAnswer;
 constexpr std::string_view kGcpName = "gcp";
 constexpr Duration kGcpInterval = std::chrono::seconds(2);
 constexpr Duration kAtOnce = std::chrono::milliseconds(1);
+constexpr Duration kUpcomingInterval = std::chrono::minutes(1);
+constexpr Duration kGcpNear = std::chrono::minutes(10);
+// Google cuts the power 30 s after the signal; the rest is for the process's own exit.
 constexpr Duration kNoticeTime = std::chrono::seconds(25);
-// A server that ignores the wish to wait answers sooner, and is asked no more often than others.
+// A server that ignores wait_for_change answers sooner. Then the source polls at the usual interval.
 constexpr Duration kWaited = std::chrono::seconds(1);
 constexpr std::size_t kLongestEtag = 100;
 
@@ -37,45 +41,50 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-class GcpSource::Conversation {
+class GcpConversation final : public ServiceSource::Conversation {
  public:
-  Conversation(Clock& clock, GcpOptions options)
+  GcpConversation(Clock& clock, GcpOptions options)
       : clock_(clock),
         options_(std::move(options)),
-        sight_(clock, "Google's metadata server"),
-        end_(clock, kGcpName, kNoticeTime) {}
+        sight_(clock, "Google's metadata server", options_.blind_after),
+        end_(clock, kGcpName, kNoticeTime),
+        refusals_(clock),
+        upcoming_again_(clock.now()) {}
 
-  std::vector<Notice> poll();
-  void tell_again() { end_.tell_again(); }
-  void cancel() { client_.cancel(); }
-  Duration interval() const { return sight_.interval(may_wait_ ? kAtOnce : kGcpInterval); }
-  SourceFigures figures() const { return sight_.figures(); }
+  std::vector<Notice> poll() override;
+  void tell_again() override { end_.tell_again(); }
+  void cancel() override { client_.cancel(); }
+  Duration interval() const override { return sight_.interval(may_wait_ ? kAtOnce : kGcpInterval); }
+  SourceFigures figures() const override { return sight_.figures(); }
 
  private:
   HttpAnswer ask(std::string_view what, const std::string& parameters, Duration limit);
+  std::optional<std::string> beside(std::string_view what, const std::string& parameters);
+  void miss(const HttpAnswer& answer);
   void look_at_preempted(std::vector<Notice>& news);
   void look_at_maintenance(std::vector<Notice>& news);
+  void look_at_upcoming(std::vector<Notice>& news);
+  void at_risk(std::vector<Notice>& news, std::string text);
 
   Clock& clock_;
   const GcpOptions options_;
   internal::HttpClient client_;
   internal::Sight sight_;
   internal::AnnouncedEnd end_;
-  std::string etag_;  // of `preempted`, as last seen
+  std::string etag_;  // of the last value of `preempted`
   std::string maintenance_;
-  bool may_wait_ = false;  // at the next request
+  internal::Refusals refusals_;  // of all paths but `preempted`
+  SteadyTime upcoming_again_;
+  std::optional<std::string> told_upcoming_;  // start time of the reported event
+  std::optional<std::string> logged_upcoming_;
+  bool may_wait_ = false;  // the next request may be a long poll
 };
 
-HttpAnswer GcpSource::Conversation::ask(std::string_view what, const std::string& parameters,
-                                        Duration limit) {
+HttpAnswer GcpConversation::ask(std::string_view what, const std::string& parameters, Duration limit) {
   HttpAnswer answer = client_.ask(
       {.url = options_.endpoint + "/computeMetadata/v1/instance/" + std::string(what) + parameters,
        .headers = {"Metadata-Flavor: Google"},
        .limit = limit});
-  if (answer.status == 403) {
-    sight_.missed("status 403");
-    throw Error("Google's metadata server refuses to answer (403): its notices are not heard");
-  }
   if (answer.status == 200 && answer.header("metadata-flavor") != "Google") {
     answer.status = 0;
     answer.failure = "an answer that is not Google's";
@@ -85,15 +94,17 @@ HttpAnswer GcpSource::Conversation::ask(std::string_view what, const std::string
   return answer;
 }
 
-std::vector<Notice> GcpSource::Conversation::poll() {
+std::vector<Notice> GcpConversation::poll() {
   std::vector<Notice> news;
   may_wait_ = false;
+  // The long poll comes last: the others are asked between two of its waits.
   look_at_maintenance(news);
+  look_at_upcoming(news);
   look_at_preempted(news);
   return news;
 }
 
-void GcpSource::Conversation::look_at_preempted(std::vector<Notice>& news) {
+void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
   std::string parameters;
   Duration limit = options_.request_limit;
   if (!etag_.empty()) {
@@ -107,9 +118,10 @@ void GcpSource::Conversation::look_at_preempted(std::vector<Notice>& news) {
   if (answer.cancelled) return;
   const std::string_view value = trimmed(answer.body);
   const bool preempted = answer.status == 200 && value == "TRUE";
-  if (answer.status != 404 && !preempted && (answer.status != 200 || value != "FALSE")) {
+  if (!preempted && (answer.status != 200 || value != "FALSE")) {
+    // Without an etag the next request returns at once: a failure must not cost a long wait.
     etag_.clear();
-    sight_.missed(answer.status == 200 ? "neither TRUE nor FALSE" : answer.failure);
+    miss(answer);
     return;
   }
   sight_.saw();
@@ -124,37 +136,72 @@ void GcpSource::Conversation::look_at_preempted(std::vector<Notice>& news) {
   }
 }
 
-// Its failures say nothing about the value that counts.
-void GcpSource::Conversation::look_at_maintenance(std::vector<Notice>& news) {
-  const HttpAnswer answer = ask("maintenance-event", "", options_.request_limit);
-  if (answer.status != 200) return;
-  std::string value = internal::shown(trimmed(answer.body), 60);
+void GcpConversation::miss(const HttpAnswer& answer) {
+  if (answer.status == internal::kRefused) {
+    sight_.refused("it refuses to answer (403); a proxy or a rule of this network stands before it");
+  } else if (answer.status == 404) {
+    sight_.missed(
+        "it does not know whether this machine is preempted (404; GKE's own metadata server stands before "
+        "it: "
+        "give the pod hostNetwork: true)");
+  } else {
+    sight_.missed(answer.status == 200 ? "neither TRUE nor FALSE" : answer.failure);
+  }
+}
+
+// A failure here does not make the source blind: only `preempted` decides that.
+std::optional<std::string> GcpConversation::beside(std::string_view what, const std::string& parameters) {
+  if (refusals_.rests(what)) return std::nullopt;
+  HttpAnswer answer = ask(what, parameters, options_.request_limit);
+  if (answer.status == internal::kRefused) refusals_.refused(what);
+  if (answer.status != 200) return std::nullopt;
+  return std::move(answer.body);
+}
+
+void GcpConversation::look_at_upcoming(std::vector<Notice>& news) {
+  const SteadyTime now = clock_.now();
+  if (now < upcoming_again_) return;
+  upcoming_again_ = now + std::chrono::duration_cast<SteadyTime::duration>(kUpcomingInterval);
+  const auto body = beside("upcoming-maintenance", "?alt=json");
+  if (!body) return;
+  const auto event = internal::parse_upcoming_maintenance(*body);
+  if (!event) {
+    told_upcoming_.reset();
+    logged_upcoming_.reset();
+    return;
+  }
+  const std::string text = "Google has planned maintenance (" +
+                           internal::shown(event->type.empty() ? event->status : event->type, 40) + ")" +
+                           (event->not_before ? " at " + format_utc(*event->not_before) : "");
+  const bool near =
+      !event->not_before || *event->not_before - clock_.wall_now() <= kGcpNear || event->status == "ONGOING";
+  if (near) {
+    if (std::exchange(told_upcoming_, event->start) != event->start) at_risk(news, text);
+  } else if (std::exchange(logged_upcoming_, event->start) != event->start) {
+    log_info("{}", text);
+  }
+}
+
+void GcpConversation::look_at_maintenance(std::vector<Notice>& news) {
+  const auto body = beside("maintenance-event", "");
+  if (!body) return;
+  std::string value = internal::shown(trimmed(*body), 60);
   if (std::exchange(maintenance_, value) == value || value == "NONE") return;
   if (value.starts_with("TERMINATE")) {
-    news.push_back({.source = std::string(kGcpName),
-                    .kind = NoticeKind::at_risk,
-                    .text = "Google announces maintenance: " + value,
-                    .seen = clock_.now()});
+    at_risk(news, "Google announces maintenance: " + value);
   } else {
     log_info("Google announces maintenance: {}", value);
   }
 }
 
-GcpSource::GcpSource(Clock& clock, GcpOptions options)
-    : conversation_(std::make_unique<Conversation>(clock, std::move(options))) {}
-
-GcpSource::~GcpSource() = default;
-
-std::vector<Notice> GcpSource::poll() {
-  try {
-    return conversation_->poll();
-  } catch (const std::bad_alloc&) {
-    conversation_->tell_again();
-    throw;
-  }
+void GcpConversation::at_risk(std::vector<Notice>& news, std::string text) {
+  news.push_back({.source = std::string(kGcpName),
+                  .kind = NoticeKind::at_risk,
+                  .text = std::move(text),
+                  .seen = clock_.now()});
 }
-Duration GcpSource::interval() const { return conversation_->interval(); }
-void GcpSource::cancel() { conversation_->cancel(); }
-SourceFigures GcpSource::figures() const { return conversation_->figures(); }
 
-}  // namespace holdfast::inline v1
+GcpSource::GcpSource(Clock& clock, GcpOptions options)
+    : ServiceSource(kGcpName, std::make_unique<GcpConversation>(clock, std::move(options))) {}
+
+}}  // namespace holdfast::v1

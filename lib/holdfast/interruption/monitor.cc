@@ -17,10 +17,10 @@
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/notice_file.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// More sources than that are rare; below it nothing that is announced needs memory.
+// Reserved space, so that announcing needs no memory. More sources than this are rare.
 constexpr std::size_t kUsualSources = 16;
 
 constexpr std::int64_t kNoDeadline = std::numeric_limits<std::int64_t>::max();
@@ -29,7 +29,16 @@ std::int64_t nanoseconds(SteadyTime time) {
   return std::chrono::duration_cast<Duration>(time.time_since_epoch()).count();
 }
 
-// Handlers run on the threads that a program knows, not on ours.
+std::optional<SteadyTime> steady_time(std::int64_t nanoseconds) {
+  if (nanoseconds == kNoDeadline) return std::nullopt;
+  return SteadyTime(std::chrono::duration_cast<SteadyTime::duration>(Duration(nanoseconds)));
+}
+
+void lower(std::optional<SteadyTime>& earliest, SteadyTime when) {
+  earliest = std::min(earliest.value_or(when), when);
+}
+
+// Keeps signal handlers on the program's own threads.
 class BlockSignals {
  public:
   BlockSignals() {
@@ -47,7 +56,9 @@ class BlockSignals {
 
 }  // namespace
 
-Monitor::Monitor(Clock& clock) : clock_(clock), deadline_(kNoDeadline) { announced_.reserve(kUsualSources); }
+Monitor::Monitor(Clock& clock) : clock_(clock), deadline_(kNoDeadline), named_deadline_(kNoDeadline) {
+  announced_.reserve(kUsualSources);
+}
 
 Monitor::~Monitor() { stop(); }
 
@@ -59,6 +70,7 @@ void Monitor::start() {
   if (stop_event_ >= 0) throw Error("Monitor::start was called twice");
   stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (stop_event_ < 0) throw IoError("eventfd", "", errno);
+  // The threads inherit this mask.
   const BlockSignals block;
   try {
     for (const auto& source : sources_) {
@@ -70,18 +82,33 @@ void Monitor::start() {
     throw Error(std::string("cannot start a thread that listens for interruptions: ") + error.what() +
                 "; raise the limit of processes (ulimit -u)");
   } catch (...) {
-    stop();  // what the listener uses may go before the monitor does
+    stop();  // the listener's objects may be destroyed before the monitor
     throw;
   }
 }
 
 void Monitor::stop() noexcept {
+  if (!process_.is_this_one()) {
+    let_go();
+    return;
+  }
   if (stop_event_ < 0) return;
+  // The event comes before cancel(), so that no thread begins another poll after a cancelled one.
   eventfd_write(stop_event_, 1);
   for (const auto& source : sources_) source->cancel();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   close(std::exchange(stop_event_, -1));
+}
+
+// A forked child shares the eventfd with the parent's threads, and the sources were in use at the fork.
+void Monitor::let_go() noexcept {
+  for (std::thread& thread : threads_) abandon(thread);
+  threads_.clear();
+  for (auto& source : sources_) leave_to_parent(source);
+  sources_.clear();
+  abandon(changed_);
+  stop_event_ = -1;
 }
 
 bool Monitor::take_checkpoint_request() noexcept {
@@ -91,9 +118,11 @@ bool Monitor::take_checkpoint_request() noexcept {
 bool Monitor::take_risk() noexcept { return (flags_.fetch_and(~kRisk) & kRisk) != 0; }
 
 std::optional<SteadyTime> Monitor::deadline() const noexcept {
-  const std::int64_t earliest = deadline_.load(std::memory_order_acquire);
-  if (earliest == kNoDeadline) return std::nullopt;
-  return SteadyTime(std::chrono::duration_cast<SteadyTime::duration>(Duration(earliest)));
+  return steady_time(deadline_.load(std::memory_order_acquire));
+}
+
+std::optional<SteadyTime> Monitor::named_deadline() const noexcept {
+  return steady_time(named_deadline_.load(std::memory_order_acquire));
 }
 
 std::optional<Duration> Monitor::time_left() const {
@@ -103,24 +132,23 @@ std::optional<Duration> Monitor::time_left() const {
 }
 
 std::optional<Notice> Monitor::standing() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Notice* const found = earliest();
   return found != nullptr ? std::optional<Notice>(*found) : std::nullopt;
 }
 
 std::string Monitor::reason() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stop_seen_) return stop_text_;
   const Notice* const found = earliest();
   return found != nullptr ? found->text : std::string();
 }
 
 std::vector<Notice> Monitor::notices() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return notices_;
 }
 
-// Requires the mutex, as all below that do not take it.
 const Notice* Monitor::earliest() const {
   const Notice* found = nullptr;
   for (const Announced& announced : announced_) {
@@ -137,15 +165,18 @@ const Notice* Monitor::earliest() const {
 void Monitor::settle_deadline() noexcept {
   bool stands = false;
   std::optional<SteadyTime> first = stop_deadline_;
+  std::optional<SteadyTime> first_named = named_stop_deadline_;
   for (const Announced& announced : announced_) {
     if (announced.dismissed) continue;
     stands = true;
     const SteadyTime when = *announced.notice.deadline;
     if (stop_seen_ && when <= *stop_seen_) continue;
-    first = std::min(first.value_or(when), when);
+    lower(first, when);
+    if (!announced.notice.guessed) lower(first_named, when);
   }
-  // Whoever sees the flag finds the deadline, and whoever finds none sees no flag for long.
+  // Deadline before flag: a thread that sees the flag must find the deadline.
   deadline_.store(first ? nanoseconds(*first) : kNoDeadline);
+  named_deadline_.store(first_named ? nanoseconds(*first_named) : kNoDeadline);
   if (stands) {
     flags_.fetch_or(kDeadline);
   } else {
@@ -154,7 +185,7 @@ void Monitor::settle_deadline() noexcept {
 }
 
 void Monitor::dismiss(SteadyTime until, bool woken) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Announced& announced : announced_) {
     const bool slept = woken && announced.notice.hibernates;
     if (slept || *announced.notice.deadline <= until) announced.dismissed = true;
@@ -178,6 +209,7 @@ void Monitor::announce(const Notice& notice, const Source* from) {
       announced.notice.deadline = notice.deadline;
       announced.notice.seen = notice.seen;
       announced.notice.hibernates = notice.hibernates;
+      announced.notice.guessed = notice.guessed;
     }
     announced_.push_back(std::move(announced));
     return;
@@ -189,11 +221,12 @@ void Monitor::announce(const Notice& notice, const Source* from) {
   known->notice.hibernates = known->notice.hibernates && notice.hibernates;
   if (*notice.deadline >= *known->notice.deadline) return;
   known->notice.deadline = notice.deadline;
+  known->notice.guessed = notice.guessed;
   known->notice.text = notice.text;
 }
 
 bool Monitor::latch(const Notice& notice, const Source* from) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (notice.kind == NoticeKind::deadline) {
     const auto known = find(notice, from);
     const auto same = [&](const Notice& before) {
@@ -219,15 +252,15 @@ bool Monitor::latch(const Notice& notice, const Source* from) {
         stop_seen_ = notice.seen;
         stop_text_ = text_or_out_of_memory([&] { return notice.text; });
       }
-      if (notice.deadline)
-        stop_deadline_ = std::min(stop_deadline_.value_or(*notice.deadline), *notice.deadline);
+      if (notice.deadline) lower(stop_deadline_, *notice.deadline);
+      if (notice.deadline && !notice.guessed) lower(named_stop_deadline_, *notice.deadline);
       settle_deadline();
       flags_.fetch_or(kStop);
       break;
     case NoticeKind::deadline:
       try {
         announce(notice, from);
-      } catch (const std::bad_alloc&) {  // for what no room was left: as if the first had said it
+      } catch (const std::bad_alloc&) {  // no space for another source: lower the first source's deadline
         auto& first = announced_.front();
         first.notice.deadline = std::min(*first.notice.deadline, *notice.deadline);
         first.dismissed = false;
@@ -238,19 +271,23 @@ bool Monitor::latch(const Notice& notice, const Source* from) {
       if (const auto known = find(notice, from); known != announced_.end()) announced_.erase(known);
       settle_deadline();
       break;
+    case NoticeKind::thawed:
+      break;
   }
   return true;
 }
 
 void Monitor::post(Notice notice) { post(std::move(notice), nullptr); }
 
-// What it asks for counts, also where there is no memory for its words.
+// The notice counts even if there is no memory for its text.
 void Monitor::post(Notice notice, const Source* from) {
   const SteadyTime now = clock_.now();
   if (!notice.seen) notice.seen = now;
   const bool timeless = notice.kind == NoticeKind::deadline && !notice.deadline;
-  if (timeless)
+  if (timeless) {
     notice.deadline = *notice.seen + std::chrono::duration_cast<SteadyTime::duration>(kUnknownNoticeTime);
+    notice.guessed = true;
+  }
   if (!latch(notice, from)) return;
   try {
     std::string line = "notice (" + notice.source + "): " + notice.text;
@@ -260,15 +297,16 @@ void Monitor::post(Notice notice, const Source* from) {
   } catch (const std::bad_alloc&) {
     log_info("a notice, and no memory for its words");
   }
+  // From here on without the mutex, because the listener may query this Monitor.
   changed_.notify_all();
   if (!listener_) return;
-  const std::lock_guard lock(listener_mutex_);
+  const MutexLock lock(listener_mutex_);
   listener_(notice);
 }
 
 bool Monitor::wait_for(Duration limit) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [this] { return (flags_.load() & (kStop | kDeadline)) != 0; });
+  const MutexLock lock(mutex_);
+  return changed_.wait_for(mutex_, limit, [this] { return (flags_.load() & (kStop | kDeadline)) != 0; });
 }
 
 bool Monitor::poll(Source& source) noexcept {
@@ -276,7 +314,7 @@ bool Monitor::poll(Source& source) noexcept {
     for (Notice& notice : source.poll()) post(std::move(notice), &source);
     return true;
   } catch (const std::bad_alloc&) {
-    return true;  // perhaps there is memory at the next poll
+    return true;  // there may be memory at the next poll
   } catch (const std::exception& error) {
     log_error("the interruption source \"{}\" failed and is off: {}", source.name(), error.what());
   } catch (...) {
@@ -288,6 +326,7 @@ bool Monitor::poll(Source& source) noexcept {
 void Monitor::watch(Source& source) noexcept {
   pollfd events[2] = {{.fd = stop_event_, .events = POLLIN, .revents = 0},
                       {.fd = source.wake_descriptor(), .events = POLLIN, .revents = 0}};
+  // start() does not poll a source that may block, so its first poll is here.
   if (source.may_block() && !poll(source)) return;
   while (true) {
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(source.interval()).count();
@@ -297,4 +336,4 @@ void Monitor::watch(Source& source) noexcept {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

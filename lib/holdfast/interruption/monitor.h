@@ -1,92 +1,85 @@
-// Hears interruptions from all sources and keeps them in one latched state:
-//
-//   a stop        stays for ever, whatever is said later
-//   a deadline    stands until the source that announced it withdraws it, or it has passed and dismiss() is
-//                 called. Of one source the earliest time counts, so that one whose times slide gains none;
-//                 of all that stand the earliest. Without a time: kUnknownNoticeTime after it was seen.
-//   a risk, a request for a checkpoint    wait until they are taken
-//
-// What was dismissed stays so: the same news of the same source is not heard again, neither a deadline that
-// is no later nor one that was first seen no later. Anything else is, and an end where sleep was announced.
+// Collects interruptions from all sources in one latched state. A stop stays for ever. A deadline stands
+// until its source withdraws it, or until it has passed and dismiss() is called. Risks and checkpoint
+// requests wait until they are taken. docs/interruption_sources.md#how-notices-combine has the rules.
 //
 //   Monitor monitor(clock);
-//   monitor.add(std::make_unique<SignalSource>(clock));
-//   monitor.start();
+//   monitor.add(std::make_unique<SignalSource>(clock));  monitor.start();
 //   …each step:  if (monitor.pending()) …               // one atomic load
 //
-// Every notice is logged once, with its source and the time left.
-// Errors: start() throws Error when a thread cannot be made. Nothing else throws; a source that throws is
-// switched off with an error in the log.
-// Threads: add, listen, start, stop by the owner; everything else from any thread. pending(),
-// stop_requested(), deadline(), take_checkpoint_request() and take_risk() are lock-free.
+// Errors: start() throws Error if a thread cannot be made. A source that throws is switched off and logged.
+// Threads: add, listen, start, stop by the owner; the other methods from any thread. pending(),
+// stop_requested(), deadline(), named_deadline(), take_checkpoint_request() and take_risk() are lock-free.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/mutex.h"
+#include "holdfast/base/owner_process.h"
 #include "holdfast/interruption/notice.h"
 #include "holdfast/interruption/source.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class Monitor {
  public:
   explicit Monitor(Clock& clock = Clock::real());
-  ~Monitor();  // stops
+  ~Monitor();  // calls stop()
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Before start().
+  // Call before start().
   void add(std::unique_ptr<Source> source);
-  // Called for every notice, one at a time, on the thread that brought it, after the state has changed. It
-  // must not call stop() or post(). Before start().
+  // `listener` gets every notice, one at a time, on the thread that brought it, after the state has changed.
+  // It must not call stop() or post(). Call before start().
   void listen(std::function<void(const Notice&)> listener);
 
-  // Polls every source that does not block once, on this thread: what was latched before main() is seen when
-  // start() returns. Then starts the threads.
+  // Polls every source that does not block, once, on this thread. So signals latched before main() are seen
+  // when start() returns. Then starts the threads.
   void start();
-  // Ends the threads. The latched state stays. Idempotent.
+  // Ends the threads; the latched state stays. Idempotent. In a forked child, stop() and the destructor do
+  // not touch the parent's threads and sources.
   void stop() noexcept;
 
-  // Is there anything that the training loop should look at?
+  // True if there is anything that the training loop should look at.
   bool pending() const noexcept { return flags_.load(std::memory_order_acquire) != 0; }
   bool stop_requested() const noexcept { return (flags_.load(std::memory_order_acquire) & kStop) != 0; }
-  // True once for each request, however often it was repeated in the meantime.
+  // True once for each request; repeated requests in between count as one.
   bool take_checkpoint_request() noexcept;
-  // The same for news that the machine may go away.
+  // The same for notices of risk.
   bool take_risk() noexcept;
-  // When the process has to be done: the earliest of the stops' deadlines and of those that stand. Once asked
-  // to stop, deadlines that had passed before count no more: the machine has outlived them.
+  // When the process must have ended: the earliest deadline of the stops and of the standing notices. After a
+  // stop, a deadline that had passed before the stop no longer counts, because the machine has outlived it.
   std::optional<SteadyTime> deadline() const noexcept;
-  // Time until it; zero when it has passed.
+  // The same, but only of deadlines that somebody named; nullopt if all are guesses (Notice::guessed).
+  std::optional<SteadyTime> named_deadline() const noexcept;
+  // Time until deadline(); zero if it has passed.
   std::optional<Duration> time_left() const;
 
-  // The notice whose deadline the planner goes by: the earliest that stands, one that hibernates only where
-  // no other does. `deadline` and `seen` are set.
+  // The notice whose deadline the planner uses: the earliest that stands. One that hibernates counts only if
+  // no other stands. `deadline` and `seen` are set.
   std::optional<Notice> standing() const;
-  // The machine lives: forgets the deadlines up to then, and those of all that hibernate with `woken`.
+  // The machine lives: forgets deadlines up to `until`, and with `woken` those of all that hibernate.
   void dismiss(SteadyTime until, bool woken = false);
 
-  // Text of the first notice that asked to stop, otherwise of standing(); empty without either.
+  // Text of the first notice that asked to stop, otherwise of standing(). Empty if there is neither.
   std::string reason() const;
-  // In order of arrival, the first kKept of them. Checkpoint requests are not kept.
+  // The first kKept notices, in order of arrival, without checkpoint requests.
   std::vector<Notice> notices() const;
   static constexpr std::size_t kKept = 256;
-  // For their figures. From start() on.
+  // For their figures. Valid after start().
   const std::vector<std::unique_ptr<Source>>& sources() const { return sources_; }
-  // News from inside the program (a stop that a user's code asks for, a test).
+  // Adds a notice from inside the program, such as a stop that the user's code asks for.
   void post(Notice notice);
-  // Waits on the machine's own clock, at most `limit`, for a stop or deadline notice; true at once while
-  // there is one.
+  // Blocks until a stop or deadline notice exists, at most `limit` on the machine's own clock. Returns
+  // whether there is one.
   bool wait_for(Duration limit);
 
  private:
@@ -97,37 +90,41 @@ class Monitor {
 
   // What one source has announced and not withdrawn.
   struct Announced {
-    const Source* from = nullptr;  // nullptr: the program, under the notice's source name
+    const Source* from = nullptr;  // nullptr: posted by the program, under the notice's source name
     Notice notice;                 // with its earliest deadline
     bool dismissed = false;
   };
 
   void post(Notice notice, const Source* from);
-  bool latch(const Notice& notice, const Source* from);  // false: old news
-  void announce(const Notice& notice, const Source* from);
-  std::vector<Announced>::iterator find(const Notice& notice, const Source* from);
-  const Notice* earliest() const;
-  void settle_deadline() noexcept;
+  bool latch(const Notice& notice, const Source* from) HOLDFAST_EXCLUDES(mutex_);  // false: old news
+  void announce(const Notice& notice, const Source* from) HOLDFAST_REQUIRES(mutex_);
+  std::vector<Announced>::iterator find(const Notice& notice, const Source* from) HOLDFAST_REQUIRES(mutex_);
+  const Notice* earliest() const HOLDFAST_REQUIRES(mutex_);
+  void settle_deadline() noexcept HOLDFAST_REQUIRES(mutex_);
+  void let_go() noexcept;
 
   bool poll(Source& source) noexcept;  // false: it threw
   void watch(Source& source) noexcept;
 
+  const OwnerProcess process_;
   Clock& clock_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::function<void(const Notice&)> listener_;
   std::vector<std::thread> threads_;
-  int stop_event_ = -1;  // readable once the threads are to end
+  int stop_event_ = -1;  // eventfd; readable when the threads must end
 
   std::atomic<std::uint32_t> flags_{0};
   std::atomic<std::int64_t> deadline_;  // nanoseconds on the steady clock; the largest value: none
-  mutable std::mutex mutex_;            // everything below
-  std::mutex listener_mutex_;
-  std::condition_variable changed_;
-  std::vector<Notice> notices_;
-  std::vector<Announced> announced_;
-  std::optional<SteadyTime> stop_seen_;
-  std::optional<SteadyTime> stop_deadline_;
-  std::string stop_text_;
+  std::atomic<std::int64_t> named_deadline_;
+  Mutex listener_mutex_;  // one call of the listener at a time
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<Notice> notices_ HOLDFAST_GUARDED_BY(mutex_);
+  std::vector<Announced> announced_ HOLDFAST_GUARDED_BY(mutex_);
+  std::optional<SteadyTime> stop_seen_ HOLDFAST_GUARDED_BY(mutex_);
+  std::optional<SteadyTime> stop_deadline_ HOLDFAST_GUARDED_BY(mutex_);
+  std::optional<SteadyTime> named_stop_deadline_ HOLDFAST_GUARDED_BY(mutex_);
+  std::string stop_text_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

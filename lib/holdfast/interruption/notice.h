@@ -1,4 +1,4 @@
-// News of an interruption, from whatever source.
+// A notice: news of an interruption, from any source.
 //
 // Threads: plain values.
 #pragma once
@@ -8,25 +8,32 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class NoticeKind {
-  checkpoint_now,  // commit soon and go on (SIGUSR1)
-  stop,            // commit and leave with exit code 75 before the deadline (SIGTERM, Ctrl-C)
-  deadline,        // the machine goes away at the deadline; policy decides how the time until then is spent
-  at_risk,    // it may come soon (EC2's rebalance recommendation): save, save more often for a while, go on
-  withdrawn,  // what this source announced with `deadline` does not come after all
+  checkpoint_now,  // commit soon and continue (SIGUSR1)
+  stop,            // commit, and end with exit code 75 before the deadline (SIGTERM, Ctrl-C)
+  deadline,        // the machine ends at the deadline; a policy decides how to use the time until then
+  at_risk,    // the end may come soon (EC2's rebalance recommendation): save now, and more often for a while
+  withdrawn,  // the source takes back what it announced with `deadline`
+  thawed,     // what the source announced with `stands_still` is over, or does not come
 };
 
 struct Notice {
   std::string source;  // "signal", "file", "ec2"
   NoticeKind kind = NoticeKind::stop;
-  std::optional<SteadyTime> deadline = {};  // on the steady clock; absent where none is known
+  std::optional<SteadyTime> deadline = {};  // on the steady clock; unset if unknown
   std::string text = {};                    // one phrase for people: "SIGTERM from process 4711"
-  // The machine will sleep and wake up again with this process in its memory: commit at once, then go on.
+  // The machine will sleep and wake up with this process in memory: commit at once, then continue.
   bool hibernates = false;
-  // When this process first saw it; the Monitor fills it in where a source does not.
+  // With at_risk: the machine will stand still for at most this time, at an unknown moment, and then
+  // continue.
+  std::optional<Duration> stands_still = {};
+  // Nobody named the deadline: it is a usual grace period (term_grace.h), or kUnknownNoticeTime. Be done by
+  // then, but do not skip a save because of it.
+  bool guessed = false;
+  // When this process first saw it. The Monitor fills it in if the source does not.
   std::optional<SteadyTime> seen = {};
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

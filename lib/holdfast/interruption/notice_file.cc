@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <string>
 
+#include "holdfast/base/json.h"
 #include "holdfast/base/text.h"
-#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/internal/shown_text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-using internal::Json;
 using internal::shortened;
-using internal::text_member;
 
 constexpr std::string_view kSource = "file";
 constexpr Duration kFarthest = std::chrono::hours(24 * 365);
@@ -26,29 +25,29 @@ bool is_blank(std::string_view content) {
   return content.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// How long until then; nullopt when it is not to be believed.
-std::optional<Duration> until_time(const Json& value, WallTime wall_now) {
-  if (!value.is(Json::Kind::text)) return std::nullopt;
+// Time until then; nullopt if it is not believable.
+std::optional<Duration> until_time(const JsonValue& value, WallTime wall_now) {
+  if (!value.is(JsonValue::Kind::text)) return std::nullopt;
   const auto time = parse_utc(value.text);
   if (!time || *time <= wall_now || *time - wall_now > kFarthest) return std::nullopt;
   return *time - wall_now;
 }
 
-std::optional<Duration> until_seconds(const Json& value) {
-  if (!value.is(Json::Kind::number)) return std::nullopt;
+std::optional<Duration> until_seconds(const JsonValue& value) {
+  if (!value.is(JsonValue::Kind::number)) return std::nullopt;
   const double seconds = value.number;
   if (!(seconds > 0 && seconds <= std::chrono::duration<double>(kFarthest).count())) return std::nullopt;
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-std::optional<Duration> time_until(const Json& object, WallTime wall_now) {
+std::optional<Duration> time_until(const JsonValue& object, WallTime wall_now) {
   std::optional<Duration> left;
   const auto earlier = [&](std::optional<Duration> said) {
     const Duration believed = said.value_or(kUnknownNoticeTime);
     left = left ? std::min(*left, believed) : believed;
   };
-  if (const Json* const time = object.find("time")) earlier(until_time(*time, wall_now));
-  if (const Json* const seconds = object.find("in_seconds")) earlier(until_seconds(*seconds));
+  if (const JsonValue* const time = object.find("time")) earlier(until_time(*time, wall_now));
+  if (const JsonValue* const seconds = object.find("in_seconds")) earlier(until_seconds(*seconds));
   return left;
 }
 
@@ -57,8 +56,8 @@ NoticeFile parse(std::string_view content, SteadyTime now, WallTime wall_now) {
     return {interruption("the notice file is longer than 16 KiB and was not read"), false};
   }
   if (is_blank(content)) return {interruption("there is a notice file"), false};
-  const Json json = internal::parse_json(content);
-  if (!json.is(Json::Kind::object))
+  const JsonValue json = parse_json(content);
+  if (!json.is(JsonValue::Kind::object))
     return {interruption("there is a notice file, which is not a JSON object"), false};
 
   const auto action = text_member(json, "action");
@@ -90,4 +89,4 @@ NoticeFile parse_notice_file(std::string_view content, SteadyTime now, WallTime 
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::array<std::string_view, 7> kDays{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
@@ -17,7 +17,7 @@ std::string two(unsigned number) {
   return {static_cast<char>('0' + number / 10), static_cast<char>('0' + number % 10)};
 }
 
-// Takes the next word, which ends at a blank.
+// Takes the next word, up to a blank.
 std::string_view take_word(std::string_view& text) {
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
@@ -25,7 +25,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-// "01 Jun 2025 12:00:05 GMT", as RFC 3339.
+// Converts "01 Jun 2025 12:00:05 GMT" to RFC 3339.
 std::optional<std::string> as_rfc3339(std::string_view text) {
   const std::string_view day = take_word(text);
   const auto month = std::find(kMonths.begin(), kMonths.end(), take_word(text));
@@ -66,4 +66,4 @@ std::string format_http_date(WallTime time) {
   return text;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -4,21 +4,24 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 #include "holdfast/interruption/internal/signal_latch.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::HeardSignal;
 using internal::kHeardSignals;
 
 std::string describe(int signal, const HeardSignal& heard) {
-  std::string text = signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1";
+  const char* const abbreviation = sigabbrev_np(signal);
+  std::string text = std::string("SIG") + (abbreviation != nullptr ? abbreviation : "?");
   if (heard.sender > 0) text += " from process " + std::to_string(heard.sender);
   if (signal == SIGINT && internal::at_a_terminal()) text += " (Ctrl-C again within 10 s leaves at once)";
   return text;
@@ -26,10 +29,26 @@ std::string describe(int signal, const HeardSignal& heard) {
 
 }  // namespace
 
-SignalSource::SignalSource(Clock& clock, Duration grace)
-    : clock_(clock), grace_(env_duration(kEnvTermGrace).value_or(grace)) {
-  if (!internal::install_signal_handlers()) throw IoError("eventfd", "", errno);
+bool stop_signal_came() noexcept {
+  for (std::size_t i = 0; i < kHeardSignals.size(); ++i) {
+    const HeardSignal heard = internal::heard_signal(i);
+    if (heard.stops && heard.count != internal::consumed_signals(i)) return true;
+  }
+  return false;
+}
+
+SignalSource::SignalSource(Clock& clock, std::optional<Duration> grace,
+                           const std::filesystem::path& system_root)
+    : clock_(clock), grace_(term_grace(grace, system_root)), stops_(stop_signals()) {
+  if (!internal::install_signal_handlers(stops_)) throw IoError("eventfd", "", errno);
   for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] = internal::consumed_signals(i);
+  if (grace_.guessed && grace_.time == kContainerTermGrace) {
+    log_info(
+        "this is a container: after SIGTERM it may have 10 s, as docker stop gives; where it has more, say "
+        "so "
+        "in {} (Kubernetes: terminationGracePeriodSeconds less 5 s)",
+        kEnvTermGrace.name);
+  }
 }
 
 SignalSource::~SignalSource() {
@@ -40,11 +59,11 @@ SignalSource::~SignalSource() {
 int SignalSource::wake_descriptor() const { return internal::signal_event(); }
 
 std::vector<Notice> SignalSource::poll() {
-  // Emptied first: a signal that comes after this is seen by the next poll at the latest.
+  // Empties the eventfd first, so that a later signal makes it readable again.
   eventfd_t ignored = 0;
   eventfd_read(internal::signal_event(), &ignored);
   std::vector<Notice> notices;
-  // Kept only when all is told: without memory for the words, the next poll tells it.
+  // Stored only after all notices are made: if memory runs out, the next poll reports them.
   auto seen = seen_;
   auto told = told_;
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -56,13 +75,14 @@ std::vector<Notice> SignalSource::poll() {
                   .kind = NoticeKind::checkpoint_now,
                   .deadline = std::nullopt,
                   .text = describe(kHeardSignals[i], heard)};
-    if (kHeardSignals[i] != SIGUSR1) {
+    if (stops_.has(kHeardSignals[i])) {
       if (repeated) continue;
-      // The handler's clock is the machine's; ours may be another.
+      // Handlers use the machine's clock; `clock_` may be another.
       const auto arrival = SteadyTime(std::chrono::nanoseconds(heard.first_ns));
       const Duration age = Clock::real().now() - arrival;
       notice.kind = NoticeKind::stop;
-      notice.deadline = clock_.now() + (grace_ - age);
+      notice.guessed = grace_.guessed;
+      notice.deadline = clock_.now() + (grace_.time - age);
     }
     notices.push_back(std::move(notice));
   }
@@ -71,4 +91,4 @@ std::vector<Notice> SignalSource::poll() {
   return notices;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

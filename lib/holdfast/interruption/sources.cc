@@ -13,15 +13,15 @@
 #include "holdfast/interruption/deadline_source.h"
 #include "holdfast/interruption/file_source.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::array<std::string_view, 7> kNames{"signal", "file", "deadline", "cloud",
                                                  "ec2",    "gcp",  "azure"};
 
-// Nothing: not picked, the default.
-std::optional<std::vector<std::string>> picked_sources() {
-  const auto text = env_text(kEnvSources);
+// nullopt: the variable is not set.
+std::optional<std::vector<std::string>> source_list(const EnvVariable& variable) {
+  const auto text = env_text(variable);
   if (!text) return std::nullopt;
   std::vector<std::string> picked;
   std::string_view rest = *text;
@@ -32,7 +32,7 @@ std::optional<std::vector<std::string>> picked_sources() {
     if (std::find(kNames.begin(), kNames.end(), word) == kNames.end()) {
       std::string names;
       for (const std::string_view name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);
-      throw UsageError("environment variable " + std::string(kEnvSources.name) + "=" + *text +
+      throw UsageError("environment variable " + std::string(variable.name) + "=" + *text +
                        ": there is no source \"" + std::string(word) + "\"; there are " + names);
     }
     picked.emplace_back(word);
@@ -40,21 +40,32 @@ std::optional<std::vector<std::string>> picked_sources() {
   return picked;
 }
 
-bool is_first_on_this_host() {
+// "LOCAL_RANK=3" if another process of this host asks the provider.
+std::optional<std::string> not_the_first_on_this_host() {
   for (const EnvVariable& variable : {kEnvLocalRank, kEnvOpenMpiLocalRank, kEnvSlurmLocalId}) {
-    if (const auto rank = env_text(variable)) return rank == "0";
+    if (const auto rank = env_text(variable)) {
+      return rank == "0" ? std::nullopt : std::optional(variable.name + ("=" + *rank));
+    }
   }
-  return true;
+  return std::nullopt;
+}
+
+bool is_cloud(std::string_view name) {
+  return name == "cloud" || name == "ec2" || name == "gcp" || name == "azure";
 }
 
 class Maker {
  public:
   Maker(const SourceOptions& options, Clock& clock)
-      : options_(options), clock_(clock), picked_(picked_sources()) {}
+      : options_(options), clock_(clock), picked_(source_list(kEnvSources)) {}
 
   std::vector<std::unique_ptr<Source>> make() {
+    if (picked_) {
+      log_info("interruption sources by {}: {}; the others are off", kEnvSources.name,
+               env_text(kEnvSources).value_or(""));
+    }
     if (wants("signal") && options_.signals) {
-      sources_.push_back(std::make_unique<SignalSource>(clock_, options_.term_grace));
+      sources_.push_back(std::make_unique<SignalSource>(clock_, options_.term_grace, options_.system_root));
     }
     if (wants("file")) files();
     if (wants("deadline")) deadline();
@@ -79,26 +90,36 @@ class Maker {
   }
 
   void deadline() {
-    const DeadlineOptions found{.max_wall = options_.max_wall, .job_end = slurm_job_end(clock_)};
+    const DeadlineOptions found{
+        .max_wall = options_.max_wall, .started = supervised_since(clock_), .job_end = slurm_job_end(clock_)};
     if (found.max_wall || found.job_end) sources_.push_back(std::make_unique<DeadlineSource>(clock_, found));
   }
 
   void clouds() {
-    if (!is_first_on_this_host()) return;
+    const bool found_out = picked_ ? names("cloud") : options_.cloud;
+    const bool named = names("ec2") || names("gcp") || names("azure");
+    if (!found_out && !named) return;
+    if (const auto rank = not_the_first_on_this_host()) {
+      log_info("the provider's notices are heard by another process of this host ({})", *rank);
+      return;
+    }
     using Named = std::pair<std::string_view, CloudProvider>;
     for (const auto& [name, provider] : {Named{"ec2", CloudProvider::ec2}, Named{"gcp", CloudProvider::gcp},
                                          Named{"azure", CloudProvider::azure}}) {
       if (!names(name)) continue;
-      auto source = make_cloud_source(provider, clock_);
+      auto source = make_cloud_source(provider, clock_, of_clouds());
       if (source) sources_.push_back(std::move(source));
     }
-    const bool found_out = picked_ ? names("cloud") : options_.cloud;
     if (!found_out) return;
     check_endpoints();
-    sources_.push_back(std::make_unique<CloudSource>(clock_, options_.system_root));
+    sources_.push_back(std::make_unique<CloudSource>(clock_, options_.system_root, of_clouds()));
   }
 
-  // A wrong variable ends the start, as any other does, not the source an hour later.
+  CloudOptions of_clouds() const {
+    return {.azure_approve = options_.azure_approve, .blind_after = options_.blind_after};
+  }
+
+  // Checked now, so that a malformed variable ends the start and not the source later on its thread.
   static void check_endpoints() {
     for (const auto provider : {CloudProvider::ec2, CloudProvider::gcp, CloudProvider::azure}) {
       metadata_endpoint(provider);
@@ -114,8 +135,19 @@ class Maker {
 
 }  // namespace
 
+std::vector<std::string> required_sources(const std::vector<std::string>& by_program) {
+  std::vector<std::string> required = source_list(kEnvRequireSource).value_or(std::vector<std::string>());
+  for (const std::string& name : by_program) {
+    if (std::find(required.begin(), required.end(), name) == required.end()) required.push_back(name);
+  }
+  if (not_the_first_on_this_host()) {
+    std::erase_if(required, [](const std::string& name) { return is_cloud(name); });
+  }
+  return required;
+}
+
 std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options, Clock& clock) {
   return Maker(options, clock).make();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

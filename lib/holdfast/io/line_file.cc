@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 bool ends_torn(const File& file) {
@@ -16,7 +16,7 @@ bool ends_torn(const File& file) {
   try {
     return file.read_at(last, size - 1) == 1 && last[0] != std::byte{'\n'};
   } catch (const IoError& error) {
-    // A file that we may write but not read. An empty line does no harm there.
+    // A file that we may write but not read. An additional empty line does no harm.
     if (error.code() == EBADF) return true;
     throw;
   }
@@ -33,7 +33,7 @@ void LineFile::append(std::string_view line) {
   buffer_.clear();
   if (torn_) buffer_ += '\n';
   buffer_.append(line) += '\n';
-  // Until it succeeded, part of it may be in the file.
+  // Until the write succeeds, a part of the line may be in the file.
   torn_ = true;
   file_->write_at(std::as_bytes(std::span(buffer_)), 0);
   torn_ = false;
@@ -48,4 +48,4 @@ std::vector<std::string> whole_lines(std::string_view text) {
   return lines;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

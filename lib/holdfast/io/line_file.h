@@ -1,10 +1,10 @@
-// A text file that only grows, a line at a time: metrics, ledgers. Each line is one write at the end of the
-// file, so a process that is killed leaves whole lines and at most one torn last one; the next LineFile on
-// that file closes it with a newline before its own first line.
+// A text file that grows line by line: metrics, ledgers. Each line is one write at the end of the file. A
+// killed process leaves whole lines and at most one torn line at the end; the next LineFile ends that line
+// with a newline before its own first line.
 //
 // Errors: IoError from the constructor and from append.
 // Threads: one thread at a time.
-// Durability: none. A line survives the end of the process, not power loss; call file().sync() for that.
+// Durability: none. A line survives the end of the process, but not power loss; call file().sync() for that.
 #pragma once
 
 #include <filesystem>
@@ -15,26 +15,26 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class LineFile {
  public:
-  // Made when missing (0600).
+  // Creates the file if it is missing (0600).
   LineFile(FileSystem& file_system, const std::filesystem::path& path);
-  // `file` was opened with OpenMode::append.
+  // Requires a file that was opened with OpenMode::append.
   explicit LineFile(std::unique_ptr<File> file);
 
-  // `line` without its newline, and without any newline in it.
+  // `line` contains no newline.
   void append(std::string_view line);
   File& file() { return *file_; }
 
  private:
   std::unique_ptr<File> file_;
-  std::string buffer_;  // kept, so that a line allocates nothing once the longest was seen
+  std::string buffer_;  // kept between calls, so that a line usually allocates nothing
   bool torn_ = false;   // the file ends in the middle of a line
 };
 
-// The whole lines of `text`; a torn last one is left out.
+// The whole lines of `text`, without a torn last one.
 std::vector<std::string> whole_lines(std::string_view text);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <sstream>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Blanks and backslashes in names are octal: "\040".
+// mountinfo writes blanks and backslashes in names as octal numbers: "\040".
 std::string unescaped(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -141,4 +141,4 @@ FileSystemKind kind_of_file_system(std::uint64_t magic) {
           .remark = "a file system that Holdfast has no experience with: rehearse before you trust it"};
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,7 +1,6 @@
-// What the kernel says about mounts, and what kinds of file systems there are: which promises a name alone
-// tells.
+// The kernel's list of mounts, and what is known about kinds of file systems by their name alone.
 //
-// Threads: free functions, pure, except mount_of(path).
+// Errors: none. Threads: pure functions, except mount_of(path), which reads /proc.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct MountEntry {
   std::string mount_point;
@@ -21,22 +20,22 @@ struct MountEntry {
   bool has(std::string_view option) const;
 };
 
-// The text of /proc/self/mountinfo. Lines that do not look like it are left out.
+// Parses the text of /proc/self/mountinfo; skips lines of another form.
 std::vector<MountEntry> parse_mountinfo(std::string_view text);
-// The mount that an absolute path without links lies on: of the longest mount point above it the last one,
-// which hides the others.
+// The mount of an absolute path without links: the longest mount point above it. Of several mounts on that
+// point the last one counts, because it hides the others.
 std::optional<MountEntry> mount_of(const std::vector<MountEntry>& mounts, const std::filesystem::path& path);
-// The same on this machine; nullopt where /proc is missing.
+// The same for this machine; nullopt if /proc is missing.
 std::optional<MountEntry> mount_of(const std::filesystem::path& path);
 
 struct FileSystemKind {
   std::string name;
-  bool network = false;    // other machines may see and change it
+  bool network = false;    // other machines may see and change files
   bool in_memory = false;  // nothing survives a reboot
-  std::string remark;      // a sentence for people; empty: nothing special
+  std::string remark;      // a sentence for people; empty if there is nothing special
 };
 
-// By statfs's f_type.
+// `magic` is f_type of statfs.
 FileSystemKind kind_of_file_system(std::uint64_t magic);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

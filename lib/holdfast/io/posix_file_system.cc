@@ -11,7 +11,7 @@
 #include "holdfast/io/internal/posix_calls.h"
 #include "holdfast/io/internal/posix_directory.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::Descriptor;
@@ -22,9 +22,9 @@ Descriptor open_plain_directory(const std::string& path) {
   return Descriptor(retry([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
 }
 
-// The name of `path` in its parent becomes durable. An earlier process may have made it and died before it
-// could sync, so this is done for directories that exist already, up to the root of their file system. There,
-// what we may not open or sync was not made by us.
+// Makes the name of `path` in its parent durable. An earlier process may have created it and died before its
+// sync. So this is done for existing directories too, up to the root of their file system. If `made` is
+// false, another user may own the parent: only EIO counts then.
 void sync_name(const std::filesystem::path& parent, bool made) {
   const Descriptor directory = open_plain_directory(parent.native());
   if (!directory) {
@@ -34,8 +34,7 @@ void sync_name(const std::filesystem::path& parent, bool made) {
   if (fsync(directory.get()) != 0 && (made || errno == EIO)) fail("fsync", parent.native());
 }
 
-// Makes the missing components of an absolute path. Returns the first one that was missing, or the path's
-// end.
+// Creates the missing components of an absolute path. Returns the deepest directory that existed before.
 std::filesystem::path make_missing(const std::filesystem::path& path) {
   std::filesystem::path existing = path;
   struct stat status {};
@@ -57,7 +56,7 @@ std::filesystem::path make_missing(const std::filesystem::path& path) {
 
 std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem::path& path, bool create) {
   if (path.empty()) throw UsageError("the name of a directory is empty");
-  // ".." after a symbolic link is not what the text says.
+  // ".." after a symbolic link depends on the link's target, so the text alone cannot be normalised.
   const bool upwards = std::find(path.begin(), path.end(), "..") != path.end();
   std::filesystem::path full =
       upwards ? std::filesystem::weakly_canonical(path) : std::filesystem::absolute(path).lexically_normal();
@@ -84,14 +83,14 @@ std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem
 }
 
 std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
-  int flags = O_RDONLY | O_NONBLOCK;  // a FIFO must not hang us
+  int flags = O_RDONLY | O_NONBLOCK;  // a FIFO must not block the open
   if (mode == OpenMode::create || mode == OpenMode::create_direct) flags = O_RDWR | O_CREAT | O_EXCL;
   if (mode == OpenMode::overwrite_direct) flags = O_RDWR | O_NONBLOCK;
   if (mode == OpenMode::append) flags = O_RDWR | O_CREAT | O_APPEND;
   const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0600); }); };
   Descriptor opened(try_open());
   if (!opened && mode == OpenMode::append && errno == EACCES) {
-    flags = O_WRONLY | O_CREAT | O_APPEND;  // a pipe's writing end, or a file we may only add to
+    flags = O_WRONLY | O_CREAT | O_APPEND;  // a pipe's writing end, or a file that we may only append to
     opened = Descriptor(try_open());
   }
   if (!opened) {
@@ -111,11 +110,11 @@ std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& pa
 bool PosixFileSystem::is_mount_point(const std::filesystem::path& path) const {
   struct statx found {};
   if (statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE | STATX_MODE, &found) != 0) {
-    // A mount whose server is away is no mount yet.
+    // A mount whose server is gone counts as not mounted yet, so that the caller waits.
     if (errno == ENOENT || errno == ENOTDIR || errno == ENOTCONN || errno == ESTALE) return false;
     fail("statx", path.native());
   }
-  // Sees bind mounts too, which share their parent's device.
+  // Detects bind mounts too, which have the same device as their parent.
   if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0) {
     return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 && S_ISDIR(found.stx_mode);
   }
@@ -145,4 +144,4 @@ FileSystem& FileSystem::real() {
   return file_system;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,27 +1,26 @@
-// The machine's own file system, behind io/file_system.h. FileSystem::real() is one of these with everything
-// switched on.
+// The machine's own file system, behind io/file_system.h. FileSystem::real() is one with all switches on.
 //
-// Names are opened beneath their directory with openat2(RESOLVE_BENEATH | NO_SYMLINKS); where the kernel or a
-// container's filter has no openat2, single components with O_NOFOLLOW mean the same. Everything is
-// O_CLOEXEC. What a file system lacks is done the next best way: no O_DIRECT, or one that wants more than
-// pages of 4096: buffered, with write-back started at once and the written pages dropped; no fallocate:
-// nothing; no renameat2(NOREPLACE) (NFS): link and unlink. posix_fallocate is never used (some libraries
-// emulate it byte by byte). Sync is sticky: after a failed fsync every later sync of that File or Directory
-// fails without a system call.
+// It opens names beneath their directory with openat2(RESOLVE_BENEATH | NO_SYMLINKS). If the kernel or a
+// container's filter has no openat2, O_NOFOLLOW on single components is equivalent. All opens use O_CLOEXEC.
+// Fallbacks: without O_DIRECT, or if it needs larger units than 4096, writes are buffered, written back early
+// and dropped from the cache. Without fallocate nothing is reserved; posix_fallocate is never used, because
+// some libraries emulate it byte by byte. Without renameat2(NOREPLACE) (NFS) it links and unlinks.
+// Sync is sticky: after a failed fsync every later sync of that File or Directory fails without a system
+// call.
 //
-// Threads: as file_system.h says. Lifetime: Files and Directories may outlive it.
+// Errors: IoError. Threads: as io/file_system.h says. Files and Directories may outlive this object.
 #pragma once
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Switches for tests of the fallbacks, and for file systems that promise what they do not keep.
+// Switches for tests of the fallbacks, and for file systems that accept a call without performing it.
 struct PosixOptions {
-  bool openat2 = true;
+  bool openat2 = true;           // off: O_NOFOLLOW
   bool rename_noreplace = true;  // off: link+unlink
   bool direct = true;            // off: create_direct is buffered, read_uncached_at drops cached pages
-  bool write_behind = true;      // off: buffered checkpoints wait in the page cache for their fsync
+  bool write_behind = true;      // off: buffered checkpoints stay in the page cache until their fsync
 };
 
 class PosixFileSystem final : public FileSystem {
@@ -37,4 +36,4 @@ class PosixFileSystem final : public FileSystem {
   PosixOptions options_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,12 +1,13 @@
 #include "holdfast/io/volume_probe.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr Duration kSayAgain = std::chrono::seconds(30);
@@ -20,6 +21,17 @@ std::filesystem::path resolved(const std::filesystem::path& path) {
   std::error_code error;
   auto real = std::filesystem::weakly_canonical(path, error);
   return error ? std::filesystem::absolute(path).lexically_normal() : real;
+}
+
+// nullopt: we may not open the directory that holds the mount point. Then we made nothing there either.
+std::optional<std::uint64_t> device_of(FileSystem& file_system, const std::filesystem::path& path) {
+  try {
+    const auto directory = file_system.open_directory(path, false);
+    return directory ? std::optional(directory->own_status().device) : std::nullopt;
+  } catch (const IoError& error) {
+    if (error.code() != EACCES) throw;
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -49,13 +61,27 @@ void check_beneath_mount(const std::filesystem::path& directory, const std::file
                    mount.native() + ": choose a directory beneath it");
 }
 
+void check_on_mount(FileSystem& file_system, const Directory& directory, const std::filesystem::path& mount) {
+  const std::uint64_t device = directory.own_status().device;
+  const std::filesystem::path point = resolved(mount);
+  // On the device of the mount point's parent and not on that of the mount: the directory was created while
+  // the volume was gone.
+  const bool elsewhere = device_of(file_system, point) != device;
+  if (file_system.is_mount_point(mount) &&
+      !(elsewhere && device_of(file_system, point.parent_path()) == device)) {
+    return;
+  }
+  throw IoError("mount", mount.native(), ENODEV,
+                "the volume went away during the start; attach it and start again");
+}
+
 std::optional<std::string> root_file_system_warning(const FileSystem& file_system,
                                                     const std::filesystem::path& directory) {
   if (!file_system.on_root_file_system(directory)) return std::nullopt;
   return directory.native() +
          " lies on the root file system: if this machine is taken away, its checkpoints may go with it. Put "
-         "them "
-         "on a volume, and name its mount point (--mount)";
+         "them on a volume, and name its mount point in CheckpointerOptions::mount (--mount in Holdfast's "
+         "example)";
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -9,10 +9,10 @@
 #include "holdfast/io/internal/volume_capabilities.h"
 #include "holdfast/io/internal/volume_speed.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-constexpr std::uint64_t kLeast = 16 << 20;  // bytes; below that nothing is measured
+constexpr std::uint64_t kLeast = 16 << 20;  // bytes; a smaller write would measure caches
 
 }  // namespace
 
@@ -48,9 +48,10 @@ std::optional<Duration> estimate_save(const VolumeReport& report, std::uint64_t 
   if (!report.writing || !report.committing || report.writing->bytes == 0) return std::nullopt;
   const double seconds = std::chrono::duration<double>(report.writing->time).count() *
                          static_cast<double>(state_bytes) / static_cast<double>(report.writing->bytes);
+  // Keeps the sum below within 64-bit nanoseconds.
   constexpr double kLongest = 1e9;
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::min(seconds, kLongest))) +
          report.committing->median;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

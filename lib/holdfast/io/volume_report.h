@@ -1,14 +1,13 @@
-// What a volume promises, found out by trying: with a folder of its own in the given directory, which is gone
-// when this returns. Files that are there are never touched, and a run that trains there only sees that the
-// disk is busy.
+// Finds out what a volume supports by trying it, in a temporary folder inside the given directory. It never
+// touches other files; a run that trains there only sees a busy disk.
 //
-// The folder's files are written as checkpoints are, through io/file_system.h. What that seam hides on
-// purpose (whether O_DIRECT, fallocate or renameat2 did the work, or what stands in for them) is asked of the
-// kernel directly, and rmdir, which no run ever needs, as well.
+// The probe writes its files as checkpoints are written, through io/file_system.h. It calls the kernel
+// directly for what that interface hides (whether O_DIRECT, fallocate and renameat2 work, or their
+// fallbacks), and for rmdir, which no run needs.
 //
-// Errors: IoError, except for what is found missing: that is the result. Interrupted by `go_on`: Error with
-// ExitCode::interrupted.
-// Threads: one; starts two that write and one that says what it waits for after 2 s, and joins them.
+// Errors: IoError, except for a missing feature, which is a result. Error with ExitCode::interrupted if
+// `go_on` returns false. Threads: call from one. It starts two that write and one that logs stalls, and joins
+// them.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +21,13 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/io/mount_information.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct ProbeOptions {
-  std::uint64_t bytes = std::uint64_t{1} << 30;  // to write for the speed; at most a quarter of what is free
-  Duration longest = std::chrono::seconds(10);   // of that writing
-  int commits = 15;
-  // Called between two operations and blocks. False ends the probe, and its folder goes.
+  std::uint64_t bytes = std::uint64_t{1} << 30;  // to write; large enough to outlast caches. At most free / 4
+  Duration longest = std::chrono::seconds(10);   // limit for that, so that a slow volume costs no more
+  int commits = 15;                              // small commits for the median; each costs an fsync
+  // Called between operations and blocks. False ends the probe and removes its folder.
   std::function<bool()> go_on = {};
 };
 
@@ -40,12 +39,12 @@ struct VolumeReport {
   bool on_root = false;
   std::uint64_t bytes_in_all = 0;
   std::uint64_t bytes_free = 0;              // for this user
-  std::optional<std::uint64_t> inodes_free;  // nullopt: made as needed
+  std::optional<std::uint64_t> inodes_free;  // nullopt: the file system makes them as needed
 
-  // From here on only where it can be written.
+  // The following are valid only if the volume is writable.
   struct DirectIo {
     bool works = false;
-    std::uint32_t memory_alignment = 0;  // bytes, as statx tells; 0: it does not
+    std::uint32_t memory_alignment = 0;  // bytes, from statx; 0: unknown
     std::uint32_t offset_alignment = 0;
   };
   DirectIo direct_io;
@@ -56,7 +55,7 @@ struct VolumeReport {
 
   struct WriteSpeed {
     std::uint64_t bytes = 0;
-    Duration time{};  // fsync included
+    Duration time{};  // includes fsync
   };
   std::optional<WriteSpeed> writing;
   struct CommitSpeed {
@@ -66,7 +65,7 @@ struct VolumeReport {
   };
   std::optional<CommitSpeed> committing;
 
-  // Checkpoints can be committed here.
+  // True if checkpoints can be committed here.
   bool fit() const;
 };
 
@@ -76,11 +75,11 @@ VolumeReport probe_volume(FileSystem& file_system, const std::filesystem::path& 
 struct VolumeRemark {
   enum class Weight { good, note, warning };
   Weight weight = Weight::good;
-  std::string text;  // what it is, and what Holdfast does with it
+  std::string text;  // the finding, and what it means for Holdfast
 };
 std::vector<VolumeRemark> explain(const VolumeReport& report);
 
-// Nanoseconds for one save of a state of that size; nullopt where nothing was measured.
+// Estimated time of one save of `state_bytes`; nullopt if nothing was measured.
 std::optional<Duration> estimate_save(const VolumeReport& report, std::uint64_t state_bytes);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

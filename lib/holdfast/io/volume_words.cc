@@ -1,8 +1,8 @@
-// A volume's report in plain words.
+// A volume's report in sentences for people.
 #include "holdfast/base/text.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Weight = VolumeRemark::Weight;
@@ -102,4 +102,4 @@ std::vector<VolumeRemark> explain(const VolumeReport& report) {
   return remarks;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,58 +1,61 @@
-// y = relu?(batch_norm(x) [+ z]) as one node of autograd. What a GPU does between convolutions is bound by
-// memory: separate operators read and write each activation again and again, these do it once for the
-// statistics and once for the result, and twice in the backward pass, where they also add up the gradients of
-// a block's two paths.
+// y = relu?(batch_norm(x) [+ z]) as one autograd node. Between convolutions memory bandwidth limits a GPU.
+// Separate operators read and write each activation several times; these kernels read x twice and write y
+// once. Example:
 //
-//   holdfast::Activation y = holdfast::fused_batch_norm(x, parameters_of(*norm), {.add = shortcut, .relu =
-//   true}); next = conv(y.main); …  last = fused_batch_norm(conv(…), …, {.add = y.shortcut, .relu = true});
+//   Activation y = fused_batch_norm(x, parameters_of(*norm), {.add = shortcut, .relu = true});
+//   next = conv(y.main); …  last = fused_batch_norm(conv(…), …, {.add = y.shortcut, .relu = true});
 //
-// The numbers are torch::nn::BatchNorm2d's: momentum, the running variance without bias, evaluation by the
-// running statistics. Statistics and sums are FP32; the only roundings to a 16-bit type are those of y and of
-// gradients, so results are nearer to exact ones than those of separate operators, and are not the same bits.
-// The same inputs give the same bits every time on the same device.
-//
-// fused_batch_norm: own kernels, FP32, FP16 and BF16, on a GPU and, to be tested and to go on with such a
-// run, on a CPU (which is quicker with Torch's operators). cudnn_batch_norm: cuDNN's fused calls, FP16 on a
-// GPU only, the gradients of the two paths added separately.
-//
-// Requires: x is [N, C, H, W] in channels_last, C a multiple of 8 (FP32: 4); z as x; parameters and
-// statistics FP32. In training N*H*W is at least 2. Both are done on the current stream; the first call of
-// each kind compiles (kernel.h), so make it before a capture. Errors: UsageError that says what is not as
-// required and what to do; Error from kernel.h; second derivatives are a UsageError. Threads: as
-// torch::nn::Module.
+// Requires: x is [N, C, H, W] in channels_last, C a multiple of 8 (FP32: 4); z has x's shape; parameters and
+// statistics are FP32; training needs N*H*W >= 2. The first call of each kind compiles (kernel.h): make it
+// before a capture. Errors: UsageError, which says what is wrong and what to do; also for second derivatives.
+// Error from kernel.h. Threads: as torch::nn::Module, on the current stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <optional>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// A module's, not copies: the statistics are updated in place.
+// Tensors of the module, not copies: the statistics are updated in place. Defaults are
+// torch::nn::BatchNorm2d's.
 struct BatchNormParameters {
   at::Tensor weight;
   at::Tensor bias;
   at::Tensor running_mean;
   at::Tensor running_var;
+  // Weight of the new batch in the running statistics.
   double momentum = 0.1;
+  // Added to the variance.
   double eps = 1e-5;
+  // True: uses and updates the batch's statistics. False: uses the running statistics.
   bool training = true;
 };
 
 struct BatchNormFusion {
+  // z: a tensor that is added before the ReLU.
   std::optional<at::Tensor> add = std::nullopt;
   bool relu = false;
 };
 
-// The same values for the two paths behind them. Their gradients arrive separately.
+// y twice, for the two paths that use it. Their gradients arrive separately, and the backward kernel adds
+// them while it reads them.
 struct Activation {
   at::Tensor main;
   at::Tensor shortcut;
 };
 
+// Both compute torch::nn::BatchNorm2d's formulas: momentum, the running variance without bias, evaluation by
+// running statistics. Statistics and sums are FP32. Only y and the gradients are rounded to 16 bits, so
+// results are closer to exact ones than those of separate operators, and have other bits. On one device equal
+// inputs always give equal bits.
+//
+// Holdfast's own kernels: FP32, FP16, BF16, on GPUs and on CPUs. On a CPU torch's operators are faster; the
+// CPU path is for tests, and to continue a run of a GPU.
 Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                             const BatchNormFusion& fusion = {});
+// cuDNN's fused calls: FP16 on a GPU only. Adds the gradients of the two paths with a separate operator.
 Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                             const BatchNormFusion& fusion = {});
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,7 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/kernels/internal/nvrtc.h"
 
-namespace holdfast::inline v1::kernels {
+namespace holdfast { inline namespace v1 { namespace kernels {
 namespace {
 
 using internal::nvrtc;
@@ -16,7 +16,7 @@ void check(Nvrtc::Result result, const char* what) {
   if (result != 0) throw Error(std::string("NVRTC cannot ") + what + ": " + nvrtc().error_string(result));
 }
 
-// Lines that say something, joined to one.
+// The first lines that are not blank, joined to one.
 std::string beginning_of(const std::string& log) {
   constexpr int kLines = 3;
   std::string text;
@@ -89,7 +89,7 @@ std::vector<int> known_architectures() {
 
 namespace {
 
-// 0: there is none.
+// 0 if all known architectures are newer.
 int newest_up_to(int architecture, const std::vector<int>& known) {
   int newest = 0;
   for (const int one : known) {
@@ -110,10 +110,11 @@ Compiled compile(const Source& source, const std::vector<std::string>& types, in
                   ", which is older than all it knows: use a LibTorch with an older CUDA (2.7.1)");
     }
     architecture = newest;
-    portable = true;  // the driver compiles the rest of the way
+    portable = true;  // PTX: the driver compiles it for the device
   }
   std::vector<std::string> options = {
       std::string("--gpu-architecture=") + (portable ? "compute_" : "sm_") + std::to_string(architecture),
+      // No implicit fused multiply-add: a CPU and a GPU must round alike (device_code.h).
       "--std=c++20", "--device-as-default-execution-space", "--fmad=false"};
   options.insert(options.end(), more.begin(), more.end());
   std::vector<const char*> words;
@@ -135,10 +136,11 @@ Compiled compile(const Source& source, const std::vector<std::string>& types, in
                     .log = program.log()};
   for (const std::string& name : names) {
     const char* symbol = nullptr;
+    // C++ names are mangled; the driver finds kernels by their mangled names only.
     check(nvrtc().lowered_name(program.get(), name.c_str(), &symbol), "find a kernel");
     compiled.symbols.emplace_back(symbol);
   }
   return compiled;
 }
 
-}  // namespace holdfast::inline v1::kernels
+}}}  // namespace holdfast::v1::kernels

@@ -11,9 +11,8 @@
 #include "holdfast/kernels/internal/cudnn.h"
 #endif
 
-namespace holdfast::inline v1 {
-namespace kernels {
-namespace {
+namespace holdfast { inline namespace v1 {
+namespace kernels { namespace {
 
 #ifdef HOLDFAST_WITH_CUDA
 
@@ -54,9 +53,9 @@ class Descriptors {
   Descriptors& operator=(const Descriptors&) = delete;
 
   int fusion;
-  internal::CudnnTensor x = nullptr;  // of all activations and their gradients
+  internal::CudnnTensor x = nullptr;  // describes all activations and their gradients
   internal::CudnnTensor parameters = nullptr;
-  internal::CudnnTensor z = nullptr, y = nullptr;  // x where they take part
+  internal::CudnnTensor z = nullptr, y = nullptr;  // equal to x, or null if unused
   internal::CudnnActivation relu = nullptr;
 
  private:
@@ -129,32 +128,32 @@ struct CudnnCalls {
 };
 #endif
 
-}  // namespace
-}  // namespace kernels
+}}  // namespace kernels
 
 Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                             const BatchNormFusion& fusion) {
   if (x.numel() == 0) return kernels::internal::by_operators(x, parameters, fusion);
   if (!x.is_cuda()) {
-    throw UsageError("--bn cudnn (BatchNormKind::cudnn) is for CUDA devices, not " + x.device().str() +
-                     ": choose fused or aten");
+    throw UsageError("BatchNormKind::cudnn is for CUDA devices, not " + x.device().str() +
+                     ": choose fused or aten (--bn in Holdfast's example)");
   }
   kernels::internal::require_fused_shape(x, parameters, fusion);
-  // What cuDNN fuses is training.
+  // cuDNN fuses only the training pass.
   if (!parameters.training) return kernels::internal::by_operators(x, parameters, fusion);
   if (x.scalar_type() != at::kHalf) {
-    throw UsageError(std::string("--bn cudnn (BatchNormKind::cudnn) is for FP16, not ") +
-                     c10::toString(x.scalar_type()) + ": choose fused or aten, or --precision fp16");
+    throw UsageError(
+        std::string("BatchNormKind::cudnn is for FP16, not ") + c10::toString(x.scalar_type()) +
+        ": choose fused or aten, or compute in FP16 (--bn, --precision fp16 in Holdfast's example)");
   }
 #ifdef HOLDFAST_WITH_CUDA
-  if (fusion.add && !fusion.relu) {  // a pair that cuDNN does not fuse
+  if (fusion.add && !fusion.relu) {  // cuDNN does not fuse this combination
     const at::Tensor y = at::add(cudnn_batch_norm(x, parameters).main, *fusion.add);
     return {y, y};
   }
   return kernels::internal::BatchNormNode<kernels::CudnnCalls>::run(x, parameters, fusion);
 #else
-  throw UsageError("--bn cudnn: built without CUDA (HOLDFAST_CUDA)");
+  throw UsageError("BatchNormKind::cudnn: built without CUDA (HOLDFAST_CUDA)");
 #endif
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

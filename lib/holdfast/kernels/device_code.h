@@ -36,7 +36,7 @@
 #define HOLDFAST_UNROLL
 #endif
 
-namespace holdfast::inline v1::kernels {
+namespace holdfast { inline namespace v1 { namespace kernels {
 
 using Index = long long;  // the same on both sides; what counts elements may pass 2^31
 
@@ -200,4 +200,4 @@ void run_block_from(const Kernel& kernel, Place at, typename Kernel::Shared& sha
 }
 #endif
 
-}  // namespace holdfast::inline v1::kernels
+}}}  // namespace holdfast::v1::kernels

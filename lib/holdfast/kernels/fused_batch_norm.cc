@@ -9,7 +9,7 @@
 #include "holdfast/kernels/internal/counters.h"
 #include "holdfast/kernels/kernel.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace kernels {
 
 inline constexpr Source kBatchNorm{"holdfast/kernels/internal/batch_norm_kernels.h", &texts_of_kernels};
@@ -21,7 +21,7 @@ using internal::BatchNormCall;
 using internal::BatchNormGradients;
 using internal::BatchNormResult;
 
-// `body` gets a value of the kernels' type for a tensor's.
+// Calls `body` with a value of the kernels' type for `type`.
 template <class Body>
 auto for_type(at::ScalarType type, const Body& body) {
   if (type == at::kHalf) return body(Half{});
@@ -29,7 +29,7 @@ auto for_type(at::ScalarType type, const Body& body) {
   return body(float{});
 }
 
-// `body` gets flags as types, for template arguments.
+// Calls `body` with the flag as a type, for template arguments.
 template <bool kFlag>
 using Flag = std::bool_constant<kFlag>;
 template <class Body>
@@ -117,6 +117,8 @@ BatchNormResult forward_as(const BatchNormCall& call) {
   const Work<T> work(call.x);
   result.statistics = call.norm.training ? statistics_of_batch(work, call) : running_statistics(call.norm);
   const bool add = call.add.defined();
+  // With z added, the backward pass cannot recompute from x whether the ReLU was open. So forward stores one
+  // bit per element.
   if (add && call.relu && call.backward_follows) result.mask = work.mask();
   for_flag(add, [&]<bool kAdd>(Flag<kAdd>) {
     for_flag(call.relu, [&]<bool kRelu>(Flag<kRelu>) {
@@ -146,6 +148,7 @@ BatchNormGradients backward_as(const BackwardCall& call) {
   const Channels channels = channels_of(call.weight, call.bias, call.forward.statistics);
   const bool masks = call.forward.mask.defined();
   const bool second = call.gradient2.defined();
+  // d is written only if it is z's gradient or the sum of two. Otherwise the second kernel computes it again.
   const bool keeps = second || masks;
   const at::Tensor kept = keeps ? at::empty_like(found.x) : call.gradient;
   const at::Tensor partial = work.partial();
@@ -203,4 +206,4 @@ Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& para
   return kernels::internal::BatchNormNode<kernels::OwnKernels>::run(x, parameters, fusion);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

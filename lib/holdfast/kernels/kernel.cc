@@ -20,7 +20,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::kernels {
+namespace holdfast { inline namespace v1 { namespace kernels {
 namespace {
 
 std::vector<KernelName>& known() {
@@ -28,8 +28,8 @@ std::vector<KernelName>& known() {
   return names;
 }
 
-// What stands behind "Type = " of a function's signature: "constexpr const char* f() [with Type =
-// Apply<float>]" by g++, "[Type = …]" by clang.
+// Extracts the type from a function's signature. g++ writes "constexpr const char* f() [with Type =
+// Apply<float>]", clang "[Type = …]".
 std::string type_in(const std::string& signature) {
   const std::string before = "Type = ";
   const std::size_t begin = signature.find(before) + before.size();
@@ -42,7 +42,7 @@ const std::vector<KernelName>& known_kernels() { return known(); }
 
 namespace internal {
 
-// Not Torch's own pool: it can be had only with the OpenMP that Torch was built with.
+// Own threads: torch's pool is only available with the OpenMP runtime that torch was built with.
 void run_blocks(Grid grid, const std::function<void(std::atomic<std::int64_t>&)>& work) {
   const auto blocks = std::int64_t{grid.x} * grid.y;
   std::atomic<std::int64_t> next = 0;
@@ -92,7 +92,7 @@ Function load(const Source& source, const char* signature, int device) {
   static const auto get_function = reinterpret_cast<GetFunction>(driver_function("cuModuleGetFunction"));
   const std::string type = type_in(signature);
   const Compiled compiled = compile(source, {type}, architecture_of(device));
-  void* module = nullptr;  // as long-lived as the device's context
+  void* module = nullptr;  // never unloaded: lives as long as the device's context
   check(load_data(&module, compiled.image.data()), "its code cannot be loaded", type);
   Function function = nullptr;
   check(get_function(&function, module, compiled.symbols.front().c_str()), "not found in its code", type);
@@ -102,6 +102,8 @@ Function load(const Source& source, const char* signature, int device) {
 Function compiled_once(const Source& source, const char* signature, int device) {
   static std::mutex mutex;
   static std::map<std::pair<const char*, int>, Function> compiled;
+  // One compilation at a time: a second thread that needs the same kernel waits instead of compiling it
+  // again.
   const std::lock_guard lock(mutex);
   Function& function = compiled[{signature, device}];
   if (function == nullptr) function = load(source, signature, device);
@@ -125,7 +127,9 @@ void launch_on_gpu(const Source& source, const char* signature, const void* kern
   const int index = c10::cuda::current_device();
   void* context = nullptr;
   current(&context);
-  if (context == nullptr) cudaFree(nullptr);  // a thread of autograd's that has not used the device yet
+  if (context == nullptr)
+    cudaFree(nullptr);  // creates the context for an autograd thread that has not used
+                        // the device
   const Function function = compiled_once(source, signature, index);
   void* arguments[] = {const_cast<void*>(kernel)};
   check(launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1,
@@ -136,4 +140,4 @@ void launch_on_gpu(const Source& source, const char* signature, const void* kern
 #endif
 
 }  // namespace internal
-}  // namespace holdfast::inline v1::kernels
+}}}  // namespace holdfast::v1::kernels

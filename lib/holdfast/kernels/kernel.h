@@ -1,18 +1,13 @@
-// Runs a kernel (device_code.h says how one is written) on the device where its tensors are.
+// Runs a kernel (device_code.h describes them) on the device of its tensors.
 //
 //   inline constexpr kernels::Source kDoubled{"holdfast/data/internal/doubled.h", &kernels::texts_of_data};
 //   kernels::launch<kDoubled>(Doubled{in, out, n}, {.x = blocks}, tensor.device());
 //
-// On a GPU the kernel goes to the current stream, and what the source is there in is text: the first launch
-// of each kernel on each device compiles it with NVRTC, the library that LibTorch itself compiles with, in
-// about half a second. Do that before a stream is captured. On a CPU the same source, compiled with the rest,
-// runs block by block in as many threads as Torch has; the call returns when it is done. Equal launches give
-// equal bits, whatever the number of threads.
-//
-// Requires: what the kernel's pointers mean is on that device and lives until the stream has come by.
-// Errors: UsageError for a device that is neither, or CUDA in a build without it; Error naming the kernel
-// when it does not compile (with the first lines of the compiler's log) or cannot be launched. Threads: any;
-// a compilation is waited for by those who need the same kernel.
+// On a GPU the first launch of each kernel compiles its text with NVRTC, in about half a second: make it
+// before a capture. On a CPU the same source runs in as many threads as torch has. Equal launches give equal
+// bits. Requires: the kernel's pointers are valid on that device until the stream has run it. Errors:
+// UsageError for other devices, or CUDA in a build without it; Error, which names a kernel that does not
+// compile or cannot be launched. Threads: any; threads that need the same kernel wait for its compilation.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -27,20 +22,20 @@
 #include "holdfast/kernels/device_code.h"
 #include "holdfast/kernels/source.h"
 
-namespace holdfast::inline v1::kernels {
+namespace holdfast { inline namespace v1 { namespace kernels {
 
-// Blocks of Kernel::kThreads threads.
+// Number of blocks; each has Kernel::kThreads threads.
 struct Grid {
   int x = 1;
   int y = 1;
 };
 
-// A kernel as the compiler is asked for it: `type` is the struct's full name in C++.
+// `type` is the struct's full C++ name, as NVRTC needs it.
 struct KernelName {
   const Source* source;
   std::string type;
 };
-// All that this program can launch.
+// All kernels that this program can launch.
 const std::vector<KernelName>& known_kernels();
 
 namespace internal {
@@ -55,7 +50,7 @@ inline const bool kKnown = make_known(kSource, signature_with<Kernel>());
 
 void launch_on_gpu(const Source& source, const char* signature, const void* kernel, int threads, Grid grid,
                    c10::Device device);
-// Calls `work` in several threads, which take the numbers of blocks from what they are given.
+// Calls `work` in several threads. Each takes numbers of blocks from `next` until none is left.
 void run_blocks(Grid grid, const std::function<void(std::atomic<std::int64_t>& next)>& work);
 
 }  // namespace internal
@@ -77,4 +72,4 @@ void launch(const Kernel& kernel, Grid grid, c10::Device device) {
   });
 }
 
-}  // namespace holdfast::inline v1::kernels
+}}}  // namespace holdfast::v1::kernels

@@ -1,21 +1,21 @@
-// Where kernels come from. Their text is part of the library (holdfast_embed_kernels() in cmake/module.cmake
-// puts it there), because a GPU's machine code is made at run time, for the device that is there.
+// Where the text of kernels comes from. It is part of the library (holdfast_embed_kernels() in
+// cmake/module.cmake), because machine code is made at run time for the device that the program finds.
 //
 // Threads: values.
 #pragma once
 
 #include <span>
 
-namespace holdfast::inline v1::kernels {
+namespace holdfast { inline namespace v1 { namespace kernels {
 
-// One file under the path by which others include it, "holdfast/kernels/device_code.h".
+// One file, with the path by which others include it: "holdfast/kernels/device_code.h".
 struct Text {
   const char* path;
   const char* text;
 };
 
-// A file with kernels, and the texts that it and what it includes are found in. device_code.h is always
-// found. Made as a constant at namespace scope: launch() (kernel.h) takes it as a template argument.
+// A file with kernels, and the texts of the files that it includes. device_code.h is always available. Define
+// it as a constant at namespace scope, because it is a template argument of launch() (kernel.h).
 struct Source {
   const char* path;
   std::span<const Text> (*texts)();
@@ -23,4 +23,4 @@ struct Source {
 
 std::span<const Text> texts_of_kernels();
 
-}  // namespace holdfast::inline v1::kernels
+}}}  // namespace holdfast::v1::kernels

@@ -5,7 +5,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr const char* kGap = "  ";
@@ -53,7 +53,7 @@ ConsoleProgress::ConsoleProgress(const Clock& clock, ConsoleOptions options)
 
 ConsoleProgress::~ConsoleProgress() { finish(); }
 
-// A line that finds no memory is not shown: there will be others.
+// Without memory for a line it is dropped; the next one comes soon.
 void ConsoleProgress::show(const StepEvent& event, bool as_status) noexcept {
   try {
     const std::string line = progress_line(event);
@@ -95,4 +95,4 @@ void ConsoleProgress::finish() {
   unprinted_.reset();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,13 +2,12 @@
 //
 //   step 1,234/7,810  epoch 2/10  loss 1.2345  lr 0.0950  1,830 images/s  12m 05s left
 //        saved step 1,200 (35s ago)
-//
-// On a terminal that line is redrawn in place a few times a second; elsewhere it is printed at the first step
-// and then every 10 s. An evaluation is a line of its own, and so is a save, at most every 10 s:
-//
 //   saved step 1,200: 188 MB in 210 ms (895 MB/s), training waited 21 ms, 1m 01s of work was at risk
 //
-// Threads: one thread.
+// On a terminal the progress line is redrawn in place a few times a second. Elsewhere it is printed at the
+// first step and then every 10 s. An evaluation prints its own line; a save does so at most every 10 s.
+//
+// Errors: none; a line without memory is dropped. Threads: one thread.
 #pragma once
 
 #include <optional>
@@ -17,15 +16,15 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct ConsoleOptions {
-  std::optional<bool> terminal = {};                 // unset: as standard error is
-  Duration redraw = std::chrono::milliseconds(250);  // on a terminal
-  Duration interval = std::chrono::seconds(10);      // elsewhere, and between saves
+  std::optional<bool> terminal = {};                 // unset: whether standard error is a terminal
+  Duration redraw = std::chrono::milliseconds(250);  // on a terminal; faster is hard to read
+  Duration interval = std::chrono::seconds(10);      // elsewhere, and between saves; keeps logs short
 };
 
-// The line above.
+// The progress line above.
 std::string progress_line(const StepEvent& event);
 std::string evaluation_line(const EvaluationEvent& event);
 std::string saved_line(const SavedEvent& event);
@@ -33,11 +32,11 @@ std::string saved_line(const SavedEvent& event);
 class ConsoleProgress final : public MetricSink {
  public:
   explicit ConsoleProgress(const Clock& clock = Clock::real(), ConsoleOptions options = {});
-  ~ConsoleProgress() override;  // as finish()
+  ~ConsoleProgress() override;  // calls finish()
 
   void step(const StepEvent& event) override;
   void evaluation(const EvaluationEvent& event) override;
-  // Prints the last step if it has not been shown as a line.
+  // Prints the last step if no printed line has shown it.
   void finish() override;
 
  private:
@@ -49,7 +48,7 @@ class ConsoleProgress final : public MetricSink {
   bool terminal_;
   std::optional<SteadyTime> shown_;
   std::optional<SteadyTime> save_shown_;
-  std::optional<StepEvent> unprinted_;  // newest step that no printed line tells
+  std::optional<StepEvent> unprinted_;  // the newest step that no printed line shows
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,4 +1,4 @@
-// What a training run tells its sinks.
+// The events that a training run sends to its sinks.
 //
 // Threads: plain values.
 #pragma once
@@ -9,13 +9,19 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// A save that became durable: what it cost, and the work that was at risk until then.
+// Training continues after `step`: 0 for a fresh run, otherwise the resumed step.
+struct BeginEvent {
+  std::int64_t step = 0;
+  std::uint64_t attempt = 0;  // Checkpointer::attempt(); 0: unknown
+};
+
+// A save became durable: its cost, and the work that was at risk until then.
 struct SavedEvent {
   std::int64_t step = 0;
   std::uint64_t bytes = 0;
-  Duration blocked{};  // the training waited
+  Duration blocked{};  // training waited
   Duration staging{};  // from the step boundary to the last byte copied
   Duration write{};
   Duration commit{};
@@ -25,29 +31,31 @@ struct SavedEvent {
 
 // One optimizer update.
 struct StepEvent {
-  std::int64_t step = 0;   // counted from 1: the number of updates made so far
-  std::int64_t epoch = 0;  // counted from 0: the pass over the data that this step belongs to
+  std::int64_t step = 0;     // number of updates so far, so the first is 1
+  std::int64_t epoch = 0;    // pass over the data that this step belongs to; the first is 0
+  std::int64_t samples = 0;  // trained on since the run began, including this step
   double loss = std::numeric_limits<double>::quiet_NaN();
   double learning_rate = 0;
+  std::optional<double> accuracy = {};   // 0 to 1, on this step's samples; unset: not measured
   double images_per_s = 0;               // over the meter's window
-  bool skipped = false;                  // the update was left out: its gradients were not finite
-  std::optional<SavedEvent> saved = {};  // the newest that became durable since the last step
-  // For people; sinks that write for machines leave these out.
+  bool skipped = false;                  // no update, because the gradients were not finite
+  std::optional<SavedEvent> saved = {};  // newest save that became durable since the last step
+  // For people; sinks for machines ignore these.
   std::optional<std::int64_t> last_step = {};  // of the whole run
   std::optional<std::int64_t> epochs = {};     // of the whole run
   std::optional<Duration> time_left = {};
-  std::optional<std::int64_t> durable_step = {};  // of the last acknowledged checkpoint
+  std::optional<std::int64_t> durable_step = {};  // step of the last acknowledged checkpoint
   Duration durable_age{};                         // time since it was acknowledged
 };
 
 // One pass over the test data.
 struct EvaluationEvent {
   std::int64_t step = 0;
-  std::int64_t epoch = 0;  // counted from 0: the pass over the data that it follows
-  double accuracy = 0;     // 0 … 1
+  std::int64_t epoch = 0;  // pass over the data that it follows; the first is 0
+  double accuracy = 0;     // 0 to 1
   double loss = std::numeric_limits<double>::quiet_NaN();
   std::int64_t samples = 0;
   Duration time{};
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

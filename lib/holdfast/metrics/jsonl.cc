@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 class LineWriter {
@@ -75,7 +75,7 @@ std::string_view write_step_line(const StepEvent& event, std::span<char> buffer)
   line.text("\",\"lr\":");
   line.number(event.learning_rate);
   line.text(",\"images_per_s\":");
-  // Half a dozen digits say all there is to say about a speed.
+  // Two decimals are more than a speed's accuracy.
   line.number(std::isfinite(event.images_per_s) ? std::round(event.images_per_s * 100) / 100 : 0);
   if (event.skipped) line.text(",\"skipped\":true");
   if (event.saved) write_saved(*event.saved, line);
@@ -96,4 +96,4 @@ void JsonlSink::step(const StepEvent& event) {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

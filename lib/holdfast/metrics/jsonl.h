@@ -1,23 +1,14 @@
-// One JSON object a step, a line each:
+// Writes one JSON object a step, one line each:
 //
 //   {"step":12,"epoch":0,"loss":2.302585,"loss_bits":"40026bb1…","lr":0.1,"images_per_s":1830.5}
 //
-// A step whose update was left out (its gradients were not finite) has "skipped":true behind that. The
-// first step after a save became durable tells of it:
-//
-//   …,"saved":{"step":10,"bytes":188743680,"blocked_ms":21.4,"staging_ms":93.1,"write_ms":180.2,
-//   "commit_ms":31.7,"risk_steps":12,"risk_ms":15230.6}}
-//
-// `loss` is the shortest decimal that gives the same double back, and the string "nan", "inf" or "-inf" where
-// JSON has no number; `loss_bits` are its bits (base/bits.h), so two runs can be compared bit for bit.
-//
-// The sink does not know files: it hands each finished line to `write`, which for a file is an io LineFile's
-// append (one write(2) a line, a torn last line closed first):
+// docs/operations.md#metrics describes every member. The sink knows no files. It passes each line to `write`,
+// such as append() of a LineFile:
 //
 //   JsonlSink sink("metrics.jsonl", [&](std::string_view line) { file.append(line); });
 //
-// Errors: when `write` throws, that is logged once with the target's name, and the sink is silent from then
-// on. Threads: one thread. A line is formatted without allocation.
+// Errors: if `write` throws, the sink logs that once with the target's name, and writes nothing more.
+// Threads: one thread. A line is formatted without allocation.
 #pragma once
 
 #include <array>
@@ -28,11 +19,11 @@
 
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 inline constexpr std::size_t kStepLineSize = 784;  // more than the longest line
 
-// The line without its newline, in `buffer` (at least kStepLineSize).
+// Formats the line without its newline. `buffer` has at least kStepLineSize bytes.
 std::string_view write_step_line(const StepEvent& event, std::span<char> buffer);
 
 class JsonlSink final : public MetricSink {
@@ -50,4 +41,4 @@ class JsonlSink final : public MetricSink {
   std::array<char, kStepLineSize> buffer_{};
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

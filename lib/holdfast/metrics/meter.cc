@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::size_t kSteps = 100;
@@ -45,9 +45,9 @@ std::optional<Duration> Meter::time_left(std::int64_t samples) const {
   const double speed = per_second();
   if (speed <= 0) return std::nullopt;
   const double seconds = static_cast<double>(samples) / speed;
-  // Beyond a century the number says nothing, and would not fit.
+  // Above a century the number means nothing, and would not fit into a Duration.
   if (seconds > 3.2e9) return std::nullopt;
   return Duration(std::llround(std::fmax(seconds, 0) * 1e9));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

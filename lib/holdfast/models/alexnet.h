@@ -3,16 +3,9 @@
 //   holdfast::AlexNet net;
 //   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
-// The variants differ in their layers:
-//   torchvision  for 224 pixels: the first convolution pads by 2, the fourth has 256 channels, dropout stands
-//                before each hidden linear layer; 61,100,840 parameters for 1000 classes. Pictures have at
-//                least 63 pixels a side. Torch's default start.
-//   table        for 227 pixels: no padding, 384 channels, dropout after each hidden layer's ReLU; 61,842,345
-//                parameters for 1001 classes. At least 67 pixels a side. Truncated normals
-//                (internal/layers.h), biases 0.
-// Parameter names and registration order are torchvision's; the table's linear layers are classifier.0, .3,
-// .6. Drawn from the global CPU generator, in registration order. Errors: UsageError for options that cannot
-// be. Threads: as torch::nn::Module.
+// Names and registration order are torchvision's; the table's linear layers are classifier.0, .3, .6. Weights
+// come from the global CPU generator in registration order. docs/models_and_the_published_table.md lists the
+// variants. Errors: UsageError for impossible options. Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/container/sequential.h>
@@ -22,14 +15,15 @@
 
 #include "holdfast/models/variant.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct AlexNetOptions {
   std::int64_t num_classes = 1000;
   ModelVariant variant = ModelVariant::torchvision;
-  std::int64_t hidden = 4096;  // units of each hidden linear layer: nine tenths of the parameters
+  std::int64_t hidden = 4096;  // units of each hidden linear layer; they have nine tenths of the parameters
   double dropout = 0.5;
-  bool initialize = true;  // false leaves every parameter undefined, for a resume that overwrites them
+  // False leaves all parameters undefined: saves time if a resume overwrites them.
+  bool initialize = true;
 };
 
 class AlexNetImpl : public torch::nn::Module {
@@ -37,7 +31,7 @@ class AlexNetImpl : public torch::nn::Module {
   explicit AlexNetImpl(const AlexNetOptions& options = {});
   at::Tensor forward(const at::Tensor& pictures);
 
-  // (Re)draws every parameter.
+  // Draws all parameters again.
   void initialize();
   const AlexNetOptions& options() const { return options_; }
 
@@ -49,4 +43,4 @@ class AlexNetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(AlexNet);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

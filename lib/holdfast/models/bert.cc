@@ -19,7 +19,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/layers.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using torch::nn::LayerNorm;
@@ -27,12 +27,12 @@ using torch::nn::Linear;
 using torch::nn::Module;
 
 constexpr double kDeviation = 0.02;
-constexpr double kMasked = -10000;  // added to scores of padding; a number of FP16
+constexpr double kMasked = -10000;  // added to the scores of padding; FP16 can hold it
 constexpr std::int64_t kNoPrediction = -1;
 constexpr char kWords[] = "bert.embeddings.word_embeddings.weight";
 constexpr char kWordBias[] = "cls.predictions.bias";
 
-// A part that is there for its name's sake.
+// A submodule that only gives its children their names.
 std::shared_ptr<Module> group(Module& parent, const char* name) {
   return parent.register_module(name, std::make_shared<Module>(name));
 }
@@ -48,14 +48,14 @@ at::Tensor activate(BertGelu kind, const at::Tensor& x) {
   return at::gelu(x, kind == BertGelu::tanh ? "tanh" : "none");
 }
 
-// Under autocast each of the three products would cast what they share for itself.
+// Casts once: under autocast each of the three products would cast their common input again.
 at::Tensor cast_once(const at::Tensor& x) {
   const c10::DeviceType device = x.device().type();
   if (!at::autocast::is_autocast_enabled(device) || x.scalar_type() == at::kDouble) return x;
   return x.to(at::autocast::get_autocast_dtype(device));
 }
 
-// Losses of narrow logits lose their small differences.
+// 16-bit logits would lose small differences in the loss.
 at::Tensor wide(const at::Tensor& logits) {
   const bool narrow = logits.scalar_type() == at::kHalf || logits.scalar_type() == at::kBFloat16;
   return narrow ? logits.to(at::kFloat) : logits;
@@ -309,4 +309,4 @@ BertWork count_work(const BertOptions& options, std::int64_t tokens, std::int64_
   return work;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

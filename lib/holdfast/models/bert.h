@@ -1,37 +1,14 @@
-// BERT for pre-training (Devlin et al. 2018, arXiv:1810.04805): masked words and next sentence, BERT-Large
-// unless told otherwise.
+// BERT for pre-training (Devlin et al. 2018, arXiv:1810.04805): masked words and next sentence. Default:
+// BERT-Large.
 //
 //   holdfast::Bert net(holdfast::bert_large());                     // 336,226,108 parameters in 398 tensors
 //   const holdfast::BertLoss loss = net->loss(batch);               // BertBatch of B sequences of S tokens
 //   loss.total.backward();
 //   holdfast::Lamb optimizer(holdfast::decay_groups(*net, …), …);   // optim/lamb.h
 //
-// Layers. Word + position + type embeddings, norm, dropout; per layer: self-attention, linear, dropout, norm
-// of the sum with what went in; linear to `inner`, GELU, linear, dropout, norm of the sum. Pooler: linear and
-// tanh of the first token, then linear to 2 (next sentence). Masked words: their positions alone are gathered
-// before the head (all S would cost BERT-Large 8 % more), then linear, GELU, norm, and the word embeddings
-// once more as the last product, plus a bias.
-//
-// Two worlds. ModelVariant::table is NVIDIA's harness behind the published table (DeepLearningExamples):
-// GELU by tanh, every row of the word embeddings learns, truncated normals of 0.02. ModelVariant::torchvision
-// is Hugging Face's BertForPreTraining with hidden_act="gelu": GELU by erf, row 0 (padding) starts at zero
-// and gets no gradient from look-ups, normals of 0.02. Forward differs by the GELU alone. Biases start at 0,
-// norms at 1 and 0. Drawn from the global CPU generator, in registration order. BertOptions{} is the table's,
-// unlike the options of other models; bert_large(ModelVariant::torchvision) gives Hugging Face's.
-//
-// Names. Parameters have Hugging Face's names and order. The tied embedding is registered once, so that an
-// optimizer steps it once; the two keys that a state dict has beyond it, cls.predictions.decoder.weight and
-// .bias, are written by exports and accepted by imports (state/other_keys.h), and may be absent. Imports also
-// take NVIDIA's names ("dense_act" for "dense"), TensorFlow's "gamma" and "beta" of norms, and pass over the
-// buffer position_ids.
-//
-// Attention. BertAttention::fused is at::scaled_dot_product_attention: on a GPU one kernel that never stores
-// the S x S probabilities, on a CPU the same while dropout is 0. BertAttention::plain is two products and a
-// softmax, the form to compare with. The numbers agree up to rounding; dropout draws another stream. Padding
-// adds (1 - mask) * -10000 to the scores, which FP16 can hold; a batch without a mask has none to add, and
-// only then GPUs take their quickest kernel. The losses are computed in FP32 where logits are narrower.
-//
-// Errors: UsageError for options that cannot be and for batches of other shapes or types; a token, position
+// docs/models_and_the_published_table.md has layers, variants and the names that imports accept. Errors:
+// UsageError for impossible options and for batches of wrong shapes or types. Values out of range (token,
+// position, label) are torch's error on a CPU and undefined on a GPU. Threads: as torch::nn::Module.
 // or label out of range is Torch's error on a CPU and undefined on a GPU. Threads: as torch::nn::Module.
 #pragma once
 
@@ -48,43 +25,48 @@
 #include "holdfast/models/variant.h"
 #include "holdfast/state/other_keys.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class BertGelu { erf, tanh };
+// fused: at::scaled_dot_product_attention. On a GPU it is one kernel that never stores the S x S
+// probabilities; on a CPU too while dropout is 0. plain: two products and a softmax, for comparisons. Results
+// agree up to rounding; dropout draws other numbers.
 enum class BertAttention { fused, plain };
 
+// Defaults are BERT-Large in the variant `table`.
 struct BertOptions {
   std::int64_t vocabulary = 30522;
   std::int64_t hidden = 1024;
   std::int64_t layers = 24;
-  std::int64_t heads = 16;  // divides hidden
+  std::int64_t heads = 16;  // divides `hidden`
   std::int64_t inner = 4096;
-  std::int64_t positions = 512;  // the longest sequence
+  std::int64_t positions = 512;  // longest sequence
   std::int64_t types = 2;
-  double dropout = 0.1;            // of embeddings and of each half of a layer
-  double attention_dropout = 0.1;  // of the probabilities
-  double norm_eps = 1e-12;         // Torch's norms compute in FP32 at least, where this is not 0
+  double dropout = 0.1;            // of embeddings and of both halves of a layer
+  double attention_dropout = 0.1;  // of the attention probabilities
+  double norm_eps = 1e-12;         // torch computes norms in FP32 at least, where this is not 0
   BertAttention attention = BertAttention::fused;
-  // What the two worlds have differently.
+  // Differences between the variants.
   BertGelu gelu = BertGelu::tanh;
-  bool padding_idx = false;  // row 0 of the word embeddings is padding's: zero, and no gradient of look-ups
-  bool truncated = true;     // normals cut at two deviations
-  bool initialize = true;    // false leaves every parameter undefined, for a resume that overwrites them
+  bool padding_idx = false;  // row 0 of the word embeddings is padding: zero, without gradients from look-ups
+  bool truncated = true;     // initial normals are cut at two deviations
+  bool initialize = true;    // false leaves all parameters undefined: saves time if a resume overwrites them
 };
 
 BertOptions bert_large(ModelVariant variant = ModelVariant::table);
 
-// All on the model's device, integers int64.
+// All tensors are on the model's device; integers are int64.
 struct BertBatch {
   at::Tensor input_ids;             // [B, S]
   at::Tensor segment_ids;           // [B, S]: 0 or 1
-  at::Tensor input_mask;            // [B, S]: 1 a token, 0 padding; undefined: all are tokens
-  at::Tensor masked_lm_positions;   // [B, P]: which tokens are to be predicted
-  at::Tensor masked_lm_ids;         // [B, P]: what they were; any below 0 is none
-  at::Tensor masked_lm_weights;     // float [B, P]; undefined: 1 for each that is one
-  at::Tensor next_sentence_labels;  // [B]: 0 the second half follows the first, 1 it does not
+  at::Tensor input_mask;            // [B, S]: 1 token, 0 padding; undefined: no padding, which GPUs compute
+                                    // fastest
+  at::Tensor masked_lm_positions;   // [B, P]: places of the tokens to predict
+  at::Tensor masked_lm_ids;         // [B, P]: the tokens there; a value below 0 is ignored
+  at::Tensor masked_lm_weights;     // float [B, P]; undefined: 1 for each that is not ignored
+  at::Tensor next_sentence_labels;  // [B]: 0: the second half follows the first, 1: it does not
 
-  // From a loader's batch (data/synthetic_text.h): the fields in this order, all seven.
+  // Takes the seven fields of a loader's batch, in this order (data/synthetic_text.h).
   static BertBatch of(const std::vector<at::Tensor>& fields);
 };
 
@@ -93,8 +75,9 @@ struct BertLogits {
   at::Tensor next_sentence;  // [B, 2]
 };
 
-// Scalars. Masked words: the mean cross-entropy over those that are one; with weights, TensorFlow's
-// sum(w ce) / (sum(w) + 1e-5). A batch without any gives NaN, or 0 with weights. total is the sum of the two.
+// Scalars, computed in FP32 if logits are narrower. masked_lm: mean cross-entropy of the words that are not
+// ignored; with weights sum(w ce) / (sum(w) + 1e-5), as in TensorFlow. A batch without words gives NaN, or 0
+// with weights. total is the sum of the two.
 struct BertLoss {
   at::Tensor total, masked_lm, next_sentence;
 };
@@ -107,10 +90,10 @@ class BertImpl : public torch::nn::Module, public OtherKeys {
 
   BertLogits forward(const BertBatch& batch);
   BertLoss loss(const BertBatch& batch);
-  // What the last layer gives: [B, S, hidden].
+  // Output of the last layer: [B, S, hidden].
   at::Tensor encode(const BertBatch& batch);
 
-  // (Re)draws every parameter.
+  // Draws all parameters again.
   void initialize();
   const BertOptions& options() const { return options_; }
 
@@ -131,12 +114,12 @@ class BertImpl : public torch::nn::Module, public OtherKeys {
 };
 TORCH_MODULE(Bert);
 
-// Closed form for one sequence: multiply-adds of linear layers and products, forward, and the operations of
-// forward and backward (6 a multiply-add; nothing is recomputed).
+// Closed form for one sequence: multiply-adds of linear layers and products (forward), and operations of
+// forward and backward (6 per multiply-add; nothing is recomputed).
 struct BertWork {
   double forward_macs = 0;
   double train_flops = 0;
 };
 BertWork count_work(const BertOptions& options, std::int64_t tokens, std::int64_t predictions);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

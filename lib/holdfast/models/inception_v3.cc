@@ -12,7 +12,7 @@
 #include "holdfast/models/internal/inception_block.h"
 #include "holdfast/models/internal/normalize.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using models::Branch;
 using models::ConvNorm;
@@ -42,7 +42,7 @@ std::vector<Branch> block_b() {
           {.pool = Pool::halve_max}};
 }
 
-// 17x17: seven by seven as rows and columns.
+// 17x17: kernels of 7x7 as rows and columns.
 std::vector<Branch> block_c(std::int64_t inner, Pool pool) {
   return {
       {{point("branch1x1", 192)}},
@@ -61,7 +61,7 @@ std::vector<Branch> block_d() {
           {.pool = Pool::halve_max}};
 }
 
-// 8x8: the last convolutions stand side by side.
+// 8x8: the last convolutions are side by side.
 std::vector<Branch> block_e(Pool pool) {
   return {{{point("branch1x1", 320)}},
           {.chain = {point("branch3x3_1", 384)},
@@ -183,4 +183,4 @@ void InceptionV3Impl::initialize() {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -5,20 +5,10 @@
 //   auto [main, side] = net->forward_both(pictures);      // with the auxiliary head
 //   loss = cross_entropy(main, labels) + holdfast::kAuxiliaryWeight * cross_entropy(side, labels);
 //
-// Pictures have at least 75 pixels a side, those of forward_both() 299.
-// 23,834,568 parameters for 1000 classes; with the auxiliary head, which reads the last map of 17x17 in
-// training, 27,161,264. The variants:
-//   torchvision  average pools count the zeros around a picture; dropout of 0.5 before the last layer;
-//                convolutions and linear layers normal of 0.1 (auxiliary fc: 0.001), their biases as Linear's
-//                default, batch norms 1 and 0. torchvision asks for 0.01 in one convolution of the auxiliary
-//                head, but in a place where nothing reads it; so it is 0.1 here as well. Its transform_input
-//                is not here.
-//   table        average pools count what is inside, the last block's pool is a max pool; no dropout, no
-//                auxiliary head; batch norms have a fixed scale of 1, their `weight` is a buffer and no
-//                parameter, and a momentum of 0.001; truncated normals (internal/layers.h).
-// All batch norms have an epsilon of 1e-3. Drawn from the global CPU generator, in registration order.
-// Errors: UsageError for options that cannot be, and of forward() for pictures that are too small and for
-// what the chosen batch norms cannot do (batch_norm.h). Threads: as torch::nn::Module.
+// Pictures have at least 75 pixels a side; for forward_both() 299. docs/models_and_the_published_table.md
+// lists the variants. Weights come from the global CPU generator in registration order. Errors: UsageError
+// for impossible options, small pictures, and what the batch norms cannot do (batch_norm.h). Threads: as
+// torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/dropout.h>
@@ -32,22 +22,23 @@
 #include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-inline constexpr double kAuxiliaryWeight = 0.4;  // of the auxiliary head's loss beside the other
+inline constexpr double kAuxiliaryWeight = 0.4;  // weight of the auxiliary head's loss
 
 struct InceptionV3Options {
   std::int64_t num_classes = 1000;
   ModelVariant variant = ModelVariant::torchvision;
-  bool auxiliary = false;              // costs a thousandth of the arithmetic and 3.3 million parameters
-  std::optional<double> dropout = {};  // none: the variant's own
+  bool auxiliary = false;              // reads the last map of 17x17 in training; costs a thousandth of the
+                                       // arithmetic and 3.3 million parameters
+  std::optional<double> dropout = {};  // empty: the variant's default
   BatchNormKind batch_norm = BatchNormKind::aten;
-  bool initialize = true;  // false leaves weights undefined, for a resume that overwrites them
+  bool initialize = true;  // false leaves weights undefined: saves time if a resume overwrites them
 };
 
 class InceptionV3Impl : public torch::nn::Module {
  public:
-  static constexpr std::int64_t kPixels = 299;  // what it is made for
+  static constexpr std::int64_t kPixels = 299;  // side of the pictures that it was designed for
   static constexpr std::int64_t kSmallestPixels = 75;
   static constexpr std::int64_t kSmallestPixelsOfBoth = 299;
 
@@ -59,10 +50,10 @@ class InceptionV3Impl : public torch::nn::Module {
   explicit InceptionV3Impl(const InceptionV3Options& options = {});
   ~InceptionV3Impl() override;
   at::Tensor forward(const at::Tensor& pictures);
-  // Requires options().auxiliary; whatever the mode.
+  // Requires options().auxiliary. Works in training and in evaluation mode.
   Outputs forward_both(const at::Tensor& pictures);
 
-  // (Re)draws every parameter and resets the running statistics.
+  // Draws all parameters again and resets the running statistics.
   void initialize();
   const InceptionV3Options& options() const { return options_; }
 
@@ -80,4 +71,4 @@ class InceptionV3Impl : public torch::nn::Module {
 };
 TORCH_MODULE(InceptionV3);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -9,7 +9,7 @@
 #include "holdfast/models/internal/inception_block.h"
 #include "holdfast/models/internal/normalize.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using models::Branch;
 using models::ConvNorm;
@@ -64,7 +64,7 @@ std::vector<Branch> reduction_b() {
           {.pool = Pool::halve_max}};
 }
 
-// 8x8: the last convolutions stand side by side.
+// 8x8: the last convolutions are side by side.
 std::vector<Branch> inception_c() {
   return {{{point("branch0", 256)}},
           {.chain = {point("branch1_0", 384)},
@@ -132,4 +132,4 @@ void InceptionV4Impl::initialize() {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

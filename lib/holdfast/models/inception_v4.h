@@ -3,17 +3,9 @@
 //   holdfast::InceptionV4 net;
 //   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
-// Pictures have at least 75 pixels a side.
-// 42,679,816 parameters for 1000 classes. Average pools count what is inside the picture; all batch norms
-// have an epsilon of 1e-3. The variants:
-//   torchvision  as in timm: no dropout, Torch's default start, batch norms 1 and 0
-//   table        dropout of 0.2; batch norms have a fixed scale of 1, their `weight` is a buffer and no
-//                parameter, and a momentum of 0.001; truncated normals (internal/layers.h). The harness joins
-//                branches in another order, and has rows before columns in some where they are behind here:
-//                the same arithmetic.
-// Drawn from the global CPU generator, in registration order.
-// Errors: UsageError for options that cannot be, and of forward() for pictures that are too small and for
-// what the chosen batch norms cannot do (batch_norm.h). Threads: as torch::nn::Module.
+// Pictures have at least 75 pixels a side. docs/models_and_the_published_table.md lists the variants. Weights
+// come from the global CPU generator in registration order. Errors: UsageError for impossible options, small
+// pictures, and what the batch norms cannot do (batch_norm.h). Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/container/sequential.h>
@@ -27,30 +19,30 @@
 #include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct InceptionV4Options {
   std::int64_t num_classes = 1000;
   ModelVariant variant = ModelVariant::torchvision;
-  std::optional<double> dropout = {};  // none: the variant's own
+  std::optional<double> dropout = {};  // empty: the variant's default
   BatchNormKind batch_norm = BatchNormKind::aten;
-  bool initialize = true;  // false leaves weights undefined, for a resume that overwrites them
+  bool initialize = true;  // false leaves weights undefined: saves time if a resume overwrites them
 };
 
 class InceptionV4Impl : public torch::nn::Module {
  public:
-  static constexpr std::int64_t kPixels = 299;  // what it is made for
+  static constexpr std::int64_t kPixels = 299;  // side of the pictures that it was designed for
   static constexpr std::int64_t kSmallestPixels = 75;
 
   explicit InceptionV4Impl(const InceptionV4Options& options = {});
   at::Tensor forward(const at::Tensor& pictures);
 
-  // (Re)draws every parameter and resets the running statistics.
+  // Draws all parameters again and resets the running statistics.
   void initialize();
   const InceptionV4Options& options() const { return options_; }
 
  private:
-  std::int64_t add_features();  // returns their channels
+  std::int64_t add_features();  // returns the number of their channels
 
   InceptionV4Options options_;
   torch::nn::Sequential features_;
@@ -59,4 +51,4 @@ class InceptionV4Impl : public torch::nn::Module {
 };
 TORCH_MODULE(InceptionV4);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

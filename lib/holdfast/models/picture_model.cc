@@ -14,7 +14,7 @@
 #include "holdfast/models/resnet.h"
 #include "holdfast/models/vgg.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::int64_t kTableClasses = 1001;
@@ -30,7 +30,7 @@ void hold(PictureModel& model, const Net& net) {
 
 constexpr double kDropout = 0.5;  // of VGG-16 and AlexNet
 
-// Callbacks of RecordFunction are plain functions.
+// Thread-local, because RecordFunction's callbacks are plain functions without arguments of ours.
 thread_local std::vector<double>* macs_of_layers = nullptr;
 
 double product(at::IntArrayRef sizes) {
@@ -39,7 +39,7 @@ double product(at::IntArrayRef sizes) {
   return all;
 }
 
-// Inputs can be read when a layer begins, outputs when it ends.
+// RecordFunction shows inputs when a layer begins and outputs when it ends.
 struct LayerCall final : at::ObserverContext {
   explicit LayerCall(double macs) : macs_of_one_output(macs) {}
   double macs_of_one_output;
@@ -57,7 +57,7 @@ std::unique_ptr<at::ObserverContext> begin_layer(const at::RecordFunction& calle
   return nullptr;
 }
 
-// For one picture: the size of the batch is left out.
+// For one picture: leaves out the batch dimension.
 void end_layer(const at::RecordFunction& called, at::ObserverContext* begun) {
   if (begun == nullptr) return;
   const double outputs = product(called.outputs()[0].toTensor().sizes().slice(1));
@@ -193,4 +193,4 @@ ModelWork count_work(const PictureModel& model, std::int64_t pixels) {
   return work;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

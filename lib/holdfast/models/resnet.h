@@ -1,17 +1,14 @@
-// ResNet (He et al. 2015) with torchvision's parameter names and registration order. Its bottleneck blocks
-// are v1.5 (the stride sits in the 3x3 convolution), or v1 in the variant `table` (in the first 1x1
-// convolution).
+// ResNet (He et al. 2015) with torchvision's parameter names and registration order. Bottleneck blocks are
+// v1.5 (the 3x3 convolution has the stride), in the variant `table` v1 (the first 1x1 convolution has it).
 //
 //   using namespace holdfast;
 //   ResNet net(ResNetOptions{.depth = 50, .num_classes = 10, .stem = Stem::cifar});
 //   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
-// 25,557,032 parameters for depth 50, 1000 classes and the imagenet stem; 23,528,522 for 10 classes.
-// Convolutions: normal with variance 2 / (fan_out); batch norms: weight 1, bias 0; fc: Linear's default. In
-// the variant `table`: truncated normals (internal/layers.h). Drawn from the global CPU generator, in
-// registration order.
-// Errors: UsageError for an unknown depth or a width below 1; of forward(), for what the chosen batch norms
-// cannot do (batch_norm.h), a layout other than channels_last above all. Threads: as torch::nn::Module.
+// 25,557,032 parameters for depth 50 and 1000 classes. docs/models_and_the_published_table.md has the initial
+// weights, which come from the global CPU generator in registration order. Errors: UsageError for an unknown
+// depth, a width below 1, and what the batch norms cannot do, such as a layout other than channels_last.
+// Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -25,10 +22,10 @@
 #include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class Stem {
-  imagenet,  // 7x7 convolution with stride 2, then a max pool: the input shrinks by 4 before the first block
+  imagenet,  // 7x7 convolution with stride 2 and a max pool: the first block sees a quarter of the side
   cifar,     // 3x3 convolution with stride 1, no pool: for pictures of 32x32; 16 times the work
 };
 
@@ -36,13 +33,15 @@ struct ResNetOptions {
   int depth = 50;  // 18, 34 (basic blocks), 50, 101, 152 (bottleneck blocks)
   std::int64_t num_classes = 1000;
   Stem stem = Stem::imagenet;
-  std::int64_t width = 64;  // channels of the stem; all others scale with it. Cost grows with its square.
+  // Channels of the stem; all others scale with it. The cost grows with its square.
+  std::int64_t width = 64;
   ModelVariant variant = ModelVariant::torchvision;
   BatchNormKind batch_norm = BatchNormKind::aten;
-  bool zero_init_residual =
-      false;               // last batch norm of each block starts at 0, so that blocks start as identity
-  bool initialize = true;  // false leaves convolution weights undefined, for a resume that overwrites
-                           // them anyway: saves most of the construction's time
+  // The last batch norm of each block starts at 0, so that blocks start as the identity.
+  bool zero_init_residual = false;
+  // False leaves convolution weights undefined: saves most of the construction's time if a resume
+  // overwrites them.
+  bool initialize = true;
 };
 
 class ResNetImpl : public torch::nn::Module {
@@ -50,7 +49,7 @@ class ResNetImpl : public torch::nn::Module {
   explicit ResNetImpl(const ResNetOptions& options = {});
   at::Tensor forward(const at::Tensor& pictures);
 
-  // (Re)draws every parameter and resets the running statistics.
+  // Draws all parameters again and resets the running statistics.
   void initialize();
   const ResNetOptions& options() const { return options_; }
 
@@ -66,4 +65,4 @@ class ResNetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResNet);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/ssd300_kinds.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 std::string_view word_of(SsdBackbone backbone) {
   return backbone == SsdBackbone::vgg16 ? "vgg16" : "resnet34";
@@ -46,7 +46,7 @@ void Ssd300::require(const at::Tensor& pictures) const {
 ModelWork count_work(Ssd300& net) {
   PictureModel model;
   model.name = "ssd300";
-  // Not an owner.
+  // An aliasing pointer that does not own the net.
   model.module = std::shared_ptr<torch::nn::Module>(std::shared_ptr<torch::nn::Module>(), &net);
   model.outputs = [&net](const at::Tensor& pictures) {
     const SsdOutput output = net.forward(pictures);
@@ -55,4 +55,4 @@ ModelWork count_work(Ssd300& net) {
   return count_work(model, kSsdPixels);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

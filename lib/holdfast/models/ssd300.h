@@ -1,25 +1,14 @@
-// SSD300 (Liu et al. 2016): of pictures of 300x300, the offsets of 8,732 anchors and their class scores, read
-// off six feature maps of 38, 19, 10, 5, 3 and 1 cells a side.
+// SSD300 (Liu et al. 2016). For pictures of 300x300 it returns the offsets and class scores of 8,732 anchors.
+// They come from six feature maps of 38, 19, 10, 5, 3 and 1 cells a side.
 //
 //   auto net = holdfast::make_ssd300({.backbone = holdfast::SsdBackbone::resnet34});
 //   holdfast::SsdOutput out = net->forward(pictures);              // [N, 3, 300, 300], normalised
 //
-// Two originals, each with its parameter names, registration order and layout of the output:
-//   resnet34  MLPerf's reference (mlcommons/training, ssd-v1): ResNet-34 up to its third stage, of stride 1;
-//             19,972,534 parameters for 81 classes. boxes [N, 4, 8732], scores [N, classes, 8732], anchors in
-//             AnchorOrder::mlperf. Starts: backbone as ResNet, the rest xavier_uniform, biases Torch's
-//             default.
-//   vgg16     torchvision's ssd300_vgg16: VGG-16, its fifth stage dilated, conv4_3 scaled to a learned norm;
-//             35,641,826 parameters for 91 classes. boxes [N, 8732, 4], scores [N, 8732, classes], anchors in
-//             AnchorOrder::torchvision. Starts: VGG-16 as torchvision, the rest xavier_uniform with biases 0.
-// ModelVariant::table is the harness of the published table, resnet34 only: batch norms with eps 1e-4 and
-// momentum 0.003, truncated normals in the backbone (internal/layers.h), biases 0, and heads whose channels
-// count anchors first, then coordinates or classes: (anchor, 4), where MLPerf has (4, anchor). Names and
-// shapes stay, so weights of heads load into the other form without an error and mean something else.
-// Class 0 is the background. Drawn from the global CPU generator.
-//
-// Errors: UsageError for options that cannot be and for pictures of another size. Threads: as
-// torch::nn::Module.
+// docs/models_and_the_published_table.md describes the two originals and the variant `table`. The heads of
+// MLPerf and of `table` have equal names and shapes, but another order of channels. So weights of one load
+// into the other without an error, and mean something else. Class 0 is the background. Weights come from the
+// global CPU generator. Errors: UsageError for impossible options and for pictures of another size. Threads:
+// as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -32,7 +21,7 @@
 #include "holdfast/models/picture_model.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 inline constexpr std::int64_t kSsdPixels = 300;
 
@@ -41,13 +30,13 @@ std::string_view word_of(SsdBackbone backbone);
 
 struct Ssd300Options {
   SsdBackbone backbone = SsdBackbone::resnet34;
-  ModelVariant variant = ModelVariant::torchvision;  // resnet34: this one means MLPerf's
+  ModelVariant variant = ModelVariant::torchvision;  // for resnet34 `torchvision` means MLPerf's
   std::int64_t num_classes = 0;                      // with the background; 0: the original's, 81 or 91
-  BatchNormKind batch_norm = BatchNormKind::aten;    // of resnet34; vgg16 has none
+  BatchNormKind batch_norm = BatchNormKind::aten;    // for resnet34; vgg16 has none
   bool initialize = true;                            // false leaves weights undefined, for a resume
 };
 
-// Undecoded: boxes are offsets from anchors (ssd_loss.h), scores are logits. In the type that autocast chose.
+// Not decoded: boxes are offsets from anchors (ssd_loss.h), scores are logits. Type: as autocast chose.
 struct SsdOutput {
   at::Tensor boxes;
   at::Tensor scores;
@@ -57,7 +46,7 @@ class Ssd300 : public torch::nn::Module {
  public:
   virtual SsdOutput forward(const at::Tensor& pictures) = 0;
 
-  // (Re)draws every parameter and resets the running statistics.
+  // Draws all parameters again and resets the running statistics.
   virtual void initialize() = 0;
   const Ssd300Options& options() const { return options_; }  // num_classes filled in
 
@@ -71,7 +60,7 @@ class Ssd300 : public torch::nn::Module {
 
 std::shared_ptr<Ssd300> make_ssd300(const Ssd300Options& options = {});
 
-// Multiply-adds and training FLOPs of one picture; forward only, costs nothing.
+// Multiply-adds and training FLOPs of one picture. Runs forward on an empty batch, which costs nothing.
 ModelWork count_work(Ssd300& net);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -12,7 +12,7 @@
 #include "holdfast/models/internal/ssd300_kinds.h"
 #include "holdfast/models/internal/vgg_features.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 namespace {
 
 constexpr double kTableEps = 1e-4;
@@ -25,7 +25,7 @@ torch::nn::Sequential blocks(BatchNormKind kind, int count, std::int64_t in, std
   return stage;
 }
 
-// ResNet-34 up to its third stage, which keeps the 38 cells of the second; in MLPerf's two lists.
+// ResNet-34 up to its third stage, which keeps the 38 cells of the second. In two lists, as in MLPerf.
 class TrunkImpl final : public torch::nn::Module {
  public:
   explicit TrunkImpl(BatchNormKind kind)
@@ -127,7 +127,7 @@ class ResNet34Impl final : public Ssd300 {
       for (const auto& module : named_children()[part]->modules()) {
         auto* conv = module->as<torch::nn::Conv2dImpl>();
         if (conv == nullptr) continue;
-        conv->reset_parameters();  // biases are Torch's
+        conv->reset_parameters();  // biases stay torch's
         torch::nn::init::xavier_uniform_(conv->weight);
         if (table) conv->bias.zero_();
       }
@@ -159,4 +159,4 @@ std::shared_ptr<Ssd300> make_ssd300_resnet34(const Ssd300Options& options) {
   return std::make_shared<ResNet34Impl>(options);
 }
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -10,16 +10,16 @@
 #include "holdfast/models/internal/ssd300_kinds.h"
 #include "holdfast/models/internal/vgg_features.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 namespace {
 
 // Layers of VGG-16's features: the third pool, and the fourth, behind conv4_3.
 constexpr std::size_t kThirdPool = 16;
 constexpr std::size_t kFourthPool = 23;
-constexpr double kScale = 20;  // what conv4_3's norm starts with
+constexpr double kScale = 20;  // initial scale of conv4_3's norm
 constexpr std::array<std::int64_t, 6> kChannels{512, 1024, 512, 256, 256, 256};
 
-// A Sequential may stand in another one only without its forward() template.
+// A Sequential can only be an element of another one without its forward() template.
 class StageImpl final : public torch::nn::SequentialImpl {
  public:
   using SequentialImpl::SequentialImpl;
@@ -27,7 +27,7 @@ class StageImpl final : public torch::nn::SequentialImpl {
 };
 TORCH_MODULE(Stage);
 
-// The linear layers of VGG-16 as convolutions: the first looks at each sixth cell.
+// VGG-16's linear layers as convolutions; the first is dilated and sees every sixth cell.
 Stage make_connected() {
   torch::nn::Conv2d dilated = undrawn_conv({.in = 512, .out = 1024, .kernel = 3, .padding = 6, .bias = true});
   dilated->options.dilation(6);
@@ -71,7 +71,7 @@ class BackboneImpl final : public torch::nn::Module {
     std::size_t i = 0;
     for (const torch::nn::AnyModule& layer : *layers) {
       if (i < kFourthPool) features_->push_back(layer);
-      if (i >= kFourthPool && i + 1 < layers->size()) fifth->push_back(layer);  // without its pool
+      if (i >= kFourthPool && i + 1 < layers->size()) fifth->push_back(layer);  // without its last pool
       ++i;
     }
     fifth->push_back(connected_);
@@ -119,7 +119,7 @@ class BackboneImpl final : public torch::nn::Module {
 };
 TORCH_MODULE(Backbone);
 
-// One convolution a map whose channels are (box of the cell, column).
+// One convolution per map; its channels are (box of the cell, column).
 class ColumnsImpl final : public torch::nn::Module {
  public:
   explicit ColumnsImpl(std::int64_t columns) : columns_(columns) {
@@ -185,4 +185,4 @@ std::shared_ptr<Ssd300> make_ssd300_vgg16(const Ssd300Options& options) {
   return std::make_shared<Vgg16Ssd>(options);
 }
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -13,7 +13,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/ssd300.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr double kPixels = kSsdPixels;
@@ -72,7 +72,7 @@ SsdAnchors make_ssd_anchors(AnchorOrder order, const at::TensorOptions& options)
   }
   const bool pixels = order == AnchorOrder::torchvision;
   const double unit = pixels ? kPixels : 1;
-  if (pixels) centers = centers.to(type);  // MLPerf widens corners, torchvision computes wide ones
+  if (pixels) centers = centers.to(type);  // MLPerf widens float32 corners, torchvision computes wide ones
   const at::Tensor middle = centers.narrow(1, 0, 2);
   const at::Tensor half = centers.narrow(1, 2, 2) * 0.5;
   const at::Tensor corners = at::cat({middle - half, middle + half}, 1);
@@ -83,4 +83,4 @@ SsdAnchors make_ssd_anchors(AnchorOrder order, const at::TensorOptions& options)
           .corners = (corners * unit).to(device, type)};
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

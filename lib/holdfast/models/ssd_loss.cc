@@ -13,19 +13,19 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/at_least_float.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::int64_t kNegatives = 3;  // for each positive
 constexpr double kCenterScale = 10;
 constexpr double kSideScale = 5;
 
-// One number an anchor: [N, anchors].
+// One number per anchor: [N, anchors].
 struct Terms {
   at::Tensor boxes;     // smooth L1
   at::Tensor classes;   // cross entropy
   at::Tensor positive;  // bool
-  at::Tensor count;     // [N]: of positives
+  at::Tensor count;     // [N]: number of positives
 };
 
 Terms terms_of(const SsdOutput& output, const at::Tensor& offsets, const at::Tensor& classes) {
@@ -65,7 +65,7 @@ at::Tensor offsets_from(const SsdAnchors& anchors, const at::Tensor& boxes) {
                  2);
 }
 
-// How often each anchor's cross entropy counts; `asked` negatives of each picture, [N].
+// The weight of each anchor's cross entropy. `asked`: negatives per picture, [N].
 at::Tensor weights_of(const Terms& terms, double loss_of_positives, const at::Tensor& asked) {
   const at::Tensor hardness = terms.classes.detach().masked_fill(terms.positive, loss_of_positives);
   const at::Tensor mined = descending_ranks(hardness) < asked.unsqueeze(1);
@@ -115,4 +115,4 @@ SsdLoss ssd_table_loss(const SsdOutput& output, const SsdTableTargets& targets) 
   return added((sums.boxes / targets.counts).mean(), (sums.classes / targets.counts).mean());
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -15,7 +15,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr double kOverlap = 0.5;
@@ -97,7 +97,7 @@ SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
       overlaps(corners, anchors.corners).masked_fill(real.logical_not().unsqueeze(2), -1);
   const auto [best, best_box] = overlap.max(1);
 
-  // By each anchor, the last of the boxes that claim it; -1: none.
+  // For each anchor the last box that claims it; -1: none.
   const at::Tensor order = at::arange(m, boxes.classes.options()).expand({n, m});
   const at::Tensor claims = at::where(real, order, -1);
   const at::Tensor claimed_by = at::full({n, anchors.corners.size(0)}, -1, boxes.classes.options())
@@ -112,4 +112,4 @@ SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
           .classes = at::where(positive, boxes.classes.gather(1, box), 0)};
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -17,7 +17,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/at_least_float.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::int64_t kMostBoxes = 8;
@@ -29,8 +29,8 @@ constexpr std::array<Channel, 3> kImageNet{{{.485, .229}, {.456, .224}, {.406, .
 constexpr std::array<Channel, 3> kTorchvisionSsd{
     {{.48235, 1 / 255.0}, {.45882, 1 / 255.0}, {.40784, 1 / 255.0}}};
 
-// Saturation with hue and value as they are: what a channel lacks of the largest grows by the factor, up to
-// the point where the smallest is 0.
+// Scales the saturation and keeps hue and value. What a channel lacks of the largest grows by the factor, up
+// to the point where the smallest is 0.
 at::Tensor saturate(const at::Tensor& x, const at::Tensor& factor) {
   const at::Tensor value = x.amax(1, /*keepdim=*/true);
   const at::Tensor chroma = value - x.amin(1, /*keepdim=*/true);
@@ -130,4 +130,4 @@ SsdLoss SsdTask::loss(const SsdBatch& batch) {
   return ssd_loss(net_->forward(batch.pictures), anchors_, match_boxes(anchors_, *batch.boxes));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

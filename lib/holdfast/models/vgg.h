@@ -1,15 +1,12 @@
 // VGG-16 (Simonyan and Zisserman 2014, configuration D, without batch norm) with torchvision's parameter
-// names and registration order.
+// names and registration order. 138,357,544 parameters for 1000 classes.
 //
 //   holdfast::Vgg16 net;
 //   at::Tensor logits = net->forward(pictures);           // [N, 3, H, W] -> [N, num_classes]
 //
-// Pictures have at least 32 pixels a side.
-// 138,357,544 parameters for 1000 classes. Both variants have the same layers; they differ in how they start:
-//   torchvision  convolutions normal with variance 2 / fan_out, linear layers normal of 0.01, biases 0
-//   table        truncated normals (internal/layers.h), biases 0
-// Drawn from the global CPU generator, in registration order. Errors: UsageError for options that cannot be.
-// Threads: as torch::nn::Module.
+// Pictures have at least 32 pixels a side. Both variants have the same layers and other initial weights
+// (docs/models_and_the_published_table.md), which come from the global CPU generator in registration order.
+// Errors: UsageError for impossible options. Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/container/sequential.h>
@@ -19,14 +16,15 @@
 
 #include "holdfast/models/variant.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct Vgg16Options {
   std::int64_t num_classes = 1000;
   ModelVariant variant = ModelVariant::torchvision;
-  std::int64_t hidden = 4096;  // units of each hidden linear layer: nine tenths of the parameters
-  double dropout = 0.5;        // after the ReLU of the two hidden linear layers
-  bool initialize = true;      // false leaves every parameter undefined, for a resume that overwrites them
+  std::int64_t hidden = 4096;  // units of each hidden linear layer; they have nine tenths of the parameters
+  double dropout = 0.5;        // after the ReLU of both hidden linear layers
+  bool initialize = true;      // false leaves all parameters undefined: saves time if a resume overwrites
+                               // them
 };
 
 class Vgg16Impl : public torch::nn::Module {
@@ -34,7 +32,7 @@ class Vgg16Impl : public torch::nn::Module {
   explicit Vgg16Impl(const Vgg16Options& options = {});
   at::Tensor forward(const at::Tensor& pictures);
 
-  // (Re)draws every parameter.
+  // Draws all parameters again.
   void initialize();
   const Vgg16Options& options() const { return options_; }
 
@@ -44,4 +42,4 @@ class Vgg16Impl : public torch::nn::Module {
 };
 TORCH_MODULE(Vgg16);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

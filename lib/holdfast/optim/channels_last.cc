@@ -11,16 +11,17 @@
 
 #include "holdfast/state/lamb_options.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 void lay_out(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.dim() != 4 || tensor.layout() != at::kStrided) return;
   if (tensor.is_contiguous(at::MemoryFormat::ChannelsLast)) return;
+  // set_data keeps the tensor's identity, by which optimizers find its slots.
   tensor.set_data(tensor.detach().contiguous(at::MemoryFormat::ChannelsLast));
 }
 
-// Calls visit(state) when the state is of that type.
+// Calls visit(state) if the state has that type.
 template <class State, class Visit>
 void as(torch::optim::OptimizerParamState& state, const Visit& visit) {
   if (auto* const typed = dynamic_cast<State*>(&state)) visit(*typed);
@@ -58,4 +59,4 @@ void to_channels_last(torch::optim::Optimizer& optimizer) {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -14,11 +14,12 @@
 
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 struct Group {
@@ -27,7 +28,7 @@ struct Group {
   std::vector<at::Tensor> gradients;
 };
 
-// foreach's quick path wants one device and one type.
+// The fast path of the _foreach functions needs one device and one type per call.
 std::vector<Group> grouped(const std::vector<at::Tensor>& gradients, const char* who) {
   std::vector<Group> groups;
   for (const at::Tensor& gradient : gradients) {
@@ -47,11 +48,11 @@ std::vector<Group> grouped(const std::vector<at::Tensor>& gradients, const char*
   return groups;
 }
 
-// On the first one's device. `wide`: in float at least.
+// Result on the device of the first gradient. `wide`: computes in float at least.
 at::Tensor norm_of(const std::vector<at::Tensor>& gradients, const std::vector<Group>& groups,
                    bool wide = false) {
   if (groups.empty()) return at::zeros({}, at::kFloat);
-  // The norms in the order of the gradients: the sum of their squares depends on it.
+  // Norms go back into the order of the gradients: the bits of the sum of their squares depend on it.
   std::vector<std::vector<at::Tensor>> norms;
   for (const Group& group : groups) {
     const bool narrow = group.dtype == at::kHalf || group.dtype == at::kBFloat16;
@@ -78,9 +79,12 @@ void require_limit(double limit, const char* who) {
 
 std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
   std::vector<at::Tensor> gradients;
+  std::unordered_set<const at::TensorImpl*> seen;
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
-      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+      const at::Tensor& gradient = parameter.grad();
+      if (gradient.defined() && seen.insert(gradient.unsafeGetTensorImpl()).second)
+        gradients.push_back(gradient);
     }
   }
   return gradients;
@@ -96,6 +100,7 @@ at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm) {
   const at::NoGradGuard no_grad;
   std::vector<Group> groups = grouped(gradients, "clip_grad_norm");
   const at::Tensor norm = norm_of(gradients, groups);
+  // Multiplies always, also by 1: a decision on the host would wait for the device.
   const at::Tensor factor = at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
   for (Group& group : groups) {
     const at::Tensor here = factor.to(group.device);
@@ -113,4 +118,4 @@ void clip_grad_value(std::vector<at::Tensor>& gradients, double limit) {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

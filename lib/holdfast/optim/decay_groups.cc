@@ -7,7 +7,7 @@
 
 #include <set>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 template <class... Norms>
@@ -25,6 +25,7 @@ void walk(const torch::nn::Module& module, std::set<const at::TensorImpl*>& seen
   const bool norm = is_norm(module);
   for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
     const at::Tensor& tensor = parameter.value();
+    // A fused optimizer refuses a parameter that is listed twice (internal/adoption.h).
     if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
     const bool none = norm || tensor.dim() < 2 || parameter.key() == "bias";
     (none ? out.undecayed : out.decayed).push_back(tensor);
@@ -41,4 +42,4 @@ DecayParameters decay_parameters(const torch::nn::Module& module) {
   return out;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

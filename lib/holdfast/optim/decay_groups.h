@@ -1,19 +1,12 @@
-// A module's parameters in two groups, with weight decay and without: decay pulls weights towards zero, which
-// does nothing for what only shifts or scales, and harms it.
+// Splits a module's parameters into group 0 with weight decay and group 1 without. Decay pulls weights
+// towards zero, which harms parameters that only shift or scale.
 //
-// No decay: every parameter of fewer than two dimensions (biases, scales and shifts of norms, scalars), every
-// parameter named "bias", and everything that a norm of torch::nn holds (BatchNorm, InstanceNorm, GroupNorm,
-// LayerNorm of several dimensions). All others decay: weights of layers, convolutions, embeddings.
+//   const auto options = torch::optim::AdamWOptions(3e-4).weight_decay(0.05);
+//   holdfast::FusedAdamW optimizer(holdfast::decay_groups(*net, options), torch::optim::AdamWOptions(3e-4));
 //
-//   holdfast::FusedAdamW optimizer(holdfast::decay_groups(*net, torch::optim::AdamWOptions(3e-4)
-//                                                                   .weight_decay(0.05)),
-//                                  torch::optim::AdamWOptions(3e-4));
-//
-// The defaults of the example have no decay beyond the constructor's: from LibTorch 2.12 on, optimizers of
-// torch::optim itself (not holdfast/optim's) would give theirs to group 1 in the place of its 0.
-//
-// Group 0 decays, group 1 does not; both keep the module's order, and frozen parameters (requires_grad off)
-// stay in: they have no gradients. A parameter that two modules share is taken where it comes first.
+// No decay: parameters with fewer than two dimensions, parameters named "bias", and all parameters of
+// torch::nn's norms (BatchNorm, InstanceNorm, GroupNorm, LayerNorm). All others decay: layers, convolutions,
+// embeddings.
 //
 // Threads: free functions.
 #pragma once
@@ -28,14 +21,18 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct DecayParameters {
+  // Both lists keep the module's order. They include frozen parameters, which have no gradients. A parameter
+  // that two modules share appears once, where it comes first.
   std::vector<at::Tensor> decayed, undecayed;
 };
 DecayParameters decay_parameters(const torch::nn::Module& module);
 
-// The options with their weight decay, and the same without. A group may be empty.
+// Group 0 gets `options`, group 1 a copy with weight decay 0. A group may be empty. Give the optimizer
+// default options without weight decay: from LibTorch 2.12 on, torch::optim's classes (not Holdfast's)
+// replace group 1's 0 by theirs.
 template <class Options>
 std::vector<torch::optim::OptimizerParamGroup> decay_groups(const torch::nn::Module& module,
                                                             const Options& options) {
@@ -48,4 +45,4 @@ std::vector<torch::optim::OptimizerParamGroup> decay_groups(const torch::nn::Mod
   return groups;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -15,7 +15,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 Ema::Ema(torch::nn::Module& module, const EmaOptions& options) : options_(options) {
   if (!(options.decay >= 0 && options.decay <= 1)) throw UsageError("an Ema's decay must be 0...1");
@@ -75,6 +75,7 @@ void Ema::update(const at::Tensor& found_inf) {
   if (swapped_) throw UsageError("an Ema cannot be updated while it is swapped in");
   const at::NoGradGuard no_grad;
   if (!device_updates_.defined()) {
+    // In double: a float counts exactly only up to 16.7 million updates.
     device_updates_ = at::full({}, static_cast<double>(updates_), found_inf.options().dtype(at::kDouble));
   }
   const at::Tensor happened = found_inf.reshape({}).eq(0).to(at::kDouble);
@@ -84,6 +85,7 @@ void Ema::update(const at::Tensor& found_inf) {
   } else {
     part = at::full({}, 1 - options_.decay, device_updates_.options());
   }
+  // A factor of 0 skips the update on the device, so the host need not know.
   part = part * happened;
   for (Group& group : groups_) {
     const at::Tensor& first = group.weights.front();
@@ -91,7 +93,7 @@ void Ema::update(const at::Tensor& found_inf) {
     at::_foreach_mul_(moves, part.to(first.options()));
     at::_foreach_add_(group.averages, moves);
   }
-  // Statistics of a forward pass that gave no update are no worse than others.
+  // Buffers are copied even if the update was skipped: their statistics are as good as those of other passes.
   copy_rest();
   device_updates_.add_(happened);
 }
@@ -112,6 +114,7 @@ void Ema::exchange() {
   const at::NoGradGuard no_grad;
   for (Named& tensor : tensors_) {
     const at::Tensor weight = tensor.weight.detach();
+    // Exchanges storages instead of values: no copy, and the optimizer still knows the tensors.
     tensor.weight.set_data(tensor.average);
     tensor.average = weight;
   }
@@ -141,6 +144,7 @@ void Ema::load(const StateReader& in) {
   if (swapped_) throw UsageError("no resuming while an Ema is swapped in");
   const std::int64_t updates = in.get_int("updates");
   if (updates < 0) throw RefusedError("the recorded updates of the average are " + std::to_string(updates));
+  // Reads all before it changes any: a refused checkpoint leaves the averages as they were.
   std::vector<at::Tensor> loaded;
   for (const Named& tensor : tensors_) {
     loaded.push_back(in.get_tensor(tensor.name));
@@ -154,4 +158,4 @@ void Ema::load(const StateReader& in) {
   if (device_updates_.defined()) device_updates_.fill_(static_cast<double>(updates));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,29 +1,13 @@
-// An exponential moving average of a module's weights, which often evaluates better than the weights:
+// An exponential moving average (EMA) of a module's weights, which often evaluates better than the weights:
 //
 //   holdfast::Ema ema(*net, {.decay = 0.9999});
 //   state.add("ema", ema);
-//   …
-//   optimizer.step(); ema.update();               // after an update that happened
+//   optimizer.step(); ema.update();               // only after an update that was not skipped
 //   { const auto averaged = ema.swap_in(); evaluate(*net); }
 //
-// update() number n (from 0): average = average + (1 - d) (weight - average), d = decay, or under warm_up
-// d = min(decay, (1 + n) / (10 + n)), so that the first weights, which are random, are soon forgotten (as
-// tf.train.ExponentialMovingAverage has it). Buffers (running statistics, counters) and parameters that are
-// not floating-point are copied. The average starts as the weights are when the Ema is made.
-//
-// A skipped update: do not call update(), or, where only a device knows, update(found_inf) (fused_step.h):
-// with 1, or more, no average advances (buffers are copied all the same). On a device nobody waits, and the
-// count is kept there.
-//
-// The averages begin with the weights that the Ema was made with. Where those are overwritten before the
-// first step (Resumed::fresh after --init-from, or weights that are only drawn then), call restart().
-//
-// Stateful: option "decay", "warm_up"; "updates"; tensors by the parameters' names.
-//
-// Requires: the module outlives this, and keeps its parameters (to(device), to(dtype) only before). No
-// checkpoint while swapped in: save() throws UsageError.
-// Errors: UsageError for a decay outside [0, 1], and for a second swap_in() at a time.
-// Threads: the training thread.
+// Requires: the module outlives the Ema and keeps its parameters; call to(device) and to(dtype) before.
+// Errors: UsageError for a decay outside [0, 1], for a second swap_in() at a time, and for a save while
+// swapped in. Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,25 +22,37 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct EmaOptions {
+  // Weight of the old average in each update, 0 to 1. An option of the run: compared on resume. Each update
+  // costs one pass over the weights, and the averages as much memory as the weights.
   double decay = 0.999;
+  // Starts with a smaller decay, so that the random first weights are soon forgotten. Compared on resume.
   bool warm_up = true;
 };
 
+// Update number n (from 0) computes average += (1 - d) (weight - average) with d = decay, or with warm_up d =
+// min(decay, (1 + n) / (10 + n)), as tf.train.ExponentialMovingAverage does. Buffers and parameters that are
+// not floating-point are copied.
+//
+// Stateful: options "decay" and "warm_up", attribute "updates", and one tensor per parameter and buffer.
 class Ema {
  public:
   explicit Ema(torch::nn::Module& module, const EmaOptions& options = {});
 
+  // Call only after an update that was not skipped.
   void update();
+  // If found_inf (fused_step.h) is not 0, no average advances; on a device buffers are copied all the same.
+  // On a device it does not wait: the device keeps the count.
   void update(const at::Tensor& found_inf);
-  // Begins again with the weights as they are now, and no update behind it. UsageError while swapped in.
+  // Starts again from the present weights, with no updates. Call it if weights are overwritten before the
+  // first step (Resumed::fresh after --init-from). UsageError while swapped in.
   void restart();
-  // Updates that counted. Waits for a device that counts.
+  // Number of updates that were not skipped. Waits for a device that keeps the count.
   std::int64_t updates() const;
 
-  // While it lives, the module has the averages, and the weights are kept aside.
+  // While this object lives, the module has the averages; the Ema keeps the weights.
   class [[nodiscard]] Swapped {
    public:
     explicit Swapped(Ema& ema);
@@ -73,7 +69,7 @@ class Ema {
   void load(const StateReader& in);
 
  private:
-  struct Group {  // of one device and one type
+  struct Group {  // tensors of one device and one type
     std::vector<at::Tensor> weights, averages;
   };
   struct Named {
@@ -88,10 +84,10 @@ class Ema {
 
   EmaOptions options_;
   std::vector<Named> tensors_;
-  std::vector<Group> groups_;  // of those averaged
+  std::vector<Group> groups_;  // of the averaged tensors
   std::int64_t updates_ = 0;
-  at::Tensor device_updates_;  // defined: it counts, not updates_
+  at::Tensor device_updates_;  // defined: the device counts here instead of in updates_
   bool swapped_ = false;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,18 +1,13 @@
-// What FusedSgd, FusedAdam, FusedAdamW and Lamb have in common: an optimizer of torch::optim (`Torch`; LAMB,
-// which it lacks, is one of its base class) whose update is fused_step.h's.
+// The common part of FusedSgd, FusedAdam, FusedAdamW and Lamb: a torch::optim class (`Torch`; for LAMB its
+// base class) whose update is that of fused_step.h. A group that brings options keeps exactly those in every
+// LibTorch release.
 //
-// Groups. A group that brings options has exactly those, in every release of LibTorch; from 2.12 on
-// torch::optim itself takes its defaults for those that are as a constructor leaves them.
+// The adopting constructor and give_back() move groups, options and slots between this and a torch::optim
+// object of the same parameters. The object without slots must make no updates, and saving it throws
+// UsageError.
 //
-// Adopting and giving back moves groups, options and slots between this and a torch::optim object of the same
-// parameters. The one that has no slots any more must make no updates; a TrainState that holds it refuses to
-// save it (UsageError), so that no checkpoint lacks them.
-//
-// A class derived from one of these that has state of its own is no part of a TrainState; one that has none
-// says so (OwnOptimizer::described).
-//
-// Requires, Errors, Threads: as fused_step.h. UsageError for options that cannot be, and for adopting or
-// giving back where one goes up the gradient and the other down.
+// Requires, errors, threads: as in fused_step.h. UsageError for impossible options, for a parameter that is
+// listed twice, and if one optimizer of an adoption maximizes and the other minimizes.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -25,19 +20,22 @@
 
 #include "holdfast/optim/fused_step.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 namespace internal {
-// What is particular to an optimizer, with the memory that its updates use again.
+// The kernel calls of one optimizer, and the memory that its updates reuse.
 template <class Kernel>
 struct FusedWork;
 }  // namespace internal
 
-// What the kernels can do and torch::optim cannot.
+// Options that the kernels have and torch::optim lacks.
 struct FusedOptions {
-  bool maximize = false;  // go up the gradient; recorded in checkpoints where it is true
+  // Goes up the gradient instead of down. No cost. Checkpoints record it only if true.
+  bool maximize = false;
 };
 
+// TrainState refuses a derived class that has state of its own. A derived class without state overrides
+// OwnOptimizer::described().
 template <class Torch, class Options, class Kernel>
 class FusedOptimizer : public Torch, public FusedStep {
   static constexpr bool kAdopts = !std::is_same_v<Torch, torch::optim::Optimizer>;
@@ -46,11 +44,11 @@ class FusedOptimizer : public Torch, public FusedStep {
   FusedOptimizer(std::vector<torch::optim::OptimizerParamGroup> groups, Options defaults,
                  FusedOptions more = {});
   FusedOptimizer(std::vector<at::Tensor> parameters, Options defaults, FusedOptions more = {});
-  // Takes over; `adopted` must not be stepped before give_back.
+  // Takes over the slots of `adopted`, which must not be stepped before give_back().
   explicit FusedOptimizer(Torch& adopted, FusedOptions more = {}) requires(kAdopts);
   ~FusedOptimizer() override;
 
-  // `to` goes on with the same groups, options and slots.
+  // `to` continues with the same groups, options and slots.
   void give_back(Torch& to) requires(kAdopts);
 
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
@@ -68,7 +66,7 @@ class FusedOptimizer : public Torch, public FusedStep {
   void share(const WholeTensors* whole) override;
 
  protected:
-  // Is skipping decided where the parameters are? Everywhere but on a CPU.
+  // True if the device decides whether to skip an update. Everywhere except on a CPU.
   virtual bool decides_on(at::Device device) const { return !device.is_cpu(); }
 
  private:
@@ -76,4 +74,4 @@ class FusedOptimizer : public Torch, public FusedStep {
   std::unique_ptr<internal::FusedWork<Kernel>> work_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

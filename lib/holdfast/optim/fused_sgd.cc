@@ -18,7 +18,7 @@
 #include "holdfast/optim/internal/kernel_lists.h"
 #include "holdfast/optim/internal/tails.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using torch::optim::SGDOptions;
 using torch::optim::SGDParamState;
@@ -50,7 +50,8 @@ namespace {
 using internal::KernelList;
 using internal::SgdKernel;
 
-// LibTorch 2.11's kernel for 16-bit numbers on a CPU reads whole vectors and never writes them.
+// LibTorch 2.11's CPU kernel for 16-bit numbers reads whole vectors but never writes them back. So it is
+// tried once.
 bool updates(at::ScalarType type) {
   const at::Tensor parameter = at::zeros({64}, type);
   at::_fused_sgd_({parameter}, {at::ones({64}, type)}, {}, 0, 0, 1.0, 0, false, false, false);
@@ -79,7 +80,7 @@ struct FusedWork<SgdKernel> {
   std::vector<SGDParamState*> states;  // of the parameters that have gradients, in order
   std::vector<std::pair<const at::TensorImpl*, std::unique_ptr<SGDParamState>>> made;
 
-  // Throws for what the kernels cannot use, before anything has changed.
+  // Throws for tensors that the kernels cannot use, before anything changes.
   void look(torch::optim::Optimizer& optimizer);
   template <class DecidesOn>
   void step(torch::optim::Optimizer& optimizer, bool maximize, const std::optional<at::Tensor>& grad_scale,
@@ -114,6 +115,7 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
   if (!decides_on(at::Device(at::kCPU)) && skipped_here(found_inf)) return;
 
   const at::NoGradGuard no_grad;
+  // Skips autograd's dispatch; lists.finish() bumps the tensors' versions instead.
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   auto& groups = optimizer.param_groups();
   std::size_t seen = 0;
@@ -131,7 +133,8 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
       if (options.momentum() != 0) {
         if (state != nullptr) momentum = state->momentum_buffer();
         if (!momentum.defined()) {
-          // Zeros times momentum plus the gradient is the gradient: on a device one kernel does for both.
+          // On a device zeros work as a new slot: momentum * 0 + gradient is the gradient. So one kernel
+          // serves old and new slots.
           fresh = !device || options.dampening() != 0;
           momentum = device ? at::zeros_like(parameter) : at::empty_like(parameter);
           auto fresh_state = std::make_unique<SGDParamState>();
@@ -147,12 +150,14 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
       auto found = found_on_device(found_inf, list.device);
       if (found && (!device || list.fresh)) {
         if (found->item<float>() == 1) {
-          // What is new has not been computed; the rest is left to the kernels, which skip as well.
+          // The kernel has not filled new slots, so they are dropped. Kernels for other lists see found_inf
+          // themselves.
           if (list.fresh) made.clear();
           continue;
         }
         found.reset();
       }
+      // Gives the last elements of each tensor torch::optim's bits (tails.h).
       if (!device) tails.add(list);
       const Alone alone(list.small);
       if (device) {
@@ -178,4 +183,4 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
 
 template class FusedOptimizer<torch::optim::SGD, SGDOptions, SgdKernel>;
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

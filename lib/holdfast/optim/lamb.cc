@@ -20,11 +20,11 @@
 #include "holdfast/optim/internal/adam_work.h"
 #include "holdfast/state/whole_tensors.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace internal {
 namespace {
 
-// A count of updates at which moments are what an infinite past would have made them.
+// A step count so large that 1 - beta^t is 1: Adam's kernel then makes no bias correction.
 constexpr double kEver = 1e30;
 
 std::optional<at::ScalarType> wide(at::ScalarType dtype) {
@@ -46,8 +46,8 @@ void scale(const KernelList& list, std::vector<at::Tensor>& directions, const at
   at::_foreach_mul_(directions, rates.unbind());
 }
 
-// Squares of norms, tensor by tensor. A tensor that lies in several shares has several pieces; they are
-// added in the order of the shares, on a GPU too: no sum depends on who comes first.
+// Squares of norms per tensor. Pieces of a tensor that spans several shares are added in the order of the
+// shares, on a GPU too, so the sum does not depend on timing.
 at::Tensor squares_of(const std::vector<at::Tensor>& pieces, const std::vector<std::size_t>& tensors,
                       std::size_t count) {
   const auto norms = at::_foreach_norm(pieces, 2, wide(pieces.front().scalar_type()));
@@ -62,7 +62,7 @@ at::Tensor squares_of(const std::vector<at::Tensor>& pieces, const std::vector<s
   return at::stack(table).to(at::kDouble).square().view({-1, static_cast<std::int64_t>(count)}).sum(0);
 }
 
-// The same where parameters are shares of tensors. One collective.
+// As scale(), for parameters that are shares of tensors. One collective.
 void scale_pieces(const KernelList& list, const std::vector<at::Tensor>& directions, const at::Tensor& rate,
                   double most_norm, std::size_t group, const WholeTensors& whole) {
   std::vector<at::Tensor> weights, updates;
@@ -81,6 +81,7 @@ void scale_pieces(const KernelList& list, const std::vector<at::Tensor>& directi
     squares[0].copy_(squares_of(weights, tensors, count));
     squares[1].copy_(squares_of(updates, tensors, count));
   }
+  // Called even without pieces: all ranks take part in the collective.
   whole.add_up(squares);
   if (tensors.empty()) return;
   const at::Tensor norms = squares.sqrt();
@@ -91,7 +92,7 @@ void scale_pieces(const KernelList& list, const std::vector<at::Tensor>& directi
   at::_foreach_mul_(updates, of_pieces);
 }
 
-// Of all gradients of all groups.
+// The norm over all gradients of all groups.
 at::Tensor norm_of_all(const torch::optim::Optimizer& optimizer, const WholeTensors* whole) {
   const at::Tensor here = grad_norm(gradients_of(optimizer));
   if (whole == nullptr) return here;
@@ -114,7 +115,7 @@ struct LambKernel {
     throw UsageError("Lamb: max_grad_norm and most_norm must not be negative");
   }
 
-  // What all gradients are to be divided by: a loss scale, the clip, or both.
+  // The number that divides all gradients: the loss scale, the clip, or both.
   static std::optional<at::Tensor> divisor(torch::optim::Optimizer& optimizer,
                                            const std::optional<at::Tensor>& grad_scale,
                                            const WholeTensors* whole) {
@@ -141,7 +142,8 @@ struct LambKernel {
     const auto [beta1, beta2] = options.betas();
     const double decay = options.weight_decay();
     const bool in_gradient = decay != 0 && !options.decoupled();
-    if (divisor && (in_gradient || list.dtype == at::kDouble)) {  // the kernel would divide by a float
+    if (divisor && (in_gradient || list.dtype == at::kDouble)) {  // the kernel would divide by a float, after
+                                                                  // the decay
       at::_foreach_div_(list.gradients,
                         divisor->reshape({}).to(list.dtype == at::kDouble ? at::kDouble : at::kFloat));
       divisor.reset();
@@ -158,7 +160,8 @@ struct LambKernel {
     if (!options.bias_correction()) {
       steps.assign(steps.size(), at::full({}, kEver, steps.front().options()));
     }
-    // Adam's kernel, started from zeros at rate -1, leaves its direction there; a skipped one leaves zeros.
+    // Adam's kernel with parameters of zero and rate -1 leaves its direction in them. A skipped kernel leaves
+    // zeros.
     std::vector<at::Tensor> directions;
     directions.reserve(list.parameters.size());
     for (const at::Tensor& parameter : list.parameters) directions.push_back(at::empty_like(parameter));
@@ -175,6 +178,8 @@ struct LambKernel {
     }
     at::Tensor rate = on_device ? rates.of(group, options.lr(), list.device).neg()
                                 : at::full({}, -options.lr(), at::kDouble);
+    // With weight decay the direction is not zero even if the kernel was skipped; a rate of 0 leaves x
+    // unchanged.
     if (found) rate = rate * (1 - found->reshape({}));
     if (adapts && whole != nullptr) {
       scale_pieces(list, directions, rate, options.most_norm(), group, *whole);
@@ -191,4 +196,4 @@ struct LambKernel {
 
 template class FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,13 +1,11 @@
-// An optimizer by name, for a program's `--optimizer`:
+// Makes an optimizer by name, for a program's `--optimizer`:
 //
 //   auto optimizer = holdfast::make_optimizer("sgd", *net, {.lr = 0.1, .weight_decay = 5e-4});
 //
-// sgd, adam, adamw, lamb: this library's, an update in a few kernels. torch-sgd, torch-adam, torch-adamw:
-// those of torch::optim, whose checkpoints are the same.
+// sgd, adam, adamw, lamb: Holdfast's fused classes. torch-sgd, torch-adam, torch-adamw: torch::optim's, whose
+// checkpoints are interchangeable with the fused ones.
 //
-// Parameters are in one group in the module's order, or, with `decay_all` off, in two (decay_groups.h).
-//
-// Errors: UsageError for an unknown name, which lists those known, and for options that cannot be.
+// Errors: UsageError for an unknown name (the message lists the known ones) and for impossible options.
 // Threads: free functions.
 #pragma once
 
@@ -25,16 +23,24 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct OptimizerSettings {
+  // Base learning rate.
   double lr = 0.1;
-  double momentum = 0.9;  // SGD's alone, and so is:
+  // SGD only.
+  double momentum = 0.9;
+  // SGD only. Requires momentum.
   bool nesterov = false;
+  // Factor of the weight decay: L2 for SGD and Adam, decoupled for AdamW and LAMB.
   double weight_decay = 0;
-  std::tuple<double, double> betas{0.9, 0.999};  // of the others, and so is:
-  std::optional<double> eps = std::nullopt;      // default: 1e-8, LAMB 1e-6
-  bool decay_all = true;                         // off: neither biases nor norms
+  // Decay of the two moments. Not used by SGD.
+  std::tuple<double, double> betas{0.9, 0.999};
+  // Added to the denominator. Not used by SGD. Empty: 1e-8; LAMB 1e-6.
+  std::optional<double> eps = std::nullopt;
+  // True: one group in the module's order, all with weight decay. False: biases and norms have none
+  // (decay_groups.h).
+  bool decay_all = true;
 };
 
 const std::vector<std::string>& optimizer_names();
@@ -42,4 +48,4 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::string_view name,
                                                         const torch::nn::Module& module,
                                                         const OptimizerSettings& settings);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

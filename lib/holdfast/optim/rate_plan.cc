@@ -8,14 +8,14 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 void require(bool condition, const char* what) {
   if (!condition) throw UsageError(std::string("learning-rate plan: ") + what);
 }
 
-// Half a cosine from `from` to `to`; `done` in [0, 1].
+// Half a cosine from `from` to `to`, with `done` in [0, 1].
 double anneal(double from, double to, double done) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * done)) / 2;
 }
@@ -130,7 +130,7 @@ RatePlan RatePlan::warmup(Length steps, RatePlan after, double start) {
   return plan;
 }
 
-// The default follows from the length, which a resumed run may adopt.
+// Computed here, not in warmup(): a resumed run may take over another length.
 double RatePlan::warmup_start() const {
   return numbers_.size() > 1 ? real(1) : 1 / (static_cast<double>(whole(0)) + 1);
 }
@@ -152,7 +152,7 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
       return anneal(1, real(1), share(t, whole(0)));
     case Kind::one_cycle: {
       const auto last = static_cast<double>(whole(0) - 1);
-      const double peak = real(1) * static_cast<double>(whole(0)) - 1;  // may lie between two steps
+      const double peak = real(1) * static_cast<double>(whole(0)) - 1;  // in steps; may lie between two steps
       const double at = std::min(static_cast<double>(t), last);
       const double first = 1 / real(2);
       if (at <= peak) return anneal(first, 1, peak > 0 ? at / peak : 1);
@@ -222,7 +222,7 @@ void RatePlan::save(StateWriter& out, const std::string& prefix) const {
 void RatePlan::load(const StateReader& in, const std::string& prefix) {
   for (Number& number : numbers_) {
     const std::string name = prefix + name_of(kind_) + "." + number.name;
-    // Missing: another kind of plan was recorded, and the difference accepted.
+    // Missing if another kind of plan was recorded and the user accepted the difference.
     if (number.chosen || !in.has(name)) continue;
     const std::int64_t steps = in.get_int(name);
     if (steps < (kind_ == Kind::warmup ? 0 : kind_ == Kind::one_cycle ? 2 : 1)) {
@@ -233,4 +233,4 @@ void RatePlan::load(const StateReader& in, const std::string& prefix) {
   for (RatePlan& plan : after_) plan.load(in, prefix + "after.");
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 Schedule::Schedule(torch::optim::Optimizer& optimizer, RatePlan plan)
     : optimizer_(&optimizer), plan_(std::move(plan)) {
@@ -19,6 +19,7 @@ std::vector<double> Schedule::bases() const {
   std::vector<double> bases = bases_;
   const auto& groups = optimizer_->param_groups();
   for (std::size_t g = bases.size(); g < groups.size(); ++g) bases.push_back(groups[g].options().get_lr());
+  // A program may have removed groups.
   bases.resize(groups.size());
   return bases;
 }
@@ -70,9 +71,10 @@ void Schedule::load(const StateReader& in) {
   const std::int64_t position = in.get_int("position");
   if (position < 0)
     throw RefusedError("the recorded position of the schedule is " + std::to_string(position));
+  // Everything was read and checked: the schedule changes only now.
   plan_ = std::move(plan);
   plateau_ = plateau;
   apply(position);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

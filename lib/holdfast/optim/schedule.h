@@ -1,22 +1,14 @@
-// A learning-rate plan at work on an optimizer: keeps the position, the base rate of every parameter group
-// and a plateau's history, and sets the groups' rates. Stateful: add it to a TrainState.
+// Applies a learning-rate plan to an optimizer: keeps the position, the base rate of each parameter group and
+// a plateau's history, and sets the groups' rates. Example:
 //
-//   torch::optim::SGD optimizer(net->parameters(), 0.1);
-//   state.add("optimizer", optimizer);                      // first, so that 0.1 is recorded as chosen
+//   state.add("optimizer", optimizer);                      // first, so that its rate is recorded as chosen
 //   holdfast::Schedule schedule(optimizer, RatePlan::warmup(500, RatePlan::cosine(20'000)));
 //   state.add("schedule", schedule);
-//   …
-//   optimizer.step(); schedule.step();                      // door 2: after each update, before after_step
-//   .learning_rate = [&](std::int64_t step) { return schedule.apply(step); }  // or the Trainer: before each
+//   optimizer.step(); schedule.step();                      // after each update, before after_step
 //
-// A group's base rate is the rate it has when the schedule first sees it: in the constructor, or after
-// add_param_group. The constructor sets the rates of the first update.
+// With the Trainer: .learning_rate = [&](std::int64_t step) { return schedule.apply(step); }
 //
-// Attributes: option "lr" (the base rates), the plan's numbers (rate_plan.h), "position", "plateau.…". So
-// `--override lr` accepts another base rate; the position stays, the new rate counts from the next update on.
-//
-// Requires: the optimizer outlives the schedule.
-// Threads: the training thread.
+// Requires: the optimizer outlives the schedule. Threads: the training thread.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +21,24 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// A group's base rate is the rate that it has when the schedule first sees it: in the constructor, or after
+// add_param_group. The constructor sets the rates of the first update.
+//
+// Stateful: option "lr" (the base rates), the plan's numbers (rate_plan.h), "position", "plateau.…".
+// `--override lr` accepts other base rates: the position stays, and the new rate applies from the next update
+// on.
 class Schedule {
  public:
   Schedule(torch::optim::Optimizer& optimizer, RatePlan plan);
 
   // Moves to the next step and sets the rates of the update that follows.
   void step() { apply(position_ + 1); }
-  // Sets the rates of the update that follows `step` updates; returns the first group's.
+  // Sets the rates of the update that follows `step` updates. Returns the first group's rate.
   double apply(std::int64_t step);
-  // Tells a plateau how the metric stands, say after each evaluation, and sets the rates anew. UsageError for
-  // a plan without a plateau.
+  // Gives a plateau the metric, for example after each evaluation, and sets the rates. UsageError if the plan
+  // has no plateau.
   void observe(double metric);
 
   double learning_rate() const;  // of the first group, for the next update
@@ -56,9 +54,9 @@ class Schedule {
 
   torch::optim::Optimizer* optimizer_;
   RatePlan plan_;
-  std::vector<double> bases_;  // of the groups seen so far
+  std::vector<double> bases_;  // of the groups seen up to now
   std::int64_t position_ = 0;
   PlateauState plateau_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,7 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 namespace autocast = at::autocast;
 
@@ -15,6 +15,7 @@ AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device) : devi
   was_caching_ = autocast::is_autocast_cache_enabled();
   autocast::set_autocast_enabled(device, type.has_value());
   if (type) autocast::set_autocast_dtype(device, *type);
+  // The cache casts each weight once per scope instead of once per use.
   autocast::set_autocast_cache_enabled(true);
   autocast::increment_nesting();
   open_ = true;
@@ -22,10 +23,11 @@ AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device) : devi
 
 AutocastGuard::~AutocastGuard() {
   if (!open_) return;
+  // The outermost scope drops the cached casts: the optimizer's step that follows makes them stale.
   if (autocast::decrement_nesting() == 0) autocast::clear_cache();
   autocast::set_autocast_enabled(device_, was_enabled_);
   autocast::set_autocast_dtype(device_, was_type_);
   autocast::set_autocast_cache_enabled(was_caching_);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

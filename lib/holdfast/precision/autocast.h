@@ -1,5 +1,5 @@
-// Autocast as a scope: convolutions and products compute in 16 bits, what needs range (losses above all) in
-// FP32; LibTorch has a list for each device type.
+// Autocast as a scope: convolutions and matrix products compute in 16 bits, losses and other operations that
+// need range in FP32. LibTorch has a list of operations for each device type. Example:
 //
 //   at::Tensor loss;
 //   {
@@ -8,13 +8,7 @@
 //   }
 //   loss.backward();                       // outside: backward runs in the types that forward chose
 //
-// fp32 and tf32 open a scope without autocast: nothing happens where none is on, and inside another guard it
-// is off until the scope ends. Scopes nest, also of different precisions and device types; each restores what
-// it found, also when an exception leaves it. Weights are cast once and kept until the outermost scope ends:
-// a scope must not stay open over an optimizer's step, or the next forward computes with the old weights.
-// Evaluate in a scope of its own: a weight cast without gradients would be kept, too.
-//
-// Threads: the setting belongs to the calling thread; a guard ends on the thread that made it.
+// Threads: the setting belongs to the calling thread; destroy a guard on the thread that made it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -22,8 +16,14 @@
 
 #include "holdfast/precision/precision.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// Scopes nest, also with different precisions and device types. Each restores what it found, also after an
+// exception. fp32 and tf32 switch autocast off until the scope ends.
+//
+// LibTorch caches the cast weights until the outermost scope ends. So never keep a scope open over an
+// optimizer's step: the next forward pass would compute with the old weights. Evaluate in a separate scope,
+// because a weight that was cast without gradients would be cached too.
 class AutocastGuard {
  public:
   AutocastGuard(Precision precision, c10::DeviceType device);
@@ -33,10 +33,10 @@ class AutocastGuard {
 
  private:
   c10::DeviceType device_;
-  bool open_ = false;  // something was changed
+  bool open_ = false;  // the constructor changed a setting
   bool was_enabled_ = false;
   bool was_caching_ = false;
   c10::ScalarType was_type_ = c10::ScalarType::Float;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

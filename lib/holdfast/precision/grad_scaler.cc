@@ -9,10 +9,11 @@
 #include <torch/optim/optimizer.h>
 
 #include <cmath>
+#include <unordered_set>
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 const GradScalerOptions& checked(const GradScalerOptions& options) {
@@ -59,19 +60,23 @@ const at::Tensor& GradScaler::unscale(const std::vector<at::Tensor>& gradients) 
   if (unscaled_) throw UsageError("the gradients were unscaled already since the last update()");
   std::vector<at::Tensor> defined;
   defined.reserve(gradients.size());
+  // A module that is registered twice has its parameters listed twice. Dividing twice would be wrong.
+  std::unordered_set<const at::TensorImpl*> seen;
   for (const at::Tensor& gradient : gradients) {
-    if (!gradient.defined()) continue;
+    if (!gradient.defined() || !seen.insert(gradient.unsafeGetTensorImpl()).second) continue;
     require_same(gradient, scale_);
     defined.push_back(gradient);
   }
   const at::NoGradGuard no_grad;
   found_inf_.zero_();
   if (!defined.empty()) {
-    // In double as Python does: the reciprocal of a scale that is no power of two would differ.
+    // In double, as torch.amp does: the float reciprocal of a scale that is no power of two has another last
+    // bit.
     const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
     at::_amp_foreach_non_finite_check_and_unscale_(defined, found_inf_, inverse);
   }
   unscaled_ = true;
+  // After the division: the agreement changes only what follows from found_inf, never the gradients.
   if (agree_) agree_(found_inf_);
   return found_inf_;
 }
@@ -89,6 +94,7 @@ void GradScaler::update() {
   const at::NoGradGuard no_grad;
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor,
                          options_.growth_interval);
+  // Counted on the device, so update() never waits.
   skipped_.add_(found_inf_.ne(0).to(at::kLong));
   unscaled_ = false;
 }
@@ -118,10 +124,11 @@ void GradScaler::load(const StateReader& in) {
   if (!(recorded >= 0) || !std::isfinite(recorded)) {
     throw RefusedError("the recorded scale of a gradient scaler is " + std::to_string(recorded));
   }
+  // In place: a captured CUDA graph refers to this memory.
   scale_.copy_(scale.reshape({}));
   growth_tracker_.copy_(tracker.reshape({}));
   skipped_.copy_(skipped.reshape({}));
   unscaled_ = false;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,27 +1,15 @@
-// Loss scaling for FP16, with the semantics and the numbers of torch.amp.GradScaler: the loss is multiplied
-// by a scale so that small gradients survive 16 bits; an update whose gradients overflowed is left out and
-// halves the scale; 2,000 good ones in a row double it.
+// Loss scaling for FP16, with the semantics and the numbers of torch.amp.GradScaler. It multiplies the loss,
+// so that small gradients survive 16 bits. An overflow skips the update and halves the scale; 2,000 good
+// updates double it.
 //
-//   GradScaler scaler(device);
-//   state.add("scaler", scaler);                              // Stateful: scale, tracker, count of skips
-//   …
-//   scaler.scale(loss).backward();                            // as often as batches are accumulated
-//   const at::Tensor& found_inf = scaler.unscale(optimizer);  // once an update; then clip, if you clip
-//   optimizer.step_scaled(std::nullopt, found_inf);           // a fused one (optim/fused_step.h): no wait
+//   scaler.scale(loss).backward();                            // once per micro-batch
+//   const at::Tensor& found_inf = scaler.unscale(optimizer);  // once per update, before clipping
+//   optimizer.step_scaled(std::nullopt, found_inf);           // optim/fused_step.h
 //   scaler.update();                                          // before after_step
 //
-// With any other optimizer: if (found_inf.item<float>() == 0) optimizer.step(); this waits for the device.
-// holdfast::Step does all of it. Nothing here waits for a device except skipped().
-//
-// A skipped update changes no parameter, no slot and no step count of Adam; it must not advance a schedule or
-// an average of the weights either (StepReport::skipped). Gradients summed over ranks overflow on every rank
-// alike, so their scalers agree. Where ranks look at different gradients, agree_by() a function that makes
-// the answer of one that of all (distributed/found_inf.h has it).
-//
-// Requires: gradients in FP32 or FP64 (the weights are FP32 under autocast), dense, on one device.
-// Errors: UsageError for options that cannot work, for gradients in FP16, and for calls out of order: a
-// second unscale() before update(), update() without unscale(), a save between the two. Threads: the training
-// thread. With CUDA: its current stream.
+// Requires: dense gradients in FP32 or FP64 on one device (under autocast the weights are FP32).
+// Errors: UsageError for impossible options, FP16 gradients, and calls out of order (below).
+// Threads: the training thread, and its current CUDA stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,42 +25,59 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct GradScalerOptions {
-  double init_scale = 65536;            // free to change on resume: the scale goes on where it was
-  double growth_factor = 2;             // the other three are options of the run, compared on resume
-  double backoff_factor = 0.5;          // of an update that is left out
-  std::int64_t growth_interval = 2000;  // good updates in a row before the scale grows
+  // Initial scale of the loss: torch.amp's default. Free to change on resume, which restores the present
+  // scale.
+  double init_scale = 65536;
+  // The scale is multiplied by this when it grows. An option of the run: compared on resume, as the next two
+  // are.
+  double growth_factor = 2;
+  // The scale is multiplied by this after a skipped update.
+  double backoff_factor = 0.5;
+  // Number of good updates in a row after which the scale grows.
+  std::int64_t growth_interval = 2000;
 };
 
+// Calls out of order are a second unscale() before update(), update() without unscale(), and a save between
+// the two.
+//
+// Only skipped() waits for a device. With an optimizer without step_scaled(), write `if
+// (found_inf.item<float>() == 0) optimizer.step();`, which waits too. holdfast::Step does all of this.
+//
+// A skipped update changes no parameter, no slot and no step count of Adam. Schedules and averages of weights
+// must not count it either (StepReport::skipped). Gradients that are summed over ranks overflow on all ranks,
+// so their scalers agree. If ranks look at different gradients, give agree_by() a collective function
+// (distributed/found_inf.h).
 class GradScaler {
  public:
   explicit GradScaler(c10::Device device, const GradScalerOptions& options = {});
 
   at::Tensor scale(const at::Tensor& loss) const;
 
-  // Divides the gradients by the scale, in place, and finds out whether any of them is not finite. Undefined
-  // ones are left alone. Returns found_inf().
+  // Divides the gradients by the scale, in place, and checks whether all are finite. Ignores undefined
+  // gradients. Divides a gradient that is listed twice once. Returns found_inf().
   const at::Tensor& unscale(const std::vector<at::Tensor>& gradients);
-  const at::Tensor& unscale(const torch::optim::Optimizer& optimizer);  // of all its parameters
+  const at::Tensor& unscale(const torch::optim::Optimizer& optimizer);  // gradients of all its parameters
 
-  // From now on each unscale() ends with this: a chance to change what was found before anybody acts upon it.
-  // A part of the program, not of the state.
+  // Each unscale() ends with a call of `agree`, which may change found_inf before anything reads it. Not part
+  // of the state.
   void agree_by(std::function<void(at::Tensor& found_inf)> agree) { agree_ = std::move(agree); }
 
-  // After the optimizer had its step, or not: halves the scale, or counts towards its growth.
+  // Call after the optimizer's step, skipped or not. Lowers the scale, or counts towards its growth.
   void update();
 
-  // Float scalars on the device, which stay where they are for the scaler's life (CUDA graphs hold them).
+  // Float scalars on the device. Their memory stays the same while the scaler lives, because CUDA graphs
+  // refer to it.
   const at::Tensor& scale_tensor() const { return scale_; }
-  // Of the newest unscale(). 0: all were finite; anything else: not.
+  // Result of the newest unscale(). 0: all gradients were finite. Any other value: at least one was not.
   const at::Tensor& found_inf() const { return found_inf_; }
 
-  // Updates left out so far, over all lives of the run. Waits for the device.
+  // Number of skipped updates since the start of the run. Waits for the device.
   std::int64_t skipped() const;
 
-  // Tensors "scale" and "growth_tracker", "skipped"; options "growth_factor", "backoff_factor",
+  // Tensors "scale", "growth_tracker", "skipped"; options "growth_factor", "backoff_factor",
   // "growth_interval".
   void save(StateWriter& out) const;
   void load(const StateReader& in);
@@ -84,7 +89,7 @@ class GradScaler {
   at::Tensor growth_tracker_;  // int32
   at::Tensor found_inf_;       // float
   at::Tensor skipped_;         // int64
-  bool unscaled_ = false;      // and not updated yet
+  bool unscaled_ = false;      // unscale() was called, update() was not
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

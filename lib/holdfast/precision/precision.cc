@@ -11,7 +11,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::array<std::pair<Precision, std::string_view>, 4> kWords = {{
@@ -30,8 +30,8 @@ std::string listed(const std::vector<Precision>& choices) {
   return text;
 }
 
-// FP16 needs arithmetic in it; tensor cores (from 70 on) make it quick. BF16 below 80 is emulated, slower
-// than FP32: refused, as a user who asks for it wants speed.
+// FP16 needs native arithmetic (sm_60); tensor cores (sm_70) make it fast. BF16 below sm_80 is emulated and
+// slower than FP32, so it is refused: a user who asks for it wants speed.
 bool runs_on(Precision precision, const DeviceTraits& device) {
   if (precision == Precision::fp32) return true;
   if (device.type == c10::kCPU) return precision != Precision::tf32;
@@ -74,7 +74,8 @@ DeviceTraits traits_of(c10::Device device) {
     cudaDeviceProp properties{};
     if ((index < 0 && cudaGetDevice(&index) != cudaSuccess) ||
         cudaGetDeviceProperties(&properties, index) != cudaSuccess) {
-      static_cast<void>(cudaGetLastError());  // or the next call of somebody else would report it
+      static_cast<void>(cudaGetLastError());  // clears the error, which the next CUDA call would report
+                                              // otherwise
       throw UsageError("there is no device " + device.str() + " here");
     }
     traits.name = properties.name;
@@ -110,8 +111,8 @@ void require_supported(Precision precision, c10::Device device) {
 }
 
 void set_math_mode(Precision precision) {
-  // These two are in every LibTorch from 2.7 on. The newer setFloat32Precision is not, and to mix the two
-  // makes the older ones' readers throw.
+  // Both setters exist in every LibTorch since 2.7. The newer setFloat32Precision does not, and mixing the
+  // two makes the getters of the older ones throw.
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::tf32);
   at::globalContext().setAllowTF32CuDNN(precision == Precision::tf32);
 }
@@ -129,4 +130,4 @@ c10::MemoryFormat advised_memory_format(Precision precision, c10::DeviceType dev
   return exact_on_gpu ? c10::MemoryFormat::Contiguous : c10::MemoryFormat::ChannelsLast;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

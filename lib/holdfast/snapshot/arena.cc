@@ -10,7 +10,7 @@
 #include "holdfast/base/round_up.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -26,10 +26,11 @@ constexpr std::uint64_t kHugePage = 2u << 20;
 }  // namespace
 
 Arena::Arena(std::uint64_t size) : size_(size) {
+  // Keeps the sums below from overflowing.
   if (size > std::numeric_limits<std::uint64_t>::max() / 4) refuse(size, ENOMEM);
   capacity_ = round_up(size, kPage);
   const bool huge = size > kHugePage;
-  // Whole huge pages, so that the last piece of the image lies on one as well.
+  // Maps whole huge pages, so that the last part of the image lies on one too.
   mapped_ = huge ? round_up(size, kHugePage) : round_up(size == 0 ? 1 : size, kPage);
 
   const std::uint64_t asked = huge ? mapped_ + kHugePage : mapped_;
@@ -38,12 +39,13 @@ Arena::Arena(std::uint64_t size) : size_(size) {
   data_ = static_cast<std::byte*>(raw);
   if (!huge) return;
 
+  // The system aligns to 4096 only, so one more huge page was mapped; cut off what is not needed.
   const std::uint64_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(raw) % kHugePage) % kHugePage;
   const std::uint64_t after = kHugePage - before;
   if (before != 0) munmap(raw, before);
   data_ += before;
   if (after != 0) munmap(data_ + mapped_, after);
-  // Only a wish: where huge pages are switched off, small ones do.
+  // A hint only: without huge pages the kernel uses small ones.
   madvise(data_, mapped_, MADV_HUGEPAGE);
 }
 
@@ -52,4 +54,4 @@ Arena::~Arena() {
   munmap(data_, mapped_);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,10 +1,10 @@
-// One page-aligned piece of host memory that holds the image of a checkpoint file. Advised for huge pages,
-// zero-filled when made, reused from save to save so that its pages are faulted in once.
+// Page-aligned host memory for the image of a checkpoint file. Zero-filled when made, advised for huge pages,
+// and reused from save to save, so that page faults happen once.
 //
-// Ensures: data() is 4096-aligned (2 MiB where the arena is larger than that); capacity() is a multiple of
-// 4096, so O_DIRECT may write past the image's end up to it; bytes beyond size() are zero.
-// Errors: RefusedError naming the size when memory is not to be had (never std::bad_alloc).
-// Threads: none of its own; whoever holds it writes disjoint ranges as they like.
+// Ensures: data() is 4096-aligned (2 MiB-aligned for larger arenas). capacity() is a multiple of 4096, so
+// O_DIRECT may write up to it; bytes after size() are zero.
+// Errors: RefusedError with the size if there is no memory (never std::bad_alloc).
+// Threads: no locks; several threads may write disjoint ranges.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class Arena {
  public:
@@ -24,13 +24,13 @@ class Arena {
 
   std::span<std::byte> bytes() { return {data_, size_}; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // The image and its zero padding up to a multiple of 4096.
+  // The image with its zero padding up to a multiple of 4096.
   std::span<const std::byte> padded() const { return {data_, capacity_}; }
   std::uint64_t size() const { return size_; }
   std::uint64_t capacity() const { return capacity_; }
 
-  // Goes with this memory, just before it does: a device's hold on it. Replaces an earlier one; nullptr says
-  // that nothing could be done.
+  // `companion` is destroyed right before the memory, such as a device's page-locking of it. Replaces an
+  // earlier one. nullptr records that the device could do nothing.
   void attach(std::shared_ptr<void> companion) {
     companion_ = std::move(companion);
     attached_ = true;
@@ -41,9 +41,9 @@ class Arena {
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
   std::uint64_t capacity_ = 0;  // size_ rounded up to 4096
-  std::uint64_t mapped_ = 0;    // what munmap gets
+  std::uint64_t mapped_ = 0;    // length for munmap
   std::shared_ptr<void> companion_;
   bool attached_ = false;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

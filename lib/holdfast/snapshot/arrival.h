@@ -1,32 +1,32 @@
-// The news that an image is whole. A snapshot may be handed on while a device still copies parts of it into
-// its arena; whoever wants the bytes waits for this first.
+// Signals that an image is complete. A snapshot may be passed on while a device still copies parts of it into
+// the arena; a thread that needs the bytes waits for this first.
 //
-// Errors: wait() throws Error with the reason when a copy failed; then the image counts for nothing. Sticky.
+// Errors: wait() throws Error with the reason if a copy failed; the image is then invalid. Sticky.
 // Threads: every method may be called from any thread.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace holdfast::inline v1 {
+#include "holdfast/base/mutex.h"
+
+namespace holdfast { inline namespace v1 {
 
 class Arrival {
  public:
   void wait() const;
-  bool arrived() const;  // or failed: wait() would not wait
+  bool arrived() const;  // or failed: wait() would not block
 
-  // Once, by whoever brings the image. Requires that nothing is written to it afterwards.
+  // Call one of these once, after the last write to the image.
   void settle() noexcept;
   void fail(std::string_view reason) noexcept;
 
  private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable settled_;
-  bool done_ = false;
-  std::optional<std::string> failure_;
+  mutable Mutex mutex_;
+  mutable CondVar settled_;
+  bool done_ HOLDFAST_GUARDED_BY(mutex_) = false;
+  std::optional<std::string> failure_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::array<const char*, std::variant_size_v<AttributeValue>> kTypeNames{
@@ -54,6 +54,7 @@ std::string item_text(const std::vector<T>& items) {
 }
 
 void check_text(std::string_view name, const std::string& value) {
+  // The index is JSON, which can hold only UTF-8. Refused here, not in the middle of a save.
   if (!is_utf8(value)) {
     throw UsageError("attribute '" + printable(name) + "': the text '" + printable(value) + "' is not UTF-8");
   }
@@ -138,4 +139,4 @@ std::vector<std::pair<std::string, Attribute>> Attributes::with_prefix(std::stri
   return found;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,14 +1,13 @@
 // The part of a training state that is not tensors: counters, options, positions. A flat, ordered map from
 // dotted names ("optimizer.group.0.lr") to small typed values.
 //
-// Every attribute has a role. `decides` attributes take part in the next step: they are compared on resume
-// and digested into `state=`. `record` attributes are for people (host, library versions, loss at the save);
-// they are kept, shown, and never compared or digested.
+// Every attribute has a role. `decides` attributes influence the next step: a resume compares them, and
+// `state=` includes them. `record` attributes are for people (host, versions, loss); they are stored and
+// shown, never compared. Doubles are stored and compared by their bits: NaN equals the same NaN, and 0.0
+// differs from -0.0.
 //
-// A double is kept and compared by its bits: NaN equals the same NaN, and 0.0 differs from -0.0.
-//
-// Errors: typed getters throw RefusedError naming the attribute when it is missing or of another type (the
-// usual reason is a checkpoint of another program), so loading code needs no checks of its own.
+// Errors: a typed getter throws RefusedError with the name if the attribute is missing or of another type.
+// The usual reason is another program's checkpoint, so loading code needs no checks of its own.
 // Threads: a plain value; const methods may be called from any thread.
 #pragma once
 
@@ -21,15 +20,15 @@
 #include <variant>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using AttributeValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                                     std::vector<double>, std::vector<std::string>>;
 
-// True when type and bits are equal.
+// True if type and bits are equal.
 bool same_bits(const AttributeValue& a, const AttributeValue& b);
 
-// For messages: `0.1`, `true`, `"adamw"`, `[1, 2, 3]`; doubles with all their digits.
+// For messages: `0.1`, `true`, `"adamw"`, `[1, 2, 3]`; doubles with all digits.
 std::string to_text(const AttributeValue& value);
 
 enum class Role { decides, record };
@@ -37,7 +36,7 @@ enum class Role { decides, record };
 struct Attribute {
   Attribute() = default;
   explicit Attribute(AttributeValue given, Role as = Role::decides) : value(std::move(given)), role(as) {}
-  // Assigned, not constructed: libstdc++ 12 destroys garbage when a variant's copy constructor throws.
+  // Assigns instead of constructing: libstdc++ 12 destroys garbage if a variant's copy constructor throws.
   Attribute(const Attribute& other) : role(other.role) { value = other.value; }
   Attribute(Attribute&&) noexcept = default;
   Attribute& operator=(const Attribute&) = default;
@@ -50,12 +49,12 @@ struct Attribute {
 
 class Attributes {
  public:
-  // Replaces an earlier value of that name. Names are non-empty UTF-8 without control characters.
+  // Replaces an earlier value. Requires a non-empty UTF-8 name without control characters.
   void set(std::string name, AttributeValue value, Role role = Role::decides);
   void erase(std::string_view name);
 
   bool has(std::string_view name) const;
-  const Attribute* find(std::string_view name) const;  // nullptr when absent
+  const Attribute* find(std::string_view name) const;  // nullptr if missing
 
   bool get_bool(std::string_view name) const;
   std::int64_t get_int(std::string_view name) const;
@@ -76,4 +75,4 @@ class Attributes {
   std::map<std::string, Attribute, std::less<>> map_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

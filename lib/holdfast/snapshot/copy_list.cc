@@ -4,10 +4,11 @@
 
 #include "holdfast/snapshot/internal/stream_copy.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Large enough that taking one costs nothing, small enough that helpers end together.
+// Large enough that taking a piece costs nothing, and small enough that all threads end at about the same
+// time.
 constexpr std::uint64_t kPiece = 1u << 20;
 
 }  // namespace
@@ -38,4 +39,4 @@ void CopyList::work() noexcept {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,10 +1,9 @@
-// Memory copies that are gathered first and made later, by as many threads as help: small ones and large ones
-// laid end to end and shared out evenly by bytes.
+// Collects memory copies and makes them later on any number of threads. Small and large copies are laid end
+// to end and divided evenly by bytes.
 //
-// Requires: every source and destination stays where it is until the copies are made; destinations do not
-// overlap.
-// Threads: add() by the owner, before the rest; copy() by any thread, on disjoint ranges; work() by any
-// number of threads at once.
+// Requires that all sources and destinations stay valid until then, and that destinations do not overlap.
+// Errors: bad_alloc of add(). Threads: add() by the owner, before the others; copy() on any thread for
+// disjoint ranges; work() on any number of threads at once.
 #pragma once
 
 #include <atomic>
@@ -13,22 +12,22 @@
 #include <span>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class CopyList {
  public:
-  // Requires spans of one size. Empty ones are left out.
+  // Requires spans of equal size. Ignores empty ones.
   void add(std::span<const std::byte> from, std::span<std::byte> to);
   std::uint64_t bytes() const { return bytes_; }
 
   // Makes the part [begin, end) of all copies laid end to end. Requires end <= bytes().
   void copy(std::uint64_t begin, std::uint64_t end) const noexcept;
-  // Takes pieces that nobody has taken yet until there are none; other threads may still be copying theirs.
+  // Copies pieces that no thread has taken until none is left. On return other threads may still copy theirs.
   void work() noexcept;
 
  private:
   struct Job {
-    std::uint64_t start;  // bytes of the jobs before
+    std::uint64_t start;  // total bytes of the jobs before
     std::uint64_t bytes;
     std::byte* to;
     const std::byte* from;
@@ -38,4 +37,4 @@ class CopyList {
   std::atomic<std::uint64_t> taken_{0};
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

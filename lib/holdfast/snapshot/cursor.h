@@ -1,6 +1,6 @@
-// Where a run stands in its data: how many samples of the current epoch have been *applied* by optimizer
-// steps. `epoch` is a pass over the data, counted from 0. A cursor at the end of an epoch may be written as
-// {e, size} or {e + 1, 0}; Holdfast writes {e + 1, 0} only once the next epoch has begun.
+// A run's position in its data: how many samples of the current epoch optimizer steps have *applied*. `epoch`
+// is a pass over the data, counted from 0. The end of an epoch may be {e, size} or {e + 1, 0}; Holdfast
+// writes {e + 1, 0} only once the next epoch has begun.
 //
 // Threads: a plain value.
 #pragma once
@@ -8,7 +8,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct Cursor {
   std::int64_t epoch = 0;
@@ -16,4 +16,4 @@ struct Cursor {
   auto operator<=>(const Cursor&) const = default;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

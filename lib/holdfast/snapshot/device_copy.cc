@@ -5,21 +5,21 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/mutex.h"
 #include "holdfast/base/round_up.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Where a device's vector loads like their addresses.
+// Alignment at which vector loads on the device are fast.
 constexpr std::uint64_t kSpareUnit = 512;
 
-// Polled: a thread that spins in the driver takes a core from the training, and its lock.
+// Polls, because a thread that spins in the driver takes a core and the driver's lock from training.
 void wait_for(CopyDevice& device, std::size_t mark) {
   auto pause = std::chrono::microseconds(50);
   while (!device.reached(mark)) {
@@ -35,11 +35,14 @@ class JoinedCopies final : public LateCopy {
   void run() noexcept override { host_->run(); }
   std::vector<std::string> changed() const override {
     std::vector<std::string> names = devices_->changed();
-    // Copied at once, the host's part may change as it likes.
+    // If the host's part was copied at once, later changes do not matter.
     if (!host_is_copied_) {
       for (std::string& name : host_->changed()) names.push_back(std::move(name));
     }
     return names;
+  }
+  std::vector<std::string> changed_samples() const override {
+    return host_is_copied_ ? std::vector<std::string>() : host_->changed_samples();
   }
   bool on_its_way() const noexcept override { return devices_->on_its_way(); }
   bool independent() const noexcept override { return host_is_copied_ && devices_->independent(); }
@@ -68,7 +71,7 @@ std::unique_ptr<DeviceCopy> DeviceCopy::begin(std::vector<DeviceShare> shares, s
   copy->lanes_.reserve(shares.size());
   for (DeviceShare& share : shares) {
     copy->lanes_.emplace_back().share = std::move(share);
-    copy->start(copy->lanes_.back(), update);  // when it throws, what was begun is drained
+    copy->start(copy->lanes_.back(), update);  // if it throws, the destructor drains the started lanes
   }
   copy->arrived_ = std::all_of(copy->lanes_.begin(), copy->lanes_.end(),
                                [](const Lane& lane) { return lane.way == Way::at_once; });
@@ -80,8 +83,8 @@ DeviceCopy::~DeviceCopy() {
   for (const Lane& lane : lanes_) lane.share.device->drain();
 }
 
-// Tensors that are neighbours in the image become neighbours in spare memory, so that one transfer fetches
-// them all: hundreds of small ones would take longer than their bytes do.
+// Places tensors that are adjacent in the image next to each other in spare memory, so that one transfer
+// fetches them all. Hundreds of small transfers would take longer than their bytes.
 void DeviceCopy::lay_out(Lane& lane, bool early_only) {
   lane.runs.clear();
   lane.places.clear();
@@ -116,7 +119,7 @@ void DeviceCopy::start(Lane& lane, NextUpdate update) {
     lane.way = Way::aside;
     device.set_aside(lane.places);
     device.follow_training();
-    return;  // arrive() fetches: hundreds of calls that the training need not wait for
+    return;  // arrive() fetches: training need not wait for hundreds of calls
   }
   lay_out(lane, true);
   if (!lane.share.at_once && update == NextUpdate::announced && locked_ && device.reserve(lane.spare, true)) {
@@ -160,7 +163,7 @@ void DeviceCopy::hold_update() noexcept {
     try {
       lane.share.device->hold_training(0);
     } catch (const std::exception& error) {
-      // The device cannot wait, so this thread does.
+      // The device cannot wait for the mark, so this thread waits for the copies.
       log_debug("the next update could not be made to wait: {}", what_of(error));
       lane.share.device->drain();
     }
@@ -183,22 +186,22 @@ void DeviceCopy::arrive() {
     }
     device.mark(0);
   }
-  // All devices copy side by side.
+  // Waits only now, so that all devices copy at the same time.
   for (Lane& lane : lanes_) {
     if (lane.way != Way::at_once) wait_for(*lane.share.device, 0);
   }
   arrived_ = true;
 }
 
-// Two halves in turn: while the device fills one, this thread empties the other into the image.
+// Uses two halves in turn: the device fills one while this thread copies the other into the image.
 void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce) const {
   static_assert(CopyDevice::kMarks == 2);
-  // Devices share the memory, and two snapshots may arrive at once, on two threads.
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+  // All devices share the bounce memory, and two snapshots may arrive on two threads at once.
+  static Mutex one_at_a_time;
+  const MutexLock lock(one_at_a_time);
   CopyDevice& device = *lane.share.device;
   const std::size_t half = bounce.size() / 2;
-  std::array<std::span<std::byte>, 2> waiting;  // what of the image each half is for
+  std::array<std::span<std::byte>, 2> waiting;  // destination in the image of each half's content
   const auto empty = [&](std::size_t which) {
     if (waiting[which].empty()) return;
     wait_for(device, which);
@@ -234,4 +237,4 @@ std::vector<std::string> DeviceCopy::changed() const {
   return names;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

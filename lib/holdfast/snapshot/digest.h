@@ -1,11 +1,9 @@
-// Digests of tensors: XXH3-128 over 8 MiB pieces counted from the tensor's start; the tensor's digest is the
-// XXH3-128 of its pieces' digests (16 bytes each, canonical big-endian order). So one big tensor can be
-// hashed by all cores, and ranks can share it. A tensor of at most one piece still hashes the list of one; an
-// empty tensor is the digest of the empty list. XXH3-128:
-// https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md. Finds torn and rotten bytes; it is not a
-// signature.
+// Digests of tensors: XXH3-128 of each 8 MiB piece, counted from the tensor's start, then XXH3-128 of these
+// digests (16 bytes each, big-endian). So all cores can hash one large tensor, and ranks can share it. A
+// tensor of one piece hashes a list of one; an empty tensor, the empty list. Finds torn and rotten bytes; it
+// is no signature. XXH3-128: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 //
-// Threads: free functions, pure.
+// Errors: none. Threads: pure functions.
 #pragma once
 
 #include <array>
@@ -16,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct Digest {
   std::array<std::byte, 16> bytes{};  // canonical (big-endian) form of XXH3-128
@@ -31,4 +29,4 @@ Digest tensor_digest(std::span<const std::byte> bytes);         // pieces, then 
 std::string to_hex(const Digest& digest);                       // 32 lower-case digits
 std::optional<Digest> digest_from_hex(std::string_view hex);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

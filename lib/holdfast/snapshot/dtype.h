@@ -1,6 +1,7 @@
-// Element types of tensors, without Torch. The numeric values are written into files: frozen, append only.
+// Element types of tensors, without Torch. Files contain the numeric values, so they never change; append
+// only.
 //
-// Threads: free functions, pure.
+// Errors: nullopt. Threads: pure functions.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class DType : std::uint8_t {
   boolean = 0,
@@ -31,8 +32,7 @@ enum class DType : std::uint8_t {
 };
 
 std::size_t size_of(DType dtype);       // bytes of one element
-std::string_view name_of(DType dtype);  // "float32": the word used in files and messages
+std::string_view name_of(DType dtype);  // the name in files and messages: "float32"
 std::optional<DType> dtype_named(std::string_view name);
-bool is_floating(DType dtype);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,12 +2,12 @@
 
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// A float is not finite when its exponent is all ones, that is, when its bits without the sign exceed those
-// of the largest finite number.
-internal::FloatBits float_bits(DType dtype) {
+// A float is not finite if its exponent is all ones: its bits without the sign exceed those of the largest
+// finite number. It is a NaN if they exceed those of infinity.
+internal::FloatBits finite_bits(DType dtype) {
   switch (dtype) {
     case DType::float16:
       return {2, 0x7fff, 0x7bff};
@@ -21,21 +21,29 @@ internal::FloatBits float_bits(DType dtype) {
       return {8, 0x7fffffffffffffff, 0x7fefffffffffffff};
     case DType::float8_e5m2:
       return {1, 0x7f, 0x7b};
-    case DType::float8_e4m3fn:  // no infinities; NaN is all ones
+    case DType::float8_e4m3fn:  // has no infinity; all ones is NaN
       return {1, 0x7f, 0x7e};
     default:
       return {};
   }
 }
 
+internal::FloatBits float_bits(DType dtype, Infinity infinity) {
+  internal::FloatBits bits = finite_bits(dtype);
+  const bool has_infinity = bits.bytes != 0 && dtype != DType::float8_e4m3fn;
+  if (infinity == Infinity::allowed && has_infinity) ++bits.largest;
+  return bits;
+}
+
 }  // namespace
 
-Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype) {
+Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype, Infinity infinity) {
   unsigned char digest[sizeof(Digest)];
   Inspected inspected;
-  inspected.finite = internal::digest_kernel()(bytes.data(), bytes.size(), float_bits(dtype), digest);
+  inspected.finite =
+      internal::digest_kernel()(bytes.data(), bytes.size(), float_bits(dtype, infinity), digest);
   for (std::size_t i = 0; i < sizeof digest; ++i) inspected.digest.bytes[i] = std::byte{digest[i]};
   return inspected;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,10 +1,9 @@
-// Whether numbers are worth going back to, found in the pass that hashes them: a float is finite unless it is
-// a NaN or an infinity. Integers and bools are always finite.
+// Whether the numbers of a state are finite, found in the pass that hashes them. A float is finite unless it
+// is a NaN, or an infinity where none belongs. Integers and bools are always finite.
 //
-// The check costs about a tenth of the hash: 4 KiB are looked at, then hashed while they are in the nearest
-// cache. A pass of its own over the memory costs as much as the hash.
-//
-// Threads: free functions, pure.
+// Cost: a tenth of the hash, because each 4 KiB is checked and then hashed in the nearest cache. A separate
+// pass over memory would cost as much as the hash.
+// Errors: none. Threads: pure functions.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +12,20 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
+
+// An infinity in a trained parameter or an optimizer slot means that training has diverged. Elsewhere it may
+// be correct: a causal mask holds -inf, an observer starts with min = inf.
+enum class Infinity : bool { not_finite, allowed };
 
 struct Inspected {
   Digest digest;  // as digest_of()
   bool finite = true;
 };
 
-// Requires: `bytes` begins with a whole element of that type. What is behind the first number that is not
-// finite is hashed, and looked at no more.
-Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype);
+// Requires that `bytes` begins with a whole element. After the first number that is not finite the rest is
+// only hashed.
+Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype,
+                        Infinity infinity = Infinity::not_finite);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,13 +1,13 @@
-// A Snapshot: the host-memory image of a TrainState at one step boundary, and the waist of the house. Above
-// it nobody knows files, below it nobody knows Torch.
+// A Snapshot: the host-memory image of a TrainState at one step boundary. Code above it knows no files, code
+// below it knows no Torch.
 //
-// The arena *is* the byte image of the checkpoint file (format/file_plan.h decides where each tensor lies),
-// so committing it needs no further copy. Once staged, tensors and attributes never change; only the writer
-// fills the file's own head ([0, head) of the image) when it seals the file. With an `arrival` parts of the
-// image are still on their way from a device: bytes() and find() require that its wait() has returned.
+// The arena *is* the byte image of the checkpoint file (format/file_plan.h says where each tensor lies), so a
+// commit needs no further copy. After staging, tensors and attributes never change; only sealing fills in the
+// file's head ([0, head) of the image). With an `arrival`, a device still copies parts of the image: bytes()
+// and find() then require that its wait() has returned.
 //
-// Threads: after staging, const methods may be called from any thread. Lifetime: shared_ptr, because the
-// writer, a waiting `save()` and an evaluation may hold the same one.
+// Errors: Error of wait_for_arrival(). Threads: after staging, const methods may be called from any thread.
+// Lifetime: shared_ptr, because the writer, a waiting `save()` and an evaluation may hold the same one.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@
 #include "holdfast/snapshot/arrival.h"
 #include "holdfast/snapshot/attributes.h"
 #include "holdfast/snapshot/digest.h"
+#include "holdfast/snapshot/finite.h"
 #include "holdfast/snapshot/tensor_spec.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 // Bytes [begin, end) of a file, its image or a tensor.
 struct ByteRange {
@@ -34,11 +35,11 @@ struct ByteRange {
   bool operator==(const ByteRange&) const = default;
 };
 
-// Where every tensor lies in the image. A pure function of the tensor list and the attribute capacity.
+// Where every tensor lies in the image. A pure function of tensor list and attribute capacity.
 class ImageLayout {
  public:
-  // Throws Error (a defect) unless there is one offset a tensor and every tensor lies within `length`.
-  // `wanted`: one range a tensor, within it; empty: all of all.
+  // Throws Error (a defect) unless there is one offset per tensor and every tensor lies within `length`.
+  // `wanted`: one range per tensor, within it; empty: everything.
   ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint64_t> offsets, std::uint64_t length,
               std::vector<ByteRange> wanted = {});
   ImageLayout(const ImageLayout&) = delete;
@@ -46,9 +47,9 @@ class ImageLayout {
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   std::uint64_t offset(std::size_t index) const { return offsets_[index]; }
-  std::uint64_t length() const { return length_; }  // bytes of the whole file
-  // What of that tensor whoever copies is asked for, as bytes from its start: all of it, but where several
-  // ranks stage one file together, each its share. Whole elements. Copying more does no harm.
+  std::uint64_t length() const { return length_; }  // size of the whole file
+  // The part of that tensor that a copy must deliver, as bytes from its start. It is everything, unless
+  // several ranks stage one file together. Whole elements; copying more is harmless.
   ByteRange wanted(std::size_t index) const {
     return wanted_.empty() ? ByteRange{0, tensors_[index].bytes()} : wanted_[index];
   }
@@ -60,7 +61,7 @@ class ImageLayout {
   std::vector<TensorSpec> tensors_;
   std::vector<std::uint64_t> offsets_;
   std::uint64_t length_;
-  std::vector<ByteRange> wanted_;                              // empty: all
+  std::vector<ByteRange> wanted_;                              // empty: everything
   std::unordered_map<std::string_view, std::size_t> by_name_;  // views into tensors_, which never changes
 };
 
@@ -69,24 +70,30 @@ struct Snapshot {
   std::shared_ptr<Arena> arena;
   Attributes attributes;
   std::int64_t step = 0;
-  std::shared_ptr<const Arrival> arrival = {};  // none: the image is whole
+  std::shared_ptr<const Arrival> arrival = {};  // null: the image is complete
+  // By tensor: is it a trained parameter or optimizer slot (SnapshotSource::trained). Empty: all are. Not
+  // part of the file.
+  std::vector<bool> trained = {};
 
-  // Returns when the image is whole. Throws Error when that failed.
+  // Blocks until the image is complete. Throws Error if a copy failed.
   void wait_for_arrival() const {
     if (arrival) arrival->wait();
   }
   std::span<const std::byte> bytes(std::size_t index) const;
+  Infinity infinity(std::size_t index) const {
+    return trained.empty() || trained[index] ? Infinity::not_finite : Infinity::allowed;
+  }
   std::optional<std::span<const std::byte>> find(std::string_view name) const;
 };
 
-// The group of what is rank r's own, of several that train one state together, is "rank/<r>/":
-// "rank/1/rng/cpu". Rank 0's lies where that of a process alone does.
+// The group of tensors that rank r alone has is "rank/<r>/": "rank/1/rng/cpu". Rank 0's have the names of a
+// process that trains alone.
 inline constexpr std::string_view kRankGroup = "rank/";
 
-// `state=`: one digest of names, types, shapes and bytes of all tensors and of all `decides` attributes,
-// sorted by name, in a canonical encoding (documented in the source). Independent of layout, attempt and
-// clock, and of how many ranks there are: what lies in kRankGroup is left out. `tensor_digests`, when given,
-// are those of layout->tensors() in order and spare hashing again.
+// `state=`: one digest of names, types, shapes and bytes of all tensors, and of all `decides` attributes,
+// sorted by name. docs/file_format.md#the-state-digest has the encoding. Layout, attempt, clock and the
+// number of ranks do not influence it: kRankGroup is left out. `tensor_digests`, if given, are those of
+// layout->tensors() in order, and save the hashing.
 Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_digests = {});
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,15 +1,15 @@
-// The canonical encoding behind `state=`. Numbers are little-endian; `text` is its length as u64 and its
-// bytes; a double is its bits as u64. All sorting is by bytes.
+// The canonical encoding behind `state=`; docs/file_format.md#the-state-digest specifies it. Numbers are
+// little-endian. `text` is its length as u64 and its bytes. A double is its bits as u64. Sorting is by bytes.
 //
 //   text  "holdfast state 1"
-//   u64   number of tensors, without those of kRankGroup; for each, sorted by name:
+//   u64   number of tensors outside kRankGroup; for each, sorted by name:
 //           text name, text type name, u64 rank, i64 dimensions…, 16 bytes tensor digest (snapshot/digest.h)
 //   u64   number of `decides` attributes; for each, sorted by name:
 //           text name, u8 kind, value
 //             kind 0 bool: u8      1 integer: i64     2 double: u64       3 text: text
 //             kind 4 integers: u64 count, i64…   5 doubles: u64 count, u64…   6 texts: u64 count, text…
 //
-// `state=` is the XXH3-128 of all that. Tools outside compare it between versions: never change it, add a
+// `state=` is the XXH3-128 of all that. Other tools compare it between versions, so never change it: add a
 // "holdfast state 2" beside it.
 #include <algorithm>
 #include <bit>
@@ -20,7 +20,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 class Encoder {
@@ -55,6 +55,7 @@ class Encoder {
   std::string bytes_;
 };
 
+// The kinds in the encoding are the variant's indices: another order would change every digest.
 static_assert(std::is_same_v<std::variant_alternative_t<1, AttributeValue>, std::int64_t> &&
               std::is_same_v<std::variant_alternative_t<3, AttributeValue>, std::string> &&
               std::is_same_v<std::variant_alternative_t<6, AttributeValue>, std::vector<std::string>>);
@@ -95,4 +96,4 @@ Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_dig
   return encoder.digest();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

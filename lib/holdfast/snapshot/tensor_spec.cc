@@ -9,14 +9,14 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::size_t kMaxName = 1024;
 constexpr auto kMaxBytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
-// nullopt: a negative dimension, or more than 2^63 - 1 (a tensor without elements counts its other
-// dimensions).
+// nullopt if a dimension is negative, or if the product exceeds 2^63 - 1. An empty tensor's other dimensions
+// count.
 std::optional<std::uint64_t> elements_of(const std::vector<std::int64_t>& shape, std::uint64_t unit) {
   std::uint64_t product = unit;
   bool empty = false;
@@ -46,6 +46,7 @@ void check_name(std::string_view name) {
   for (std::size_t begin = 0; begin <= name.size(); ++components) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
     const std::string_view component = name.substr(begin, end - begin);
+    // HDF5 gives "." a meaning of its own, and a foreign tool may use the name as a file path.
     if (component.empty() || component == "." || component == "..") {
       refuse(name, "a component of the name is empty, '.' or '..'");
     }
@@ -96,4 +97,4 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

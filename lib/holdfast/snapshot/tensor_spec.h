@@ -1,11 +1,11 @@
 // Name, type and shape of one tensor of a training state.
 //
-// A name is a path of at least two components, "group/…/leaf": "model/layer1.0.conv1.weight",
-// "optimizer/momentum_buffer/fc.bias", "rng/cpu". Components are non-empty UTF-8, not "." or "..", without
-// NUL and '/'; a name has at most 1,024 bytes. A name is a key, never a file path.
+// A name is a path of at least two components, "group/…/leaf": "model/layer1.0.conv1.weight", "rng/cpu".
+// Components are non-empty UTF-8, not "." or "..", without NUL and '/'. A name has at most 1,024 bytes. It is
+// a key, never a file path.
 //
-// Errors: check_tensor_specs throws RefusedError naming the tensor (bad name, duplicate, negative or
-// overflowing size, one name being a group of another).
+// Errors: check_tensor_specs throws RefusedError with the tensor: a bad name, a duplicate, a negative or
+// overflowing size, or a name that is also a group.
 // Threads: plain values.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct TensorSpec {
   std::string name;
@@ -31,4 +31,4 @@ struct TensorSpec {
 void check_tensor_specs(std::span<const TensorSpec> specs);
 std::string shape_text(std::span<const std::int64_t> shape);  // "[64, 3, 7, 7]"
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,7 +1,7 @@
-// Options and per-parameter state of the LAMB optimizer (optim/lamb.h, which says what each variant is),
-// made as torch::optim makes its own. They are here because a checkpoint of them is OptimizerState's.
+// Options and per-parameter state of the LAMB optimizer (optim/lamb.h describes the variants). They are here
+// because OptimizerState saves them in checkpoints. The structs follow torch::optim's pattern.
 //
-// Threads: plain values.
+// Units: rates, decay and norms are plain factors, as in torch::optim. Threads: plain values.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <tuple>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct LambOptions : torch::optim::OptimizerCloneableOptions<LambOptions> {
   LambOptions(double rate = 1e-3) : lr_(rate) {}  // NOLINT(google-explicit-constructor): as torch's
@@ -23,18 +23,18 @@ struct LambOptions : torch::optim::OptimizerCloneableOptions<LambOptions> {
   TORCH_ARG(Betas, betas) = std::make_tuple(0.9, 0.999);
   TORCH_ARG(double, eps) = 1e-6;
   TORCH_ARG(double, weight_decay) = 0;
-  // The trust ratio also for groups without weight decay; false: there it is 1.
+  // True: the trust ratio also scales groups without weight decay. False: their ratio is 1.
   TORCH_ARG(bool, adapt_all) = false;
-  // Before anything else, all gradients of all groups are divided by norm / max_grad_norm where their common
-  // norm is above it; 0: never. The same in every group. Costs a pass over the gradients.
+  // If the norm over the gradients of all groups exceeds max_grad_norm, all are multiplied by max_grad_norm /
+  // norm first. 0: never. Must be the same in every group. Costs one pass over the gradients.
   TORCH_ARG(double, max_grad_norm) = 0;
-  // The first moment is a mean of gradients; false: their decaying sum.
+  // True: the first moment is the mean of the gradients. False: it is their decaying sum.
   TORCH_ARG(bool, grad_averaging) = true;
-  // Moments are divided by what of them an infinite past would have filled.
+  // True: moments are divided by 1 - beta^step, as in Adam.
   TORCH_ARG(bool, bias_correction) = true;
-  // Weight decay is added to the direction; false: to the gradient, before the moments (L2).
+  // True: weight decay is added to the direction. False: to the gradient, before the moments (L2).
   TORCH_ARG(bool, decoupled) = true;
-  // The weights' norm in the trust ratio counts as this much at most; 0: as it is.
+  // Upper limit of the weights' norm in the trust ratio. 0: no limit.
   TORCH_ARG(double, most_norm) = 0;
 };
 
@@ -44,4 +44,4 @@ struct LambParamState : torch::optim::OptimizerCloneableParamState<LambParamStat
   TORCH_ARG(at::Tensor, exp_avg_sq);
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -14,11 +14,10 @@
 #include "holdfast/state/other_keys.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Leaves room for what comes before it in the names of optimizer slots; all together have at most 1,024
-// bytes.
+// Names of optimizer slots put a prefix before this name, and a whole name has at most 1,024 bytes.
 constexpr std::size_t kMostName = 768;
 
 bool same_view(const at::Tensor& a, const at::Tensor& b) {
@@ -67,6 +66,7 @@ class Taker {
       inventory.aliases.emplace(std::move(name), known.name);
       return;
     }
+    // A tensor of expand() has more elements than memory: a load would write the same memory several times.
     if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
       throw UsageError("elements of '" + name +
                        "' share memory (expand()?), so they cannot be restored: register a clone() of it");
@@ -75,7 +75,7 @@ class Taker {
     inventory.tensors.push_back({std::move(name), tensor, buffer});
   }
 
-  // A name that the module itself does not use.
+  // Adds an alias that the module itself does not register.
   void tie(const std::string& module, const TiedKey& tied) {
     std::string stored = module + "/" + tied.stored;
     const auto again = inventory.aliases.find(stored);
@@ -83,6 +83,7 @@ class Taker {
     inventory.aliases.emplace(module + "/" + tied.key, std::move(stored));
   }
 
+  // Sorted by first byte, so comparing neighbours finds an overlap if there is one.
   void refuse_overlaps() const {
     std::vector<std::pair<Extent, const ModuleTensor*>> extents;
     for (const ModuleTensor& item : inventory.tensors) {
@@ -100,7 +101,7 @@ class Taker {
   }
 
  private:
-  // Empty tensors have no address of their own: those are told apart by their identity.
+  // Empty tensors have no address; their identity distinguishes them.
   static std::uintptr_t address_of(const at::Tensor& tensor) {
     return reinterpret_cast<std::uintptr_t>(tensor.numel() > 0 ? tensor.const_data_ptr()
                                                                : tensor.unsafeGetTensorImpl());
@@ -109,7 +110,7 @@ class Taker {
   std::unordered_multimap<std::uintptr_t, std::size_t> by_address_;
 };
 
-// Parents before their children. Unlike named_modules(), this works for a module on the stack.
+// Visits parents before children. Unlike named_modules(), this works for a module that no shared_ptr owns.
 template <class F>
 void for_each_module(const torch::nn::Module& root, F&& visit) {
   root.apply(torch::nn::Module::ConstNamedModuleApplyFunction(
@@ -172,7 +173,7 @@ void set_module_flags(const NamedModule& module, const Attributes& recorded) {
   }
   const auto& evaluating = recorded.get_strings(module.name + ".evaluating");
   const std::set<std::string> resting(evaluating.begin(), evaluating.end());
-  // train() reaches down to the children; they come later and have the last word.
+  // train() also sets the children. They are visited later, so their own flag wins.
   module.module->apply(
       torch::nn::Module::NamedModuleApplyFunction([&](const std::string& name, torch::nn::Module& part) {
         const bool training = !resting.contains(name.empty() ? "." : name);
@@ -180,4 +181,4 @@ void set_module_flags(const NamedModule& module, const Attributes& recorded) {
       }));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

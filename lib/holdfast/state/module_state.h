@@ -1,20 +1,12 @@
-// The tensors and flags of torch::nn modules, by dotted name in registration order. The modules are walked
-// anew each time, so module.to(), load and re-registration are seen.
+// The tensors and flags of torch::nn modules, by dotted name in registration order. Every call walks the
+// modules again, so it sees module.to(), load and re-registration.
 //
-// A tensor that is registered under several names (tied weights) is stored once, under its first name; the
-// others are aliases; so are the further names that a module tells of (other_keys.h). Attributes, all of
-// which decide the next step:
+// A tensor registered under several names (tied weights) is stored once, under its first name. The other
+// names are aliases, as are those that a module declares in other_keys.h. docs/training_state.md lists the
+// attributes.
 //
-//   <module>.alias.<dotted name>    text: full name of the tensor it is the same as
-//   <module>.strides.<dotted name>  integers; only where they are not those of a contiguous tensor
-//   <module>.frozen                 texts: parameters without requires_grad
-//   <module>.evaluating             texts: submodules in evaluation mode, "." being the module itself
-//   <module>.spellings              a record, texts: what to look for in keys of a state dict, what to put
-//                                   there, and so on in turns
-//
-// Errors: UsageError naming the tensors: names with '/' or NUL, tensors that share memory without being the
-// same tensor, tensors that overlap themselves (expand()).
-// Threads: the training thread.
+// Errors: UsageError, which names the tensors. Refused are names with '/' or NUL, different tensors that
+// share memory, and tensors that overlap themselves (expand()). Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,7 +23,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct NamedModule {
   std::string name;
@@ -41,29 +33,29 @@ struct NamedModule {
 struct ModuleTensor {
   std::string name;  // "model/fc.weight"
   at::Tensor tensor;
-  bool buffer = false;  // registered as a buffer under any of its names
+  bool buffer = false;  // registered as a buffer under at least one name
 };
 
-// Which module a parameter belongs to, and its name there.
+// The module that a parameter belongs to, and the parameter's name there.
 struct ParameterName {
   std::string module;
   std::string dotted;
 };
 
 struct ModuleInventory {
-  std::vector<ModuleTensor> tensors;           // parameters, then buffers, of each module
-  std::map<std::string, std::string> aliases;  // full name -> full name of the tensor that is stored
-  std::unordered_map<const void*, ParameterName> parameters;  // by TensorImpl
+  std::vector<ModuleTensor> tensors;                          // parameters, then buffers, of each module
+  std::map<std::string, std::string> aliases;                 // full name -> full name of the stored tensor
+  std::unordered_map<const void*, ParameterName> parameters;  // key: TensorImpl
 };
 
 ModuleInventory take_inventory(std::span<const NamedModule> modules);
 
 void put_module_attributes(std::span<const NamedModule> modules, const ModuleInventory& inventory,
                            Attributes& out);
-// Sets requires_grad and train/eval flags as recorded; names that are not there any more are passed over.
+// Sets requires_grad and train/eval flags as recorded. Ignores recorded names that no longer exist.
 void set_module_flags(const NamedModule& module, const Attributes& recorded);
 
 // "model.strides.fc.weight" for "model/fc.weight".
 std::string attribute_of(const std::string& tensor_name, const char* what);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

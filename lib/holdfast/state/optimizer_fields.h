@@ -1,8 +1,7 @@
-// The fields of every torch::optim optimizer, listed once: options (all of them), per-parameter slots, and
-// the steps that some count per parameter. Everything else about optimizers is written over these lists, here
-// and in modules above.
+// The one list of the fields of every torch::optim optimizer: all options, per-parameter slots, and step
+// counters. Saving, loading and the fused optimizers are written over these lists.
 //
-// Errors: UsageError of options_as(). Threads: free functions.
+// Errors: options_as() throws UsageError. Threads: free functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +25,7 @@
 #include "holdfast/state/lamb_options.h"
 #include "holdfast/state/own_optimizer.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 // visit(name, field&) for each option.
 template <class V>
@@ -88,7 +87,7 @@ void visit_options(torch::optim::LBFGSOptions& options, V&& visit) {
   visit("line_search_fn", options.line_search_fn());
 }
 
-// visit(name, tensor&) for each slot; undefined ones are absent.
+// visit(name, tensor&) for each slot. The tensor may be undefined: then the slot is absent.
 template <class V>
 void visit_slots(torch::optim::SGDParamState& state, V&& visit) {
   visit("momentum_buffer", state.momentum_buffer());
@@ -116,7 +115,7 @@ void visit_slots(torch::optim::AdagradParamState& state, V&& visit) {
   visit("sum", state.sum());
 }
 
-// Updates of one parameter; 0 where the optimizer does not count them.
+// Number of updates of one parameter. 0 if the optimizer does not count them.
 template <class State>
 std::int64_t step_of(const State& state) {
   if constexpr (requires { state.step(); }) {
@@ -130,8 +129,8 @@ void set_step(State& state, std::int64_t step) {
   if constexpr (requires { state.step(); }) state.step(step);
 }
 
-// Options as attributes, and back.
-inline constexpr char kNone[] = "none";  // an option that was left empty
+// Converts options to attributes and back.
+inline constexpr char kNone[] = "none";  // an option without a value
 
 inline AttributeValue to_value(double field) { return field; }
 inline AttributeValue to_value(bool field) { return field; }
@@ -145,7 +144,7 @@ inline AttributeValue to_value(const std::optional<std::int64_t>& field) {
 }
 inline AttributeValue to_value(const std::optional<std::string>& field) { return field.value_or(kNone); }
 
-// False: the value is of another type.
+// Returns false if the value has another type.
 template <class T>
 bool from_value(const AttributeValue& value, T& field) {
   const T* const found = std::get_if<T>(&value);
@@ -184,7 +183,7 @@ State* state_of(const torch::optim::Optimizer& optimizer, const at::Tensor& para
   return dynamic_cast<State*>(found->second.get());
 }
 
-// LBFGS registers its one state under the first parameter of its one group.
+// LBFGS keeps its one state under the first parameter of its one group.
 inline const at::Tensor& first_parameter(const torch::optim::Optimizer& optimizer) {
   return optimizer.param_groups().front().params().front();
 }
@@ -196,8 +195,8 @@ struct OptimizerKind {
   static constexpr bool kPerParameter = !std::is_same_v<StateType, torch::optim::LBFGSParamState>;
 };
 
-// Calls f(OptimizerKind, name) for the exact type of `optimizer`, or the kind of one of our own; false for
-// any other. A class derived from one of these may hold state that nobody here knows.
+// Calls f(OptimizerKind, name) for the exact type of `optimizer`, or for the declared kind of a Holdfast
+// optimizer. Returns false for any other type: a derived class may hold state that OptimizerState would lose.
 template <class F>
 bool with_kind(const torch::optim::Optimizer& optimizer, F&& f) {
   namespace to = torch::optim;
@@ -228,4 +227,4 @@ bool with_kind(const torch::optim::Optimizer& optimizer, F&& f) {
   return true;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

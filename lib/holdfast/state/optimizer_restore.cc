@@ -12,7 +12,7 @@
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::first_parameter;
@@ -85,6 +85,7 @@ std::vector<std::string> OptimizerState::differences(const ModuleInventory& modu
   }
   if (!texts.empty()) return texts;
   try {
+    // Without a snapshot build() runs every check of a load and allocates no tensor.
     static_cast<void>(build(modules, tensors, recorded, nullptr, false));
   } catch (const RefusedError& error) {
     texts.emplace_back(error.what());
@@ -100,7 +101,7 @@ OptimizerState::Loaded OptimizerState::prepare(const ModuleInventory& modules, c
 OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
                                              std::span<const TensorSpec> tensors, const Attributes& recorded,
                                              const Snapshot* snapshot, bool own_layout) const {
-  // The recorded slots, by what follows the optimizer's name.
+  // The recorded slots; key: the name without the optimizer's.
   std::map<std::string, const TensorSpec*> slots;
   for (const TensorSpec& spec : tensors) {
     if (spec.name.starts_with(name_ + "/")) slots.emplace(spec.name.substr(name_.size() + 1), &spec);
@@ -113,6 +114,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
     return tensor;
   };
 
+  // Built aside; commit() moves the states in. So a refused checkpoint leaves the optimizer unchanged.
   Loaded loaded;
   const Groups names = group_names(modules);
   auto& groups = optimizer_->param_groups();
@@ -130,6 +132,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
       });
     }
     if constexpr (Kind::kPerParameter) {
+      std::set<const void*> restored;
       for (std::size_t g = 0; g < groups.size(); ++g) {
         const auto& steps = recorded.get_ints(group_prefix(g) + "steps");
         if (steps.size() != names[g].size()) {
@@ -138,6 +141,8 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
         for (std::size_t i = 0; i < steps.size(); ++i) {
           if (steps[i] < 0) continue;
           const at::Tensor& parameter = groups[g].params()[i];
+          // A parameter that is listed twice has one state, as in torch::optim.
+          if (!restored.insert(parameter.unsafeGetTensorImpl()).second) continue;
           auto state = std::make_unique<State>();
           set_step(*state, steps[i]);
           visit_slots(*state, [&](const char* slot, at::Tensor& tensor) {
@@ -191,7 +196,8 @@ void OptimizerState::commit(Loaded loaded, const Attributes& recorded,
                     [&](const char* option, auto& field) {
                       const std::string full = group_prefix(g) + option;
                       if (std::find(overridden.begin(), overridden.end(), full) != overridden.end()) return;
-                      // Unchanged since it was chosen: equal to what this program chose, or it was refused.
+                      // Without a "now" entry the option had its chosen value, and check() has compared that
+                      // with this program's.
                       const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
                       from_value(now ? now->value : chosen_[g].find(option)->value, field);
                     });
@@ -199,4 +205,4 @@ void OptimizerState::commit(Loaded loaded, const Attributes& recorded,
   });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -15,7 +15,7 @@
 #include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using internal::lbfgs_fields;
@@ -35,8 +35,8 @@ Attributes values_of(Options options) {
   return values;
 }
 
-// LAMB's variants came after the first checkpoints: recorded only where they are not as the constructor
-// leaves them, which is what a checkpoint without them means.
+// Checkpoints from before LAMB's variants have no entry for them. An entry is written only if it differs from
+// the constructor's value, so these checkpoints still compare equal.
 bool unsaid(std::string_view option, const AttributeValue& value) {
   constexpr std::string_view kLater[] = {"max_grad_norm", "grad_averaging", "bias_correction", "decoupled",
                                          "most_norm"};
@@ -45,8 +45,7 @@ bool unsaid(std::string_view option, const AttributeValue& value) {
   return same_bits(value, plain.find(option)->value);
 }
 
-// Are this optimizer's numbers others under torch::optim's kernels than under the fused ones? FusedSgd's are
-// torch's, to the last bit, on a CPU.
+// True if torch::optim's kernels and the fused ones give different bits. On a CPU FusedSgd has torch's bits.
 bool depends_on_kernels(Optimizer& optimizer, std::string_view type) {
   if (type == "Adam" || type == "AdamW") return true;
   if (type != "SGD") return false;
@@ -97,6 +96,7 @@ OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& module
   for (const auto& names : found) {
     auto& group = groups.emplace_back();
     for (const auto* name : names) {
+      // With one module the dotted name is unique. With several it is not, so the module's name comes first.
       group.push_back(owners.size() > 1 ? name->module + "." + name->dotted : name->dotted);
     }
   }
@@ -112,6 +112,7 @@ void OptimizerState::look(const ModuleInventory& modules) {
                      "' has no slots of its own any more, another one took them over: add that one to the "
                      "TrainState in its place, or call that one's give_back() first");
   }
+  // A program may remove groups. Options of later groups would then be compared with those of a removed one.
   if (chosen_.size() > groups.size()) chosen_.resize(groups.size());
   for (std::size_t g = chosen_.size(); g < groups.size(); ++g) {
     with_kind(*optimizer_, [&](auto kind, const char*) {
@@ -128,10 +129,11 @@ std::vector<SlotTensor> OptimizerState::slots(const ModuleInventory& modules) co
     using State = typename Kind::State;
     if constexpr (Kind::kPerParameter) {
       const Groups names = group_names(modules);
+      std::set<const State*> stored;
       for (std::size_t g = 0; g < groups.size(); ++g) {
         for (std::size_t i = 0; i < names[g].size(); ++i) {
           auto* const state = state_of<State>(*optimizer_, groups[g].params()[i]);
-          if (!state) continue;
+          if (!state || !stored.insert(state).second) continue;
           visit_slots(*state, [&](const char* slot, const at::Tensor& tensor) {
             if (tensor.defined()) slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
           });
@@ -150,6 +152,8 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& 
                                     std::vector<std::string>& options) const {
   out.set(name_ + ".type", type_);
   if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer_)) {
+    // A fused optimizer may count steps on the device; settle() copies the counts into the states that
+    // follow.
     own->settle();
     if (own->maximizes()) {
       out.set(name_ + ".maximize", true);
@@ -198,4 +202,4 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& 
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

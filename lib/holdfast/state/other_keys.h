@@ -1,9 +1,9 @@
-// A module whose tensors have further names in other programs' state dicts: a mixin for classes derived from
-// torch::nn::Module. TrainState asks the modules that are added to it, not their parts.
+// A mixin for classes derived from torch::nn::Module whose tensors have other names in the state dicts of
+// other programs. TrainState asks only the modules that are added to it, not their submodules.
 //
-// Tied keys are written by `holdfast export` and accepted by --init-from, together with the stored key or in
-// its place (checkpoint/state_dict.h). Each is recorded in checkpoints as an alias (module_state.h), as a
-// tensor that is registered twice would be; but an optimizer sees it once. Spellings are accepted only.
+// `holdfast export` writes tied keys. --init-from accepts them beside or instead of the stored key
+// (format/state_dict.h). Checkpoints record each as an alias (module_state.h), like a tensor that is
+// registered twice, but an optimizer sees it once. Spellings are only accepted, never written.
 //
 // Threads: const methods may be called from any thread.
 #pragma once
@@ -11,19 +11,19 @@
 #include <string>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct TiedKey {
   std::string key;     // "cls.predictions.decoder.weight"
-  std::string stored;  // the parameter or buffer that it is: "bert.embeddings.word_embeddings.weight"
+  std::string stored;  // the registered parameter or buffer: "bert.embeddings.word_embeddings.weight"
 };
 
-// A key that holds `there` means the one with `here` in the place of its first occurrence. A key that becomes
-// empty is none of this module's, and not looked at.
+// In a foreign key, the first occurrence of `there` is replaced by `here`. A key that becomes empty belongs
+// to no tensor of this module and is ignored.
 struct Spelling {
   std::string there, here;
 };
-// The first that applies.
+// Applies the first spelling that matches.
 inline std::string respelt(std::string key, const std::vector<Spelling>& spellings) {
   for (const auto& [there, here] : spellings) {
     const std::size_t at = key.find(there);
@@ -36,7 +36,7 @@ class OtherKeys {
  public:
   // Ensures: every `stored` is registered and no `key` is.
   virtual std::vector<TiedKey> tied_keys() const { return {}; }
-  // Ensures: no key of this module holds a `there`; each is not empty.
+  // Ensures: no `there` is empty, and no key of this module contains one.
   virtual std::vector<Spelling> spellings() const { return {}; }
 
  protected:
@@ -46,4 +46,4 @@ class OtherKeys {
   ~OtherKeys() = default;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,16 +1,15 @@
-// What an optimizer of this library tells OptimizerState (optimizer_state.h): whose state it keeps, so that a
-// checkpoint of it is one of torch::optim's and the other way round; and a chance to bring the state up to
-// date that a device has counted on by itself.
+// What a Holdfast optimizer tells OptimizerState (optimizer_state.h). It names the torch::optim class whose
+// state it keeps, so checkpoints of both are interchangeable. It also fetches step counts that live on a
+// device.
 //
-// Requires: the class is derived from torch::optim::Optimizer as well, and its groups' options and its
-// parameters' states are of the kind's types.
-// Threads: the training thread.
+// Requires: the class derives from torch::optim::Optimizer too. The options of its groups and the states of
+// its parameters have the kind's types. Threads: the training thread.
 #pragma once
 
 #include <typeinfo>
 #include <utility>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class WholeTensors;
 
@@ -19,16 +18,16 @@ class OwnOptimizer {
   enum class Kind { sgd, adam, adamw, lamb };
 
   virtual Kind kind() const = 0;
-  // The class whose state the kind describes in full. One derived from it may have more, which no checkpoint
-  // would hold: it is refused, unless it overrides this with its own typeid to say that it has none.
+  // The class whose state the kind describes completely. OptimizerState refuses a derived class, because it
+  // may have more state. A derived class without more state overrides this and returns its own typeid.
   virtual const std::type_info& described() const = 0;
-  // Updates go up the gradient. torch::optim has no such option: recorded only where it is true, so that such
-  // a checkpoint is refused where nobody would know of it.
+  // True if updates go up the gradient. torch::optim in C++ has no such option, so it is recorded only if
+  // true: a program that does not know it then refuses the checkpoint.
   virtual bool maximizes() const = 0;
-  // Afterwards the parameters' states say how many updates were counted. Waits for a device that counts.
+  // Ensures: the parameters' states have the current step counts. Waits for a device that keeps the counts.
   virtual void settle() = 0;
-  // From now on its parameters are shares of these tensors (whole_tensors.h); null: they are whole. Nothing
-  // happens where updates go element by element.
+  // From now on the parameters are shares of these tensors (whole_tensors.h). Null: they are whole tensors.
+  // No effect on optimizers that update element by element.
   virtual void share(const WholeTensors* whole) = 0;
 
  protected:
@@ -38,8 +37,8 @@ class OwnOptimizer {
   ~OwnOptimizer() = default;
 };
 
-// Marks the options of an optimizer whose slots another has taken over, so that nobody saves it without them.
-// A clone() of such options is unmarked.
+// Marks the options of an optimizer whose slots another one has taken over, so that saving it is refused.
+// clone() of such options removes the mark.
 struct SlotsAway {
   virtual ~SlotsAway() = default;
 };
@@ -48,4 +47,4 @@ struct OptionsWithSlotsAway final : Options, SlotsAway {
   explicit OptionsWithSlotsAway(Options options) : Options(std::move(options)) {}
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

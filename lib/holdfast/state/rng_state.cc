@@ -12,7 +12,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/digest.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 std::vector<NamedGenerator> default_generators() {
   std::vector<NamedGenerator> streams = {{"cpu", at::detail::getDefaultCPUGenerator()}};
@@ -34,6 +34,7 @@ at::Tensor rng_state(const NamedGenerator& stream) {
 void check_rng_state(const NamedGenerator& stream, const at::Tensor& state) {
   at::Generator generator = stream.generator;
   const std::lock_guard lock(generator.mutex());
+  // set_state() on a clone: a wrong state must not destroy the stream of a program that catches the error.
   try {
     generator.clone().set_state(state);
   } catch (const c10::Error& error) {
@@ -49,6 +50,8 @@ void set_rng_state(const NamedGenerator& stream, const at::Tensor& state) {
 }
 
 void branch_off(const NamedGenerator& stream, std::uint64_t number) {
+  // The new seed depends on the whole state, so a resumed run branches into other streams than its first
+  // start. 0x9e3779b97f4a7c15 (2^64 / golden ratio) spreads small numbers over all bits of the seed.
   const at::Tensor state = rng_state(stream).contiguous();
   const Digest digest = digest_of(std::as_bytes(std::span(
       static_cast<const std::uint8_t*>(state.const_data_ptr()), static_cast<std::size_t>(state.nbytes()))));
@@ -59,4 +62,4 @@ void branch_off(const NamedGenerator& stream, std::uint64_t number) {
   generator.set_current_seed(seed + 0x9e3779b97f4a7c15 * number);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

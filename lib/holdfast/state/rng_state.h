@@ -1,9 +1,9 @@
-// Random number streams: the default CPU generator, every CUDA generator where CUDA is compiled in and
-// available, and the private ones that a program adds. Stored as LibTorch's own state tensors (bytes; 5056
-// for the CPU), "rng/cpu", "rng/cuda.0", "rng/<name>".
+// Random number streams: the default CPU generator, every available CUDA generator, and private ones that a
+// program adds. Each is stored as LibTorch's state tensor (bytes; 5056 for the CPU), named "rng/cpu",
+// "rng/cuda.0", "rng/<name>".
 //
-// Errors: RefusedError naming the stream for a state that its generator does not take.
-// Threads: each call holds the generator's mutex.
+// Errors: RefusedError, which names the stream, if its generator does not accept a state. Threads: each call
+// holds the generator's mutex.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,21 +13,21 @@
 #include <string>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct NamedGenerator {
   std::string name;  // "cpu"
   at::Generator generator;
-  bool optional = false;  // another machine may have more or fewer of these (CUDA devices)
+  bool optional = false;  // the number of these depends on the machine (CUDA devices)
 };
 
 std::vector<NamedGenerator> default_generators();
 
 at::Tensor rng_state(const NamedGenerator& stream);
-// Tries the state on a copy; the stream itself goes on undisturbed.
+// Tries the state on a copy. The stream itself does not change.
 void check_rng_state(const NamedGenerator& stream, const at::Tensor& state);
 void set_rng_state(const NamedGenerator& stream, const at::Tensor& state);
-// Another stream for each `number`, a function of it and of the stream's state.
+// Sets the stream to a new state: a function of its present state and `number`.
 void branch_off(const NamedGenerator& stream, std::uint64_t number);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

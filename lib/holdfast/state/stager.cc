@@ -10,10 +10,10 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Below this a second thread costs more than it copies.
+// Bytes. Below this size, starting a second thread takes longer than the copy.
 constexpr std::int64_t kGrain = 256 << 10;
 
 bool aligned(const void* address, std::size_t unit) {
@@ -40,7 +40,7 @@ void Stager::add(const at::Tensor& from, std::span<std::byte> to) {
   const at::NoGradGuard no_grad;
   if (aligned(to.data(), from.element_size())) {
     view_of(to.data(), from).copy_(from);
-  } else {  // small tensors lie at any offset of a file
+  } else {  // files place small tensors at any offset, which ATen cannot address
     const at::Tensor packed = from.cpu().contiguous().resolve_conj().resolve_neg();
     std::memcpy(to.data(), packed.const_data_ptr(), to.size());
   }
@@ -53,7 +53,8 @@ void Stager::add(std::span<const std::byte> from, const at::Tensor& to) {
   if (plain_memory(to))
     return copies_.add(from, {static_cast<std::byte*>(to.mutable_data_ptr()), from.size()});
   const at::NoGradGuard no_grad;
-  if (aligned(from.data(), to.element_size())) {  // a large one: no second copy of it
+  if (aligned(from.data(), to.element_size())) {  // large tensors are aligned: ATen reads the file's bytes
+                                                  // without a second copy
     to.copy_(view_of(const_cast<std::byte*>(from.data()), to));
     return;
   }
@@ -67,7 +68,8 @@ void Stager::run() {
                    [this](std::int64_t begin, std::int64_t end) {
                      copies_.copy(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));
                    });
+  // Host copies run first, while the devices' own copies are on their way.
   cuda_.wait();
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

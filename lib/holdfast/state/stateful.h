@@ -1,21 +1,15 @@
-// How a component joins the training state. Anything whose value decides the next step (a schedule, a
-// loader, a user's own replay buffer) provides two members and is added by name to a TrainState:
+// How a component joins the training state. Anything whose value decides the next step (a schedule, a loader,
+// a replay buffer) provides two members and is added by name to a TrainState:
 //
-//   void save(StateWriter& out) const;    // write everything the next step depends on
-//   void load(const StateReader& in);     // become exactly what save() saw
+//   void save(StateWriter& out) const;    // writes everything that the next step depends on
+//   void load(const StateReader& in);     // becomes exactly what save() saw
 //
-// Names are local to the component; TrainState prefixes them ("schedule.position", tensor "ema/fc.weight").
-// save() runs on the training thread inside after_step and must not change anything. load() runs once, after
-// every check of the whole checkpoint has passed.
+// save() runs inside after_step and must not change anything. load() runs once, after all checks have passed.
+// Names are local; TrainState puts "schedule." or, for tensors, "ema/" before them. Components that span
+// several ranks: docs/training_state.md.
 //
-// One whose save() needs what other ranks of the run have (distributed/sharded_optimizer.h) provides
-// bring_together() as well: collective, called by all ranks at a step boundary before any save(), which then
-// waits for nobody until the next update. One whose tensors are the same to the bit on all ranks then may say
-// so with `bool replicated() const`: ranks that write one checkpoint together share them out. Of all others
-// rank 0's are saved.
-//
-// Errors: a missing or mistyped entry throws RefusedError naming it, so load() needs no checks of its own.
-// Threads: none; writer and reader belong to the call.
+// Errors: RefusedError, which names the missing or mistyped entry; load() needs no checks of its own.
+// Threads: the training thread. Writer and reader are valid only during the call.
 #pragma once
 
 #include <concepts>
@@ -31,22 +25,22 @@ namespace at {
 class Tensor;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class StateWriter {
  public:
   virtual ~StateWriter() = default;
 
-  // Decides the next step: compared bit for bit, digested into `state=`.
+  // A value that decides the next step. It is compared bit for bit and is part of the digest `state=`.
   void put(std::string_view name, AttributeValue value) { attribute(name, std::move(value), Role::decides); }
-  // An option the user chose (learning rate, batch size, augmentation on/off): decides the next step, and on
-  // resume it must equal the recorded value unless the user overrides it by this full name. load() is still
-  // called; an option is checked, not restored.
+  // An option that the user chose (learning rate, batch size, augmentation). It decides the next step. Resume
+  // refuses a value that differs from the recorded one, unless the user overrides it by this full name. An
+  // option is compared, not restored; load() is still called.
   void option(std::string_view name, AttributeValue value);
-  // For people only.
+  // Information for people only.
   void note(std::string_view name, AttributeValue value) { attribute(name, std::move(value), Role::record); }
-  // What the bits depend on although the training is the same one (in how many passes a batch is computed):
-  // a difference on resume is no refusal, it withdraws the bit-exact promise, aloud.
+  // A value that the bits depend on, but not the training itself (the number of passes of one batch). If it
+  // differs on resume, the run continues and logs that it withdraws the bit-exact promise.
   virtual void environment(std::string_view name, AttributeValue value) { note(name, std::move(value)); }
   // A tensor of any device and layout. The bytes are copied before save() returns.
   virtual void put_tensor(std::string_view name, const at::Tensor& tensor) = 0;
@@ -84,4 +78,4 @@ concept Stateful = requires(T& component, const T& constant, StateWriter& out, c
   { component.load(in) } -> std::same_as<void>;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

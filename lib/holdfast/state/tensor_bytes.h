@@ -1,8 +1,8 @@
-// The border between ATen's tensors and the snapshot's: element types, specs, strides.
+// Converts between ATen's tensors and the snapshot's: element types, specs, strides.
 //
-// Errors: UsageError naming the tensor for what has no such bytes: undefined, sparse, quantized or meta
-// tensors, element types that a checkpoint cannot hold.
-// Threads: free functions; they only read the tensors.
+// Errors: UsageError, which names the tensor, for tensors without storable bytes: undefined, sparse,
+// quantized and meta tensors, and element types that a checkpoint cannot hold. Threads: free functions; they
+// only read the tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,20 +16,20 @@
 
 #include "holdfast/snapshot/tensor_spec.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 std::optional<DType> dtype_of(c10::ScalarType type);
 c10::ScalarType scalar_type_of(DType dtype);
 TensorSpec spec_of(std::string name, const at::Tensor& tensor);
 
-// A new tensor of that type, shape and (where given) strides, on `device`; its elements are not set.
+// A new tensor of that type and shape on `device`, with the strides if given. Its elements are not set.
 at::Tensor empty_like_spec(const TensorSpec& spec, std::optional<std::vector<std::int64_t>> strides,
                            at::Device device);
 
-// The tensor's strides where they are not those of a contiguous tensor; exact, also for dimensions of size 1,
-// because kernels are chosen by them.
+// The tensor's strides, if they differ from those of a contiguous tensor. Strides of dimensions of size 1
+// count too, because ATen chooses kernels by them.
 std::optional<std::vector<std::int64_t>> unusual_strides(const at::Tensor& tensor);
-// Whether strides fill their shape without holes or overlaps: what can be made anew with empty_strided.
+// True if the strides fill the shape without holes or overlaps, so that empty_strided can create the tensor.
 bool dense_strides(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,13 +1,10 @@
-// Where the releases of LibTorch differ that this library is built with, 2.7.1 to 2.15. All else is written
-// once for all of them, but for c10d's differences (distributed/internal/c10d_compat.h) and two that only a
-// class derived from CUDAGraph sees (train/device_graph.cc). An entry says which releases it is for and what
-// happens without it; it works in all of them and asks for no version, so that nobody has to guess which code
-// a build has.
+// The only place for differences between LibTorch 2.7.1 and 2.15. Exceptions: distributed/internal/
+// c10d_compat.h, and two differences in train/device_graph.cc that need a class derived from CUDAGraph.
 //
-// Looked at and alike in all of them: the fused and foreach kernels' arguments, autocast by device type, the
-// two setters of TF32 (precision/precision.cc says why it uses those), generators, storages, streams.
-// tests/run --libtorch VERSION builds and tests with another release; --nightly does so with 2.7.1 and the
-// newest.
+// Each entry names its releases and what happens without it. It works in all releases without a version
+// check. These are the same in all releases: arguments of the fused and foreach kernels, autocast by device
+// type, the two setters of TF32 (see precision/precision.cc), generators, storages, streams. `tests/run
+// --libtorch VERSION` tests another release; --nightly tests 2.7.1 and the newest.
 //
 // Threads: the training thread.
 #pragma once
@@ -18,14 +15,14 @@
 #include <cstddef>
 #include <vector>
 
-namespace holdfast::inline v1::compat {
+namespace holdfast { inline namespace v1 { namespace compat {
 
-// Gives the groups of an optimizer that was made from `groups` exactly the options that those bring.
-//   up to 2.11  they have them.
-//   from 2.12   torch takes the optimizer's defaults for every option of a group that is as a constructor
-//               leaves it (a weight decay of 0 in a group without decay!), and for all of them where it does
-//               not know the options' type (LAMB's).
-// Requires: the last groups.size() groups of the optimizer are those.
+// Restores the options that `groups` bring into the optimizer that was constructed from them.
+//   up to 2.11  the optimizer keeps them by itself.
+//   from 2.12   torch replaces each option that still has its constructor's value by the optimizer's default
+//               (a weight decay of 0 in a group without decay!). For option types that torch does not know
+//               (LAMB's) it replaces all of them.
+// Requires: the last groups.size() groups of the optimizer are those groups.
 inline void keep_options(torch::optim::Optimizer& optimizer,
                          const std::vector<torch::optim::OptimizerParamGroup>& groups) {
   auto& kept = optimizer.param_groups();
@@ -35,9 +32,9 @@ inline void keep_options(torch::optim::Optimizer& optimizer,
   }
 }
 
-// Before a capture: the graph's replays draw on from this generator (at::cuda::CUDAGraph).
-//   up to 2.11  it must be registered with the graph.
-//   2.15        one that is drawn from while a stream is captured registers itself, and the call is gone.
+// Before a capture: lets the graph's replays continue to draw from this generator (at::cuda::CUDAGraph).
+//   up to 2.11  the generator must be registered with the graph.
+//   2.15        a generator that is used during a capture registers itself; the call does not exist.
 template <class Graph>
 void register_generator(Graph& graph, const at::Generator& generator) {
   if constexpr (requires { graph.register_generator_state(generator); }) {
@@ -45,4 +42,4 @@ void register_generator(Graph& graph, const at::Generator& generator) {
   }
 }
 
-}  // namespace holdfast::inline v1::compat
+}}}  // namespace holdfast::v1::compat

@@ -15,9 +15,10 @@
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
+// First parts of the names that TrainState and the Checkpointer write themselves.
 constexpr std::array<std::string_view, 9> kReserved = {"step", "skipped", "cursor", "state", "environment",
                                                        "run",  "rng",     "rank",   "meta"};
 
@@ -30,8 +31,9 @@ void set_new(Attributes& out, std::string name, AttributeValue value, Role role 
   out.set(std::move(name), std::move(value), role);
 }
 
-// Parameters that nobody but an optimizer changes: these stand still until its next step.
-std::set<const void*> trained(const std::vector<OptimizerState>& optimizers) {
+// Parameters that only an optimizer changes. They keep their values until its next step, so a save may copy
+// them late.
+std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers) {
   std::set<const void*> trained;
   for (const OptimizerState& part : optimizers) {
     for (const auto& group : part.optimizer().param_groups()) {
@@ -87,7 +89,7 @@ void TrainState::State::visit_tensors(
     return late && !early.contains(name) ? holdfast::Part::late : holdfast::Part::early;
   };
   const ModuleInventory inventory = look();
-  const auto still = trained(optimizers);
+  const auto still = trained_by(optimizers);
   for (const ModuleTensor& item : inventory.tensors) {
     const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
     visit(item.name, item.tensor, when(item.name, late));
@@ -117,7 +119,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const ModuleInvent
   Look look;
   Attributes& out = look.attributes;
   out.set("step", step);
-  if (skipped > 0) out.set("skipped", skipped);  // all other runs stay the bytes that they were
+  if (skipped > 0) out.set("skipped", skipped);  // absent in other runs: their checkpoints keep their bytes
   out.set("cursor.epoch", cursor.epoch);
   out.set("cursor.samples", cursor.samples);
   put_module_attributes(modules, inventory, out);
@@ -131,7 +133,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const ModuleInvent
     look.options.push_back(name);
   }
   set_new(out, "state.parts", parts(), Role::record);
-  set_new(out, "state.options", look.options, Role::record);
+  set_new(out, kStateOptions, look.options, Role::record);
   const bool on_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
                                    [](const ModuleTensor& item) { return item.tensor.is_cuda(); });
   internal::put_environment(on_cuda ? "cuda" : "cpu", out);
@@ -145,6 +147,7 @@ void TrainState::add(const std::string& name, torch::nn::Module& module) {
   state_->check_new_name(name);
   auto modules = state_->modules;
   modules.push_back({name, &module});
+  // Tried on a copy: a module that is refused leaves the state as it was.
   static_cast<void>(take_inventory(modules));
   state_->modules = std::move(modules);
 }
@@ -177,7 +180,7 @@ void TrainState::option(const std::string& name, AttributeValue value) {
   for (const auto& [known, old] : state_->options) {
     if (known == name) throw UsageError("option '" + name + "' is declared twice");
   }
-  Attributes().set(name, value);  // throws for what cannot be stored
+  Attributes().set(name, value);  // throws now if the value cannot be stored
   state_->options.emplace_back(name, std::move(value));
 }
 
@@ -194,31 +197,36 @@ Cursor TrainState::cursor() const { return state_->cursor; }
 
 std::vector<TensorSpec> TrainState::describe() {
   const ModuleInventory inventory = state_->look();
-  auto still = trained(state_->optimizers);
+  auto still = trained_by(state_->optimizers);
   for (const State::Part& part : state_->components) {
     for (const at::Tensor& tensor : part.component->trained()) still.insert(tensor.unsafeGetTensorImpl());
   }
+  std::set<std::string, std::less<>> trained;
   std::set<std::string, std::less<>> replicated;
   std::vector<TensorSpec> specs;
   for (const ModuleTensor& item : inventory.tensors) {
     specs.push_back(spec_of(item.name, item.tensor));
-    if (!item.buffer && still.contains(item.tensor.unsafeGetTensorImpl())) replicated.insert(item.name);
+    if (!item.buffer && still.contains(item.tensor.unsafeGetTensorImpl())) trained.insert(item.name);
   }
-  const auto all_since = [&](std::size_t first) {
-    for (std::size_t i = first; i < specs.size(); ++i) replicated.insert(specs[i].name);
+  const auto all_since = [&](std::size_t first, std::set<std::string, std::less<>>& names) {
+    for (std::size_t i = first; i < specs.size(); ++i) names.insert(specs[i].name);
   };
   const std::size_t of_modules = specs.size();
+  // A restarted program has the shapes from before the first update; check_shapes() compares with them.
+  if (!state_->updated) state_->started_with = specs;
   for (const OptimizerState& part : state_->optimizers) {
     for (const SlotTensor& slot : part.slots(inventory)) specs.push_back(spec_of(slot.name, slot.tensor));
   }
-  all_since(of_modules);
+  all_since(of_modules, trained);
   for (const State::Part& part : state_->components) {
     const std::size_t before = specs.size();
     internal::SpecWriter writer(part.name, specs);
     part.component->save(writer);
-    if (part.component->replicated()) all_since(before);
+    if (part.component->replicated()) all_since(before, replicated);
+    if (!part.component->trained().empty()) all_since(before, trained);
   }
   state_->replicated = std::move(replicated);
+  state_->trained = std::move(trained);
   for (const NamedGenerator& stream : state_->streams()) {
     specs.push_back(spec_of("rng/" + stream.name, rng_state(stream)));
   }
@@ -229,6 +237,7 @@ std::vector<TensorSpec> TrainState::describe() {
 }
 
 void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
+  if (part != Part::late) state_->check_shapes(layout);
   Stager stager;
   std::vector<at::Tensor> held;
   std::size_t seen = 0;
@@ -285,8 +294,9 @@ std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, 
       component.component->save(writer);
     }
   }
+  if (update == NextUpdate::announced) late->keep_samples();
   if (devices.empty()) {
-    if (update == NextUpdate::unannounced) late->run();  // the state has left its device
+    if (update == NextUpdate::unannounced) late->run();  // the program has moved the state off its device
     return late;
   }
   if (!cuda) cuda = internal::make_cuda_staging();
@@ -317,8 +327,10 @@ void TrainState::copy_early(std::span<const std::string> names) {
 bool TrainState::own_of_rank(const TensorSpec& tensor) const { return tensor.name.starts_with("rng/"); }
 
 bool TrainState::replicated(const TensorSpec& tensor) const {
-  return state_->replicated.contains(tensor.name);
+  return state_->trained.contains(tensor.name) || state_->replicated.contains(tensor.name);
 }
+
+bool TrainState::trained(const TensorSpec& tensor) const { return state_->trained.contains(tensor.name); }
 
 void TrainState::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
   Stager stager;
@@ -333,6 +345,14 @@ void TrainState::copy_own(const ImageLayout& layout, std::span<std::byte> image)
 
 void TrainState::bring_together() {
   for (const State::Part& part : state_->components) part.component->bring_together();
+  state_->brought_together = true;
+}
+
+bool TrainState::needs_others() const {
+  const auto& parts = state_->components;
+  return !state_->brought_together && std::any_of(parts.begin(), parts.end(), [](const State::Part& part) {
+    return part.component->spread();
+  });
 }
 
 void TrainState::derive_own(int rank) {
@@ -354,8 +374,10 @@ void TrainState::advance(const StepReport& report) {
     }
   }
   if (cursor) state_->cursor = *cursor;
+  state_->updated = true;
+  state_->brought_together = false;
   ++state_->step;
   if (report.skipped) ++state_->skipped;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,33 +1,15 @@
-// TrainState: everything that decides the next step, gathered by name. Add the parts once, in any order of
-// dependence (a model before the optimizer that trains it), then hand it to a Checkpointer:
+// TrainState: everything that decides the next step, by name. Add each part once, a model before its
+// optimizer, then give the state to a Checkpointer. CPU and CUDA generators are always included. Example:
 //
 //   TrainState state;
-//   state.add("model", *net);            // parameters, buffers, train/eval and requires_grad flags, strides
-//   state.add("optimizer", optimizer);   // torch::optim SGD, Adam, AdamW, RMSprop, Adagrad, LBFGS
-//   state.add("schedule", schedule);     // anything Stateful
-//   state.add("data", loader);
+//   state.add("model", *net);            // parameters, buffers, train/eval requires_grad, strides
+//   state.add("optimizer", optimizer);   // before a schedule changes its learning rates
+//   state.add("data", loader);           // anything Stateful
 //
-// The default CPU generator and every CUDA generator are always part of it; private generators are added with
-// add_generator. Tensors are stored as "<name>/<dotted name>", slots as "<name>/<slot>/<parameter name>",
-// streams as "rng/<name>"; attributes as "<name>.…" (module_state.h, optimizer_state.h), and
-//
-//   step, cursor.epoch, cursor.samples   the counters; skipped where updates were left out
-//   <option>                             run options, named as given
-//   state.parts, state.options           records: what was added, which attributes were options
-//   environment.…                        records: what else the bits depend on
-//
-// Options are compared, never restored: an option that this program declares must be in the checkpoint with
-// the same bits (declared there or merely put), and one that the checkpoint declares must still be put here.
-// An override accepts the difference; then this program's value stands. A learning rate is an option of its
-// optimizer as it stood when the optimizer was added (optimizer_state.h): add the optimizer before a schedule
-// changes its rates.
-//
-// Requires: the added objects outlive the state, and are not replaced (module.to() is fine).
-// Errors: add() throws UsageError (a name that is taken or cannot be stored, an optimizer whose parameters
-// belong to no added module, an unknown optimizer, tensors that share memory); check() and load() throw
-// RefusedError naming every difference. load() is all or nothing: when a component's own load() throws, those
-// loaded before it get their earlier state back.
-// Threads: the training thread only. With CUDA, the current streams are taken to be those that train.
+// Requires: added objects outlive the state and are not replaced (module.to() is fine). After the first
+// update the tensors of modules keep their shapes. Names, options and attributes: docs/training_state.md.
+// Errors: add() throws UsageError; check() and load() throw RefusedError, which names every difference.
+// Threads: the training thread only. CUDA: its current streams are the streams that train.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -52,8 +34,15 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// Errors in detail:
+// - add(): UsageError for a name that is taken or cannot be stored, an optimizer with parameters of no added
+//   module, an unknown optimizer, or tensors that share memory.
+// - A save and state_digest(): Error (74), which names module tensors whose shape has changed. No start of
+//   this program could resume from such a checkpoint. Components may write tensors of any shape.
+// - load() is all or nothing: if a component's load() throws, components loaded before it get back their
+//   state.
 class TrainState final : public SnapshotSource {
  public:
   TrainState();
@@ -66,18 +55,17 @@ class TrainState final : public SnapshotSource {
   void add_generator(const std::string& name, at::Generator& generator);
   template <Stateful T>
   void add(const std::string& name, T& component);
-  // An option of the run that belongs to no component ("precision", "seed"): compared on resume.
+  // An option of the run that belongs to no component ("precision", "seed"). Resume compares it.
   void option(const std::string& name, AttributeValue value);
-  // One that chooses how tensors lie in memory ("channels_last"). Strides are restored as recorded, except
-  // under an override of such an option: then parameters keep the strides that this program gave them, and
-  // slots get those.
+  // An option that chooses how tensors lie in memory ("channels_last"). Load restores the recorded strides.
+  // If such an option is overridden, parameters keep this program's strides and slots get the same ones.
   void layout_option(const std::string& name, AttributeValue value);
 
-  // The training loop's clock: optimizer updates since the start of the run, those left out included.
+  // Number of optimizer updates since the start of the run, including skipped ones.
   std::int64_t step() const override;
-  // Updates left out so far (StepReport::skipped). Schedules count step() - skipped().
+  // Number of skipped updates (StepReport::skipped). Schedules count step() - skipped().
   std::int64_t skipped() const;
-  // What the updates so far have applied; {0, 0} without a data component or a report of it.
+  // The samples that the updates have applied. {0, 0} without a data component and without reports.
   Cursor cursor() const;
 
   std::vector<TensorSpec> describe() override;
@@ -95,25 +83,29 @@ class TrainState final : public SnapshotSource {
   void load(const Snapshot& snapshot, const Overrides& overrides) override;
   void load_weights(const Snapshot& snapshot) override;
   bool takes_weight(const TensorSpec& tensor) const override;
-  // Of the components that have one.
+  // Calls bring_together() of every component that has it. Collective.
   void bring_together() override;
-  // Random number streams are a rank's own; everything else is the same on all ranks that train together.
+  bool needs_others() const override;
+  // True for random number streams: each rank has its own. All other tensors are the same on all ranks.
   bool own_of_rank(const TensorSpec& tensor) const override;
-  // Parameters that an optimizer of this state trains, optimizer slots, and the tensors of components that
-  // say so (`bool replicated() const`). Not buffers, nor parameters that nothing here trains: ranks may hold
-  // different ones, such as averages that rank 0 alone keeps.
+  // True for parameters that an optimizer of this state trains, for optimizer slots, and for tensors of
+  // components that say `bool replicated() const`. False for buffers and untrained parameters: they may
+  // differ between ranks, such as averages that only rank 0 keeps.
   bool replicated(const TensorSpec& tensor) const override;
+  // True for parameters that an optimizer of this state trains and for optimizer slots. This includes those
+  // of a component that trains (concept Trains).
+  bool trained(const TensorSpec& tensor) const override;
   void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
   void derive_own(int rank) override;
 
-  // A component seen through type erasure. `applied` and `applied_all` are no-ops for parts that are not
-  // data.
+  // Type-erased component. `applied` and `applied_all_delivered` do nothing unless it is a DataSource.
   class Component {
    public:
     virtual ~Component() = default;
     virtual void save(StateWriter& out) const = 0;
     virtual void load(const StateReader& in) = 0;
     virtual void bring_together() = 0;
+    virtual bool spread() const = 0;
     virtual bool replicated() const = 0;
     virtual std::vector<at::Tensor> trained() const = 0;
     virtual void applied(const Cursor& cursor) = 0;
@@ -136,31 +128,31 @@ concept DataSource = Stateful<T> && requires(T& source, const Cursor& cursor) {
   source.applied(cursor);
   source.applied_all_delivered();
 };
-// One that can say where it stands also when an update reports no cursor.
+// A DataSource that knows its cursor even if an update does not report one.
 template <class T>
 concept KnowsCursor = DataSource<T> && requires(const T& source) {
   { source.cursor() } -> std::convertible_to<Cursor>;
 };
 
-// A component whose save() needs what other ranks have (distributed/sharded_optimizer.h).
+// A component whose save() needs data of other ranks (distributed/sharded_optimizer.h).
 template <class T>
 concept SpreadOverRanks = Stateful<T> && requires(T& component) {
   component.bring_together();
 };
 
-// A component that a program may have and the checkpoint's had not: it begins fresh then. Its class says
-// `static constexpr bool kMayBeNew = true;` (distributed/data_parallel.h: the run had one rank so far).
+// A component that may be missing in a checkpoint: then it starts fresh. Its class has `static constexpr bool
+// kMayBeNew = true;`. Used when a run of one rank continues with several (data_parallel.h).
 template <class T>
 concept MayBeNew = Stateful<T> && T::kMayBeNew;
 
-// One whose tensors are the same, to the bit, on all ranks that train together.
+// A component whose tensors have the same bits on all ranks.
 template <class T>
 concept SaysReplicated = Stateful<T> && requires(const T& component) {
   { component.replicated() } -> std::same_as<bool>;
 };
 
-// An optimizer of its own kind: parameters of added modules that nobody but it changes, and on all ranks
-// alike.
+// A component that acts as an optimizer: only it changes these parameters of added modules, and it changes
+// them in the same way on all ranks.
 template <class T>
 concept Trains = Stateful<T> && requires(const T& component) {
   { component.trained() } -> std::same_as<std::vector<at::Tensor>>;
@@ -175,6 +167,7 @@ void TrainState::add(const std::string& name, T& component) {
     void bring_together() override {
       if constexpr (SpreadOverRanks<T>) target_.bring_together();
     }
+    bool spread() const override { return SpreadOverRanks<T>; }
     bool replicated() const override {
       if constexpr (SaysReplicated<T>) return target_.replicated();
       return false;
@@ -199,4 +192,4 @@ void TrainState::add(const std::string& name, T& component) {
   add_component(name, std::make_unique<Adapter>(component));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

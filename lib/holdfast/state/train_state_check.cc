@@ -7,12 +7,12 @@
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Texts = std::vector<std::string>;
 
-constexpr std::size_t kMostTexts = 24;  // a wholly different model would fill screens
+constexpr std::size_t kMostTexts = 24;  // texts of a message: a completely different model would fill screens
 
 void append(Texts& to, Texts from) { std::move(from.begin(), from.end(), std::back_inserter(to)); }
 
@@ -34,14 +34,14 @@ Texts missing_parts(const Texts& wanted, const Texts& among, const char* where) 
   return texts;
 }
 
-// An option of a part that is not there, or is another one altogether, says nothing new.
+// True for an option of a part that is missing or different: the message names that part already.
 bool belongs_to(const std::string& option, const std::set<std::string>& parts) {
   const std::size_t dot = option.find('.');
   return dot != std::string::npos && parts.contains(option.substr(0, dot));
 }
 
-// A loader once recorded the samples of one pass as `batch_size`, and their number as an option beside it.
-// Now that counts the whole update, and `accumulation` is a note.
+// Old checkpoints record the samples of one pass as `batch_size`, and the number of passes as an option.
+// Today `batch_size` counts the whole update, and `accumulation` is a note. Converts the old value.
 AttributeValue in_words_of_today(const std::string& name, const AttributeValue& there,
                                  const Attributes& recorded, const Texts& recorded_options,
                                  const Texts& options_here) {
@@ -69,20 +69,10 @@ std::string joined(const std::vector<std::string>& texts, std::size_t most) {
   return all;
 }
 
-std::vector<std::string> overridden(const std::vector<std::string>& options, const Overrides& overrides) {
-  std::vector<std::string> found;
-  for (const std::string& option : options) {
-    const bool named = std::any_of(overrides.begin(), overrides.end(), [&](const std::string& name) {
-      return option == name || (!name.empty() && option.ends_with("." + name));
-    });
-    if (named) found.push_back(option);
-  }
-  return found;
-}
-
 std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attributes& recorded) {
   const std::string name = attribute_of(item.name, "strides");
   if (recorded.has(name)) return recorded.get_ints(name);
+  // Only unusual strides are recorded, so these are a contiguous tensor's.
   std::vector<std::int64_t> strides(static_cast<std::size_t>(item.tensor.dim()), 1);
   for (std::size_t i = strides.size(); i-- > 1;) {
     strides[i - 1] = strides[i] * std::max<std::int64_t>(item.tensor.size(static_cast<std::int64_t>(i)), 1);
@@ -94,7 +84,7 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
                                             const ModuleInventory& inventory,
                                             std::span<const TensorSpec> tensors, const Attributes& recorded,
                                             bool strides) {
-  // Every name, tied ones included: of what tensor, under which name it is stored.
+  // Every name, tied ones included: its tensor, and the name under which the file stores it.
   std::map<std::string, std::pair<const TensorSpec*, std::string>> there;
   for (const NamedModule& module : modules) {
     for (const TensorSpec& spec : tensors) {
@@ -132,6 +122,7 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
       texts.push_back(name + " is " + tie(stored) + " here and " + tie(other_stored) + " in the checkpoint");
     } else if (strides && name == stored && item.tensor.numel() > 0) {
       const auto wanted = recorded_strides(item, recorded);
+      // Restoring strides replaces the tensor's memory; a shared one would no longer be shared.
       if (item.tensor.strides() != at::IntArrayRef(wanted) && item.tensor.storage().use_count() > 1) {
         texts.push_back(name + " shares its memory, so its strides " + shape_text(item.tensor.strides()) +
                         " cannot become the recorded " + shape_text(wanted));
@@ -154,8 +145,28 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
 
 }  // namespace internal
 
+// A restarted program builds its modules with the first shapes and would refuse a checkpoint with others.
+void TrainState::State::check_shapes(const ImageLayout& layout) const {
+  Texts texts;
+  for (const TensorSpec& then : started_with) {
+    const auto index = layout.find(then.name);
+    if (!index) continue;
+    const TensorSpec& now = layout.tensors()[*index];
+    if (now.shape == then.shape) continue;
+    texts.push_back(now.name + " is " + type_and_shape(now) + " and was " + type_and_shape(then) +
+                    " when this run started");
+  }
+  if (texts.empty()) return;
+  throw Error(
+      "no start could resume from this state: " + internal::joined(texts, kMostTexts) +
+          ". A program that starts again makes a tensor as this one did: keep its shape (room for the "
+          "largest, and a count), or keep it in a component with save() and load() "
+          "(state/stateful.h)",
+      ExitCode::io_failed);
+}
+
 bool TrainState::State::own_layout(const Overrides& overrides) const {
-  return !internal::overridden(layout_options, overrides).empty();
+  return !overridden(layout_options, overrides).empty();
 }
 
 bool TrainState::State::may_be_new(std::string_view part) const {
@@ -170,14 +181,14 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   const State::Look now = state_->look_at_attributes(inventory);
   static_cast<void>(attributes.get_int("step"));
 
-  Texts structure;  // what no override can mend
+  Texts structure;  // differences that no override can accept
   const Texts parts = state_->parts();
   Texts wanted = parts;
   std::erase_if(wanted, [&](const std::string& part) { return state_->may_be_new(part); });
   const Texts& recorded_parts = attributes.get_strings("state.parts");
   append(structure, missing_parts(wanted, recorded_parts, " is not in the checkpoint"));
   append(structure, missing_parts(recorded_parts, parts, " is in the checkpoint and not added here"));
-  std::set<std::string> unlike;  // parts whose options are not worth comparing
+  std::set<std::string> unlike;  // parts that differ as a whole, so that comparing their options adds nothing
   for (const Texts* list : {&parts, &recorded_parts}) {
     for (const std::string& part : *list) {
       const Texts& other = list == &parts ? recorded_parts : parts;
@@ -207,9 +218,9 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   }
 
   Texts options;
-  const Texts& recorded_options = attributes.get_strings("state.options");
+  const Texts& recorded_options = attributes.get_strings(kStateOptions);
   const auto accepted = [&](const std::string& name) {
-    return belongs_to(name, unlike) || !internal::overridden({name}, overrides).empty();
+    return belongs_to(name, unlike) || !overridden({name}, overrides).empty();
   };
   for (const std::string& name : now.options) {
     if (accepted(name)) continue;
@@ -239,11 +250,14 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   if (!options.empty()) {
     const std::string& first = options.front();
     const std::string name = first.substr(0, first.find(' '));
-    message += ". Use the recorded options, or accept a difference with --override NAME (--override " +
-               name.substr(name.rfind('.') + 1) + ")";
+    const std::string last = name.substr(name.rfind('.') + 1);
+    message +=
+        ". Use the recorded options, or accept a difference: CheckpointerOptions::start.overrides names what "
+        "may differ, such as \"" +
+        last + "\" (in Holdfast's example --override " + last + ")";
   }
   if (!structure.empty()) message += ". Use the program that wrote it";
   throw RefusedError(message + ", or another directory");
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

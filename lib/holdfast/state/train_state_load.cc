@@ -1,5 +1,6 @@
-// Everything that can fail happens before anything is changed: first the comparison, then all memory that
-// will be needed, then the users' own load(), whose effects can be undone. What follows only copies.
+// The order makes load() all or nothing. First everything that can fail without a change: the comparison and
+// all allocations. Then the components' own load(), whose effects can be undone. After that there are only
+// copies.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 
@@ -16,7 +17,7 @@
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 at::Tensor stream_state(const Snapshot& snapshot, const std::string& name) {
@@ -45,6 +46,8 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
 
   const ModuleInventory inventory = state_->look();
   const State::Look now = state_->look_at_attributes(inventory);
+  // Reads every attribute that the second half needs now, so that a missing one throws before anything
+  // changes.
   const Cursor cursor{recorded.get_int("cursor.epoch"), recorded.get_int("cursor.samples")};
   const std::int64_t skipped = recorded.has("skipped") ? recorded.get_int("skipped") : 0;
   for (const NamedModule& module : state_->modules) {
@@ -52,7 +55,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
     static_cast<void>(recorded.get_strings(module.name + ".evaluating"));
   }
   const at::NoGradGuard no_grad;
-  std::vector<std::pair<at::Tensor, at::Tensor>> restrided;  // the tensor, its new memory
+  std::vector<std::pair<at::Tensor, at::Tensor>> restrided;  // the tensor and its new memory
   const bool own_layout = state_->own_layout(overrides);
   for (const ModuleTensor& item : inventory.tensors) {
     if (own_layout) break;
@@ -77,22 +80,23 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
 
   const bool in_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
                                    [](const ModuleTensor& item) { return internal::in_cuda(item.tensor); });
-  // Page-locked, devices fetch from it by themselves; and it may become the next save's image.
+  // Devices read directly from page-locked memory, and this arena may become the next save's image.
   if (in_cuda && !snapshot.arena->attached()) {
     snapshot.arena->attach(internal::cuda_image_preparation()(snapshot.arena->bytes()));
   }
   for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
   copy_module_tensors(inventory, snapshot);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
-  std::vector<std::string> options = now.options;  // and those that only the recorded run had chosen
-  for (const std::string& name : recorded.get_strings("state.options")) options.push_back(name);
-  const auto changed = internal::overridden(options, overrides);
+  std::vector<std::string> options = now.options;  // plus options that only the recorded run had
+  for (const std::string& name : recorded.get_strings(kStateOptions)) options.push_back(name);
+  const auto changed = overridden(options, overrides);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     state_->optimizers[i].commit(std::move(slots[i]), recorded, changed);
   }
   state_->step = recorded.get_int("step");
   state_->skipped = skipped;
   state_->cursor = cursor;
+  // Last: everything above may draw random numbers.
   for (const auto& [stream, state] : streams) set_rng_state(stream, state);
 }
 
@@ -108,7 +112,9 @@ void TrainState::load_components(const Snapshot& snapshot) {
   try {
     for (; loading < components.size(); ++loading) {
       const std::string part = "component " + components[loading].name;
-      if (std::find(recorded.begin(), recorded.end(), part) == recorded.end()) continue;  // it is new
+      if (std::find(recorded.begin(), recorded.end(), part) == recorded.end())
+        continue;  // a new component
+                   // starts fresh
       components[loading].component->load(internal::SnapshotReader(components[loading].name, snapshot));
     }
   } catch (...) {
@@ -138,4 +144,4 @@ void TrainState::load_weights(const Snapshot& snapshot) {
   copy_module_tensors(inventory, snapshot);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,6 +1,6 @@
-// For an optimizer of this library that has shares of tensors as its parameters (distributed/
-// sharded_optimizer.h) and updates by numbers of the whole ones: LAMB by their norms. It knows what belongs
-// together in its shares; what the others have is added by whoever dealt them out.
+// Lets an optimizer update shares of tensors (distributed/sharded_optimizer.h) by numbers of the whole
+// tensors; LAMB needs their norms. The optimizer sums over the pieces in its shares; add_up() adds the sums
+// of other ranks.
 //
 // Threads: the training thread.
 #pragma once
@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <span>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// `count` elements of tensor `parameter` of its group, from its element `from` on, lie at `at`.
+// `count` elements of tensor `parameter` of its group, starting at element `from`, lie at offset `at`.
 struct Piece {
   std::size_t parameter = 0;
   std::int64_t from = 0;
@@ -24,10 +24,10 @@ struct Piece {
 class WholeTensors {
  public:
   virtual std::size_t count(std::size_t group) const = 0;
-  // What lies in a parameter of the optimizer; of each whole tensor one piece at most. Elements that belong
-  // to none are zeros.
+  // The pieces that lie in one parameter of the optimizer, at most one per whole tensor. Elements outside all
+  // pieces are zeros.
   virtual std::span<const Piece> pieces(const at::Tensor& share) const = 0;
-  // Adds the others' numbers to these, in place: the same bits on all ranks. Collective.
+  // Adds the numbers of the other ranks to these, in place; all ranks get the same bits. Collective.
   virtual void add_up(at::Tensor& numbers) const = 0;
 
  protected:
@@ -37,4 +37,4 @@ class WholeTensors {
   ~WholeTensors() = default;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/store/claim.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Names alone count: a claim that is a directory or a link is a number taken as well.
+// Names alone count: even a directory or a link takes its number.
 AttemptNumber attempt_in_run(std::string_view name) {
   if (const auto id = parse_checkpoint_name(name)) return id->attempt;
   if (const auto id = parse_damaged_name(name)) return id->attempt;
@@ -27,18 +26,12 @@ AttemptNumber attempt_in_attempts(std::string_view name) {
   return parse_temporary_name(name).value_or(0);
 }
 
-// The claim stands already; a full disk must not stop a run that could make room.
+// The claim exists already. A full disk must not stop a run that could make space.
 void sign(File& claim, const std::string& by) {
-  // String by string: the destructor of a whole document allocates, and may not throw.
-  const auto quoted = [](const std::string& text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  std::string text = "{\"boot_id\":" + quoted(boot_id()) + ",\"host\":" + quoted(host_name());
-  if (!by.empty()) text += ",\"by\":" + quoted(by);
-  text += "}\n";
+  const std::string text = claim_text(by);
   try {
     claim.write_at(std::as_bytes(std::span(text)), 0);
-    // Without it a prune's claim looks like a run's that has not said anything.
+    // Without the text, a prune's claim looks like that of a run that has not written a state yet.
     if (!by.empty()) claim.sync();
     claim.close();
   } catch (const IoError& error) {
@@ -62,7 +55,7 @@ Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, Attem
     : directory_(directory) {
   Directory& attempts = *directory_.attempts();
   std::unique_ptr<File> claim;
-  // Every turn but the last lost a race for one number.
+  // A turn without a claim lost the race for its number; the next turn lists again.
   while (!claim) {
     const AttemptNumber highest = highest_attempt(directory_.run(), &attempts);
     if (highest >= kHighestNumber) {
@@ -75,15 +68,18 @@ Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, Attem
     }
     claim = attempts.open(claim_name(number_), OpenMode::create);
   }
+  // Durable before the caller sweeps: after a crash the number must still be taken (rule 6). `attempts` may be
+  // new too, so the second sync covers its name.
   sign(*claim, by);
   attempts.sync();
   directory_.sync();
 }
 
-void Attempt::look() {
+void Attempt::check_not_superseded() {
   if (superseded()) throw SupersededError(superseded_by_);
   bool own_claim = false;
   AttemptNumber highest = 0;
+  // Lists all names, because a newer attempt need not be number_ + 1.
   for (const DirectoryEntry& entry : directory_.attempts()->list()) {
     const AttemptNumber number = attempt_in_attempts(entry.name);
     highest = std::max(highest, number);
@@ -99,4 +95,4 @@ void Attempt::supersede(const std::string& what) {
   throw SupersededError(superseded_by_);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,10 +1,11 @@
-// One process life of a run, and the fence around it: the claim `attempts/<n>`. Claims only ever grow, and
-// the highest owns the directory; whoever sees a higher one than its own has been superseded for good. A
-// claim's existence is all that counts. What is in it (host, boot id) is for people, and may be empty or
-// torn.
+// One process life of a run, and the fence around it: the claim `attempts/<n>`. Claim numbers only grow, and
+// the highest claim owns the directory. An attempt that sees a higher claim than its own is superseded for
+// good. Only the existence of a claim counts. Its content (claim.h) is for people and wrappers, and may be
+// empty or torn.
 //
-// Errors: IoError; RefusedError when the numbers are used up or `only` is taken; SupersededError from look().
-// Threads: one at a time. Durability: when the constructor returns, the claim survives power loss.
+// Errors: IoError; RefusedError if the numbers are used up or `only` is taken; SupersededError from
+// check_not_superseded(). Threads: one at a time.
+// Durability: when the constructor returns, the claim survives power loss.
 #pragma once
 
 #include <string>
@@ -12,29 +13,30 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 namespace internal {
 class RunDirectory;
 }
 
-// What a claim says in "by" when it is a prune's.
+// The value of "by" in the claim of a prune.
 inline constexpr char kClaimedByPrune[] = "prune";
 
-// The highest attempt that any claim, checkpoint, `.damaged`, state or temporary name tells of; 0: none.
+// The highest attempt in the names of claims, states, checkpoints, `.damaged` and temporary files; 0: none.
 AttemptNumber highest_attempt(const Directory& run, const Directory* attempts);
 
 class Attempt {
  public:
-  // Claims 1 + the highest attempt. `directory` outlives this object. `by` is written into the claim: which
-  // program, where it is none that trains. `only`: that number or none; RefusedError when it is taken.
+  // Claims 1 + the highest attempt. `directory` outlives this object. `by` is written into the claim; it
+  // names a program that does not train. `only`, unless 0: claim that number, or throw RefusedError if it is
+  // taken.
   explicit Attempt(internal::RunDirectory& directory, const std::string& by = {}, AttemptNumber only = 0);
 
   AttemptNumber number() const { return number_; }
-  // Looks for newer claims. Throws SupersededError when there is one, when the own claim is gone (somebody
-  // emptied the directory), and at every call after that.
-  void look();
-  // Throws as look() will from now on.
+  // Looks for newer claims. Throws SupersededError if there is one, if the own claim is gone (somebody
+  // emptied the directory), and at every later call.
+  void check_not_superseded();
+  // Throws SupersededError, and makes every later check_not_superseded() throw it too.
   [[noreturn]] void supersede(const std::string& what);
   bool superseded() const { return !superseded_by_.empty(); }
   const std::string& superseded_by() const { return superseded_by_; }
@@ -45,4 +47,4 @@ class Attempt {
   std::string superseded_by_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

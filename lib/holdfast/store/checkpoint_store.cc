@@ -1,13 +1,14 @@
 #include "holdfast/store/checkpoint_store.h"
 
 #include <cerrno>
-#include <span>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
+#include "holdfast/base/owner_process.h"
 #include "holdfast/io/line_file.h"
+#include "holdfast/io/volume_probe.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/commit.h"
 #include "holdfast/store/internal/housekeeper.h"
@@ -15,10 +16,11 @@
 #include "holdfast/store/internal/retention_report.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/internal/state_writer.h"
+#include "holdfast/store/internal/trusted_directory.h"
 #include "holdfast/store/names.h"
 #include "holdfast/store/recovery.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using internal::Housekeeper;
 using internal::RetentionPlanner;
@@ -30,15 +32,16 @@ struct CheckpointStore::State {
   Verifier& verifier;
   Recovery recovery;
   RetentionPlanner planner;
-  std::unique_ptr<RunDirectory> directory;  // nullptr: not there yet
+  const OwnerProcess process = {};
+  std::unique_ptr<RunDirectory> directory;  // nullptr: it does not exist yet
   // From claim() on.
   internal::BlockReaper reaper;
   std::optional<Attempt> attempt;
   std::optional<Committer> committer;
   std::optional<Housekeeper> housekeeper;
   bool recovered = false;
-  std::optional<Selection> selection;  // of the last preflight or recover
-  // What this attempt has not moved aside yet.
+  std::optional<Selection> selection;  // of the last preflight() or recover()
+  // Found by recover(), not yet moved aside.
   std::vector<FileId> damaged;
   std::unique_ptr<LineFile> ledger;
   bool ledger_failed = false;
@@ -54,7 +57,7 @@ struct CheckpointStore::State {
     if (!directory) directory = RunDirectory::open(file_system, options.directory);
     return directory.get();
   }
-  // As if the newest checkpoint that verifies had been acknowledged just now.
+  // Plans as if the newest checkpoint that verifies had been acknowledged just now.
   RetentionPlanner::Plan plan() {
     if (!selection->newest) return {};
     const CheckpointInfo& newest = *selection->newest;
@@ -80,17 +83,19 @@ CheckpointStore::CheckpointStore(FileSystem& file_system, Clock& clock, StoreOpt
 }
 
 CheckpointStore::~CheckpointStore() {
-  if (state_->committer) state_->committer->drop_spare();
+  // In a forked child: files and threads are the parent's.
+  if (!state_->process.is_this_one()) leave_to_parent(state_);
 }
 
 Selection CheckpointStore::preflight() {
-  // Each time anew: a directory that is waited for may come, or another volume be mounted over it.
+  // Opens it anew each time: a start that waits may see the directory appear, or a volume mounted over it.
   auto directory = RunDirectory::open(state_->file_system, state_->options.directory);
   if (!directory) {
     if (!state_->options.start.step && !state_->options.start.file) return {};
     throw RefusedError(state_->options.directory.native() +
                        " does not exist: there is nothing to resume from");
   }
+  if (state_->options.only_ours) internal::require_trusted(*directory);
   state_->selection = state_->recovery.select(directory->run(), directory->attempts());
   return *state_->selection;
 }
@@ -99,6 +104,9 @@ AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only) 
   State& s = *state_;
   if (s.attempt) throw Error("claim() twice");
   s.directory = RunDirectory::make(s.file_system, s.options.directory);
+  // After make(): if the volume is gone by now, the directory was created below the mount point.
+  if (!s.options.mount.empty()) check_on_mount(s.file_system, s.directory->run(), s.options.mount);
+  if (s.options.only_ours) internal::require_trusted(*s.directory);
   s.attempt.emplace(*s.directory, by, only);
   s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.reaper, s.options.read_back);
   s.housekeeper.emplace(*s.directory, *s.attempt, s.reaper);
@@ -107,12 +115,15 @@ AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only) 
 
 Selection CheckpointStore::recover() {
   State& s = *state_;
+  // The sweep precedes the list: from then on no older attempt can add a file behind this attempt's back.
   internal::sweep_temporaries(*s.directory, s.claimed("recover()"), s.reaper);
   Selection selection = s.recovery.select(s.directory->run(), s.directory->attempts());
-  s.attempt->look();
+  // The verification may have taken minutes, and a newer claim may have come meanwhile.
+  s.attempt->check_not_superseded();
   s.damaged = s.recovery.damaged();
   if (selection.newest) {
     const CheckpointInfo& start = *selection.newest;
+    // A start from a file with another name (`--resume-from FILE`) is outside retention.
     if (parse_checkpoint_name(start.name)) s.planner.verified(start);
   }
   s.recovered = true;
@@ -136,10 +147,10 @@ CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
   return checkpoint;
 }
 
-void CheckpointStore::try_out(std::uint64_t bytes, const std::function<void(File&)>& write) {
+void CheckpointStore::trial_commit() {
   State& s = *state_;
-  if (!s.recovered) throw Error("try_out() before recover()");
-  s.committer->try_out(bytes, write);
+  if (!s.recovered) throw Error("trial_commit() before recover()");
+  s.committer->trial_commit(s.selection->newest.has_value());
 }
 
 bool CheckpointStore::holds(std::int64_t step) const {
@@ -149,7 +160,8 @@ bool CheckpointStore::holds(std::int64_t step) const {
 void CheckpointStore::apply_retention() {
   State& s = *state_;
   if (!s.committer || s.committer->acknowledged().empty()) return;
-  if (!s.directory->sound()) return;  // a sick disk is no place to tidy up
+  if (!s.directory->sound()) return;  // a directory whose fsync failed may not show what is durable
+  // Rule 5: only after an acknowledgement, when a newer good file is durable.
   if (!s.damaged.empty()) {
     s.housekeeper->move_damaged(s.damaged);
     s.damaged.clear();
@@ -158,9 +170,7 @@ void CheckpointStore::apply_retention() {
   const RetentionPlanner::Plan plan =
       s.planner.plan(s.directory->run(), {.own = s.attempt->number(), .ancestry = newest.ancestry},
                      {.attempt = newest.attempt, .step = newest.step});
-  std::span<const FileId> go = plan.go;
-  if (s.options.recycle && !go.empty() && s.committer->recycle(go.front())) go = go.subspan(1);
-  s.housekeeper->carry_out(go);
+  s.housekeeper->carry_out(plan.go);
 }
 
 RetentionReport CheckpointStore::plan_retention() {
@@ -180,7 +190,7 @@ RetentionReport CheckpointStore::prune() {
   return report;
 }
 
-void CheckpointStore::check_claim() { state_->claimed("check_claim()").look(); }
+void CheckpointStore::check_claim() { state_->claimed("check_claim()").check_not_superseded(); }
 
 void CheckpointStore::write_run_state(const RunState& state) {
   State& s = *state_;
@@ -238,4 +248,4 @@ std::vector<CheckpointInfo> CheckpointStore::list() {
   return all;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,12 +1,12 @@
-// A run directory on a volume: committed checkpoints, claims, run state. Commits opaque files atomically and
-// durably, finds the newest that verifies, keeps what retention says, and fences off older attempts. The
-// rules it keeps are numbered in store/commit.h.
+// A run directory on a volume: committed checkpoints, claims, run state. It commits opaque files atomically
+// and durably, finds the newest one that verifies, applies retention, and fences off older attempts.
+// store/commit.h has the numbered rules.
 //
-// Order of use: preflight() → claim() → recover() → commit()… A reader (`holdfast ls`) calls preflight or
-// list alone; those never change anything.
+// Order of use: preflight() → claim() → recover() → trial_commit() → commit()… A reader (`holdfast ls`) calls
+// only preflight() or list(); those change nothing.
 //
-// Errors: IoError (74) for what the volume refuses; RefusedError (78); SupersededError (76) from any mutating
-// call as soon as a newer claim is seen. After a failed directory fsync every later commit fails.
+// Errors: IoError (74) if the volume refuses; RefusedError (78); SupersededError (76) from any mutating call
+// once a newer claim exists. After a failed directory fsync every later commit fails.
 // Threads: commit, retention and state writes by one thread at a time (the writer's).
 // Durability: when commit() returns, the checkpoint survives power loss.
 #pragma once
@@ -25,7 +25,7 @@
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct CheckpointInfo {
   std::int64_t step = 0;
@@ -34,8 +34,8 @@ struct CheckpointInfo {
   std::uint64_t bytes = 0;
   Ancestry ancestry = {};
   bool finite = true;
-  Metrics metrics = {};                           // as the content tells them
-  std::optional<std::int64_t> unix_seconds = {};  // when its state was staged, by that machine's clock
+  Metrics metrics = {};                           // as recorded in the content
+  std::optional<std::int64_t> unix_seconds = {};  // when the state was staged, by that machine's wall clock
 };
 
 struct Skipped {
@@ -43,62 +43,64 @@ struct Skipped {
   std::string reason;
 };
 
-// What recovery chose, and what it stepped past.
+// The checkpoint that recovery chose, and the files that it skipped.
 struct Selection {
   std::optional<CheckpointInfo> newest;  // nullopt: a fresh start
   std::vector<Skipped> skipped;
 };
 
-// Which checkpoint to start from: the newest that verifies, or the user's choice (`--resume-from`).
+// Where to start: by default the newest checkpoint that verifies, or the user's choice (`--resume-from`).
 struct StartingPoint {
-  std::optional<std::int64_t> step = {};  // the newest attempt's file of this step
+  std::optional<std::int64_t> step = {};  // the file of this step that the newest attempt wrote
   std::optional<std::string> file = {};   // a name in the run directory
 };
 
-// Attempts whose small files stay: enough for people to see what happened, few enough to list at every look.
+// How many attempts keep their small files: enough for people to see what happened, and few enough that each
+// check for newer claims, which lists them all, stays fast.
 inline constexpr AttemptNumber kAttemptsKept = 100;
 
-enum class ReadBack { head, all };  // after fsync, uncached: a few ms, or one more read of the file
+// What a commit reads back from the device after fsync: the head (a few ms), or the whole file.
+enum class ReadBack { head, all };
 
 struct StoreOptions {
-  std::filesystem::path directory = {};
-  bool allow_fresh = false;  // start over where checkpoints are held but none verifies
-  StartingPoint start = {};
-  Retention keep = KeepLast{3};  // policies that combine: retention.h
-  ReadBack read_back = ReadBack::head;
-  // The oldest file that `keep` lets go is not deleted but becomes the next save's temporary file,
-  // overwritten in place: no blocks are allocated and none are freed, which is what a commit waits for on a
-  // slow thin volume, or one mounted with `discard`. Costs an fsync of the directory after each save, off its
-  // path, and the space of one more file between saves, given back when the store ends. A reader that has the
-  // old file open sees it change, and calls it damaged. A file with another name (a hard link) is deleted as
-  // ever.
-  bool recycle = false;
-  // Claims, states and ledgers of older attempts are removed at a start. At least 1, the own.
+  std::filesystem::path directory = {};  // the run directory
+  bool allow_fresh = false;  // start over if checkpoints exist but none verifies; off: that would hide a loss
+  StartingPoint start = {};  // default: the newest that verifies
+  Retention keep = KeepLast{3};  // cost: three files, and one more while a save is written; retention.h
+  // Mount point of the directory's volume. claim() throws IoError (ENODEV) if the directory lies on the
+  // volume below the mount point. Empty: no check.
+  std::filesystem::path mount = {};
+  // preflight() and claim() refuse a directory that another user owns or may write to. Off here, because
+  // tools only read; the Checkpointer sets it (CheckpointerOptions::start.trust_directory). Costs at most one
+  // small file.
+  bool only_ours = false;
+  ReadBack read_back = ReadBack::head;  // `all` costs one more read of the file a save
+  // A start removes claims, states and ledgers of older attempts. At least 1, the own attempt.
   AttemptNumber attempts_kept = kAttemptsKept;
 };
 
 struct CommitRequest {
   std::int64_t step = 0;
-  std::uint64_t bytes = 0;  // reserved before the first byte is written
+  std::uint64_t bytes = 0;  // size of the file; reserved before the first byte, so that ENOSPC comes early
   Ancestry ancestry;        // as the file's content records it
-  // Writes the whole file through the handle it is given (opened create_direct), head last. No sync, no
-  // close.
+  // Writes the whole file through the given handle (opened with create_direct), head last. It neither syncs
+  // nor closes.
   std::function<void(File&)> write = {};
-  // Told the file's name before `write` is called, for others who write into it while `write` runs.
+  // Called with the file's name before `write`, for other processes that write into the file meanwhile.
   std::function<void(const std::string&)> opened = {};
 };
 
-// What retention makes of a directory, name by name.
+// Retention's verdict on every name of a directory.
 struct RetentionReport {
   enum class Fate { stays, goes, left_alone };
   struct File {
     std::string name;
-    std::optional<FileId> id;  // of a checkpoint
+    std::optional<FileId> id;  // set for checkpoints
     std::uint64_t bytes = 0;
     Fate fate = Fate::left_alone;
     std::string reason;
   };
-  std::vector<File> files;  // checkpoints, newest first, then all other names but the store's own
+  std::vector<File> files;  // checkpoints, newest first, then other names except the store's small files
   std::uint64_t bytes_that_go() const;
 };
 
@@ -107,43 +109,45 @@ class CheckpointStore {
   CheckpointStore(FileSystem& file_system, Clock& clock, StoreOptions options, Verifier& verifier);
   ~CheckpointStore();
 
-  // Read-only. Finds where a start would begin. A directory that does not exist yet is a fresh start.
-  // Damage is named in `skipped`, and is believed only after a second, uncached look.
+  // Finds where a start would begin, without changing anything (`only_ours` may make and remove one small
+  // file). A missing directory means a fresh start. `skipped` names damaged files; a file counts as damaged
+  // only after repeated uncached reads.
   Selection preflight();
-  // Creates the directory when missing, claims the next attempt number, fences off older attempts.
-  // `by`: a program that does not train. `only`: that number, or RefusedError.
+  // Creates the directory if it is missing, claims the next attempt number, and so fences off older attempts.
+  // `by` names a program that does not train. `only`: claim that number, or throw RefusedError.
   AttemptNumber claim(const std::string& by = {}, AttemptNumber only = 0);
-  // After claim(): removes temporary files of older attempts, lists and verifies again.
+  // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 
   AttemptNumber attempt() const;  // 0 before claim()
   std::unique_ptr<File> open(const CheckpointInfo& checkpoint);
 
+  // Makes the calls of a commit with one page under temporary names. So a volume on which no commit can work
+  // is known before the first step. Leaves no file; costs one small fsync. Throws RefusedError (78) if the
+  // volume ignores the meaning of a call, or lacks one (rename without replacing): it must say so twice, and
+  // recover() must have found no checkpoint. A full volume only gets a warning.
+  void trial_commit();
   CheckpointInfo commit(const CommitRequest& request);
-  // Makes a temporary file with room for so many bytes as commit() does, lets `write` fill it, syncs it and
-  // removes it: for whoever wants to know how long that takes. Publishes nothing and acknowledges nothing; a
-  // failure says nothing about the next commit. Errors as commit().
-  void try_out(std::uint64_t bytes, const std::function<void(File&)>& write);
-  // True when this attempt has already acknowledged that step: it is not written again.
+  // True if this attempt has acknowledged that step already, so that it need not be written again.
   bool holds(std::int64_t step) const;
-  // Deletes what `keep` and rule 4 allow. Called by the writer after an acknowledgement.
+  // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement.
   void apply_retention();
-  // The same where nobody trains (store/prune.h), with the newest checkpoint that verifies in the place of
-  // the newest acknowledged: every byte of the newest files is verified until two are good. The first
-  // requires preflight() or recover() and changes nothing, the second requires recover() and does what it
-  // reports.
+  // For a directory where nobody trains (store/prune.h). The newest checkpoint that verifies takes the place
+  // of the newest acknowledged one; every byte of the newest files is verified until two are good.
+  // plan_retention() requires preflight() or recover(), and changes nothing. prune() requires recover(), and
+  // deletes what it reports.
   RetentionReport plan_retention();
   RetentionReport prune();
 
-  // Throws SupersededError when a newer attempt has claimed the directory.
+  // Throws SupersededError if a newer attempt has claimed the directory.
   void check_claim();
   void write_run_state(const RunState& state);
   // Appends one line to this attempt's ledger. Best effort: a failure is logged once, never thrown.
   void append_ledger(const std::string& json_line);
-  // The ledger lines of one attempt, torn last line skipped. Empty when there is none.
+  // The ledger lines of one attempt without a torn last line. Empty if there is none.
   std::vector<std::string> read_ledger(AttemptNumber attempt);
 
-  // Everything that looks like a checkpoint, newest first; content not verified.
+  // Every file with a checkpoint's name, newest first. The content is not verified.
   std::vector<CheckpointInfo> list();
 
  private:
@@ -151,4 +155,4 @@ class CheckpointStore {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,14 +1,14 @@
-// Which checkpoints belong to one history: those that its attempt wrote, and of every earlier attempt those
-// up to the step that it grew from. A file of a branch that was left (a rollback, an attempt that was
-// overtaken) belongs to another history, even when its step lies between.
+// Which checkpoints belong to one history: those of its own attempt, and of every earlier attempt those up to
+// the step that the history continued from. A file of an abandoned branch (a rollback, a superseded attempt)
+// belongs to another history, even if its step lies in between.
 //
-// Threads: plain values.
+// Errors: none. Threads: plain values.
 #pragma once
 
 #include "holdfast/store/names.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct Lineage {
   AttemptNumber own = 0;
@@ -21,4 +21,4 @@ struct Lineage {
   }
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

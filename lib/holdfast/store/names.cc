@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
@@ -32,7 +32,7 @@ bool take_end(std::string_view& text, std::string_view suffix) {
   return true;
 }
 
-// Exactly what padded(number, digits) writes.
+// Accepts exactly what padded(number, digits) writes.
 std::optional<std::uint64_t> take_number(std::string_view& text, std::size_t digits) {
   const std::size_t length = std::min(text.find_first_not_of("0123456789"), text.size());
   if (length < digits || length > 18 || (length > digits && text.front() == '0')) return std::nullopt;
@@ -107,4 +107,4 @@ std::optional<AttemptNumber> parse_ledger_name(std::string_view name) {
 
 bool looks_like_checkpoint(std::string_view name) { return name.starts_with(kStepPrefix); }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,16 +1,14 @@
-// The names in a run directory, and nothing else: which are ours, what they say, how to write them.
+// The names in a run directory: which are Holdfast's, what they mean, how to write them.
 //
-//   step-000000001200-a0003.h5           a committed checkpoint: step 1200 of attempt 3
-//   step-000000001200-a0003.h5.damaged   one that did not verify, moved out of the way
-//   tmp-a0003-…                          being written by attempt 3; never read
-//   ledger-a0003.jsonl, RUN_STATE.json   for people and wrappers
-//   attempts/3, attempts/3.state.json    the claim of attempt 3, and what it says about itself
+//   step-000000001200-a0003.h5[.damaged]  a checkpoint: step 1200 of attempt 3 [that did not verify]
+//   tmp-a0003-…                           a temporary file of attempt 3; never read by recovery
+//   ledger-a0003.jsonl, RUN_STATE.json    for people and wrappers
+//   attempts/3, attempts/3.state.json     the claim of attempt 3, and its state
 //
-// Numbers are padded, longer ones are not cut, and everything is compared as numbers. A name is ours only
-// when writing its numbers again gives the same name; then no two names mean the same file. Attempts begin at
-// 1; both numbers have 18 digits at most.
+// Numbers are padded, not cut, and compared as numbers; both have at most 18 digits, and attempts begin at 1.
+// A name counts only if its numbers, written again, give the same name: no two names mean one file.
 //
-// Errors: parsers return nullopt for every name that is not ours. Threads: free functions, pure.
+// Errors: parsers return nullopt for every other name. Threads: pure functions.
 #pragma once
 
 #include <compare>
@@ -21,7 +19,7 @@
 
 #include "holdfast/store/verifier.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 inline constexpr char kAttemptsDirectory[] = "attempts";
 inline constexpr char kRunStateName[] = "RUN_STATE.json";
@@ -37,7 +35,7 @@ struct FileId {
 // Requires 1 <= attempt <= kHighestNumber and 0 <= step <= kHighestNumber.
 std::string checkpoint_name(FileId id);
 std::string damaged_name(FileId id);
-// `what` tells the temporary files of one attempt apart; not empty.
+// `what` distinguishes the temporary files of one attempt; it is not empty.
 std::string temporary_name(AttemptNumber attempt, std::string_view what);
 std::string ledger_name(AttemptNumber attempt);
 std::string claim_name(AttemptNumber attempt);
@@ -50,7 +48,7 @@ std::optional<AttemptNumber> parse_claim_name(std::string_view name);
 std::optional<AttemptNumber> parse_state_name(std::string_view name);
 std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
 
-// True for `step-…`, ours or not: somebody keeps, or kept, checkpoints here.
+// True for every `step-…`, even if malformed: it shows that checkpoints are, or were, kept here.
 bool looks_like_checkpoint(std::string_view name);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

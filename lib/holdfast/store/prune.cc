@@ -11,7 +11,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 bool has_ended(const LastWord& word) {
@@ -35,11 +35,11 @@ LastWord last_word_in(FileSystem& file_system, const PruneOptions& options) {
   }
   throw RefusedError(
       says +
-      ": a run seems to be alive. --dry-run shows what would go; --even-if-running fences that run "
-      "off, which ends it with exit code 76");
+      ": a run seems to be alive. holdfast prune --dry-run shows what would go; with --even-if-running it "
+      "fences that run off, which ends it with exit code 76");
 }
 
-// What readers believe from here on. The predecessor's verdict stands: a complete run stays complete.
+// What readers believe from now on. The predecessor's verdict stays: a complete run stays complete.
 RunState repeated(const LastWord& word, const Selection& selection, const Clock& clock) {
   RunState state;
   if (has_ended(word) && word.state) {
@@ -84,7 +84,8 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   const auto& files = result.report.files;
   if (options.dry_run || std::none_of(files.begin(), files.end(), goes)) return result;
 
-  // Reading took its time. Who claims after this look takes the number, and is not fenced off.
+  // Reading took time. An attempt that claims after this check takes the number `next`, so our claim fails
+  // instead of fencing it off.
   const AttemptNumber next = next_attempt_in(file_system, options.directory);
   if (last_word_in(file_system, options).attempt != word.attempt) {
     throw RefusedError("an attempt has just begun in " + options.directory.native() +
@@ -93,6 +94,8 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   result.attempt = store.claim(kClaimedByPrune, next);
   const RunState state = repeated(word, store.recover(), clock);
   bool written = false;
+  // The state comes first, so that a crash during the deletions leaves the run's verdict. On a full disk it
+  // has to wait for the space that the deletions free.
   try {
     store.write_run_state(state);
     written = true;
@@ -102,7 +105,7 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   }
   RetentionReport done = store.prune();
   if (!written) store.write_run_state(state);
-  // The sweep has taken what was half-written.
+  // recover() has swept the half-written files of the plan; report them as gone.
   for (RetentionReport::File& file : result.report.files) {
     if (goes(file) && !file.id) done.files.push_back(std::move(file));
   }
@@ -110,4 +113,4 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   return result;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

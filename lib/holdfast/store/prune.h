@@ -1,13 +1,12 @@
-// `holdfast prune`: retention by hand, in a directory where nobody trains. It is one more attempt: it claims
-// the directory, which fences off every older one, and deletes with the store's own housekeeping, so rule 4
-// of store/commit.h holds as ever. Where nothing would go, nothing is claimed.
+// `holdfast prune`: retention by hand, in a directory where nobody trains. A prune is an attempt: it claims
+// the directory, which fences off older attempts, and deletes under rule 4 of store/commit.h. If nothing
+// would go, it claims nothing.
 //
-// Order: the last word of the attempts so far must be an end → the plan, read-only, every byte of the newest
-// two verified → claim → sweep and verify again → repeat that last word as the own state → delete. A crash
-// anywhere leaves a directory that the next start, or the next prune, goes on with: between the claim and the
-// state, last_word() steps past the claim.
+// Order: the newest attempt must have ended → plan (read-only; verifies the newest two) → claim → sweep and
+// verify again → repeat the predecessor's last state as its own → delete. After a crash at any point the next
+// start or prune continues. Between claim and state, last_word() skips the claim.
 //
-// Errors: RefusedError: an attempt seems to be alive, nothing verifies, a newer format. IoError.
+// Errors: RefusedError: an attempt seems to be alive, nothing verifies, or a newer format. IoError.
 // SupersededError: an attempt began meanwhile; nothing was deleted after its claim.
 // Threads: one.
 #pragma once
@@ -16,22 +15,22 @@
 
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct PruneOptions {
   std::filesystem::path directory = {};
-  Retention keep = KeepLast{3};
-  bool dry_run = false;
-  bool even_if_running = false;  // the attempt that says so is fenced off and ends with 76
-  // Called with the plan before anything is claimed.
+  Retention keep = KeepLast{3};  // the Checkpointer's default, so that a prune alone deletes nothing more
+  bool dry_run = false;          // plans only
+  bool even_if_running = false;  // fences off an attempt that seems alive; that run ends with 76
+  // Called with the plan, before the claim.
   std::function<void(const RetentionReport& plan)> planned = {};
 };
 
 struct PruneResult {
   RetentionReport report;     // what went, or would go
-  AttemptNumber attempt = 0;  // that was claimed; 0: none, nothing was changed
+  AttemptNumber attempt = 0;  // the claimed number; 0: nothing was claimed or changed
 };
 
 PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, const PruneOptions& options);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

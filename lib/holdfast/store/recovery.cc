@@ -5,13 +5,14 @@
 #include <new>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-constexpr std::uint64_t kLongestState = 64 << 10;
+// A retention that runs elsewhere may delete files during the looks. So many lists in a row is not retention.
 constexpr int kRelists = 100;
 
 std::string what_is(FileKind kind) {
@@ -32,10 +33,10 @@ CheckpointInfo info_of(const std::string& name, const Verdict& verdict, std::uin
 
 std::string path_in(const Directory& run, const std::string& name) { return run.path() + "/" + name; }
 
-// The newest step that any state file records as committed.
+// A state file that records a committed step.
 std::optional<std::string> recorded_commit(Directory& run, Directory* attempts) {
   const auto look = [](Directory& directory, const std::string& name) -> std::optional<std::string> {
-    const auto text = internal::read_small(directory, name, kLongestState);
+    const auto text = internal::read_small(directory, name, internal::kLongestRecord);
     const auto state = text ? run_state_from_json(*text) : std::nullopt;
     if (!state || state->durable_step < 0) return std::nullopt;
     return path_in(directory, name) + " records step " + std::to_string(state->durable_step) +
@@ -74,6 +75,7 @@ Selection Recovery::select(Directory& run, Directory* attempts) {
 std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attempts) {
   Selection selection;
   std::vector<FileId> damaged;
+  std::optional<IoError> refused;  // of the newest unreadable file
   for (const Candidate& candidate : candidates_in(run)) {
     if (candidate.kind != FileKind::regular) {
       selection.skipped.push_back({candidate.name, "is " + what_is(candidate.kind)});
@@ -90,14 +92,20 @@ std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attemp
       case Outcome::newer_format:
         throw RefusedError(path_in(run, candidate.name) + " is newer than this program can read (" +
                            found.verdict.reason +
-                           "); use the version that wrote it, or go back with --resume-from");
+                           "); use the version that wrote it, or go back to an older one with "
+                           "CheckpointerOptions::start.resume_from (--resume-from in Holdfast's example)");
       case Outcome::damaged:
         damaged.push_back(candidate.id);
+        [[fallthrough]];
+      case Outcome::unreadable:
+        if (found.refused && !refused) refused = found.refused;
         [[fallthrough]];
       case Outcome::misnamed:
         selection.skipped.push_back({candidate.name, found.verdict.reason});
     }
   }
+  // Nothing reads well. The volume may be sick, and a fresh start would hide its checkpoints.
+  if (refused) throw *refused;
   if (!options_.allow_fresh) refuse_unless_fresh(run, attempts, selection.skipped);
   return selection;
 }
@@ -115,10 +123,13 @@ void Recovery::refuse_unless_fresh(Directory& run, Directory* attempts,
     if (!recorded) return;
     held = *recorded + ", but the file is gone";
   }
-  throw RefusedError("no checkpoint in " + run.path() + " verifies (" + held +
-                     "); is it the right volume? To start over there give --allow-fresh: nothing is deleted");
+  throw RefusedError(
+      "no checkpoint in " + run.path() + " verifies (" + held +
+      "); is it the right volume? To start over there set "
+      "CheckpointerOptions::start.allow_fresh (--allow-fresh in Holdfast's example): nothing is deleted");
 }
 
+// The user's choice is verified like any other file, but an older file never replaces it.
 Selection Recovery::chosen(Directory& run) {
   std::string name;
   std::optional<FileId> id;
@@ -143,6 +154,7 @@ Selection Recovery::chosen(Directory& run) {
     throw RefusedError(path_in(run, name) + " is " + what_is(status->kind));
   const Look found = look(run, name, id);
   if (found.outcome == Outcome::vanished) throw RefusedError(path_in(run, name) + " has just vanished");
+  if (found.outcome == Outcome::unreadable) throw *found.refused;
   if (found.outcome != Outcome::good) {
     throw RefusedError("cannot resume from " + path_in(run, name) + ": " + found.verdict.reason);
   }
@@ -150,15 +162,34 @@ Selection Recovery::chosen(Directory& run) {
 }
 
 Recovery::Look Recovery::look(Directory& run, const std::string& name, std::optional<FileId> id) {
+  // The size shows whether somebody put another file there meanwhile.
   const auto known = believed_damaged_.find(name);
   if (known != believed_damaged_.end()) {
     const auto status = run.status(name);
     if (!status) return {};
     if (status->size == known->second.bytes) return known->second;
   }
+  const auto bad = [](const Look& seen) {
+    return seen.outcome == Outcome::damaged || seen.outcome == Outcome::unreadable;
+  };
+  const auto earlier = found_unreadable_.find(name);
+  std::optional<Look> unreadable;
+  if (earlier != found_unreadable_.end()) unreadable = earlier->second;
+  const int looks = unreadable ? 1 : 3;
   Look found = look_once(run, name, false);
-  for (int more = 0; more < 2 && found.outcome == Outcome::damaged; ++more)
+  for (int looked = 1;; ++looked) {
+    if (found.outcome == Outcome::unreadable) unreadable = found;
+    if (!bad(found) || looked == looks) break;
     found = look_once(run, name, true);
+  }
+  // One bad look may be a bad page in memory; the further looks read the device.
+  // Damage beside an EIO proves nothing, so the file counts as unreadable and is not moved.
+  if (unreadable && bad(found)) return found_unreadable_[name] = *unreadable;
+  if (unreadable && found.outcome != Outcome::vanished) {
+    log_warning("{}: one read failed with EIO and a later one succeeded; watch that volume",
+                path_in(run, name));
+  }
+  found_unreadable_.erase(name);
   if (found.outcome == Outcome::damaged) believed_damaged_[name] = found;
   const FileId content{.attempt = found.verdict.attempt, .step = found.verdict.step};
   if (found.outcome == Outcome::good && id && *id != content) {
@@ -189,14 +220,20 @@ Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool
     }
     return found;
   } catch (const IoError& error) {
-    throw IoError(error.operation(), error.path(), error.code(),
-                  "that says nothing about the checkpoint itself: mend the volume and start again, or choose "
-                  "another checkpoint with --resume-from");
-  } catch (const RefusedError& error) {  // no memory for the image: not the file's fault
+    const IoError refused(error.operation(), error.path(), error.code(),
+                          "that says nothing about the checkpoint itself: mend the volume and start again, "
+                          "or choose another checkpoint with CheckpointerOptions::start.resume_from "
+                          "(--resume-from in Holdfast's example)");
+    if (error.code() != EIO) throw refused;
+    Look found{.outcome = Outcome::unreadable, .verdict = {}, .bytes = 0, .refused = refused};
+    found.verdict.reason = std::string("cannot be read: ") + what_of(error) +
+                           " (a bad sector or a sick volume); the file stays where it is";
+    return found;
+  } catch (const RefusedError& error) {  // no memory for the image; the file may be good
     throw IoError("read", path_in(run, name), ENOMEM, error.what());
   } catch (const std::bad_alloc&) {
     throw IoError("read", path_in(run, name), ENOMEM);
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

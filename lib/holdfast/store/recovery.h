@@ -1,16 +1,14 @@
-// Finds the checkpoint to start from, by content alone. Names only give the order to look in: newest first by
-// (attempt, step). Neither times nor links, nor what run states say, have a part in it.
+// Finds the checkpoint to start from, by content alone. Names only give the order: newest first by (attempt,
+// step). Time stamps, links and run states have no influence. It changes nothing on the disk.
 //
-// - Damage is believed after a first look and two more that read the device; until then, a good look wins.
-// What
-//   was believed is remembered: a committed file never changes.
-// - A file whose content is another step or attempt than its name says is stepped past, and never moved or
-//   deleted: its bytes are whole, whatever happened to its name.
-// - What the system refuses (EIO, ESTALE, EACCES, ENOMEM …) says nothing about the file: an IoError, and
-//   nothing is stepped past.
+// - Damage needs one bad look and two more that read the device. The result is cached, as files never change.
+// - A file with another step or attempt than its name says is skipped; it is never moved or deleted.
+// - An errno such as ESTALE, EACCES or ENOMEM says nothing about the file: IoError, and nothing is skipped.
+// - EIO in three looks: the file is skipped, with a log line, if an older file verifies; otherwise IoError.
+//   It is one bad sector or a sick volume, so the file is never moved or deleted.
 //
-// Changes nothing on the disk. Errors: RefusedError: a newer format above the newest good one; checkpoints
-// are held and none verifies (unless allow_fresh); the chosen starting point is missing or not good. IoError.
+// Errors: IoError. RefusedError if a newer format lies above the newest good file; if checkpoints exist and
+// none verifies (unless allow_fresh); if the chosen starting point is missing or not good.
 // Threads: one at a time.
 #pragma once
 
@@ -19,19 +17,20 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/error.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// A regular file or something else under a checkpoint's name.
+// A directory entry with a checkpoint's name; it may be something else than a regular file.
 struct Candidate {
   FileId id;
   std::string name;
   FileKind kind = FileKind::regular;
 };
 
-// Everything named like a checkpoint, newest first.
+// All of them, newest first.
 std::vector<Candidate> candidates_in(const Directory& run);
 
 class Recovery {
@@ -41,21 +40,22 @@ class Recovery {
 
   // `attempts` may be nullptr.
   Selection select(Directory& run, Directory* attempts);
-  // What the last select() stepped past as damaged, newest first. Empty after a fresh start: where nothing
-  // verifies, the fault may not be the files'.
+  // The files that the last select() skipped as damaged, newest first, without unreadable ones. Empty after a
+  // fresh start: if nothing verifies, the cause may be the volume, so no file is moved.
   const std::vector<FileId>& damaged() const { return damaged_; }
 
  private:
-  enum class Outcome { good, damaged, misnamed, newer_format, vanished };
+  enum class Outcome { good, damaged, unreadable, misnamed, newer_format, vanished };
   struct Look {
     Outcome outcome = Outcome::vanished;
     Verdict verdict;
     std::uint64_t bytes = 0;
+    std::optional<IoError> refused = {};  // set if unreadable
   };
 
   Look look(Directory& run, const std::string& name, std::optional<FileId> id);
   Look look_once(Directory& run, const std::string& name, bool uncached);
-  // nullopt: a file vanished while it was looked at, so the list is stale.
+  // nullopt: a file vanished during its look, so the list is out of date.
   std::optional<Selection> newest_good(Directory& run, Directory* attempts);
   Selection chosen(Directory& run);
   void refuse_unless_fresh(Directory& run, Directory* attempts, const std::vector<Skipped>& skipped) const;
@@ -63,7 +63,9 @@ class Recovery {
   const StoreOptions& options_;
   Verifier& verifier_;
   std::map<std::string, Look> believed_damaged_;
+  // A bad sector may cost minutes a look. After three failed looks, each later select() looks only once.
+  std::map<std::string, Look> found_unreadable_;
   std::vector<FileId> damaged_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

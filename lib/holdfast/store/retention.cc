@@ -7,9 +7,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
+// Rule 4: a file of which this attempt knows that it is good, and one to fall back to.
 constexpr int kLeastTrusted = 2;
 constexpr std::size_t kLongestMetricName = 100;
 
@@ -140,6 +141,7 @@ std::map<FileId, std::string> staying(const RetentionView& view, const Retention
     std::visit([&](const auto& one) { stay.add(one); }, policy);
   }
   if (view.newest_finite) stay.want(*view.newest_finite, "newest finite");
+  // The files that were not verified may all be damaged, so none may go.
   if (trusted < kLeastTrusted) {
     for (const FileId id : view.present) stay.want(id, "fewer than two were verified");
   }
@@ -155,4 +157,4 @@ std::vector<FileId> superfluous(const RetentionView& view, const Retention& keep
   return rest;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

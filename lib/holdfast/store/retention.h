@@ -1,11 +1,10 @@
-// Which committed checkpoints stay: policies that combine. A file stays when any of them wants it.
+// Policies that say which committed checkpoints stay. They combine: a file stays if any policy wants it.
 //
 //   .keep = KeepLast{3}
 //   .keep = KeepLast{3} | KeepEvery{10'000} | KeepBest{.metric = "test_accuracy", .better = Better::higher}
 //
-// A policy only proposes; rule 4 of store/commit.h protects: nothing newer than the newest acknowledged,
-// never below two files that this attempt wrote or verified, only files of the own lineage, and the newest
-// checkpoint whose loss and parameters were finite always stays.
+// Rule 4 of store/commit.h protects more files: all from the newest acknowledged one on, two that this attempt
+// wrote or verified, other lineages, and the newest whose loss and parameters were finite.
 //
 // Errors: Retention::check throws UsageError. Threads: plain values, pure functions.
 #pragma once
@@ -21,25 +20,25 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// The newest `count` checkpoints; at least 2, since with one file every save would gamble the only copy.
-// Cost: count × size of the state on the volume, plus one file while a new one is written, plus one when the
-// newest finite one is older. Where no KeepLast is given, KeepLast{3} holds.
+// The newest `count` checkpoints. At least 2: with one file, every save would risk the only copy. The default
+// 3 leaves two files even if one is damaged. Cost: count × size of the state, one file more during a save, and
+// one more if the newest finite file is older. Without any KeepLast, KeepLast{3} applies.
 struct KeepLast {
   int count = 3;
 };
 
-// The first checkpoint at or after each multiple of `steps`, which is that of the multiple itself where one
-// was saved there. Cost: grows with the run, one file every `steps` steps, and nothing ever deletes them.
+// The first checkpoint at or after each multiple of `steps`. Cost: the directory grows by one file every
+// `steps` steps, and Holdfast never deletes them.
 struct KeepEvery {
   std::int64_t steps = 0;
 };
 
 // The `count` best by a metric that was measured on exactly the checkpoint's state: "loss" (of its step's
-// batch), or a name given to Checkpointer::metric(). A value that came after the file was written is found in
-// the later ones. NaN and infinity are never best, nor is a state with one in it; of equals the newer stays.
-// Cost: up to `count` files more, and one read of each file's head per process.
+// batch), or a name given to Checkpointer::metric(). A value measured after the file was written is found in
+// later files. NaN and infinity never count as best, nor does a state that contains one. Of equal values the
+// newer file stays. Cost: up to `count` more files, and one read of each file's head a process.
 enum class Better { lower, higher };
 struct KeepBest {
   std::string metric = "loss";
@@ -47,9 +46,9 @@ struct KeepBest {
   Better better = Better::lower;
 };
 
-// All whose state is not older than `age`: by this process's steady clock for what it wrote itself, by the
-// wall clock for the rest. It only adds to what stays, so a wrong clock costs room or the extra files, never
-// the newest ones. Cost: age ÷ save interval files, and one read of each file's head per process.
+// All files whose state is not older than `age`. For files of this process the steady clock counts, otherwise
+// the wall clock. The policy only adds files, so a wrong clock can cost space or these extra files, never the
+// newest ones. Cost: age ÷ save interval files, and one read of each file's head a process.
 struct KeepNewer {
   Duration age{};
 };
@@ -66,9 +65,9 @@ class Retention {
   Retention& operator|=(const Retention& other);
 
   const std::vector<KeepPolicy>& policies() const { return policies_; }
-  int last() const;            // how many of the newest stay in any case
-  bool reads_content() const;  // whether a policy asks for more than names
-  void check() const;          // UsageError for a number or a metric's name that makes no sense
+  int last() const;            // how many of the newest files stay in any case
+  bool reads_content() const;  // whether a policy needs more than names
+  void check() const;          // throws UsageError for an invalid number or metric name
 
  private:
   std::vector<KeepPolicy> policies_;
@@ -79,25 +78,25 @@ Retention operator|(Retention a, const Retention& b);
 // 1 to 100 letters, digits and "_-./".
 bool is_metric_name(const std::string& name);
 
-// What one file tells the policies.
+// What the policies know about one file.
 struct KeepFacts {
-  std::map<std::string, double> metrics = {};  // measured at its step
+  std::map<std::string, double> metrics = {};  // measured at the file's step
   std::optional<Duration> age = {};
   bool finite = true;
 };
 
 // What retention knows when it decides.
 struct RetentionView {
-  std::vector<FileId> present;             // the files of the own lineage, newest first
-  std::map<FileId, bool> trusted;          // that this attempt wrote or verified; whether finite
+  std::vector<FileId> present;             // files of the own lineage, newest first
+  std::map<FileId, bool> trusted;          // written or verified by this attempt; value: is it finite
   FileId newest_acknowledged;              // by this attempt
-  std::optional<FileId> newest_finite;     // of those present
-  std::map<FileId, KeepFacts> facts = {};  // needed for policies that read content
+  std::optional<FileId> newest_finite;     // of `present`
+  std::map<FileId, KeepFacts> facts = {};  // only for policies that read content
 };
 
-// What stays, each with the first reason found: "last 3", "best test_accuracy (0.934)", "newest finite".
+// The files that stay, each with the first reason found: "last 3", "best test_accuracy (0.934)".
 std::map<FileId, std::string> staying(const RetentionView& view, const Retention& keep);
-// The others of those present, which may be deleted, oldest first.
+// All others of `present`, oldest first. They may be deleted.
 std::vector<FileId> superfluous(const RetentionView& view, const Retention& keep);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -5,14 +5,14 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr const char* kForms =
     "last=N, every=STEPS, best=METRIC:min|max[:N] and newer=TIME, with commas between";
 
 [[noreturn]] void misunderstood(std::string_view part, const std::string& why) {
-  throw UsageError("--keep: '" + std::string(part) + "' " + why + "; what to keep is a number, or " + kForms);
+  throw UsageError("keep: '" + std::string(part) + "' " + why + "; what to keep is a number, or " + kForms);
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -102,4 +102,4 @@ std::string to_text(const Retention& keep) {
   return text;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

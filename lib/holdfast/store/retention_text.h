@@ -1,12 +1,12 @@
-// Retention as people write it on a command line: policies with commas between them.
+// Retention on a command line: policies separated by commas.
 //
 //   last=3,every=10000,best=test_accuracy:max:2,newer=7d
 //
-// last=N · every=STEPS · best=METRIC:min|max[:N] (best=loss means loss:min) · newer=DURATION. A number alone
+// last=N · every=STEPS · best=METRIC:min|max[:N] (best=loss means loss:min) · newer=DURATION. A bare number
 // means last=N.
 //
-// Errors: parse_retention throws UsageError that quotes the part it does not understand.
-// Threads: free functions, pure.
+// Errors: parse_retention throws UsageError, which quotes the part that it does not understand.
+// Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@
 
 #include "holdfast/store/retention.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 Retention parse_retention(std::string_view text);
-// Gives an equal Retention when parsed.
+// parse_retention(to_text(keep)) equals `keep`.
 std::string to_text(const Retention& keep);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

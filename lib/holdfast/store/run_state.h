@@ -1,8 +1,9 @@
 // What a run says about itself, for people and wrappers: `attempts/<n>.state.json`, written only by attempt
-// n, and `RUN_STATE.json`, a copy that names its attempt. Readers believe the highest attempt only, so a
-// zombie cannot declare a run complete. Content decides nothing in recovery.
+// n, and `RUN_STATE.json`, a copy that names its attempt. Readers believe only the highest attempt, so a
+// superseded process cannot declare a run complete. Recovery ignores the content, except that a recorded
+// commit forbids a silent fresh start (rule 7 of store/commit.h).
 //
-// Threads: plain values.
+// Errors: readers throw IoError. Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -12,42 +13,43 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class RunPhase { starting, running, complete, interrupted, failed, superseded };
+const char* word_of(RunPhase phase);  // "starting": the word used in files and messages
 
 struct RunState {
   AttemptNumber attempt = 0;
   RunPhase phase = RunPhase::starting;
   std::int64_t step = 0;
   std::int64_t durable_step = -1;  // -1: nothing acknowledged yet
-  std::string checkpoint = {};     // newest acknowledged file name, may be empty
-  std::string reason = {};         // why it ended, may be empty
-  int exit_code = 0;               // meaningful when ended
+  std::string checkpoint = {};     // newest acknowledged file name; may be empty
+  std::string reason = {};         // why the attempt ended; may be empty
+  int exit_code = 0;               // valid once the attempt has ended
   std::string host = {};
   std::string boot_id = {};
   std::string time = {};  // UTC, ISO 8601, for people
-  // Not 0: this attempt did not train; it repeats what that one said (`holdfast prune`).
+  // Not 0: this attempt is a `holdfast prune`, and repeats the state of that attempt.
   AttemptNumber copy_of = 0;
-  // Of the attempt's saves so far, for people.
+  // The attempt's saves so far, for people.
   std::int64_t saves = 0;  // acknowledged
   std::uint64_t saved_bytes = 0;
-  std::int64_t elapsed_ms = 0;    // since it began to train
-  std::int64_t waited_ms = 0;     // of that, the training waited for saves
-  std::int64_t most_risk_ms = 0;  // the longest time of work that a crash would have taken
+  std::int64_t elapsed_ms = 0;    // since training began
+  std::int64_t waited_ms = 0;     // of that, training waited for saves
+  std::int64_t most_risk_ms = 0;  // maximum of the work that a crash would have lost, as time
 };
 
 std::string to_json(const RunState& state);
 std::optional<RunState> run_state_from_json(const std::string& text);  // nullopt: torn, empty or foreign
-// The state of the highest attempt of a run directory; nullopt when there is none.
+// The state of the highest attempt in a run directory; nullopt if there is none.
 std::optional<RunState> read_run_state(Directory& run_directory);
 
-// The same for whoever asks whether somebody trains there: the claim of a prune that died before it could
-// repeat its predecessor's state is stepped past.
+// Answers whether somebody trains there. Like read_run_state(), but skips the claim of a prune that died
+// before it repeated its predecessor's state.
 struct LastWord {
-  AttemptNumber attempt = 0;      // whose state, or silence, this is; 0: nobody ever claimed the directory
-  std::optional<RunState> state;  // nullopt: it has claimed the directory and said nothing
+  AttemptNumber attempt = 0;      // the attempt that `state` is about; 0: the directory was never claimed
+  std::optional<RunState> state;  // nullopt: it has claimed the directory and written no state
 };
 LastWord last_word(Directory& run_directory);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

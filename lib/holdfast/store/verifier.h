@@ -1,7 +1,7 @@
-// What the store asks about a file whose format it does not know. The checkpoint side answers with the
-// format's reader; tests answer with a few bytes of their own.
+// The store's interface to a file whose format it does not know. The checkpoint side implements it with the
+// format's reader, tests with a few bytes.
 //
-// Errors: damage is a value; what the operating system refuses is thrown as IoError.
+// Errors: damage is a return value; an error of the operating system is an IoError.
 // Threads: may be called from any thread, one call per file at a time.
 #pragma once
 
@@ -12,27 +12,27 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using AttemptNumber = std::uint64_t;
 
-// For every earlier attempt the last step that this history grew from.
+// For every earlier attempt, the last step that this history continued from.
 using Ancestry = std::map<AttemptNumber, std::int64_t>;
 
-// What was measured along a history: metric → step → value. A value belongs to the state at that step,
-// whichever file tells of it; a file is often written before its state was measured.
+// Values measured along a history: metric → step → value. A value belongs to the state at that step,
+// whichever file records it; a file is often written before its state was measured.
 using Metrics = std::map<std::string, std::map<std::int64_t, double>>;
 
 struct Verdict {
   enum class Kind { good, damaged, newer_format };
   Kind kind = Kind::good;
-  std::string reason = {};  // why not good, for people
-  std::int64_t step = 0;    // as the content says; must agree with the name
+  std::string reason = {};  // for people, unless good
+  std::int64_t step = 0;    // from the content; must agree with the name
   AttemptNumber attempt = 0;
   Ancestry ancestry = {};
   bool finite = true;  // loss and parameters were finite when it was written
   Metrics metrics = {};
-  std::optional<std::int64_t> unix_seconds = {};  // when its state was staged, by that machine's wall clock
+  std::optional<std::int64_t> unix_seconds = {};  // when the state was staged, by that machine's wall clock
 };
 
 class Verifier {
@@ -42,8 +42,8 @@ class Verifier {
     full,  // every byte
   };
   virtual ~Verifier() = default;
-  // `uncached` reads from the device.
+  // `uncached` bypasses the page cache and reads the device.
   virtual Verdict inspect(const File& file, Depth depth, bool uncached) = 0;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

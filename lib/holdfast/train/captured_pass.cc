@@ -12,7 +12,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/train/internal/device_of.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 template <class Visit>
@@ -22,6 +22,7 @@ void for_each_parameter(const torch::optim::Optimizer& optimizer, const Visit& v
   }
 }
 
+// Micro-batches without a graph after which a warning says so.
 constexpr int kLongWithout = 50;
 
 at::Tensor place_for(const at::Tensor& tensor, at::Device device) {
@@ -42,6 +43,7 @@ at::Tensor CapturedPass::run(const Batch& batch, bool first, const Pass& pass) {
   if (first) {
     optimizer_->zero_grad();
     began_replayed_ = false;
+    // Once per update: parameters do not move between its micro-batches.
     if (!inputs_layout_.empty() && places() != places_) forget();
   }
   if (!ready()) return pass(batch);
@@ -50,7 +52,8 @@ at::Tensor CapturedPass::run(const Batch& batch, bool first, const Pass& pass) {
   in_a_row_ = layout == layout_ ? in_a_row_ + 1 : 1;
   layout_ = std::move(layout);
   const bool fits = layout_ == inputs_layout_;
-  // Further micro-batches add to the recorded gradients, or else to those of an ordinary pass.
+  // Later micro-batches add to the gradients of the first one: to the recorded ones, or to those of an
+  // ordinary pass.
   if (!first && !(fits && began_replayed_)) return ordinary(batch, pass);
   Recorded& wanted = recorded_[first ? 0 : 1];
   if (!fits || !wanted.graph) {
@@ -116,7 +119,7 @@ void CapturedPass::record(const Batch& batch, bool first, const Pass& pass) {
       throw Error("a gradient is not added up in its place");
     }
   } catch (const std::exception& error) {
-    // The host's part of the pass has happened: gradients that it made are of nothing.
+    // The host's part of the pass has run: the gradients that it made have no values.
     put_back(before);
     give_up(std::string("the capture failed: ") + what_of(error));
   }
@@ -145,7 +148,7 @@ std::vector<CapturedPass::Layout> CapturedPass::layout_of(const Batch& batch) {
 }
 
 void CapturedPass::make_inputs(const Batch& batch) {
-  const int in_a_row = in_a_row_;  // of the shape that is now recorded
+  const int in_a_row = in_a_row_;  // of the shape that is being recorded; forget() resets it
   forget();
   in_a_row_ = in_a_row;
   const at::Device device = internal::device_of(*optimizer_);
@@ -176,10 +179,12 @@ void CapturedPass::copy_inputs(const Batch& batch) {
 at::Tensor CapturedPass::replay(const Batch& batch, const Recorded& recorded) {
   copy_inputs(batch);
   recorded.graph->replay();
+  // zero_grad() may have removed the gradients that the graph writes to.
   put_back(gradients_);
   replayed_ = true;
-  if (without_ < kLongWithout + options_.warm_up) without_ = 0;  // said once
+  if (without_ < kLongWithout + options_.warm_up) without_ = 0;  // so that the warning is logged once
   began_replayed_ = true;
+  // The next replay overwrites the recorded loss.
   return recorded.loss.clone();
 }
 
@@ -207,4 +212,4 @@ void CapturedPass::put_back(const std::vector<at::Tensor>& gradients) {
   });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,27 +1,14 @@
-// Forward and backward of a micro-batch, recorded as graphs of the device (device_graph.h) and replayed:
-// where a step is hundreds of small kernels, launching them takes longer than computing them. holdfast::Step
-// does this with StepOptions::graph; the update, clipping and loss scaling stay outside, a few launches, so
-// that rates, skipped updates and before_update work as without.
+// Records forward and backward of a micro-batch as device graphs (device_graph.h) and replays them. This
+// saves time if launching a step's kernels takes longer than computing them. holdfast::Step does this with
+// StepOptions::graph. Update, clipping and loss scaling stay outside, so rates, skipped updates and
+// before_update work as before.
 //
-// The first `warm_up` micro-batches of a shape are ordinary ones, made on a stream of their own; then one is
-// recorded and replayed. Batches are copied to a place that stays; gradients stay where the recording put
-// them. With accumulation there are two graphs: the first micro-batch of an update overwrites the gradients,
-// each further one adds to them. A batch of another shape (a smaller last one) is computed as without graphs;
-// the recording is made anew for shapes that have come warm_up times in a row, and when parameters lie
-// elsewhere than before, or have become trainable or frozen.
+// If the device cannot do it or the recording fails, one warning gives the reason, and all continues without
+// graphs. With deterministic kernels a replay has the bits of an ordinary pass. Nothing here is state: a
+// resumed run records again.
 //
-// Where there is no such device, or the recording fails, one warning says why, and all goes on without;
-// another says it when shapes change so often that 50 micro-batches beyond a warm-up found no graph. With
-// deterministic kernels a replay's bits are those of the ordinary pass. Nothing here is state: a resumed run
-// warms up and records again.
-//
-// Requires of the loss function what device_graph.h asks of work, and beyond it: it depends on the batch's
-// tensors alone (not on its epoch or cursor), does not communicate, and does the same each time. What changes
-// it otherwise, such as train() or eval() of a part, a rate of dropout, a frozen buffer, needs forget().
-// LibTorch's own random layers draw as usual; a private generator is named in GraphOptions. A replay writes
-// to bare addresses, and only the optimizer's parameters and their gradients are looked after: every other
-// tensor that the loss function reads or writes (buffers, leaves of another optimizer and their gradients)
-// must stay where it was recorded. Replacing one (zero_grad() that sets to none, a new running_mean) without
+// Requires: see CapturedPass::Pass; a wrong loss function corrupts memory. Errors: UsageError of the
+// constructor. Threads: the training thread, always the same one.
 // forget() corrupts memory. Threads: the training thread, always the same.
 #pragma once
 
@@ -44,35 +31,56 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct GraphOptions {
-  int warm_up = 3;  // micro-batches; with cuDNN's benchmark mode it searches in them
-  std::vector<at::Generator> generators = {};  // private ones of the device that the loss function draws from
-  std::shared_ptr<GraphDevice> device = {};    // default: CUDA's
+  // Ordinary micro-batches of one shape before a recording. Three, because allocator, cuDNN's benchmark mode
+  // and lazy initialisation settle in them.
+  int warm_up = 3;
+  // Private generators on the device that the loss function draws from.
+  std::vector<at::Generator> generators = {};
+  // Empty: CUDA's.
+  std::shared_ptr<GraphDevice> device = {};
 };
 
+// The first `warm_up` micro-batches of a shape are ordinary ones on a separate stream. Then one is recorded
+// and replayed. Batches are copied to a fixed place, and gradients stay where the recording put them. With
+// accumulation there are two graphs: the first micro-batch of an update overwrites the gradients, the others
+// add to them.
+//
+// A batch of another shape (a smaller last one) is an ordinary pass. A new recording is made for a shape that
+// has come warm_up times in a row, and if parameters move or become trainable or frozen. A warning is logged
+// if 50 micro-batches beyond a warm-up found no graph, because shapes change too often.
 class CapturedPass {
  public:
-  // UsageError for a warm-up of less than 1. The optimizer outlives this.
+  // UsageError for a warm-up below 1. The optimizer must outlive this object.
   CapturedPass(torch::optim::Optimizer& optimizer, GraphOptions options);
 
-  // Forward and backward: adds to the parameters' gradients, returns the loss, detached.
+  // Forward and backward: adds to the parameters' gradients and returns the detached loss. It must meet the
+  // requirements of device_graph.h. It depends only on the batch's tensors (not on its epoch or cursor), does
+  // not communicate, and does the same each time. Anything else that changes it needs forget(): train() or
+  // eval(), a dropout rate, a frozen buffer.
+  //
+  // A replay writes to fixed addresses. This class watches only the optimizer's parameters and their
+  // gradients. All other tensors that the loss function uses must stay where they were recorded: buffers, and
+  // leaves of another optimizer with their gradients. Replacing one without forget() corrupts memory
+  // (zero_grad() that sets to none, a new running_mean).
   using Pass = std::function<at::Tensor(const Batch& batch)>;
-  // `first`: of an update; old gradients are done with. `pass` is called, recorded or replayed: the same one
-  // at each call, or one that does the same. The loss stays as it is when the next micro-batch is run.
+  // `first`: the first micro-batch of an update; old gradients are no longer needed. `pass` is called,
+  // recorded or replayed; each call passes the same one, or one that does the same. The returned loss
+  // survives the next micro-batch.
   at::Tensor run(const Batch& batch, bool first, const Pass& pass);
 
-  // Was the last micro-batch a replay?
+  // True if the last micro-batch was a replay.
   bool replayed() const { return replayed_; }
-  // Warms up and records again.
+  // Discards the recordings; warms up and records again.
   void forget();
 
  private:
   struct Layout {  // of one tensor of a batch
     std::vector<std::int64_t> sizes, strides;
     at::ScalarType type = at::ScalarType::Undefined;
-    std::size_t first = 0;  // where the same tensor comes first: a loader's inputs are one of its fields
+    std::size_t first = 0;  // index of the first equal tensor: a loader's inputs are one of its fields
     bool operator==(const Layout&) const = default;
   };
   struct Place {  // of one parameter
@@ -85,7 +93,7 @@ class CapturedPass {
     std::unique_ptr<DeviceGraph> graph;
     at::Tensor loss;
   };
-  // All tensors of a batch, in one order.
+  // All tensors of a batch in a fixed order.
   static std::vector<const at::Tensor*> tensors_of(const Batch& batch);
   static std::vector<Layout> layout_of(const Batch& batch);
   std::vector<Place> places() const;
@@ -103,18 +111,19 @@ class CapturedPass {
   GraphOptions options_;
   bool given_up_ = false;
   bool replayed_ = false;
-  bool began_replayed_ = false;  // the update under way: its gradients are the recorded ones
+  bool began_replayed_ = false;  // the present update started with a replay: its gradients are the recorded
+                                 // ones
 
-  std::vector<Layout> layout_;  // of the last batch,
-  int in_a_row_ = 0;            // and how many there were
+  std::vector<Layout> layout_;  // of the last batch
+  int in_a_row_ = 0;            // micro-batches of that layout in a row
   int without_ = 0;             // micro-batches since the last replay
 
-  // What was recorded.
-  std::array<Recorded, 2> recorded_;  // of an update's first micro-batch; of the others
+  // The recording.
+  std::array<Recorded, 2> recorded_;  // of an update's first micro-batch, and of the others
   Batch inputs_;
   std::vector<Layout> inputs_layout_;  // empty: nothing is recorded
   std::vector<Place> places_;
   std::vector<at::Tensor> gradients_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

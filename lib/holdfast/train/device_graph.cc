@@ -16,7 +16,7 @@
 #include "holdfast/state/torch_compat.h"
 #endif
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 #ifdef HOLDFAST_WITH_CUDA
 namespace {
@@ -36,7 +36,7 @@ void require(cudaError_t result, const char* what) {
   throw Error(std::string(what) + ": " + cudaGetErrorString(result));
 }
 
-// The stream `second` goes on only behind what `first` has been given.
+// Makes the stream `second` wait for everything in `first`.
 class Order {
  public:
   Order() { require(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cannot make an event"); }
@@ -52,8 +52,8 @@ class Order {
   cudaEvent_t event_ = nullptr;
 };
 
-// LibTorch's class gives up half-way when a capture has become invalid: the allocator then goes on routing
-// memory to it, and the generators refuse to draw. abandon() does the rest.
+// LibTorch's class stops half-way if a capture has become invalid. Then the allocator still routes memory to
+// it, and generators refuse to draw. abandon() does the rest.
 class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
  public:
   void record(const std::function<void()>& work, const std::vector<at::Generator>& generators,
@@ -62,7 +62,7 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
     try {
       decltype(pool()) memory{};
       if (with != nullptr) memory = with->pool();
-      // Thread-local: what other threads ask of CUDA (a loader, a writer) must not spoil the capture.
+      // Thread-local: CUDA calls of other threads (a loader, a writer) must not invalidate the capture.
       capture_begin(memory, cudaStreamCaptureModeThreadLocal);
       work();
       capture_end();
@@ -75,7 +75,7 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
 
  private:
   void abandon() {
-    // Where the capture is still valid, this gives back everything by itself.
+    // If the capture is still valid, this call releases everything.
     if (!ended(*this)) quietly([&] { capture_end(); });
     static_cast<void>(cudaGetLastError());
     if (ended(*this) || capture_dev_ < 0) return;
@@ -83,7 +83,8 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
     quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_); });
     quietly([&] { c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_); });
   }
-  // The two say the same: the destructor gives the memory back. The first is there from 2.8 on.
+  // True if the destructor will release the memory. capture_ended_ exists from 2.8 on; before, the other two
+  // say the same.
   template <class Graph>
   static bool ended(const Graph& graph) {
     if constexpr (requires { graph.capture_ended_; }) {
@@ -92,7 +93,7 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
       return graph.has_graph_ || graph.has_graph_exec_;
     }
   }
-  // Versions without this member keep the state of a capture apart, and need nothing.
+  // Releases without this member keep a capture's state elsewhere and need nothing.
   template <class State>
   static void release(State& state) {
     if constexpr (requires { state.capturing_ = false; }) state.capturing_ = false;
@@ -124,12 +125,13 @@ class CudaGraphs final : public GraphDevice {
     try {
       aside([&] {
         c10::cuda::device_synchronize();
-        // Blocks that are kept for eager work would only lie beside the graph's own.
+        // Cached blocks of eager work are useless beside the graph's own memory.
         c10::cuda::CUDACachingAllocator::emptyCache();
         graph->record(work, generators_, const_cast<TorchGraph*>(dynamic_cast<const TorchGraph*>(with)));
       });
     } catch (const c10::Error& error) {
-      static_cast<void>(cudaGetLastError());  // or the next call of somebody else would report it
+      static_cast<void>(cudaGetLastError());  // clears the error, which the next CUDA call would report
+                                              // otherwise
       const std::string text = error.what_without_backtrace();
       throw Error(text.substr(0, text.find('\n')));
     }
@@ -163,4 +165,4 @@ std::unique_ptr<GraphDevice> make_cuda_graphs(c10::Device device, std::vector<at
 
 #endif
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,20 +1,14 @@
-// A stretch of work on a device, recorded once and replayed often: a CUDA graph, behind an interface that can
-// be tried without a GPU. A replay costs one launch where the work cost hundreds.
+// Records work on a device once and replays it: a CUDA graph behind an interface that tests can use without a
+// GPU. A replay costs one launch; the work may have cost hundreds.
 //
-//   if (const std::string why = why_no_graph(device); !why.empty()) …      // eagerly, then
-//   const auto graphs = make_cuda_graphs(device);
-//   for (int i = 0; i < 3; ++i) graphs->aside(step);                       // warm-up: it counts
-//   const auto graph = graphs->capture(step);                              // does nothing yet
-//   graph->replay();                                                       // as if step() had been called
+//   const auto graphs = make_cuda_graphs(device);       // requires why_no_graph(device).empty()
+//   for (int i = 0; i < 3; ++i) graphs->aside(step);    // warm-up: real steps
+//   const auto graph = graphs->capture(step);           // records, computes nothing
+//   graph->replay();                                    // as if step() had been called
 //
-// What is recorded are kernels with the addresses that they were given: a replay reads and writes the same
-// memory, and the host's part of the work (counters, branches) ran once, in the capture. Work for a capture
-// neither waits for the device nor reads from it; warm-up, capture and replays are made on one thread. What
-// it draws at random comes from the device's default generator or from one that was registered: a replay goes
-// on where the generator is, as a call would, and saved generator states are right between replays.
-//
-// Errors: capture() throws Error with the cause in one line; nothing is recorded then, and device, allocator
-// and generators are as before. Threads: one thread. Other threads may use CUDA during a capture.
+// Errors: capture() throws Error with the cause in one line. Then nothing is recorded, and device, allocator
+// and generators are as before. Threads: one thread for warm-up, capture and replays. Others may use CUDA
+// meanwhile.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -25,8 +19,12 @@
 #include <string>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// A recording has kernels with fixed addresses: a replay reads and writes the same memory. The host's part of
+// the work (counters, branches) runs once, in the capture. Captured work must not wait for the device or read
+// from it. It draws random numbers from the device's default generator or from a registered one. A replay
+// continues where the generator is, as a call would, and saved generator states are correct between replays.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
@@ -36,19 +34,19 @@ class DeviceGraph {
 class GraphDevice {
  public:
   virtual ~GraphDevice() = default;
-  // Calls `work` with a stream of its own as the current one, that on which captures are made: behind all
-  // that the current stream was given, and before all that it will be given.
+  // Calls `work` with a separate stream, the capture stream, as the current one. That stream waits for
+  // everything in the caller's stream, and the caller's stream then waits for it.
   virtual void aside(const std::function<void()>& work) = 0;
-  // Records what `work` would do. Memory is shared with the graph `with`, if there is one: replay them in the
-  // order of their captures, and let `with` live as long.
+  // Records what `work` would do. Shares memory with the graph `with`, if given: replay both in the order of
+  // their captures, and keep `with` alive as long.
   virtual std::unique_ptr<DeviceGraph> capture(const std::function<void()>& work,
                                                const DeviceGraph* with = nullptr) = 0;
 };
 
-// Empty when graphs can be tried on the device; else why not.
+// Empty if graphs can be tried on the device, otherwise the reason.
 std::string why_no_graph(c10::Device device);
 
-// `generators`: of the device, besides its default one. Requires why_no_graph(device) to be empty.
+// `generators`: on the device, besides its default one. Requires empty why_no_graph(device).
 std::unique_ptr<GraphDevice> make_cuda_graphs(c10::Device device, std::vector<at::Generator> generators = {});
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

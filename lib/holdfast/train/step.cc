@@ -19,7 +19,7 @@
 #include "holdfast/precision/grad_scaler.h"
 #include "holdfast/train/internal/device_of.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options)
     : optimizer_(&optimizer),
@@ -66,11 +66,13 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
   if (captured_) {
     losses_.push_back(captured_->run(batch, first, [this](const Batch& inputs) { return pass(inputs); }));
   } else {
+    // CapturedPass zeroes gradients itself: a replay needs them at fixed addresses.
     if (first) optimizer_->zero_grad();
     losses_.push_back(pass(batch));
   }
   const auto micro_batches = static_cast<std::int64_t>(losses_.size());
   if (!batch.completes_update) {
+    // A mismatch would otherwise train with a wrong mean, silently.
     if (micro_batches < options_.accumulation) return std::nullopt;
     throw UsageError("the loader gives more batches an update than the step's accumulation of " +
                      std::to_string(options_.accumulation) + ": set both to the same number");
@@ -84,8 +86,8 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
   return update();
 }
 
-// Neither waits for a device nor reads from it, where the loss function does not: it can be captured. The
-// casts of autocast end with its scope, in here, and are a part of each replay.
+// Does not wait for a device or read from it (unless the loss function does), so it can be captured.
+// Autocast's casts end with its scope in forward(), so each replay makes them again.
 at::Tensor Step::pass(const Batch& batch) {
   if (options_.parallel != nullptr) options_.parallel->before_forward();
   const at::Tensor loss = forward(batch);
@@ -115,7 +117,7 @@ void Step::backward(const at::Tensor& loss, bool last) {
   }
 }
 
-// Each sum keeps its memory, which a recorded pass writes to.
+// Adds in place: a recorded pass writes to the memory of these sums.
 void Step::clipped_backward(const at::Tensor& loss) {
   std::vector<std::pair<at::Tensor, at::Tensor>> sums;  // parameter, gradient so far
   for (auto& group : optimizer_->param_groups()) {
@@ -139,19 +141,19 @@ void Step::clipped_backward(const at::Tensor& loss) {
 
 StepResult Step::update() {
   at::Tensor norm;
-  at::Tensor left_out;  // 1 where the gradients are not finite; undefined where nobody looks
+  at::Tensor left_out;  // 1 if the gradients are not finite; undefined if nothing checks them
   if (options_.scaler != nullptr) left_out = options_.scaler->unscale(*optimizer_);
   if (options_.clip_grad_norm > 0) {
     std::vector<at::Tensor> gradients = gradients_of(*optimizer_);
     norm = clip_grad_norm(gradients, options_.clip_grad_norm);
-    // A gradient that is not finite makes the norm so. Finite ones may overflow in it: left out as well,
-    // though the scale is not to blame.
+    // A gradient that is not finite makes the norm so. Finite gradients may overflow in the norm: also
+    // skipped, but the scale is not lowered.
     left_out = at::isfinite(norm).logical_not().to(at::kFloat);
   }
   apply(left_out);
   if (options_.scaler != nullptr) options_.scaler->update();
 
-  // Only now: to read a value earlier would make a device idle between backward and update.
+  // Only now: reading a value earlier would let the device idle between backward and update.
   StepResult result;
   result.loss = mean_loss();
   losses_.clear();
@@ -178,4 +180,4 @@ void Step::apply(const at::Tensor& left_out) {
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -15,10 +15,10 @@
 #include "holdfast/distributed/sum_over_ranks.h"
 #include "holdfast/snapshot/digest.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Puts every part of the model back as it was: Module::train() would wake up those that the user keeps in
+// Restores the mode of each submodule: Module::train() would also switch those that the user keeps in
 // evaluation mode.
 class EvaluationMode {
  public:
@@ -27,7 +27,7 @@ class EvaluationMode {
     model.eval();
   }
   ~EvaluationMode() {
-    // Parents come before their children, whose flags they overwrite.
+    // Parents first: train() overwrites the children's flags, which are restored after it.
     for (const auto& [module, training] : flags_) module->train(training);
   }
   EvaluationMode(const EvaluationMode&) = delete;
@@ -50,7 +50,8 @@ void require_shard(const Loader& loader, const ProcessGroup& group, const char* 
                    std::to_string(group.rank()) + ", " + std::to_string(group.world_size()) + "}");
 }
 
-// A rest that some ranks have no part of would send those into the next epoch while the others finish this.
+// With a smaller last batch, ranks without a part of it would start the next epoch while the others finish
+// this one.
 void require_whole_updates(const Loader& loader) {
   const LoaderOptions& options = loader.options();
   const std::int64_t update = options.batch_size * options.shard.world * options.accumulation;
@@ -58,6 +59,14 @@ void require_whole_updates(const Loader& loader) {
   throw UsageError("the training data ends with a rest of " + std::to_string(loader.size() % update) +
                    " samples, and an update of all ranks takes " + std::to_string(update) +
                    ": give its loader .drop_last = true");
+}
+
+// The cursor at the end of an epoch counts dropped samples too (drop_last), on which nothing was trained.
+std::int64_t samples_until(const Loader& loader, Cursor cursor) {
+  const LoaderOptions& options = loader.options();
+  const std::int64_t update = options.batch_size * options.shard.world * options.accumulation;
+  const std::int64_t epoch = std::min(loader.size(), loader.updates_per_epoch() * update);
+  return cursor.epoch * epoch + std::min(cursor.samples, epoch);
 }
 
 }  // namespace
@@ -84,8 +93,9 @@ int Trainer::run() {
   first_step_ = state.step();
   durable_told_ = checkpointer.last_durable().step;
   result_.loss = resumed.loss;
+  for (MetricSink* sink : parts_.sinks) sink->begin({.step = first_step_, .attempt = checkpointer.attempt()});
 
-  bool stop = checkpointer.tick();  // asked to stop before the first step
+  bool stop = checkpointer.tick();  // a stop may be requested before the first step
   if (!stop && resumed.evaluation_due && parts_.test_data != nullptr) stop = !evaluate();
   meter_.begin();
   while (!stop && state.step() < options_.steps) {
@@ -97,10 +107,13 @@ int Trainer::run() {
       learning_rate = parts_.learning_rate(state.step() - state.skipped());
       checkpointer.before_update();
     });
-    if (!update) continue;  // more micro-batches to come: no step boundary, nothing that could be saved
+    if (!update)
+      continue;  // more micro-batches must come: this is no step boundary, and nothing can be
+                 // saved
 
     if (parts_.applied && !update->skipped) parts_.applied();
-    // Before after_step: a step that is saved has its line, whenever the machine goes away.
+    // Before after_step: a saved step must have its line, even if the machine disappears right after the
+    // save.
     report(*batch, *update, learning_rate);
     const bool evaluation_due =
         parts_.test_data != nullptr && (batch->last_in_epoch || state.step() + 1 == options_.steps);
@@ -110,7 +123,7 @@ int Trainer::run() {
                                                        .skipped = update->skipped});
     stop = decision.stop || (evaluation_due && !evaluate());
   }
-  // A complete run that is started again still owes its result.
+  // A complete run that is started again still prints its result.
   if (!stop && parts_.test_data != nullptr && evaluated_ != state.step()) evaluate();
   return finish();
 }
@@ -120,6 +133,7 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
   meter_.step(samples_);
   StepEvent event{.step = parts_.state.step() + 1,
                   .epoch = batch.epoch,
+                  .samples = samples_until(parts_.data, batch.cursor),
                   .loss = update.loss,
                   .learning_rate = learning_rate,
                   .images_per_s = meter_.per_second(),
@@ -132,7 +146,7 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
     event.durable_step = durable.step;
     event.durable_age = clock_.now() - durable.when;
     if (durable.step != durable_told_) {
-      // The figures of a save come a moment after its acknowledgement: then the next step tells of it.
+      // A save's figures arrive shortly after its acknowledgement; then the next step reports it.
       const std::optional<SavedEvent> saved = newest_save();
       if (saved && saved->step >= durable.step) {
         event.saved = saved;
@@ -146,7 +160,7 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
 
 std::optional<SavedEvent> Trainer::newest_save() const {
   const RunFigures figures = parts_.checkpointer.figures();
-  if (figures.last_step < 0) return std::nullopt;  // an earlier attempt's
+  if (figures.last_step < 0) return std::nullopt;  // the newest save is an earlier attempt's
   const SaveFigures& save = figures.last;
   return SavedEvent{.step = figures.last_step,
                     .bytes = save.bytes,
@@ -204,11 +218,11 @@ bool Trainer::add_scores(Totals& totals) {
   return true;
 }
 
-// Round by round, all ranks in step: a batch each, as long as there are any, while the sum of the round
-// before is on its way. All read the same sums, so they leave in the same round, with none under way.
+// In each round every rank evaluates a batch, if it has one, while the sum of the previous round is under
+// way. All ranks read the same sums, so they leave in the same round, and no sum is pending.
 bool Trainer::add_scores_of_all(Totals& totals) {
   enum { kCorrect, kLoss, kSamples, kDone, kStopped, kCount };
-  parts_.step.parallel()->before_forward();  // rank 0's running means: those that a checkpoint has
+  parts_.step.parallel()->before_forward();  // rank 0's running means, as in a checkpoint
   SumOverRanks sum(*group_, "an evaluation");
   for (bool more = true;;) {
     const std::optional<Batch> batch = more ? parts_.test_data->next() : std::nullopt;
@@ -239,10 +253,12 @@ bool Trainer::add_scores_of_all(Totals& totals) {
 int Trainer::finish() {
   for (MetricSink* sink : parts_.sinks) sink->finish();
   Checkpointer& checkpointer = parts_.checkpointer;
-  // A signal that comes after this changes the exit code, not what a code of 0 means.
+  // Read before finish(): a later signal changes the exit code, but a run that ended with 0 stays complete.
   bool stopped = !checkpointer.stop_reason().empty();
   result_.exit_code = checkpointer.finish();
-  if (group_ != nullptr) stopped = !checkpointer.stop_reason().empty();  // other ranks' are known only now
+  if (group_ != nullptr)
+    stopped = !checkpointer.stop_reason().empty();  // finish() brings the other ranks'
+                                                    // stops
   result_.step = parts_.state.step();
   result_.training = meter_.worked();
   const Cursor cursor = parts_.state.cursor();
@@ -251,7 +267,7 @@ int Trainer::finish() {
   const auto ended_with = [&](ExitCode code) { return result_.exit_code == static_cast<int>(code); };
   if (ended_with(ExitCode::io_failed) || ended_with(ExitCode::superseded)) return result_.exit_code;
 
-  // After finish(): the commit comes first where a deadline is near.
+  // After finish(): near a deadline the commit comes first.
   result_.state = to_hex(checkpointer.state_digest());
   const Durable durable = checkpointer.last_durable();
   if (durable.step == result_.step && durable.step > first_step_) result_.checkpoint = durable.checkpoint;
@@ -276,4 +292,4 @@ std::string to_line(const TrainerResult& result) {
   return {};
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

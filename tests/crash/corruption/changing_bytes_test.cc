@@ -9,8 +9,7 @@
 #include "holdfast/format/layout.h"
 #include "lane.h"
 
-namespace holdfast::test::corruption {
-namespace {
+namespace holdfast::test::corruption { namespace {
 
 const Known& newest() { return history().newest(); }
 const Known& previous() { return history().files()[1]; }
@@ -189,5 +188,4 @@ TEST(ChangingBytes, WhileTheRunGoesOn) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test::corruption
+}}  // namespace holdfast::test::corruption

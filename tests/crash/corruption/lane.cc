@@ -4,7 +4,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/writing/file_verifier.h"
 
 namespace holdfast::test::corruption {
 namespace {

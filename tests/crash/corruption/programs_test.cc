@@ -9,8 +9,7 @@
 #include "lane.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test::corruption {
-namespace {
+namespace holdfast::test::corruption { namespace {
 
 namespace fs = std::filesystem;
 
@@ -134,5 +133,4 @@ TEST(Programs, AllDamaged) {
   lane().judged("all are damaged, on the real disk", wrong);
 }
 
-}  // namespace
-}  // namespace holdfast::test::corruption
+}}  // namespace holdfast::test::corruption

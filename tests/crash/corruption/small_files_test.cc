@@ -5,8 +5,7 @@
 #include "holdfast/store/run_state.h"
 #include "lane.h"
 
-namespace holdfast::test::corruption {
-namespace {
+namespace holdfast::test::corruption { namespace {
 
 std::string place(const std::string& name) { return std::string(kRun) + "/" + name; }
 
@@ -134,5 +133,4 @@ TEST(SmallFiles, AStaleStateThatClaimsToBeComplete) {
   lane().goes_on("a state of an attempt that never was", disk, kFromTheNewest);
 }
 
-}  // namespace
-}  // namespace holdfast::test::corruption
+}}  // namespace holdfast::test::corruption

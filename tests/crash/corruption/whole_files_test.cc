@@ -6,8 +6,7 @@
 #include "holdfast/format/internal/header.h"
 #include "lane.h"
 
-namespace holdfast::test::corruption {
-namespace {
+namespace holdfast::test::corruption { namespace {
 
 const Known& file_at(std::size_t i) { return history().files()[i]; }
 std::string place(const std::string& name) { return std::string(kRun) + "/" + name; }
@@ -131,7 +130,7 @@ TEST(WholeFiles, AllDamagedIsRefusedAndEachIsNamed) {
   Volume volume;
   volume.disk = disk.copy();
   CheckpointerOptions options = volume.options({SaveEvery::steps(1)});
-  options.allow_fresh = true;
+  options.start.allow_fresh = true;
   options.keep = KeepLast{2};
   std::string wrong;
   {
@@ -214,7 +213,7 @@ TEST(WholeFiles, OlderDamageIsFoundWhenItIsNeeded) {
     Volume volume;
     volume.disk = disk.copy();
     CheckpointerOptions options = volume.options();
-    options.resume_from = std::to_string(file_at(i).step);
+    options.start.resume_from = std::to_string(file_at(i).step);
     MemorySource source;
     std::string wrong = "it started";
     try {
@@ -222,9 +221,8 @@ TEST(WholeFiles, OlderDamageIsFoundWhenItIsNeeded) {
     } catch (const RefusedError& error) {
       wrong = std::string(error.what()).find("tensor ") == std::string::npos ? error.what() : "";
     }
-    lane().judged("--resume-from " + options.resume_from, wrong, wrong == "it started");
+    lane().judged("--resume-from " + options.start.resume_from, wrong, wrong == "it started");
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test::corruption
+}}  // namespace holdfast::test::corruption

@@ -93,11 +93,11 @@ int train(const std::string& directory, std::int64_t steps, std::map<std::string
     options.every = {};
   }
   if (given.contains("keep")) options.keep = KeepLast{static_cast<int>(given["keep"])};
-  if (given.contains("waits")) options.on_notice = OnNotice::wait;
+  if (given.contains("waits")) options.notices.on_notice = OnNotice::wait;
   WrongClock clock(given["clock-years"]);
-  options.clock = &clock;
+  if (given["clock-years"] != 0) options.start.seams.clock = &clock;
   // Without a plan nothing is logged: a long life must not grow.
-  options.file_system = cuts || given["kill-before"] > 0 ? &disk : &real;
+  options.start.seams.file_system = cuts || given["kill-before"] > 0 ? &disk : &real;
   Checkpointer checkpointer(source, options);
   const Resumed resumed = checkpointer.resume();
   const bool states = given.contains("states");

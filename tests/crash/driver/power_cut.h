@@ -19,6 +19,7 @@
 #include <mutex>
 #include <string>
 
+#include "holdfast/store/names.h"
 #include "support/fault_file_system.h"
 #include "support/loop_volume.h"
 
@@ -43,7 +44,10 @@ class PlannedCut {
     }
     last_ = operation.kind;
     if (operation.kind == Op::sync_file) due_ = reached("cut-after-fsync", ++fsyncs_);
-    if (operation.kind == Op::rename_new) due_ = reached("cut-after-rename", ++renames_);
+    // A trial commit renames too.
+    if (operation.kind == Op::rename_new && parse_checkpoint_name(operation.to)) {
+      due_ = reached("cut-after-rename", ++renames_);
+    }
     if (operation.kind == Op::sync_directory) due_ = reached("cut-after-directory-fsync", renames_);
   }
 

@@ -65,25 +65,18 @@ class BrokenDirectory final : public ForwardingDirectory {
   Bug bug_;
 };
 
-class BrokenFileSystem final : public FileSystem {
+class BrokenFileSystem final : public ForwardingFileSystem {
  public:
-  BrokenFileSystem(FileSystem& inner, Bug bug) : inner_(inner), bug_(bug) {}
+  BrokenFileSystem(FileSystem& inner, Bug bug) : ForwardingFileSystem(inner), bug_(bug) {}
 
   std::unique_ptr<Directory> open_directory(const std::filesystem::path& path, bool create) override {
-    return BrokenDirectory::around(inner_.open_directory(path, create), bug_);
+    return BrokenDirectory::around(ForwardingFileSystem::open_directory(path, create), bug_);
   }
   std::unique_ptr<File> open_file(const std::filesystem::path& path, OpenMode mode) override {
-    return std::make_unique<BrokenFile>(inner_.open_file(path, mode), bug_);
-  }
-  bool is_mount_point(const std::filesystem::path& path) const override {
-    return inner_.is_mount_point(path);
-  }
-  bool on_root_file_system(const std::filesystem::path& path) const override {
-    return inner_.on_root_file_system(path);
+    return std::make_unique<BrokenFile>(ForwardingFileSystem::open_file(path, mode), bug_);
   }
 
  private:
-  FileSystem& inner_;
   Bug bug_;
 };
 

@@ -8,7 +8,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/writing/file_verifier.h"
 #include "support/memory_source.h"
 #include "support/subprocess.h"
 
@@ -50,12 +50,13 @@ void damage(MemoryFileSystem& disk, const std::string& name) {
   disk.flip_bit(path, disk.get(path).size() - 3000);
 }
 
-// Whether a log warns of anything but the file that is rotten in every run.
+// Whether a log warns of anything but the file that is rotten in every run; that it cannot be read is news.
 bool warns(const std::string& log) {
   const auto lines = lines_of(log);
   return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
     return (line.find("warning: ") != std::string::npos || line.find("error: ") != std::string::npos) &&
-           line.find(std::string("skipped ") + kRotten) == std::string::npos;
+           (line.find(std::string("skipped ") + kRotten) == std::string::npos ||
+            line.find("cannot be read") != std::string::npos);
   });
 }
 
@@ -69,10 +70,10 @@ CheckpointerOptions CheckpointerLevel::options(FileSystem& files) const {
   options.mount = "/vol";
   options.every = {};
   options.keep = KeepLast{2};
-  options.writer_threads = 1;
-  options.hear_signals = false;
-  options.file_system = &files;
-  options.clock = &clock_;
+  options.writing.threads = 1;
+  options.notices.hear_signals = false;
+  options.start.seams.file_system = &files;
+  options.start.seams.clock = &clock_;
   return options;
 }
 

@@ -17,7 +17,7 @@ class StoreLevel final : public Level {
   // A bug planted between the store and the disk with its faults.
   using Between = std::function<std::unique_ptr<FileSystem>(FileSystem&)>;
 
-  explicit StoreLevel(bool with_a_past, Between between = {}, bool recycle = false);
+  explicit StoreLevel(bool with_a_past, Between between = {});
   Outcome run(const std::optional<Fault>& fault, int number) override;
 
  private:
@@ -26,7 +26,6 @@ class StoreLevel final : public Level {
 
   MemoryFileSystem past_;
   std::int64_t safe_ = -1;  // the newest good step in it
-  bool recycle_;
   Between between_;
 };
 

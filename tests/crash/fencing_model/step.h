@@ -13,11 +13,11 @@
 //   state_…                   internal::write_state, replace_file() of RUN_STATE.json
 //   create_temporary          Committer::write_temporary, with the writes and the fsync of the file
 //   read_back                 Committer::read_back
-//   look_before_rename        Committer::commit, the first attempt_.look()
+//   look_before_rename        Committer::commit, the first attempt_.check_not_superseded()
 //   rename                    Committer::publish, Directory::rename_new
 //   unlink_temporary          the same, its second half where it is link+unlink
 //   sync_directory            Committer::commit, directory_.sync()
-//   look_after_rename         Committer::commit, the second attempt_.look()
+//   look_after_rename         Committer::commit, the second attempt_.check_not_superseded()
 //   acknowledge               AsyncWriter::acknowledged: from here on the user may rely on it
 //   retention_…               Housekeeper::delete_superfluous: list, (look, unlink)…
 //   remove_abandoned          Committer::remove_abandoned, of an attempt that was superseded

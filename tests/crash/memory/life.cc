@@ -2,7 +2,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/writing/file_verifier.h"
 #include "support/memory_file_system.h"
 
 namespace holdfast::test::memory {
@@ -12,10 +12,10 @@ CheckpointerOptions Life::options() const {
   options.directory = directory_;
   options.every = every;
   options.keep = KeepLast{2};
-  options.writer_threads = 2;
-  options.second_image = second_image;
-  options.hear_signals = false;
-  options.file_system = file_system;
+  options.writing.threads = 2;
+  options.writing.second_image = second_image;
+  options.notices.hear_signals = false;
+  options.start.seams.file_system = file_system;
   return options;
 }
 
@@ -67,8 +67,8 @@ std::vector<Digest> straight_run(std::int64_t steps) {
   CheckpointerOptions options;
   options.directory = "/vol/run";
   options.every = {};
-  options.hear_signals = false;
-  options.file_system = &disk;
+  options.notices.hear_signals = false;
+  options.start.seams.file_system = &disk;
   MemorySource source;
   Checkpointer checkpointer(source, options);
   checkpointer.resume();

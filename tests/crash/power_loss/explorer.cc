@@ -118,7 +118,6 @@ void Explorer::history(std::uint64_t seed) {
     StoreOptions options;
     options.keep = KeepLast{static_cast<int>(2 + random.below(2))};
     options.read_back = random.chance(1, 2) ? ReadBack::all : ReadBack::head;
-    options.recycle = random.chance(1, 2);
     // A branch from an older step, as with --resume-from.
     const std::vector<FileId> good = good_files(files, promise);
     if (!good.empty() && random.chance(1, 6)) options.start.step = good[random.below(good.size())].step;

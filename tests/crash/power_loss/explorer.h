@@ -3,7 +3,7 @@
 //
 // A history is up to four process lives on one volume, empty at first. A life ends with a power cut or a kill
 // somewhere in its middle (the next one goes on from there), sometimes with rot in the newest file; it may
-// keep 2 or 3 files, recycle the oldest, begin from an older step, save what is not finite. After every
+// keep 2 or 3 files, begin from an older step, save what is not finite. After every
 // operation of it: all subsets of up to 10 open operations, beyond that none, all, all but one, only one, and
 // seeded random ones; each also with torn blocks. On one disk in eight the run goes on for a save, with a
 // second cut somewhere in it.

@@ -1,10 +1,10 @@
 #include <cstring>
 
 #include "file_maker.h"
-#include "holdfast/checkpoint/file_verifier.h"
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/file_plan.h"
 #include "holdfast/format/image_writer.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/writing/file_verifier.h"
 #include "random.h"
 
 namespace holdfast::test::power_loss {

@@ -24,6 +24,7 @@ Selection Session::start() {
   promise_.claimed = std::max(promise_.claimed, claimed);
   promised("claimed");
   Selection selection = store_.recover();
+  store_.trial_commit();
   if (selection.newest) {
     ancestry_ = selection.newest->ancestry;
     ancestry_[selection.newest->attempt] = selection.newest->step;

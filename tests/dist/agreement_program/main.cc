@@ -23,8 +23,7 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/state/train_state.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 
@@ -67,9 +66,8 @@ int train(const std::string& directory, std::int64_t steps, const std::string& h
 
   Checkpointer checkpointer(state, {.directory = directory,
                                     .every = {SaveEvery::steps(5)},
-                                    .term_grace = 120s,
-                                    .cloud = false,
-                                    .companions = &agreement});
+                                    .notices = {.cloud = false, .term_grace = 120s},
+                                    .ranks = {.channel = &agreement}});
   const Resumed resumed = checkpointer.resume();
   std::printf("resumed %lld %s\n", static_cast<long long>(resumed.step),
               resumed.bit_exact ? "exact" : "not-exact");
@@ -100,8 +98,7 @@ int train(const std::string& directory, std::int64_t steps, const std::string& h
   return code;
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 int main(int argc, char** argv) {
   if (argc < 3) return 64;

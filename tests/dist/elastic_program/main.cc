@@ -39,8 +39,7 @@
 #include "holdfast/train/step.h"
 #include "holdfast/train/trainer.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 
@@ -176,9 +175,8 @@ int train(const std::string& directory, std::int64_t steps, const Arguments& arg
       {.accumulation = share.accumulation, .scaler = scaler ? &*scaler : nullptr, .parallel = &parallel});
   Checkpointer checkpointer(state, {.directory = directory,
                                     .every = {SaveEvery::steps(4)},
-                                    .term_grace = 120s,
-                                    .cloud = false,
-                                    .companions = &agreement});
+                                    .notices = {.cloud = false, .term_grace = 120s},
+                                    .ranks = {.channel = &agreement}});
   struct Sink final : MetricSink {
     void step(const StepEvent& event) override {
       std::printf("loss %lld %s%s\n", static_cast<long long>(event.step),
@@ -227,8 +225,7 @@ int train(const std::string& directory, std::int64_t steps, const Arguments& arg
   return code;
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 int main(int argc, char** argv) {
   if (argc < 3) return 64;

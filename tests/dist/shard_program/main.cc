@@ -2,12 +2,11 @@
 #include <cstdio>
 #include <map>
 
-#include "dist/ended_by.h"
+#include "dist/exit_code_of.h"
 #include "dist/shard_program/as_python.h"
 #include "dist/shard_program/scenarios.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 int run(const std::string& scenario) {
   const std::map<std::string, Lines (*)(ProcessGroup&)> scenarios{
@@ -26,10 +25,9 @@ int run(const std::string& scenario) {
   return 0;
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  return ended_by([&] { return run(argc > 1 ? argv[1] : ""); });
+  return exit_code_of([&] { return run(argc > 1 ? argv[1] : ""); });
 }

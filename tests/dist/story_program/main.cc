@@ -6,9 +6,12 @@
 //   floats=0 pause=0          more of them in the state; milliseconds of pause in each step
 //   fixed=1                   what happens, happens in every life, not in a fresh one alone
 //   at=WHAT:RANK:STEP         to that rank, after that step (+STEP: so many after the life's first)
+//   evaluate=STEP             all evaluate together after that step, with averaged weights and random
+//                             numbers, until each finds RUN-DIRECTORY.go
+//   late=0                    milliseconds by which the last rank comes later to that
 //   lost=HOW:RANK:SIGNAL      no training: that rank is sent the signal while the others wait for it in
-//                             `hear`, `ballot`, `gradients`, `exchange` or `leave`; they tell how long it
-//                             took
+//                             `hear`, `ballot`, `gradients`, `exchange` or `leave`; they tell how long
+//   mount=1                   the run directory's parent is a mount point
 //   busy=RANK                 that one sleeps for half a minute first
 //
 // WHAT: term, kill, stop (signals to itself), wait (until RUN-DIRECTORY.go is there), evaluate (for three
@@ -38,8 +41,7 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/state/train_state.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 
@@ -100,6 +102,30 @@ void happen(const Story& story, const std::string& what, Checkpointer& checkpoin
   for (int i = 0; i < 30'000 && checkpointer.stop_reason().empty(); ++i) std::this_thread::sleep_for(1ms);
 }
 
+// Nothing that it does to memory belongs into a checkpoint of this step.
+void evaluate(const Story& story, Net& net, ProcessGroup& group, Checkpointer& checkpointer) {
+  const bool last = group.rank() == group.world_size() - 1;
+  if (last) std::this_thread::sleep_for(std::chrono::milliseconds(story.number("late", 0)));
+  const Checkpointer::EvaluationScope scope(checkpointer);
+  say("evaluating %lld\n", static_cast<long long>(story.number("evaluate", 0)));
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> kept;
+  for (torch::Tensor& parameter : net.parameters()) {
+    kept.push_back(parameter.clone());
+    parameter.mul_(0.5);
+  }
+  torch::rand(100);
+  for (double all = 0; all < group.world_size();) {
+    std::vector<at::Tensor> found = {
+        torch::full({1}, std::filesystem::exists(story.directory + ".go") ? 1.0 : 0.0)};
+    group.guard("an evaluation", [&] { group.c10d()->allreduce(found)->wait(); });
+    all = found[0].item<double>();
+    std::this_thread::sleep_for(5ms);
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) net.parameters()[i].copy_(kept[i]);
+  say("evaluated %lld\n", static_cast<long long>(story.number("evaluate", 0)));
+}
+
 int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
   const bool apart = story.number("apart", 0) != 0;
   torch::manual_seed(5);
@@ -114,19 +140,22 @@ int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
   state.add("optimizer", optimizer);
   if (parallel) state.add("gradients", *parallel);
 
+  const std::filesystem::path parent = std::filesystem::path(story.directory).parent_path();
   Checkpointer checkpointer(state, {.directory = story.directory,
+                                    .mount = story.number("mount", 0) != 0 ? parent : "",
                                     .every = {SaveEvery::steps(story.number("every", 5))},
                                     .keep = KeepLast{static_cast<int>(story.number("keep", 3))},
-                                    .write_limit = static_cast<double>(story.number("limit", 0)),
-                                    .term_grace = 120s,
-                                    .cloud = false,
-                                    .companions = &agreement});
+                                    .notices = {.cloud = false, .term_grace = 120s},
+                                    .writing = {.write_limit = static_cast<double>(story.number("limit", 0))},
+                                    .ranks = {.channel = &agreement}});
   const Resumed resumed = checkpointer.resume();
   say("resumed %lld %s\n", static_cast<long long>(resumed.step), resumed.bit_exact ? "exact" : "not-exact");
   Story::Event event = story.event("at");
   if (event.rank != group.rank() || (!resumed.fresh && story.number("fixed", 0) == 0)) event = {};
   const std::int64_t when = std::atoll(event.when.c_str()) + (event.when.starts_with("+") ? resumed.step : 0);
   bool failing = false;
+  const std::int64_t evaluates = story.number("evaluate", -1);
+  if (resumed.evaluation_due && state.step() == evaluates) evaluate(story, net, group, checkpointer);
   while (state.step() < story.steps) {
     const auto inputs = inputs_of(state.step(), apart ? 0 : group.rank(), apart ? 1 : group.world_size());
     std::this_thread::sleep_for(std::chrono::milliseconds(story.number("pause", 0)));
@@ -135,7 +164,8 @@ int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
     const torch::Tensor loss = (net.forward(inputs) - inputs.narrow(1, 0, 4)).square().mean();
     parallel ? parallel->backward(loss) : loss.backward();
     optimizer.step();
-    const Decision decision = checkpointer.after_step({.loss = loss.item<double>()});
+    const Decision decision = checkpointer.after_step(
+        {.loss = loss.item<double>(), .evaluation_due = state.step() + 1 == evaluates});
     if (decision.saved) say("saved %lld\n", static_cast<long long>(state.step()));
     if (decision.failure && !failing) {
       say("failing %lld %s\n", static_cast<long long>(state.step()), decision.failure->c_str());
@@ -143,6 +173,7 @@ int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
     if (!decision.failure && failing) say("well %lld\n", static_cast<long long>(state.step()));
     failing = decision.failure.has_value();
     if (decision.stop) break;
+    if (state.step() == evaluates) evaluate(story, net, group, checkpointer);
     if (when != state.step() || event.what.empty()) continue;
     say("now %lld\n", static_cast<long long>(state.step()));
     if (event.what == "leave") break;
@@ -200,8 +231,7 @@ int live(const Story& story) {
                            : lose(loss, static_cast<int>(story.number("busy", -1)), group, agreement);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test
 
 int main(int argc, char** argv) {
   if (argc < 3) return 64;

@@ -10,8 +10,7 @@
 #include <limits>
 #include <random>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 TEST(Bits, HexIsTheBitPattern) {
   EXPECT_EQ(bits_hex(1.0), "3ff0000000000000");
@@ -60,5 +59,4 @@ TEST(Bits, DecimalsAreShortAndNonFiniteOnesAreWords) {
   EXPECT_EQ(std::string(buffer.data(), length), "-2.2250738585072014e-308");
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

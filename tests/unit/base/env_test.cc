@@ -7,8 +7,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 
@@ -46,6 +45,10 @@ TEST_F(Env, TypedValues) {
   EXPECT_EQ(env_flag(kProbe), true);
   set("0");
   EXPECT_EQ(env_flag(kProbe), false);
+  set("True");
+  EXPECT_EQ(env_flag(kProbe), true);
+  set("FALSE");
+  EXPECT_EQ(env_flag(kProbe), false);
 }
 
 TEST_F(Env, WrongValuesAreRefusedByName) {
@@ -68,5 +71,4 @@ TEST_F(Env, AllAreListedWithTheirMeaning) {
   EXPECT_TRUE(grace);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

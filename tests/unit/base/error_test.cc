@@ -4,8 +4,7 @@
 
 #include <cerrno>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 TEST(IoError, SaysOperationPathErrnoAndRemedy) {
   const IoError error("fsync", "/mnt/x", EXDEV, "use one volume");
@@ -33,5 +32,16 @@ TEST(Error, EachClassKnowsItsExitCode) {
   EXPECT_EQ(SupersededError("x").exit_code(), ExitCode::superseded);
 }
 
-}  // namespace
-}  // namespace holdfast
+// A program prints what() itself.
+TEST(Error, NothingInItsTextSteersATerminal) {
+  const std::string name = "run\x1b[2J\xc2\x9b\xe2\x80\xae\xff";
+  const std::string shown = "run\\x1b[2J\\xc2\\x9b\\xe2\\x80\\xae\\xff";
+  EXPECT_EQ(Error(name).what(), shown);
+  EXPECT_EQ(UsageError(name).what(), shown);
+  EXPECT_EQ(RefusedError(name).what(), shown);
+  EXPECT_EQ(SupersededError(name).what(), shown);
+  EXPECT_EQ(IoError("open", name, EXDEV).what(), "open " + shown + ": Invalid cross-device link (EXDEV)");
+  EXPECT_STREQ(Error("déjà vu").what(), "déjà vu");
+}
+
+}}  // namespace holdfast

@@ -9,8 +9,7 @@
 #include <functional>
 #include <thread>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 // Runs `work` in a child process; its exit code, or -1.
 int exit_code_of(const std::function<void()>& work) {
@@ -80,5 +79,4 @@ TEST(ForcedExit, GuardsAloneChangeNothing) {
             0);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -8,8 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kOtherAllocator = true;
@@ -57,5 +56,4 @@ TEST(FreedMemory, IsThereForTheNextStepWithoutAPageFault) {
   EXPECT_LE(faults_of_third_use(true), 1);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

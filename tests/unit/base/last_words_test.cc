@@ -11,8 +11,7 @@
 #include "holdfast/base/error.h"
 #include "support/subprocess.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -70,5 +69,4 @@ TEST_F(LastWords, NeverThrow) {
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -10,8 +10,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -297,5 +296,4 @@ TEST(LaunchEnvironment, ReadsTheProcess) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

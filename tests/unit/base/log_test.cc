@@ -9,8 +9,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using testing::internal::CaptureStderr;
 using testing::internal::GetCapturedStderr;
@@ -110,5 +109,4 @@ TEST_F(Log, LinesOfSeveralThreadsDoNotMix) {
   EXPECT_EQ(lines, 800u);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

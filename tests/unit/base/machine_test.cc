@@ -5,8 +5,7 @@
 
 #include <array>
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 TEST(Machine, HasItsOwnName) {
   std::array<char, 256> name{};
@@ -19,5 +18,4 @@ TEST(Machine, TheBootIsTheSameEveryTime) {
   EXPECT_EQ(boot_id(), boot_id());
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -4,8 +4,7 @@
 
 #include <limits>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 
@@ -156,5 +155,4 @@ TEST(ParseUtc, RefusesTheRest) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

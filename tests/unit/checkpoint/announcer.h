@@ -17,7 +17,7 @@ namespace holdfast::test {
 class Announcer {
  public:
   void give_to(CheckpointerOptions& options) {
-    options.sources.emplace_back([state = state_](Clock&) { return std::make_unique<Told>(state); });
+    options.notices.sources.emplace_back([state = state_](Clock&) { return std::make_unique<Told>(state); });
   }
   // Returns when the Checkpointer has latched it.
   void tell(Notice notice) {

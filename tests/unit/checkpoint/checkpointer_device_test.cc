@@ -6,8 +6,7 @@
 #include "rig.h"
 #include "support/device_source.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -322,7 +321,7 @@ TEST(DeviceStaging, RacesNothing) {
       volume.faults.fail(Op::sync_file, 12, EIO);
       const DeviceSource::Options large{.elements = 1 << 16, .two_devices = true};
       CheckpointerOptions options = volume.options({SaveEvery::steps(1)});
-      options.second_image = true;
+      options.writing.second_image = true;
       {
         DeviceRun run(options, large);
         if (!room) run.source.device().room = 4096;
@@ -331,6 +330,7 @@ TEST(DeviceStaging, RacesNothing) {
         run.source.device(1).fail_fetch = -1;
         EXPECT_EQ(run.checkpointer.finish(), 0);
       }
+      volume.faults.clear_faults();  // with fewer saves it is still to come
       DeviceRun next(volume.options(), large);
       EXPECT_EQ(next.resumed.step, 40);
       EXPECT_TRUE(next.source.holds_step(40));
@@ -338,5 +338,4 @@ TEST(DeviceStaging, RacesNothing) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

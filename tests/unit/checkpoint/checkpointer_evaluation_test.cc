@@ -6,8 +6,7 @@
 
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 std::string digest(Attempt& run) { return run.state(); }
 
@@ -206,7 +205,7 @@ TEST(EvaluationScope, WithoutAnImageAStopInsideCommitsNothing) {
       run.checkpointer.request_stop("test");
       EXPECT_TRUE(run.checkpointer.tick());
     }
-    EXPECT_EQ(run.checkpointer.finish(), 74);
+    EXPECT_EQ(run.checkpointer.finish(), 75);
   }
   Attempt next(volume.options());
   EXPECT_EQ(next.resumed.step, 2);
@@ -238,5 +237,4 @@ TEST(EvaluationScope, ScopesDoNotNest) {
   EXPECT_THROW(Checkpointer::EvaluationScope(run.checkpointer), UsageError);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

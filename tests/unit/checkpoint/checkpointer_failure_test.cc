@@ -15,8 +15,7 @@
 #include "support/bad_page_file_system.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -241,7 +240,7 @@ TEST(CheckpointerFailure, ChangedOptionsAreRefusedUnlessOverridden) {
   MemorySource faster({.learning_rate = 0.2});
   EXPECT_THROW(Checkpointer(faster, volume.options()).resume(), RefusedError);
   CheckpointerOptions options = volume.options();
-  options.overrides = {"learning_rate"};
+  options.start.overrides = {"learning_rate"};
   Attempt second(options, {.learning_rate = 0.2});
   EXPECT_EQ(second.resumed.step, 5);
 }
@@ -258,7 +257,7 @@ TEST(CheckpointerFailure, WhereNothingVerifiesAFreshStartIsRefused) {
   MemorySource source;
   EXPECT_THROW(Checkpointer(source, volume.options()).resume(), RefusedError);
   CheckpointerOptions options = volume.options();
-  options.allow_fresh = true;
+  options.start.allow_fresh = true;
   Attempt second(options);
   EXPECT_TRUE(second.resumed.fresh);
 }
@@ -277,7 +276,7 @@ TEST(CheckpointerFailure, ABadPageInMemoryIsNoDamage) {
     BadPageFileSystem memory(volume.faults);
     memory.spoil(newest, offset);
     CheckpointerOptions options = volume.options();
-    options.file_system = &memory;
+    options.start.seams.file_system = &memory;
     Attempt second(options);
     EXPECT_EQ(second.resumed.checkpoint, newest) << offset;
     EXPECT_TRUE(second.resumed.skipped.empty());
@@ -403,7 +402,8 @@ TEST(CheckpointerFailure, AHungDiskHoldsNobodyAfterTheGrace) {
   Gate gate;
   {
     CheckpointerOptions options = volume.options();
-    options.hear_signals = true;
+    options.notices.hear_signals = true;
+    options.notices.term_grace = std::chrono::seconds(25);  // named: a guess would give the disk more time
     Attempt run(options);
     run.step();
     volume.faults.set_hook([&](const Operation& operation) {
@@ -430,5 +430,4 @@ TEST(CheckpointerFailure, AHungDiskHoldsNobodyAfterTheGrace) {
   EXPECT_EQ(Attempt(volume.options()).checkpointer.attempt(), 2U);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -2,14 +2,13 @@
 #include <cmath>
 #include <thread>
 
-#include "holdfast/checkpoint/internal/save_book.h"
-#include "holdfast/checkpoint/internal/step_times.h"
-#include "holdfast/checkpoint/save_figures.h"
+#include "holdfast/ledger/save_figures.h"
+#include "holdfast/planning/step_times.h"
 #include "holdfast/store/run_state.h"
+#include "holdfast/writing/save_book.h"
 #include "slow_disk.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -285,5 +284,4 @@ TEST(Figures, ForPeople) {
   EXPECT_THAT(to_text(run), HasSubstr("lost nothing that shows (less than 1.0 s)"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

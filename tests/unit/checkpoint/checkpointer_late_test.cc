@@ -6,8 +6,7 @@
 
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -251,6 +250,27 @@ TEST(LateStaging, EverySaveIsComparedWhenAskedTo) {
   }
 }
 
+// A second optimizer that steps now and then before the announcement, long after the first saves.
+TEST(LateStaging, AnUpdateBeforeTheAnnouncementIsSeenAtEverySave) {
+  Volume volume;
+  CapturedLog log;
+  {
+    Announcing run(volume.options({SaveEvery::steps(1)}));
+    for (int step = 1; step <= 4; ++step) {
+      EXPECT_TRUE(run.announced_step().saved) << step;
+      run.close_and_wait();
+    }
+    EXPECT_TRUE(run.announced_step().saved);
+    run.complete_copy();
+    for (std::size_t i = 0; i < 1000; ++i) run.source.weight(i) += 0.125F;
+    run.checkpointer.before_update();
+    EXPECT_EQ(run.decision.save.status(), SaveStatus::overtaken);
+    EXPECT_TRUE(run.announced_step().saved);  // made again
+  }
+  EXPECT_THAT(log.text(), HasSubstr("'model/weight' changed between after_step and before_update"));
+  for (const std::string& name : volume.checkpoints()) EXPECT_THAT(name, Not(HasSubstr("05-a"))) << name;
+}
+
 TEST(LateStaging, AStateThatCannotBePreparedIsAFailedSave) {
   Volume volume;
   CapturedLog log;
@@ -283,7 +303,7 @@ TEST(LateStaging, RacesNothing) {
       for (std::size_t e = 0; e < large.elements; e += 1024) sum += run.source.weight(e);  // "forward"
       ASSERT_FALSE(std::isnan(sum));
       run.announced_step();
-      if (i % 5 == 4) run.close_and_settle();  // so that there are enough writes for every fault
+      if (i % 5 == 3) run.close_and_settle();  // so that there are enough writes for every fault
     }
     EXPECT_GT(run.source.late_copies, 5);
     EXPECT_EQ(run.checkpointer.finish(), 0);
@@ -294,5 +314,4 @@ TEST(LateStaging, RacesNothing) {
   EXPECT_EQ(next.state(), state_after(40, large));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -4,12 +4,11 @@
 
 #include <variant>
 
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/reader.h"
+#include "holdfast/staging/run_record.h"
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -135,6 +134,25 @@ TEST(CheckpointerMetric, AnInterruptedEvaluationSavesTheBoundaryAlone) {
   EXPECT_TRUE(record_of(volume, volume.checkpoints().at(0)).evaluation_due);
 }
 
+// A value whose file was never written must not keep a later one from being the best.
+TEST(CheckpointerMetric, AValueWhoseSaveFailedIsNotAmongTheBest) {
+  Volume volume;
+  CapturedLog log;
+  Attempt run(best_by_accuracy(volume, {}));
+  run.train_to(3);
+  volume.disk.set_capacity(1000);
+  run.checkpointer.metric("accuracy", 0.9);
+  ASSERT_EQ(run.checkpointer.last_durable().step, -1);
+  ASSERT_TRUE(soon([&] { return run.checkpointer.after_step(run.source.train()).failure.has_value(); }));
+  volume.disk.set_capacity(UINT64_MAX);
+  run.train_to(run.source.step() + 2);
+  const std::int64_t step = run.source.step();
+  run.checkpointer.metric("accuracy", 0.7);
+  ASSERT_TRUE(soon([&] { return run.checkpointer.last_durable().step == step; }));
+  EXPECT_THAT(record_of(volume, volume.checkpoints().back()).metrics,
+              ElementsAre(Pair("accuracy", ElementsAre(Pair(step, 0.7)))));
+}
+
 TEST(CheckpointerMetric, IsRefusedOutOfPlace) {
   Volume volume;
   MemorySource source;
@@ -168,5 +186,4 @@ TEST(CheckpointerMetric, BestByLossNeedsNoWord) {
                                                 "step-000000000012-a0001.h5"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

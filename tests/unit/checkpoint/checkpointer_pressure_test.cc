@@ -4,8 +4,7 @@
 
 #include "slow_disk.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 
@@ -85,7 +84,7 @@ TEST(Pressure, ALoopThatAnnouncesItsUpdates) {
 struct SecondImage : testing::Test {
   static CheckpointerOptions options(Volume& volume, std::int64_t every = 1) {
     auto options = volume.options({SaveEvery::steps(every)});
-    options.second_image = true;
+    options.writing.second_image = true;
     return options;
   }
   // One is being written, one waits.
@@ -197,5 +196,4 @@ TEST(Pressure, AFailedWriteMakesRoomForTheNext) {
   EXPECT_EQ(run.checkpointer.figures().failed, 1);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -2,12 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/reader.h"
+#include "holdfast/staging/run_record.h"
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -49,7 +48,7 @@ TEST(CheckpointerResume, FromAChosenStepIsABranch) {
   CapturedLog log;
   leave_a_history(volume);
   CheckpointerOptions options = volume.options();
-  options.resume_from = "4";
+  options.start.resume_from = "4";
   {
     Attempt branch(options);
     EXPECT_EQ(branch.resumed.step, 4);
@@ -68,7 +67,7 @@ TEST(CheckpointerResume, ABranchLastsFromItsFirstStop) {
   CapturedLog log;
   leave_a_history(volume);
   CheckpointerOptions options = volume.options();
-  options.resume_from = "4";
+  options.start.resume_from = "4";
   {
     Attempt branch(options);
     branch.checkpointer.request_stop("at once");
@@ -84,7 +83,7 @@ TEST(CheckpointerResume, FromAFileOfTheDirectory) {
   for (const std::string& name :
        {std::string("step-000000000004-a0001.h5"), volume.path("step-000000000004-a0001.h5")}) {
     CheckpointerOptions options = volume.options();
-    options.resume_from = name;
+    options.start.resume_from = name;
     EXPECT_EQ(Attempt(options).resumed.step, 4) << name;
   }
 }
@@ -96,7 +95,7 @@ TEST(CheckpointerResume, FromAFileElsewhere) {
   leave_a_history(volume);
   CheckpointerOptions options = volume.options();
   options.directory = "/vol/other";
-  options.resume_from = volume.path("step-000000000008-a0001.h5");
+  options.start.resume_from = volume.path("step-000000000008-a0001.h5");
   {
     Attempt branch(options);
     EXPECT_FALSE(branch.resumed.fresh);
@@ -108,7 +107,7 @@ TEST(CheckpointerResume, FromAFileElsewhere) {
   }
   // Another directory's attempt numbers mean nothing here.
   EXPECT_TRUE(run_record_of(attributes_in(volume, "/vol/other/step-000000000008-a0001.h5")).ancestry.empty());
-  options.resume_from.clear();
+  options.start.resume_from.clear();
   Attempt next(options);
   EXPECT_EQ(next.resumed.step, 8);
   next.train_to(12);
@@ -122,12 +121,51 @@ TEST(CheckpointerResume, AStartThatIsNotThereIsRefusedWithoutAClaim) {
   volume.faults.clear_log();
   for (const std::string from : {"5", "/vol/nowhere.h5", "step-000000000005-a0001.h5"}) {
     CheckpointerOptions options = volume.options();
-    options.resume_from = from;
+    options.start.resume_from = from;
     MemorySource source;
     EXPECT_THROW(Checkpointer(source, options).resume(), RefusedError) << from;
   }
   CheckpointerOptions options = volume.options();
-  options.resume_from = "-5";
+  options.start.resume_from = "-5";
+  MemorySource source;
+  EXPECT_THROW(Checkpointer(source, options).resume(), UsageError);
+  EXPECT_EQ(volume.faults.mutation_count(), 0);
+}
+
+TEST(CheckpointerResume, APathOrAnOverrideThatIsNoTextDoesNotMakeSavesFail) {
+  Volume volume;
+  CapturedLog log;
+  leave_a_history(volume);
+  const std::string odd = "/elsewhere/caf\xe9.h5";
+  volume.disk.put(odd, volume.disk.get(volume.path("step-000000000008-a0001.h5")));
+  CheckpointerOptions options = volume.options({SaveEvery::steps(1)});
+  options.start.resume_from = odd;
+  options.start.overrides = {"caf\xe9"};
+  {
+    Attempt attempt(options);
+    attempt.train_to(9);
+    EXPECT_EQ(attempt.checkpointer.save().status(), SaveStatus::durable)
+        << attempt.checkpointer.save().error();
+    EXPECT_EQ(attempt.checkpointer.finish(), 0);
+  }
+  const RunRecord record = run_record_of(attributes_in(volume, volume.path("step-000000000009-a0002.h5")));
+  EXPECT_EQ(record.grown_from, "/elsewhere/caf\\xe9.h5");
+  EXPECT_EQ(record.overrides, std::vector<std::string>{"caf\\xe9"});
+}
+
+TEST(CheckpointerResume, AHostNameThatIsNoTextIsRecordedReadably) {
+  Attributes attributes;
+  put_run_record(attributes, {.attempt = 1, .host = "gpu\xff"});
+  EXPECT_EQ(run_record_of(attributes).host, "gpu\\xff");
+}
+
+TEST(CheckpointerResume, ARecordThatNoFileCanHoldIsRefusedBeforeTheClaim) {
+  Volume volume;
+  CapturedLog log;
+  leave_a_history(volume);
+  CheckpointerOptions options = volume.options();
+  options.start.overrides = {std::string(17 << 20, 'x')};
+  volume.faults.clear_log();
   MemorySource source;
   EXPECT_THROW(Checkpointer(source, options).resume(), UsageError);
   EXPECT_EQ(volume.faults.mutation_count(), 0);
@@ -139,7 +177,7 @@ TEST(CheckpointerResume, InitFromTakesTheWeightsAlone) {
   leave_a_history(volume);
   CheckpointerOptions options = volume.options();
   options.directory = "/vol/tuned";
-  options.init_from = volume.path("step-000000000008-a0001.h5");
+  options.start.init_from = volume.path("step-000000000008-a0001.h5");
   {
     Attempt tuned(options);
     EXPECT_TRUE(tuned.resumed.fresh);
@@ -155,10 +193,10 @@ TEST(CheckpointerResume, InitFromTakesTheWeightsAlone) {
   EXPECT_EQ(again.source.weight_loads, 0);
 
   options.directory = "/vol/third";
-  options.init_from = "/vol/nowhere.h5";
+  options.start.init_from = "/vol/nowhere.h5";
   MemorySource source;
   EXPECT_THROW(Checkpointer(source, options).resume(), RefusedError);
-  options.init_from = volume.path("step-000000000008-a0001.h5");
+  options.start.init_from = volume.path("step-000000000008-a0001.h5");
   MemorySource smaller({.elements = 7});
   EXPECT_THROW(Checkpointer(smaller, options).resume(), RefusedError);
   EXPECT_FALSE(volume.disk.exists("/vol/third"));
@@ -209,7 +247,7 @@ TEST(CheckpointerResume, ChangedOptionsAreNotComparedWithWhatTheyChange) {
   leave_a_history(volume);
   {
     CheckpointerOptions options = volume.options();
-    options.overrides = {"learning_rate"};
+    options.start.overrides = {"learning_rate"};
     Attempt second(options, {.learning_rate = 0.2});
     second.step();
     EXPECT_EQ(second.checkpointer.finish(), 0);  // at step 9
@@ -221,6 +259,30 @@ TEST(CheckpointerResume, ChangedOptionsAreNotComparedWithWhatTheyChange) {
   EXPECT_THAT(log.text(), Not(HasSubstr("resume ")));
   EXPECT_EQ(run_record_of(attributes_in(volume, volume.path("step-000000000012-a0003.h5"))).overrides,
             std::vector<std::string>{"learning_rate"});
+}
+
+TEST(CheckpointerResume, AnAcceptedOverrideWithdrawsThePromiseAloud) {
+  Volume volume;
+  CheckpointerOptions options = volume.options();
+  options.start.overrides = {"learning_rate"};
+  {
+    CapturedLog log;
+    leave_a_history(volume);
+    Attempt second(options, {.learning_rate = 0.2});
+    EXPECT_FALSE(second.resumed.bit_exact);
+    second.train_to(12);
+    second.checkpointer.finish();
+    const std::string text = log.text();
+    EXPECT_THAT(text, HasSubstr("warning: not bit-exact from here on"));
+    EXPECT_THAT(text, HasSubstr("options.learning_rate: 0.1 → 0.2"));
+    EXPECT_THAT(text, Not(HasSubstr("resume verified")));
+  }
+  // The checkpoints of the second attempt record the new value: there is nothing left to accept.
+  CapturedLog log;
+  Attempt third(options, {.learning_rate = 0.2});
+  EXPECT_EQ(third.resumed.step, 12);
+  EXPECT_TRUE(third.resumed.bit_exact);
+  EXPECT_THAT(log.text(), Not(HasSubstr("not bit-exact")));
 }
 
 TEST(CheckpointerResume, AnotherEnvironmentWithdrawsThePromiseAloud) {
@@ -268,5 +330,4 @@ TEST(CheckpointerResume, TheStateDigestKnowsNoAttemptAndNoClock) {
   EXPECT_NE(second.state(), before);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -8,13 +8,12 @@
 #include <csignal>
 #include <thread>
 
-#include "holdfast/checkpoint/file_verifier.h"
-#include "holdfast/checkpoint/run_record.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/writing/file_verifier.h"
 #include "rig.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -101,6 +100,9 @@ TEST(Checkpointer, SavesByTime) {
   Volume volume;
   Attempt run(volume.options({SaveEvery(5min)}));
   EXPECT_FALSE(run.step().saved);
+  volume.clock.advance(20s);
+  EXPECT_TRUE(run.step().saved) << "the first comes early";
+  run.decision.save.wait();  // the only image is free again
   volume.clock.advance(299s);
   EXPECT_FALSE(run.step().saved);
   volume.clock.advance(1s);
@@ -161,7 +163,7 @@ TEST(Checkpointer, ASecondImageTakesTheNextSaveMeanwhile) {
     if (operation.kind == Op::sync_file && operation.path.find("step-") != std::string::npos) gate.pass();
   });
   CheckpointerOptions options = volume.options({SaveEvery::steps(2)});
-  options.second_image = true;
+  options.writing.second_image = true;
   Attempt run(options);
   run.step();
   EXPECT_TRUE(run.step().saved);
@@ -215,7 +217,7 @@ TEST(Checkpointer, AStopBeforeTheFirstStepWritesNoCheckpoint) {
 TEST(Checkpointer, LaunchersCanHaveAnotherExitCode) {
   Volume volume;
   CheckpointerOptions options = volume.options();
-  options.exit_code_interrupted = 17;
+  options.notices.exit_code_interrupted = 17;
   Attempt run(options);
   run.checkpointer.request_stop("x");
   EXPECT_EQ(run.checkpointer.finish(), 17);
@@ -259,7 +261,7 @@ TEST(Checkpointer, TheRealDiskWorksToo) {
   CheckpointerOptions options;
   options.directory = folder.path() / "run";
   options.every = {SaveEvery::steps(3)};
-  options.hear_signals = false;
+  options.notices.hear_signals = false;
   CapturedLog log;
   {
     Attempt first(options);
@@ -275,8 +277,8 @@ TEST(Checkpointer, TheRealDiskWorksToo) {
 TEST(Checkpointer, SignalsStopIt) {
   Volume volume;
   CheckpointerOptions options = volume.options();
-  options.hear_signals = true;
-  options.clock = nullptr;
+  options.notices.hear_signals = true;
+  options.start.seams.clock = nullptr;
   CapturedLog log;
   Attempt run(options);
   run.step();
@@ -323,15 +325,14 @@ TEST(Checkpointer, OptionsAreChecked) {
   refuses([](auto& o) { o.every = {SaveEvery::steps(0)}; });
   refuses([](auto& o) { o.every = {SaveEvery(-5s)}; });
   refuses([](auto& o) { o.mount = "/mnt"; });
-  refuses([](auto& o) { o.mount_wait = -1s; });
-  refuses([](auto& o) { o.writer_threads = 0; });
-  refuses([](auto& o) { o.term_grace = 0s; });
-  refuses([](auto& o) { o.exit_code_interrupted = 256; });
+  refuses([](auto& o) { o.start.mount_wait = -1s; });
+  refuses([](auto& o) { o.writing.threads = 0; });
+  refuses([](auto& o) { o.notices.term_grace = 0s; });
+  refuses([](auto& o) { o.notices.exit_code_interrupted = 256; });
   refuses([](auto& o) {
-    o.resume_from = "3";
-    o.init_from = "/x.h5";
+    o.start.resume_from = "3";
+    o.start.init_from = "/x.h5";
   });
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -1,11 +1,12 @@
 // What is done with the time before an announced end, on a clock that steps and the disk move.
+#include <cstdlib>
 #include <thread>
 
+#include "holdfast/base/text.h"
 #include "noticed.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 TEST_F(Noticed, TrainsOnBetweenAnInsuranceAndTheLastCommit) {
   start_measured();
@@ -56,7 +57,7 @@ TEST_F(Noticed, APauseEndsWithAWithdrawalAndTheNextNoticeIsHeard) {
 }
 
 TEST_F(Noticed, WaitsAfterTheFirstCommitWhereThatIsThePolicy) {
-  options.on_notice = OnNotice::wait;
+  options.notices.on_notice = OnNotice::wait;
   start_measured();
   const SteadyTime deadline = now() + 120s;
   announcer.deadline(deadline);
@@ -68,7 +69,7 @@ TEST_F(Noticed, WaitsAfterTheFirstCommitWhereThatIsThePolicy) {
 }
 
 TEST_F(Noticed, LeavesAfterTheCommitWhereThatIsThePolicy) {
-  options.on_notice = OnNotice::exit;
+  options.notices.on_notice = OnNotice::exit;
   start_measured();
   announcer.deadline(now() + 120s);
   EXPECT_TRUE(step().stop);
@@ -81,7 +82,7 @@ TEST_F(Noticed, LeavesAfterTheCommitWhereThatIsThePolicy) {
 }
 
 TEST_F(Noticed, AWithdrawalBeforeTheNextStepIsAsIfNothingHadBeen) {
-  options.on_notice = OnNotice::exit;
+  options.notices.on_notice = OnNotice::exit;
   start_measured();
   announcer.deadline(now() + 120s);
   announcer.withdraw();
@@ -92,8 +93,8 @@ TEST_F(Noticed, AWithdrawalBeforeTheNextStepIsAsIfNothingHadBeen) {
 
 TEST_F(Noticed, TheProgramMayDecide) {
   int asked = 0;
-  options.on_notice = OnNotice::callback;
-  options.decide = [&](const Notice& notice, Duration left) {
+  options.notices.on_notice = OnNotice::callback;
+  options.notices.decide = [&](const Notice& notice, Duration left) {
     ++asked;
     EXPECT_EQ(notice.text, "the end is near");
     return left > 60s ? OnNotice::train_on : OnNotice::exit;
@@ -110,8 +111,8 @@ TEST_F(Noticed, TheProgramMayDecide) {
 }
 
 TEST_F(Noticed, ADecisionThatThrowsIsToTrainOn) {
-  options.on_notice = OnNotice::callback;
-  options.decide = [](const Notice&, Duration) -> OnNotice { throw 1; };
+  options.notices.on_notice = OnNotice::callback;
+  options.notices.decide = [](const Notice&, Duration) -> OnNotice { throw 1; };
   start_measured();
   announcer.deadline(now() + 120s);
   EXPECT_TRUE(step().saved);
@@ -119,7 +120,7 @@ TEST_F(Noticed, ADecisionThatThrowsIsToTrainOn) {
 }
 
 TEST_F(Noticed, CallbackWithoutAFunctionIsRefused) {
-  options.on_notice = OnNotice::callback;
+  options.notices.on_notice = OnNotice::callback;
   EXPECT_THROW(start(), UsageError);
 }
 
@@ -148,7 +149,7 @@ TEST_F(Noticed, PeriodicSavesAreNotBegunThenEither) {
 }
 
 TEST_F(Noticed, ANoticeWithoutATimeIsOfAlmostTwoMinutes) {
-  options.on_notice = OnNotice::wait;
+  options.notices.on_notice = OnNotice::wait;
   start_measured();
   const SteadyTime seen = now();
   announcer.tell({.kind = NoticeKind::deadline, .text = "soon"});
@@ -158,7 +159,7 @@ TEST_F(Noticed, ANoticeWithoutATimeIsOfAlmostTwoMinutes) {
 }
 
 TEST_F(Noticed, AMachineThatSleepsGetsItsCommitAtOnceAndGoesOn) {
-  options.on_notice = OnNotice::wait;
+  options.notices.on_notice = OnNotice::wait;
   start_measured();
   announcer.deadline(now() + 120s, true);
   EXPECT_TRUE(step().saved);
@@ -189,16 +190,39 @@ TEST_F(Noticed, AMachineAtRiskSavesSoonAndOften) {
 TEST_F(Noticed, AtRiskRunsTheCommandOfTheUser) {
   TemporaryFolder folder;
   const auto sign = folder.path() / "sign";
-  options.on_risk = "cat >" + sign.native() + " && exit 3";
+  options.notices.on_risk = "cat >" + sign.native() + " && exit 3";
   start_measured();
   EXPECT_FALSE(std::filesystem::exists(sign));
   announcer.risk();
   EXPECT_TRUE(soon([&] { return std::filesystem::exists(sign); }));
 }
 
+TEST_F(Noticed, TheCommandForAMachineAtRiskLearnsWhatIsAtRisk) {
+  TemporaryFolder folder;
+  const auto told = folder.path() / "told";
+  options.notices.on_risk =
+      "env | grep ^HOLDFAST_ >" + told.native() + ".new; mv " + told.native() + ".new " + told.native();
+  setenv("HOLDFAST_SUPERVISOR", "of this life", 1);
+  start_measured();
+  announcer.deadline(now() + 600s);
+  announcer.risk();
+  EXPECT_TRUE(soon([&] { return std::filesystem::exists(told); }));
+  unsetenv("HOLDFAST_SUPERVISOR");
+  const std::vector<std::string> lines = lines_of(read_text(told));
+  const std::string deadline = format_utc(volume.clock.wall_now() + 600s);
+  for (const std::string& line :
+       {std::string("HOLDFAST_HOOK=on-risk"), "HOLDFAST_RUN_DIRECTORY=" + options.directory.string(),
+        std::string("HOLDFAST_STEP=10"), std::string("HOLDFAST_EXIT_CODE="),
+        std::string("HOLDFAST_REASON=rebalance"), "HOLDFAST_DEADLINE=" + deadline}) {
+    EXPECT_THAT(lines, testing::Contains(line));
+  }
+  EXPECT_THAT(lines, testing::Not(testing::Contains(HasSubstr("HOLDFAST_SUPERVISOR"))))
+      << "what it starts is not this life of the command";
+}
+
 TEST_F(Noticed, TheWriteLimitComesBackWithAWithdrawal) {
   commit = {};
-  options.write_limit = 0.001;
+  options.writing.write_limit = 0.001;
   start();
   const auto took = [&] {
     run->decision.save.wait();
@@ -248,7 +272,7 @@ TEST_F(Noticed, SavesTheFirstBoundaryBehindAWriteInFlight) {
 }
 
 TEST_F(Noticed, ADeadlineTakesTheImageOfASaveThatWaits) {
-  options.second_image = true;
+  options.writing.second_image = true;
   start();
   SlowDisk disk(volume);
   run->step();
@@ -329,29 +353,27 @@ TEST_F(Noticed, ADeadlineWhileTheVolumeIsWaitedForDoesNotEndTheWait) {
   EXPECT_TRUE(checkpointer.resume().fresh);
 }
 
-TEST_F(Noticed, TheDiskIsTriedOutWhereNothingWasMeasured) {
-  options.probe_bytes = 8192;
-  start();
-  step();
-  EXPECT_EQ(trials, 0) << "never without a notice";
-  announcer.deadline(now() + 120s);
-  step();
-  ASSERT_TRUE(soon([&] { return tried_out(); }));
-  ASSERT_TRUE(saved_in_no_time());
-  EXPECT_EQ(trials, 1);
-  EXPECT_EQ(durable(), run->source.step());
-  announcer.withdraw();
-  announcer.deadline(now() + 120s);
-  step();
-  EXPECT_EQ(trials, 1) << "never again";
-}
-
-TEST_F(Noticed, ASmallStateIsSavedAtOnceInstead) {
+TEST_F(Noticed, BeforeASaveWasMeasuredOneIsTriedAtOnce) {
   start();
   step();
   announcer.deadline(now() + 120s);
   EXPECT_TRUE(step().saved);
-  EXPECT_EQ(trials, 0);
+}
+
+// Steps of 2 s, and an interval of 5 min.
+TEST_F(Noticed, TheFirstSaveComesEarlySoThatANoticeFindsItMeasured) {
+  options.every = {5min};
+  start();
+  const SteadyTime began = now();
+  ASSERT_TRUE(steps_until([&] { return durable() >= 0; }));
+  EXPECT_LE(now() - began, 30s + commit);
+  EXPECT_EQ(begun, 1);
+  step();
+  announcer.stop(now() + 5s);
+  step();
+  EXPECT_EQ(run->checkpointer.finish(), 75);
+  EXPECT_EQ(begun, 1) << "a save takes 10 s, as is known by now";
+  EXPECT_THAT(log.text(), HasSubstr("no time for a save of step"));
 }
 
 TEST_F(Noticed, AnythingThrownByAStateIsAFailedSave) {
@@ -366,5 +388,4 @@ TEST_F(Noticed, AnythingThrownByAStateIsAFailedSave) {
   EXPECT_EQ(run->checkpointer.finish(), 74);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

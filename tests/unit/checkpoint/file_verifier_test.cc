@@ -1,15 +1,14 @@
-#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/writing/file_verifier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/format/image_writer.h"
+#include "holdfast/staging/run_record.h"
 #include "rig.h"
 #include "support/forwarding.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -137,5 +136,4 @@ TEST_F(FileVerifierTest, WhatTheDeviceRefusesIsNoVerdict) {
   EXPECT_THROW(verifier.inspect(*file, Verifier::Depth::full, false), IoError);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

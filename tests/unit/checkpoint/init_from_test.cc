@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "holdfast/checkpoint/state_dict.h"
 #include "holdfast/format/safetensors.h"
 #include "holdfast/format/safetensors_writer.h"
+#include "holdfast/format/state_dict.h"
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -54,7 +53,7 @@ void leave_weights(Volume& volume) {
 CheckpointerOptions beginning_with(Volume& volume, const std::string& file) {
   CheckpointerOptions options = volume.options();
   options.directory = "/vol/tuned";
-  options.init_from = file;
+  options.start.init_from = file;
   return options;
 }
 
@@ -152,7 +151,7 @@ TEST(InitFrom, WeightsThatDoNotFitAreRefusedBeforeTheClaim) {
   Volume volume;
   CapturedLog log;
   write_weights(volume.disk, "/vol/few", {kWeights[0], kWeights[1]});
-  EXPECT_THAT(refusal(volume, "/vol/few"), HasSubstr("--init-from /vol/few: no weights model/batches"));
+  EXPECT_THAT(refusal(volume, "/vol/few"), HasSubstr("init_from /vol/few: no weights model/batches"));
   write_weights(volume.disk, "/vol/all", kWeights);
   EXPECT_THAT(refusal(volume, "/vol/all", {.elements = 7}), HasSubstr("no weights model/weight"));
   EXPECT_EQ(refusal(volume, "/vol/all"), "not refused");
@@ -170,10 +169,10 @@ TEST(InitFrom, AFileThatIsNeitherIsNamedWithItsFault) {
     return refusal(volume, "/vol/w");
   };
   EXPECT_THAT(put([](auto& bytes) { bytes.pop_back(); }),
-              HasSubstr("--init-from /vol/w: safetensors header: tensor 'weight' ends at byte"));
+              HasSubstr("init_from /vol/w: safetensors header: tensor 'weight' ends at byte"));
   EXPECT_THAT(put([](auto& bytes) { bytes.resize(40); }), HasSubstr("and the file has 40"));
   EXPECT_THAT(put([](auto& bytes) { bytes[9] = std::byte{'x'}; }), HasSubstr("not JSON at byte"));
-  constexpr char kNeither[] = "--init-from /vol/w: neither a Holdfast checkpoint nor a safetensors file; ";
+  constexpr char kNeither[] = "init_from /vol/w: neither a Holdfast checkpoint nor a safetensors file; ";
   EXPECT_THAT(put([](auto& bytes) { bytes[8] = std::byte{'x'}; }), HasSubstr(kNeither));
   EXPECT_THAT(put([](auto& bytes) { bytes.clear(); }), HasSubstr(kNeither));
   const auto index =
@@ -186,8 +185,8 @@ TEST(InitFrom, AFileThatIsNeitherIsNamedWithItsFault) {
                 bytes = volume.disk.get(kCheckpoint);
                 bytes[weight->offset + 11] ^= std::byte{1};
               }),
-              testing::AllOf(HasSubstr("--init-from /vol/w: "), HasSubstr("digest differs")));
-  EXPECT_THAT(refusal(volume, "/vol/nowhere"), HasSubstr("--init-from /vol/nowhere: no such file"));
+              testing::AllOf(HasSubstr("init_from /vol/w: "), HasSubstr("digest differs")));
+  EXPECT_THAT(refusal(volume, "/vol/nowhere"), HasSubstr("init_from /vol/nowhere: no such file"));
 }
 
 TEST(InitFrom, ADiskThatCannotReadIsNoVerdict) {
@@ -276,5 +275,4 @@ TEST_F(TiedWeights, AreAllInTheStateDict) {
   EXPECT_TRUE(keys("mod").empty());
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -7,8 +7,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 using testing::Pair;
@@ -98,5 +97,4 @@ TEST(Measurements, NamesAreChecked) {
   all.add("m15", 2, 0);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

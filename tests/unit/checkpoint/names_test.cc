@@ -2,8 +2,7 @@
 // anything is claimed, and not at the first save.
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -85,5 +84,4 @@ TEST(StateNames, SizesThatCannotBeAreRefused) {
   EXPECT_THAT(refusal({{"model/a", DType::float32, {1ll << 40, 1ll << 40}}}), HasSubstr("too large"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

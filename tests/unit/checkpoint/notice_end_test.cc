@@ -5,8 +5,7 @@
 #include "holdfast/store/run_state.h"
 #include "noticed.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::Not;
 
@@ -67,13 +66,13 @@ TEST_F(Noticed, AStopWithoutTimeForASaveDoesNotBeginOne) {
                         "is the newest that is durable"));
 }
 
-TEST_F(Noticed, AStopWhoseSaveFailsIsNoCleanInterruption) {
+TEST_F(Noticed, AStopWhoseSaveFailsIsAnInterruptionIfSomethingStands) {
   start_measured();
   step();
   announcer.stop(now() + 25s);
   volume.faults.fail(Op::create, 1, ENOSPC, {.for_ever = true});
   EXPECT_TRUE(step().stop);
-  EXPECT_EQ(run->checkpointer.finish(), 74);
+  EXPECT_EQ(run->checkpointer.finish(), 75);
 }
 
 TEST_F(Noticed, ThatThereWasNoTimeIsSaidForEveryNotice) {
@@ -89,34 +88,6 @@ TEST_F(Noticed, ThatThereWasNoTimeIsSaidForEveryNotice) {
   const std::string text = log.text();
   EXPECT_THAT(text, HasSubstr("no time for a save of step 11"));
   EXPECT_THAT(text, HasSubstr("no time for a save of step 13"));
-}
-
-// An estimate that is as wrong as can be.
-TEST_F(Noticed, TheVeryFirstSaveIsTriedWhateverATrialSays) {
-  options.probe_bytes = 8192;
-  trial = 60s;
-  start();
-  step();
-  announcer.deadline(now() + 120s);
-  step();
-  ASSERT_TRUE(soon([&] { return tried_out(); }));
-  std::this_thread::sleep_for(50ms);  // time to learn from it; without, the test finds less
-  ASSERT_TRUE(saved_in_no_time());
-  EXPECT_EQ(trials, 1);
-}
-
-TEST_F(Noticed, TheVeryFirstSaveIsTriedAtAStopToo) {
-  options.probe_bytes = 8192;
-  trial = 60s;
-  start();
-  step();
-  announcer.deadline(now() + 120s);
-  step();
-  ASSERT_TRUE(soon([&] { return tried_out(); }));
-  std::this_thread::sleep_for(50ms);  // time to learn from it; without, the test finds less
-  announcer.stop(now() + 25s);
-  EXPECT_EQ(run->checkpointer.finish(), 75);
-  EXPECT_EQ(durable(), 2);
 }
 
 TEST_F(Noticed, ANoticeInFinishChangesNothingAboutACompleteRun) {
@@ -248,7 +219,7 @@ class AskedClock final : public Clock {
 
 TEST_F(Noticed, WhoeverWaitsForAnImageIsNotDeaf) {
   AskedClock clock(volume.clock);
-  options.clock = &clock;
+  options.start.seams.clock = &clock;
   start();
   SlowDisk disk(volume);
   run->step();
@@ -277,5 +248,4 @@ TEST_F(Noticed, WhoeverWaitsForAnImageIsNotDeaf) {
   run.reset();
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

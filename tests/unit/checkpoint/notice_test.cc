@@ -7,15 +7,14 @@
 #include "rig.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 class NoticedRun : public testing::Test {
  protected:
   CheckpointerOptions options() {
     CheckpointerOptions options = volume_.options();
-    options.notice_file = path_;
-    options.on_notice = OnNotice::exit;
+    options.notices.notice_file = path_;
+    options.notices.on_notice = OnNotice::exit;
     return options;
   }
   // Trains until `done` says so, at most for a minute.
@@ -91,7 +90,7 @@ TEST_F(NoticedRun, TheEnvironmentAddsAFile) {
   std::filesystem::remove(other);
   {
     CheckpointerOptions alone = volume_.options();
-    alone.on_notice = OnNotice::exit;
+    alone.notices.on_notice = OnNotice::exit;
     write_text(other, "{}");
     Attempt attempt(alone);
     EXPECT_TRUE(attempt.checkpointer.tick());
@@ -100,5 +99,4 @@ TEST_F(NoticedRun, TheEnvironmentAddsAFile) {
   unsetenv("HOLDFAST_NOTICE_FILE");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -25,11 +25,6 @@ class Noticed : public testing::Test {
     announcer.give_to(options);
     volume.faults.set_hook([this](const Operation& operation) {
       if (of_checkpoint(operation, Op::create)) ++begun;
-      if (operation.path.find("trial") != std::string::npos) {
-        if (operation.kind == Op::create) ++trials;
-        if (operation.kind == Op::sync_file) volume.clock.advance(trial);
-        if (operation.kind == Op::unlink) ++tried;
-      }
       if (of_checkpoint(operation, Op::sync_file)) volume.clock.advance(commit);
     });
   }
@@ -60,22 +55,6 @@ class Noticed : public testing::Test {
     }
     return false;
   }
-  // A trial of the disk is over, and its file gone.
-  bool tried_out() {
-    if (tried == 0) return false;
-    const auto names = volume.disk.names(kRun);
-    return std::none_of(names.begin(), names.end(),
-                        [](const std::string& name) { return name.find("trial") != std::string::npos; });
-  }
-  // Steps that take no time until the first of them is durable.
-  bool saved_in_no_time() {
-    return soon([&] {
-      if (durable() >= 0) return true;  // the trial was over before the step was
-      run->step();
-      if (run->decision.saved) run->decision.save.wait();
-      return durable() >= 0;
-    });
-  }
   SteadyTime now() const { return volume.clock.now(); }
   std::int64_t durable() { return run->checkpointer.last_durable().step; }
 
@@ -84,10 +63,7 @@ class Noticed : public testing::Test {
   CheckpointerOptions options = volume.options();
   Announcer announcer;
   Duration commit = 10s;
-  Duration trial{};
-  std::atomic<int> begun{0};   // writes of checkpoints
-  std::atomic<int> trials{0};  // and of files that only try the disk out
-  std::atomic<int> tried{0};   // of those that are over
+  std::atomic<int> begun{0};  // writes of checkpoints
   std::unique_ptr<Attempt> run;
 };
 

@@ -6,8 +6,7 @@
 
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr std::int64_t kLast = 5;
 
@@ -92,5 +91,4 @@ TEST(PowerLoss, OfAResumedRun) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

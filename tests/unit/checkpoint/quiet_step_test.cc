@@ -5,8 +5,7 @@
 
 HOLDFAST_COUNT_ALLOCATIONS
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr int kSteps = 1000;
 
@@ -17,7 +16,7 @@ struct Quiet {
 
   explicit Quiet(std::size_t elements) {
     CheckpointerOptions options = volume.options({SaveEvery(std::chrono::hours(1))});
-    options.clock = nullptr;
+    options.start.seams.clock = nullptr;
     MemorySource::Options state;
     state.elements = elements;
     run = std::make_unique<Attempt>(options, state);
@@ -80,5 +79,4 @@ TEST(QuietStep, SystemCallsAreSeen) {
   EXPECT_EQ(parent, getppid()) << "and they are made";
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

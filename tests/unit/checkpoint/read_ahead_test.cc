@@ -2,12 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "holdfast/checkpoint/internal/image_stager.h"
 #include "holdfast/format/reader.h"
+#include "holdfast/staging/image_stager.h"
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr MemorySource::Options kLarge{.elements = 100'000};
 
@@ -150,5 +149,4 @@ TEST(PlanBeside, IsTakenOnlyWhereItFits) {
       << "what cannot be planned is no guess";
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -5,8 +5,7 @@
 
 #include "rig.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -82,5 +81,4 @@ TEST(Receipt, GapsInTheRecordAreStepsNotCompared) {
   EXPECT_EQ(log.text(), "holdfast: resume verified: steps 12..15 bit-identical\n");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -9,11 +9,10 @@
 #include <set>
 #include <utility>
 
-#include "holdfast/checkpoint/file_verifier.h"
+#include "holdfast/writing/file_verifier.h"
 #include "together.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -147,7 +146,7 @@ TEST_F(SharedCheckpoint, WhoDoesNotSeeTheVolumeSendsWhatIsItsOwn) {
 }
 
 TEST_F(SharedCheckpoint, CanBeTurnedOff) {
-  options.shared_write = false;
+  options.ranks.shared_write = false;
   live(2, to_the_end);
   EXPECT_THAT(errors(), Each(std::string()));
   EXPECT_FALSE(wrote(1));
@@ -451,5 +450,4 @@ TEST_F(SharedCheckpoint, PowerThatIsCutLeavesWhatWasAcknowledged) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

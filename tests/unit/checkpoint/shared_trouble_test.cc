@@ -11,8 +11,7 @@
 
 #include "together.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::Each;
@@ -34,11 +33,11 @@ class SharedTrouble : public Together {
       if (operation.kind == Op::sync_file) gate.pass();
     });
   }
-  // Steps until that one, or a later one, is durable.
-  static void train_until_durable(Member& one, std::int64_t step, std::int64_t limit) {
+  // Steps until that one, or a later one, is durable. Who waits for a share looks up every 1.5 real seconds.
+  static void train_until_durable(Member& one, std::int64_t step, std::int64_t limit, Duration pace = 20ms) {
     while (one.checkpointer->last_durable().step < step && one.source.step() < limit) {
       one.step();
-      std::this_thread::sleep_for(20ms);
+      std::this_thread::sleep_for(pace);
     }
     EXPECT_GE(one.checkpointer->last_durable().step, step) << one.rank;
   }
@@ -75,7 +74,7 @@ TEST_F(SharedTrouble, AnEndThatComesNearerShortensThePatience) {
     if (one.rank == 1) gate.await_arrival();
     one.train_to(12);
     if (one.rank == 0) one.announcer.deadline(one.clock.now() + 200s);
-    train_until_durable(one, 12, 105);
+    train_until_durable(one, 12, 105, 100ms);
     one.train_to(200);
     if (one.rank == 0) gate.open();
     one.finish();
@@ -295,5 +294,4 @@ TEST_F(SharedTrouble, WhoEndsWithoutFinishWaitsAMomentForTheOthers) {
   });
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

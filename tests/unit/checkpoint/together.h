@@ -22,16 +22,16 @@ namespace holdfast::test {
 
 // One process of several. Rank 0 has the volume; another has its own view of it, or none at all.
 struct Member {
-  Member(Volume& volume, Companions& companions, CheckpointerOptions given, MemorySource::Options state,
+  Member(Volume& volume, RankChannel& channel, CheckpointerOptions given, MemorySource::Options state,
          bool sees)
-      : rank(companions.rank()),
+      : rank(channel.rank()),
         view(volume.disk),
         clock(rank == 0 ? volume.clock : own_clock),
         source(state),
         options(std::move(given)) {
-    options.companions = &companions;
-    options.clock = &clock;
-    if (rank != 0) options.file_system = sees ? static_cast<FileSystem*>(&view) : &nothing;
+    options.ranks.channel = &channel;
+    options.start.seams.clock = &clock;
+    if (rank != 0) options.start.seams.file_system = sees ? static_cast<FileSystem*>(&view) : &nothing;
     announcer.give_to(options);
     checkpointer = std::make_unique<Checkpointer>(source, options);
   }
@@ -94,9 +94,12 @@ class Together : public testing::Test {
       state.rank = rank;
       if (rank == odd_one) state.learning_rate = 0.2;
       if (rank == other_threads) state.threads = 7;
+      CheckpointerOptions own = options;
+      if (rank == blind_one) own.notices.require_sources = {"ec2"};
       state.elements = elements;
       state.uneven_buffers = uneven_buffers;
-      members.push_back(std::make_unique<Member>(*volume, world->rank(rank), options, state, rank < seers));
+      state.spread = spread;
+      members.push_back(std::make_unique<Member>(*volume, world->rank(rank), own, state, rank < seers));
     }
     std::vector<std::thread> threads;
     for (const auto& member : members) {
@@ -152,10 +155,12 @@ class Together : public testing::Test {
   int corrupt_for = -1;
   Duration timeout = std::chrono::seconds(60);
   int odd_one = -1;
+  int blind_one = -1;
   int other_threads = -1;
   int seers = 1;  // so many ranks see the volume
   std::size_t elements = 1000;
   bool uneven_buffers = false;
+  bool spread = false;
   std::unique_ptr<MemoryWorld> world;
   std::vector<std::unique_ptr<Member>> members;
 };

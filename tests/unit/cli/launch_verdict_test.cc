@@ -5,8 +5,7 @@
 
 #include <csignal>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using testing::HasSubstr;
 
@@ -40,5 +39,4 @@ TEST(LaunchVerdict, TheFirstFailureCounts) {
   EXPECT_EQ(code_of({left(2, 1), killed(0, SIGKILL, true)}), 1);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

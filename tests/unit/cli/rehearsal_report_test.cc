@@ -6,8 +6,7 @@
 
 #include <sstream>
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -108,5 +107,4 @@ TEST(RehearsalReport, ALifeWithoutANoticeProvesNothing) {
   EXPECT_THAT(faults_of(life), ElementsAre("it ended before the notice came (exit 0)"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

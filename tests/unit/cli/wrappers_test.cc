@@ -1,12 +1,15 @@
-// What the wrappers decide by: when a trainer is started again, and what a ledger tells of its life.
+// What the wrappers decide by: when a trainer is started again, and which ends its ledger announces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "holdfast/cli/life_story.h"
-#include "holdfast/cli/restart_policy.h"
+#include <cmath>
 
-namespace holdfast::test {
-namespace {
+#include "holdfast/cli/announced_ends.h"
+#include "holdfast/cli/rehearsal_report.h"
+#include "holdfast/cli/restart_policy.h"
+#include "support/ledger_text.h"
+
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -33,6 +36,70 @@ TEST(RestartPolicy, WhoeverWasAskedToStopStaysDown) {
   EXPECT_FALSE(policy.after(life).restart);
 }
 
+TEST(RestartPolicy, AVolumeIsTriedForAnHour) {
+  RestartPolicy policy({.max_restarts = 2});
+  LifeFacts life{.ending = {.exit_code = 74}};
+  for (const Duration delay : {1s, 2s, 4s, 8s, 16s, 32s, 60s, 60s}) {
+    const RestartDecision decision = policy.after(life);
+    EXPECT_TRUE(decision.restart);
+    EXPECT_EQ(decision.delay, delay);
+    life.ended += delay;
+  }
+  const SteadyTime first{};
+  life.ended = first + 59min;
+  EXPECT_TRUE(policy.after(life).restart);
+  life.ended = first + 1h;
+  const RestartDecision end = policy.after(life);
+  EXPECT_FALSE(end.restart);
+  EXPECT_TRUE(end.gave_up);
+  EXPECT_THAT(end.text, HasSubstr("look at the volume"));
+}
+
+TEST(RestartPolicy, TheHourBeginsAgainAfterAnotherEnd) {
+  for (const bool progress : {false, true}) {
+    RestartPolicy policy;
+    LifeFacts life{.ending = {.exit_code = 74}};
+    EXPECT_TRUE(policy.after(life).restart);
+    life.ended += 2h;
+    life.progress = progress;
+    if (!progress) {
+      EXPECT_TRUE(policy.after(interrupted()).restart);
+    }
+    EXPECT_TRUE(policy.after(life).restart) << progress;
+  }
+}
+
+TEST(RestartPolicy, AStepThatStandsStillTwiceInARowEndsIt) {
+  RestartPolicy policy;
+  LifeFacts stalled = interrupted();
+  stalled.stood_still = true;
+  EXPECT_TRUE(policy.after(stalled).restart);
+  EXPECT_TRUE(policy.after(interrupted()).restart) << "not in a row";
+  EXPECT_TRUE(policy.after(stalled).restart);
+  stalled.progress = true;
+  EXPECT_TRUE(policy.after(stalled).restart) << "it made progress first";
+  stalled.progress = false;
+  const RestartDecision end = policy.after(stalled);
+  EXPECT_FALSE(end.restart);
+  EXPECT_TRUE(end.gave_up);
+  EXPECT_EQ(end.code, 70);
+}
+
+TEST(RestartPolicy, GivingUpIsNeitherCompletionNorAStop) {
+  for (const int code : {64, 76, 78, 126, 130}) {
+    RestartPolicy policy;
+    const RestartDecision end = policy.after({.ending = {.exit_code = code}});
+    EXPECT_TRUE(end.gave_up) << code;
+    EXPECT_EQ(end.code, code);
+  }
+  RestartPolicy policy({.max_restarts = 0});
+  EXPECT_TRUE(policy.after(interrupted()).gave_up);
+  EXPECT_FALSE(policy.after({.ending = {.exit_code = 0}}).gave_up);
+  LifeFacts asked = interrupted();
+  asked.asked_to_stop = true;
+  EXPECT_FALSE(policy.after(asked).gave_up);
+}
+
 TEST(RestartPolicy, WaitsForAMinuteAfterADeadline) {
   RestartPolicy policy;
   LifeFacts life = interrupted(true);
@@ -51,69 +118,43 @@ TEST(RestartPolicy, WaitsForAMinuteAfterADeadline) {
   EXPECT_EQ(policy.after(life).delay, 1s) << "there is time to train";
 }
 
-TEST(LifeStory, TellsWhatTheLedgerTells) {
-  const LifeStory story =
-      parse_life_story(R"({"event":"start","t":1000,"attempt":3,"step":40,"from_attempt":2,"boot":"b"})"
-                       "\n"
-                       R"({"event":"notice","t":2000,"source":"ec2","kind":"deadline","left_ms":120000})"
-                       "\n"
-                       R"({"event":"commit","t":2500,"step":44})"
-                       "\n"
-                       R"({"event":"progress","t":2600,"step":48})"
-                       "\n"
-                       R"({"event":"pause","t":2700,"step":47,"why":"ec2"})"
-                       "\n"
-                       R"({"event":"commit","t":9999,"st)");
-  ASSERT_TRUE(story.start);
-  EXPECT_EQ(story.start->step, 40);
-  EXPECT_EQ(story.start->from_attempt, 2U);
-  EXPECT_EQ(story.start->boot, "b");
-  ASSERT_EQ(story.commits.size(), 1U) << "the last line is torn";
-  EXPECT_EQ(story.commits[0].step, 44);
-  EXPECT_EQ(story.paused_at, 47);
-  EXPECT_EQ(story.furthest_step, 48);
-  EXPECT_EQ(story.machine_ends(), WallTime(122s));
+LedgerText ledger() { return LedgerText(1, 40, 0, 1000, 1, "b"); }
+
+std::string deadline(const char* source, int left_ms) {
+  return R"("source":")" + std::string(source) + R"(","kind":"deadline","left_ms":)" +
+         std::to_string(left_ms);
 }
 
-TEST(LifeStory, TheEarliestDeadlineCountsUntilItsSourceTakesItBack) {
-  const std::string two = R"({"event":"notice","t":0,"source":"ec2","kind":"deadline","left_ms":90000})"
-                          "\n"
-                          R"({"event":"notice","t":1000,"source":"file","kind":"deadline","left_ms":50000})"
-                          "\n";
-  EXPECT_EQ(parse_life_story(two).machine_ends(), WallTime(51s));
-  EXPECT_EQ(parse_life_story(two + R"({"event":"notice","t":2000,"source":"file","kind":"withdrawn"})"
-                                   "\n")
-                .machine_ends(),
-            WallTime(90s));
+TEST(AnnouncedEnds, TheEarliestDeadlineCountsUntilItsSourceTakesItBack) {
+  LedgerText text = ledger();
+  text.line("notice", 1, deadline("ec2", 90'000)).line("notice", 2, deadline("file", 50'000));
+  EXPECT_EQ(machine_ends(lives_of({text.text()}).at(0)), WallTime(1000s + 51s));
+  text.line("notice", 3, R"("source":"file","kind":"withdrawn")");
+  EXPECT_EQ(machine_ends(lives_of({text.text()}).at(0)), WallTime(1000s + 90s));
 }
 
-TEST(LifeStory, ComparesWhatTwoAttemptsComputed) {
-  const std::string older =
-      "{\"event\":\"losses\",\"from\":5,\"bits\":\"3ff00000000000004000000000000000\"}\n"
-      "{\"event\":\"progress\",\"step\":6}\n"
-      "{\"event\":\"losses\",\"from\":7,\"bits\":\"4008000000000000\"}\n";
-  const std::string same =
-      "{\"event\":\"losses\",\"from\":6,\"bits\":\"40000000000000004008000000000000\"}\n";
-  const std::string other =
-      "{\"event\":\"losses\",\"from\":6,\"bits\":\"40000000000000014008000000000000\"}\n";
-  EXPECT_EQ(compare_losses(older, same).steps, 2);
-  EXPECT_EQ(compare_losses(older, same).different, 0);
-  EXPECT_EQ(compare_losses(older, other).different, 1);
-  EXPECT_EQ(compare_losses(older, "").steps, 0);
-  EXPECT_EQ(parse_life_story(older).furthest_step, 7);
+TEST(AnnouncedEnds, ANoticeBeforeTheStartCounts) {
+  const std::string line =
+      R"({"event":"notice","t":5000,"up_ms":10,"source":"ec2","kind":"deadline","left_ms":1000})";
+  EXPECT_EQ(machine_ends(lives_of({line + "\n"}).at(0)), WallTime(6s));
 }
 
-TEST(LifeStory, NonsenseTellsNothing) {
-  for (const std::string line :
-       {"", "{", "[]", "null", "7", R"({"event":7})", R"({"event":"start","step":"x","from_attempt":-1})",
-        R"({"event":"commit","t":1e300,"step":1e300})", R"({"event":"commit","step":-5})",
-        R"({"event":"notice","t":{},"source":[],"kind":null,"left_ms":true})",
-        R"({"event":"notice","kind":"deadline","source":"ec2","left_ms":9e18,"t":-9e18})"}) {
-    const LifeStory story = parse_life_story(line + "\n");
-    EXPECT_TRUE(story.commits.empty()) << line;
-    EXPECT_EQ(story.furthest_step, -1) << line;
-  }
+TEST(AnnouncedEnds, TheRunsOwnTimeIsNotTheMachines) {
+  LedgerText text = ledger();
+  text.line("notice", 1, deadline("deadline", 60'000));
+  const LedgerLife life = lives_of({text.text()}).at(0);
+  EXPECT_FALSE(machine_ends(life));
+  EXPECT_TRUE(own_time_is_over(life, true, WallTime(1050s)));
+  EXPECT_FALSE(own_time_is_over(life, false, WallTime(1050s))) << "it did not leave";
+  EXPECT_FALSE(own_time_is_over(life, true, WallTime(1130s))) << "the job got more time";
 }
 
-}  // namespace
-}  // namespace holdfast::test
+TEST(Recomputed, ComparesWhatTwoAttemptsComputed) {
+  const LossesByStep older = {{5, 1.0}, {6, 2.0}, {7, 3.0}};
+  EXPECT_EQ(compare_losses(older, {{6, 2.0}, {7, 3.0}, {8, 4.0}}).steps, 2);
+  EXPECT_EQ(compare_losses(older, {{6, 2.0}, {7, 3.0}}).different, 0);
+  EXPECT_EQ(compare_losses(older, {{6, std::nextafter(2.0, 3.0)}}).different, 1);
+  EXPECT_EQ(compare_losses(older, {}).steps, 0);
+}
+
+}}  // namespace holdfast::test

@@ -7,8 +7,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -75,5 +74,4 @@ TEST(GlobalBatch, WhatDoesNotDivideIsRefusedWithWhatDoes) {
               HasSubstr("make it 9223372036854775806,"));
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -138,6 +138,43 @@ TEST(Loader, ResumesExactlyForAnyWorkersAndPrefetch) {
   }
 }
 
+// A program that counts epochs itself, stopped after every batch, with and without a rest.
+TEST(Loader, SaysInWhichEpochALoopOverEpochsGoesOn) {
+  for (const std::int64_t size : {12, 14}) {
+    const auto train = [&](Loader& loader, std::size_t stop) {
+      std::vector<std::string> all;
+      for (std::int64_t epoch = loader.epoch(); epoch < 3; ++epoch) {
+        while (true) {
+          const auto batch = loader.next();
+          EXPECT_EQ(batch->epoch, epoch);
+          all.push_back(text_of(*batch));
+          loader.applied(batch->cursor);
+          if (all.size() == stop) return all;
+          if (batch->last_in_epoch) break;
+        }
+        EXPECT_EQ(loader.epoch(), epoch + 1);
+      }
+      return all;
+    };
+    Loader straight(Numbers(size), {.batch_size = 4, .seed = 9});
+    const auto expected = train(straight, 1000);
+    ASSERT_EQ(expected.size(), 9u);
+    for (std::size_t stop = 1; stop <= expected.size(); ++stop) {
+      Loader first(Numbers(size), {.batch_size = 4, .seed = 9});
+      auto got = train(first, stop);
+      MemoryState state;
+      first.save(state);
+      Loader second(Numbers(size), {.batch_size = 4, .seed = 9});
+      second.load(state);
+      for (const std::string& batch : train(second, 1000)) got.push_back(batch);
+      EXPECT_EQ(got, expected) << size << " samples, stopped after " << stop;
+    }
+  }
+  Loader ending(Numbers(12), {.batch_size = 4, .epochs = 1});
+  rest_of(ending);
+  EXPECT_EQ(ending.epoch(), 1);
+}
+
 TEST(Loader, LoadsInTheMiddleOfItsOwnWork) {
   Loader loader(Numbers(40), {.batch_size = 4, .epochs = 1, .workers = 3});
   std::vector<std::string> first{text_of(*loader.next()), text_of(*loader.next())};

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -17,12 +18,12 @@
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/own_gpus.h"
 #include "holdfast/distributed/internal/replica.h"
+#include "holdfast/distributed/internal/sockets.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
 #include "unit/state/attributes_only.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -165,6 +166,35 @@ TEST(Meeting, RanksInWords) {
   EXPECT_EQ(ranks_of_keys(keys_of_ranks("here", 3)), (std::vector{0, 1, 2}));
 }
 
+// Hosts are restarted each for itself: a rank may be back while the old rank 0 still commits.
+TEST(Meeting, ARankOfTheNextStartWaitsUntilTheOldRank0HasEnded) {
+  const auto rank_of_two = [port = own_end(listen_at("127.0.0.1", 0)->get()).second](int rank) {
+    LaunchEnvironment place;
+    place.rank = rank;
+    place.world_size = 2;
+    place.local_world_size = 2;
+    place.master_address = "127.0.0.1";
+    place.master_port = port;
+    place.job = "job";
+    return place;
+  };
+  std::string early;
+  {
+    std::optional<StoreLine> old_rank_0, new_rank_0;
+    std::jthread([&] { old_rank_0 = meet(rank_of_two(0), 5min); }), meet(rank_of_two(1), 5min);
+    EXPECT_THAT(refusal_of([&] { meet(rank_of_two(1), 2s); }), HasSubstr("of an earlier start"));
+    const auto came = old_rank_0->add("come/1", 0);
+    ASSERT_GE(came, 2);
+    std::jthread next([&] { early = refusal_of([&] { meet(rank_of_two(1), 5min); }); });
+    for (int i = 0; i < 60'000 && old_rank_0->add("come/1", 0) < came + 2; ++i) {
+      std::this_thread::sleep_for(1ms);
+    }
+    old_rank_0.reset();
+    EXPECT_EQ(refusal_of([&] { new_rank_0 = meet(rank_of_two(0), 1min); }), "not refused");
+  }
+  EXPECT_EQ(early, "not refused");
+}
+
 TEST(Meeting, EveryCallOfAStoreHasAnEnd) {
   const auto released = std::make_shared<std::atomic<bool>>(false);
   const auto over = std::make_shared<std::atomic<bool>>(false);
@@ -241,5 +271,4 @@ TEST(LocalAddress, OfThisHost) {
   EXPECT_NE(address_towards("127.0.0.1", 1), "");
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

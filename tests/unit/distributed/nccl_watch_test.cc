@@ -10,8 +10,7 @@
 #include "holdfast/distributed/internal/nccl_backend.h"
 #include "holdfast/distributed/process_group.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -157,5 +156,4 @@ TEST_F(ProcessGroupOnDevice, AnErrorOfTheProgramsOwnAbortsAtTheEnd) {
   EXPECT_EQ(fake_shutdowns, 0);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -15,8 +15,7 @@
 #include "holdfast/distributed/internal/ballot_tree.h"
 #include "holdfast/distributed/internal/connections.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -30,11 +29,11 @@ bool comes(const Condition& condition) {
 
 class Pulses : public testing::Test {
  protected:
+  std::unique_ptr<Pulse> begin(int rank, int count) {
+    return std::make_unique<Pulse>(store, "p/", rank, count, PulseOptions{50ms, 40}, [this] { ++losses; });
+  }
   void start(int count) {
-    for (int rank = 0; rank < count; ++rank) {
-      pulses.push_back(
-          std::make_unique<Pulse>(store, "p/", rank, count, PulseOptions{50ms, 16}, [this] { ++losses; }));
-    }
+    for (int rank = 0; rank < count; ++rank) pulses.push_back(begin(rank, count));
   }
   const c10::intrusive_ptr<c10d::HashStore> store = c10::make_intrusive<c10d::HashStore>();
   std::atomic<int> losses{0};
@@ -43,7 +42,7 @@ class Pulses : public testing::Test {
 
 TEST_F(Pulses, WhoFallsSilentIsLostForAllOthers) {
   start(4);
-  std::this_thread::sleep_for(1600ms);  // twice as long as a silence may last
+  std::this_thread::sleep_for(4s);  // twice as long as a silence may last
   for (const auto& pulse : pulses) EXPECT_THAT(pulse->lost(), IsEmpty());
   EXPECT_EQ(losses, 0);
   pulses[2]->end();
@@ -69,6 +68,61 @@ TEST_F(Pulses, OfASilentRankZeroTheOthersKnowAsWell) {
     EXPECT_THAT(pulse.lost(), ElementsAre(0));
     EXPECT_TRUE(pulse.alarm()->store);
   }
+}
+
+// Of the ranks of a machine one hears that it is about to stand still.
+TEST_F(Pulses, AnAnnouncedSilenceIsBorneUntilItIsOver) {
+  start(3);
+  const auto goes_by = [&](const std::string& pulse) {
+    return comes([&] {
+      return store->check({"p/pulse"}) && store->get_to_str("p/pulse").find(pulse) != std::string::npos;
+    });
+  };
+  pulses[2]->expect_silence(60s);
+  ASSERT_TRUE(goes_by(" 1200"));
+  pulses[1]->end();
+  std::this_thread::sleep_for(4s);
+  for (const auto& pulse : pulses) EXPECT_THAT(pulse->lost(), IsEmpty());
+  pulses[2]->expect_silence(0s);
+  for (const int rank : {0, 2}) {
+    const Pulse& pulse = *pulses[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(comes([&] { return !pulse.lost().empty(); }));
+    EXPECT_THAT(pulse.lost(), ElementsAre(1));
+  }
+}
+
+TEST_F(Pulses, OfRankZeroAsWell) {
+  start(2);
+  pulses[0]->expect_silence(60s);
+  ASSERT_TRUE(
+      comes([&] { return store->check({"p/pulse"}) && store->get_to_str("p/pulse").find(" 1200") < 9; }));
+  std::this_thread::sleep_for(1s);  // until rank 1 has read it
+  pulses[0]->end();
+  std::this_thread::sleep_for(4s);
+  EXPECT_THAT(pulses[1]->lost(), IsEmpty());
+}
+
+// Rank 0 clears all keys when it begins; others may have begun long before.
+TEST_F(Pulses, WhatWasSaidBeforeRankZeroBeganIsHeard) {
+  const std::unique_ptr<Pulse> early = begin(1, 2);
+  early->expect_silence(60s);
+  early->call(true);
+  ASSERT_TRUE(comes([&] { return store->check({"p/beat/1"}) && store->get_to_str("p/beat/1").size() > 10; }));
+  const std::unique_ptr<Pulse> zero = begin(0, 2);
+  EXPECT_TRUE(comes([&] { return zero->called(); }));
+  EXPECT_TRUE(comes([&] { return store->get_to_str("p/pulse").find(" 1200") != std::string::npos; }));
+  EXPECT_THAT(zero->lost(), IsEmpty());
+}
+
+TEST_F(Pulses, RankZeroKnowsThatAnotherCalls) {
+  start(3);
+  pulses[0]->call(true);  // itself: nobody's news
+  pulses[1]->expect_silence(60s);
+  pulses[2]->call(true);
+  EXPECT_TRUE(comes([&] { return pulses[0]->called(); }));
+  pulses[2]->call(false);
+  EXPECT_TRUE(comes([&] { return !pulses[0]->called(); }));
+  for (const auto& pulse : pulses) EXPECT_THAT(pulse->lost(), IsEmpty());
 }
 
 // Every rank on a thread of its own.
@@ -166,5 +220,4 @@ TEST(Connections, ThoseThatCameSinceAreBroken) {
   other.join();
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -13,8 +13,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::SizeIs;
@@ -91,6 +90,14 @@ TEST_F(RollCalls, WhoHasNoticedAndIsTheOnlyOneSilentIsNamed) {
   EXPECT_THAT(who(), StartsWith("rank 2 left, hangs or cannot be reached"));
 }
 
+// On a machine so busy that the signs of life show nothing yet.
+TEST_F(RollCalls, WhoseConnectionEndedIsNamedBeforeItIsSilent) {
+  start(4, 400);
+  say("died/2");
+  say("alive/0");
+  EXPECT_THAT(who(), StartsWith("rank 2 died, hangs or cannot be reached")) << "3 is busy";
+}
+
 TEST_F(RollCalls, WhoEndsWithAnErrorOfItsOwnSaysSo) {
   start(3);
   say("alive/0");
@@ -125,5 +132,4 @@ TEST_F(RollCalls, TheFirstAnswerHolds) {
   EXPECT_EQ(call.who(), first);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -17,8 +17,7 @@
 #include "holdfast/state/train_state.h"
 #include "unit/state/staging.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using test::message_of;
 using testing::HasSubstr;
@@ -78,6 +77,9 @@ TEST(ShardedOptimizer, SaysWhatItCannotShare) {
   EXPECT_THAT(message_of<UsageError>([&] { ShardedOptimizer(foreign, net, group); }),
               HasSubstr("belongs to no part of its module"));
   EXPECT_EQ(foreign.param_groups()[0].params().size(), 4U) << "changed by a ShardedOptimizer that never was";
+  torch::optim::SGD twice({net.one->weight, net.two->weight, net.one->weight}, 0.1);
+  EXPECT_THAT(message_of<UsageError>([&] { ShardedOptimizer(twice, net, group); }),
+              HasSubstr("parameter one.weight is listed twice"));
   torch::optim::SGD inner(net.parameters(), 0.1);
   ShardedOptimizer optimizer(inner, net, group);
   net.two->bias.mutable_grad().reset();
@@ -165,5 +167,26 @@ TEST(SyncBatchNorm, AnOrdinaryOneIsNamedAndAWorldOfOneIsAnOrdinaryOne) {
               HasSubstr("'forgotten' is an ordinary batch norm"));
 }
 
-}  // namespace
-}  // namespace holdfast
+// A copy made between would wait for ranks that do not come.
+TEST(Sharded, AStateWithOneNeedsTheOthersAtEachBoundaryUntilItWasBroughtTogether) {
+  ProcessGroup group;
+  TwoLayers net;
+  torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  ShardedOptimizer sharded(sgd, net, group);
+  TrainState whole;
+  whole.add("model", net);
+  EXPECT_FALSE(whole.needs_others());
+  TrainState state;
+  state.add("model", net);
+  state.add("optimizer", sharded);
+  for (int step = 0; step < 2; ++step) {
+    net.backward();
+    sharded.step();
+    state.advance({});
+    EXPECT_TRUE(state.needs_others());
+    state.bring_together();
+    EXPECT_FALSE(state.needs_others());
+  }
+}
+
+}}  // namespace holdfast

@@ -5,8 +5,7 @@
 #include "holdfast/base/error.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -75,14 +74,15 @@ TEST_F(ChangingFile, ShorterThanItSaysIsDamageWhereverItEnds) {
       EXPECT_THAT(reason(read_snapshot(file(readable), good, 2, mode)), HasSubstr("became shorter"));
     }
   }
-  EXPECT_THAT(reason(read_part(file(tensor + 1), good, "model/")), HasSubstr("became shorter"));
+  EXPECT_THAT(reason(read_tensors(file(tensor + 1), good, under("model/"))), HasSubstr("became shorter"));
 }
 
 TEST_F(ChangingFile, AnotherSizeThanTheIndexSaysIsDamage) {
   for (const std::int64_t larger : {1, -1, 4096}) {
     EXPECT_THAT(reason(verify_bytes(file(kAll, larger), index())), HasSubstr("changed its size")) << larger;
     EXPECT_THAT(reason(read_snapshot(file(kAll, larger), index())), HasSubstr("changed its size"));
-    EXPECT_THAT(reason(read_part(file(kAll, larger), index(), "model/")), HasSubstr("changed its size"));
+    EXPECT_THAT(reason(read_tensors(file(kAll, larger), index(), under("model/"))),
+                HasSubstr("changed its size"));
   }
 }
 
@@ -92,15 +92,15 @@ TEST_F(ChangingFile, AnIndexThatLeavesGapsIsRejected) {
   gap.stretches.pop_back();
   EXPECT_THAT(reason(verify_bytes(file(), gap)), HasSubstr("index: "));
   EXPECT_THAT(reason(read_snapshot(file(), gap)), HasSubstr("index: "));
-  EXPECT_THAT(reason(read_part(file(), gap, "model/")), HasSubstr("index: "));
+  EXPECT_THAT(reason(read_tensors(file(), gap, under("model/"))), HasSubstr("index: "));
 }
 
 TEST_F(ChangingFile, APartIsVerifiedByItself) {
   const CheckpointIndex good = index();
-  EXPECT_EQ(reason(read_part(file(), good, "model/")), "good");
+  EXPECT_EQ(reason(read_tensors(file(), good, under("model/"))), "good");
   disk_.flip_bit("/a", made_.plan->layout->offset(*made_.plan->layout->find("model/scale")));
-  EXPECT_THAT(reason(read_part(file(), good, "model/")), HasSubstr("tensor model/scale"));
-  EXPECT_EQ(reason(read_part(file(), good, "rng/")), "good");
+  EXPECT_THAT(reason(read_tensors(file(), good, under("model/"))), HasSubstr("tensor model/scale"));
+  EXPECT_EQ(reason(read_tensors(file(), good, under("rng/"))), "good");
 }
 
 TEST_F(ChangingFile, ProgressCountsEveryByteOnce) {
@@ -162,5 +162,4 @@ TEST(Seal, AttributesThatOutgrowTheIndexAloneAreRefused) {
   EXPECT_THROW(seal(*made.snapshot, *made.plan, digest_tensors(*made.snapshot, 1)), RefusedError);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -52,6 +52,11 @@ inline void fill(std::span<std::byte> bytes, const std::string& seed) {
   }
 }
 
+// For read_tensors: those whose name starts with `prefix`.
+inline TensorFilter under(std::string prefix) {
+  return [prefix = std::move(prefix)](const TensorSpec& spec) { return spec.name.starts_with(prefix); };
+}
+
 inline bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }

@@ -6,8 +6,7 @@
 #include "holdfast/format/internal/little_endian.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -112,5 +111,4 @@ TEST(Version, NewerIsToldFromItsHeaderAlone) {
   EXPECT_THAT(judge(std::span(file).first(4096)), StartsWith("newer: "));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

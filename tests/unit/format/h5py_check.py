@@ -1,6 +1,6 @@
 """Compares what h5py reads from a checkpoint with what the format's own index says, byte for byte.
 
-Reads the header and the index as lib/holdfast/format/layout.h describes them; nothing of Holdfast is used.
+Reads the header and the index as docs/file_format.md describes them; nothing of Holdfast is used.
 """
 import json
 import struct

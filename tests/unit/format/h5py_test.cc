@@ -8,8 +8,7 @@
 #include "support/subprocess.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 Ended run(std::vector<std::string> command) { return Subprocess(std::move(command)).wait(); }
 
@@ -62,5 +61,4 @@ TEST_F(ForeignTools, H5dumpListsIt) {
   EXPECT_THAT(ended.out, testing::HasSubstr("GROUP \"slot\""));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

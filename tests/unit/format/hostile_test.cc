@@ -9,8 +9,7 @@
 #include "holdfast/format/internal/index_json.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using internal::Header;
 using testing::HasSubstr;
@@ -281,5 +280,4 @@ TEST(HostileIndex, RandomEditsNeverCrash) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

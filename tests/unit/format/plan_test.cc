@@ -8,8 +8,7 @@
 #include "holdfast/base/error.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -139,5 +138,4 @@ TEST(AttributeCapacity, HoldsWhatSealWrites) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

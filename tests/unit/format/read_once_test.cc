@@ -10,8 +10,7 @@
 #include "support/forwarding.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -159,7 +158,7 @@ TEST_F(ReadOnce, NeighboursShareTheirBlocksAndTheirReads) {
   write(made);
   const auto file = open();
   const CheckpointIndex index = index_of(*file);
-  const auto read = read_part(*file, index, "model/");
+  const auto read = read_tensors(*file, index, under("model/"));
   ASSERT_TRUE(std::holds_alternative<std::shared_ptr<Snapshot>>(read));
   expect_equal(*std::get<std::shared_ptr<Snapshot>>(read), made);
   const auto reads = file->take();
@@ -211,5 +210,4 @@ TEST_F(ReadOnce, AFlippedBitIsFoundInEveryTensor) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

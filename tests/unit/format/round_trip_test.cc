@@ -11,8 +11,7 @@
 #include "support/fault_file_system.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 CheckpointIndex good_index(const File& file) {
   auto index = read_index(file);
@@ -172,7 +171,7 @@ TEST(ReadIndex, AKnownOneIsTakenOnlyForTheSameBytes) {
   EXPECT_EQ(step("/a"), -1);
 }
 
-TEST(ReadPart, TakesOnlyThePrefix) {
+TEST(ReadTensors, ReadsOnlyTheWanted) {
   const Made made = make_snapshot({{"model/a", DType::float32, {5}},
                                    {"optimizer/a", DType::float32, {100000}},
                                    {"model/large", DType::float32, {3 << 20}},
@@ -185,7 +184,7 @@ TEST(ReadPart, TakesOnlyThePrefix) {
   const auto file = watched.open_file("/a", OpenMode::read);
   const CheckpointIndex index = good_index(*file);
   watched.clear_log();
-  const auto part = good(read_part(*file, index, "model/"));
+  const auto part = good(read_tensors(*file, index, under("model/")));
   std::uint64_t bytes = 0;
   for (const Operation& operation : watched.log()) bytes += operation.kind == Op::read ? operation.length : 0;
   EXPECT_EQ(bytes, 4096u + (12u << 20));
@@ -195,8 +194,7 @@ TEST(ReadPart, TakesOnlyThePrefix) {
   }
   EXPECT_FALSE(part->find("modelling/a"));
   EXPECT_EQ(part->step, 42);
-  EXPECT_TRUE(good(read_part(*file, index, "nothing"))->layout->tensors().empty());
+  EXPECT_TRUE(good(read_tensors(*file, index, under("nothing")))->layout->tensors().empty());
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

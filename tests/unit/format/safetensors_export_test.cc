@@ -9,8 +9,7 @@
 #include "holdfast/format/safetensors.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -95,5 +94,4 @@ TEST(SafetensorsExport, AFullDiskShowsBeforeTheFirstByte) {
   EXPECT_EQ(faults.count(Op::write), 0);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

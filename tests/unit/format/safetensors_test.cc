@@ -13,8 +13,7 @@
 #include "support/fault_file_system.h"
 #include "support/memory_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -369,5 +368,4 @@ TEST(Safetensors, AWriterThatGetsTooLittleOrTooMuchSaysSo) {
   EXPECT_THROW(writer.finish(), Error);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -12,8 +12,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/format/file_plan.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using internal::ScratchFile;
 
@@ -65,5 +64,4 @@ TEST(ScratchFile, AFullDevShmIsNoEnd) {
   EXPECT_EQ(status, 0);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -9,8 +9,7 @@
 #include "holdfast/base/error.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 struct Drawn {
   std::vector<TensorSpec> tensors;
@@ -319,5 +318,4 @@ TEST(Shares, OwnersByName) {
   EXPECT_EQ(owners_by_name(tensors), (std::vector<int>{3, 12, -1, -1, -1, -1, -1}));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

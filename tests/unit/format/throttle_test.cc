@@ -9,8 +9,7 @@
 #include "support/fault_file_system.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using internal::Stopped;
 using internal::Throttle;
@@ -86,5 +85,4 @@ TEST(Throttle, AnImageTakesItsBytesTimeAndIsTheSame) {
   EXPECT_LE(std::chrono::duration<double>(clock.slept()).count(), static_cast<double>(written) / 7e6 + 0.1);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

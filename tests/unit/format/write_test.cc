@@ -10,8 +10,7 @@
 #include "support/fault_file_system.h"
 #include "unit/format/checkpoint_maker.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 Made large() {
   return make_snapshot({{"model/a", DType::float32, {5 << 20}}, {"model/b", DType::float32, {5 << 20}}},
@@ -83,12 +82,13 @@ TEST(WriteImage, TellsBeforeTheSealWhetherAllNumbersAreFinite) {
     MemoryFileSystem disk;
     const auto file = disk.open_file("/a", OpenMode::create_direct);
     int told = 0;
-    const auto digests = write_image(*file, *made.snapshot, *made.plan,
-                                     {.threads = 2, .before_seal = [&](Snapshot& snapshot, bool found) {
-                                        ++told;
-                                        EXPECT_EQ(found, finite);
-                                        snapshot.attributes.set("found", found, Role::record);
-                                      }});
+    const auto digests =
+        write_image(*file, *made.snapshot, *made.plan,
+                    {.threads = 2, .before_seal = [&](Snapshot& snapshot, std::optional<std::size_t> found) {
+                       ++told;
+                       EXPECT_EQ(found, finite ? std::nullopt : std::optional<std::size_t>(1));
+                       snapshot.attributes.set("found", !found, Role::record);
+                     }});
     EXPECT_EQ(told, 1);
     EXPECT_EQ(digests, digest_tensors(*made.snapshot));
     EXPECT_EQ(judge(disk.get("/a")), "good");
@@ -101,9 +101,10 @@ TEST(WriteImage, WhatIsThrownBeforeTheSealLeavesNoValidFile) {
   const Made made = large();
   MemoryFileSystem disk;
   const auto file = disk.open_file("/a", OpenMode::create_direct);
-  EXPECT_THROW(write_image(*file, *made.snapshot, *made.plan,
-                           {.before_seal = [](Snapshot&, bool) { throw RefusedError("no"); }}),
-               RefusedError);
+  EXPECT_THROW(
+      write_image(*file, *made.snapshot, *made.plan,
+                  {.before_seal = [](Snapshot&, std::optional<std::size_t>) { throw RefusedError("no"); }}),
+      RefusedError);
   EXPECT_NE(judge(disk.get("/a")), "good");
 }
 
@@ -132,5 +133,4 @@ TEST(DigestTensors, AreTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(digests[0], tensor_digest(made.snapshot->bytes(0)));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -6,8 +6,7 @@
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
 
-namespace holdfast::internal {
-namespace {
+namespace holdfast::internal { namespace {
 
 using namespace std::chrono_literals;
 using testing::IsEmpty;
@@ -175,5 +174,4 @@ TEST(AnnouncedEnd, BelievesNoTimeThatHasPassedOrIsYearsAway) {
   EXPECT_EQ(believed(wall - 10s, clock, wall - 40s), clock.now() + 30s);
 }
 
-}  // namespace
-}  // namespace holdfast::internal
+}}  // namespace holdfast::internal

@@ -5,13 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "holdfast/base/error.h"
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/interruption/service_time.h"
 #include "support/fake_clock.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -79,7 +77,12 @@ TEST_F(Azure, EveryTypeButFreezeEndsTheMachine) {
   const auto news = poll();
   ASSERT_THAT(news, SizeIs(1));
   EXPECT_EQ(news[0].kind, NoticeKind::at_risk);
+  EXPECT_EQ(news[0].stands_still, 30s);
   EXPECT_THAT(poll(), IsEmpty());
+  list({});
+  const auto over = poll();
+  ASSERT_THAT(over, SizeIs(1));
+  EXPECT_EQ(over[0].kind, NoticeKind::thawed);
 }
 
 TEST_F(Azure, ATimeThatCannotBeBelievedIsTheLeastThatAzurePromises) {
@@ -190,8 +193,42 @@ TEST_F(Azure, WhatIsNoListOfEventsIsNoNotice) {
   server_.forget(MetadataServer::kAzureEvents);
   server_.announce({.in = 60s});
   EXPECT_THAT(poll(), SizeIs(1));
-  server_.answer(MetadataServer::kAzureEvents, {.status = 403});
-  EXPECT_THROW(poll(), Error);
+}
+
+TEST_F(Azure, ARefusalIsAskedAgainAfterFiveMinutesOrAQuarterOfOneOnceItHasAnswered) {
+  Duration rest = 5min;
+  for (const auto path : {MetadataServer::kAzureName, MetadataServer::kAzureEvents}) {
+    server_.answer(path, {.status = 403});
+    for (const Duration pause : std::initializer_list<Duration>{1s, 2s, 4s, 8s, rest}) {
+      EXPECT_THAT(poll(pause), IsEmpty());
+      EXPECT_EQ(source_.interval(), pause);
+    }
+    server_.forget(path);
+    EXPECT_THAT(poll(rest), IsEmpty());
+    EXPECT_EQ(source_.interval(), 2s);
+    rest = 15s;
+  }
+  EXPECT_EQ(source_.figures().failures, 10);
+  server_.announce({.in = 60s});
+  EXPECT_THAT(poll(), SizeIs(1));
+}
+
+TEST_F(Azure, AnApprovalThatIsRefusedIsTriedAgainAfterFiveMinutes) {
+  list({event("Terminate")});
+  EXPECT_THAT(poll(), SizeIs(1));
+  approve_ = true;
+  // The path is that of the list, which stands at the first event.
+  server_.next(MetadataServer::kAzureEvents,
+               {.body = nlohmann::json{{"Events", {event("Terminate")}}}.dump()});
+  server_.next(MetadataServer::kAzureEvents, {.status = 403});
+  testing::internal::CaptureStderr();
+  poll();
+  for (int i = 0; i < 10; ++i) poll();
+  EXPECT_EQ(server_.requests(MetadataServer::kAzureEvents), 1 + 2 + 10)
+      << "ten polls, and no second approval";
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("did not take the approval"));
+  poll(5min);
+  EXPECT_EQ(server_.requests(MetadataServer::kAzureEvents), 1 + 2 + 10 + 2);
 }
 
 TEST_F(Azure, WithoutItsNameNothingIsUnderstood) {
@@ -214,5 +251,4 @@ TEST_F(Azure, TheFirstAnswerMayTakeLongAndLaterOnesMayNot) {
   EXPECT_EQ(source.figures().failures, failures + 1);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

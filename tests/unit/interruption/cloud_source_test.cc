@@ -12,8 +12,7 @@
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -27,7 +26,8 @@ class Cloud : public testing::Test {
   ~Cloud() override { forget_variables(); }
   static void forget_variables() {
     for (const char* const name : {"AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_EC2_METADATA_DISABLED",
-                                   "GCE_METADATA_HOST", "HOLDFAST_AZURE_METADATA_ENDPOINT"}) {
+                                   "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "GCE_METADATA_HOST",
+                                   "HOLDFAST_AZURE_METADATA_ENDPOINT"}) {
       unsetenv(name);
     }
   }
@@ -131,10 +131,34 @@ TEST_F(Cloud, WhatIsFoundIsListenedToOnTheSourcesOwnThread) {
 
 TEST_F(Cloud, ADisabledServiceIsNotAsked) {
   use(CloudProvider::ec2);
-  setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
-  CloudSource source(clock_, folder_.path());
-  EXPECT_THAT(source.poll(), IsEmpty());
-  EXPECT_EQ(server_.requests(), 0);
+  for (const char* const word : {"true", "True", "TRUE", "1"}) {
+    setenv("AWS_EC2_METADATA_DISABLED", word, 1);
+    CloudSource source(clock_, folder_.path());
+    testing::internal::CaptureStderr();
+    EXPECT_THAT(source.poll(), IsEmpty());
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("holdfast: EC2's notices are not listened to: AWS_EC2_METADATA_DISABLED=" +
+                          std::string(word)));
+    EXPECT_EQ(server_.requests(), 0);
+  }
+}
+
+TEST_F(Cloud, Ec2IsAskedByIpv6WhereThatIsSaid) {
+  EXPECT_EQ(metadata_endpoint(CloudProvider::ec2), "http://169.254.169.254");
+  for (const char* const mode : {"IPv6", "ipv6", "IPV6"}) {
+    setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", mode, 1);
+    EXPECT_EQ(metadata_endpoint(CloudProvider::ec2), "http://[fd00:ec2::254]");
+    EXPECT_EQ(metadata_endpoint(CloudProvider::gcp), "http://169.254.169.254");
+    EXPECT_EQ(metadata_endpoint(CloudProvider::azure), "http://169.254.169.254");
+    EXPECT_EQ(detect_cloud(folder_.path()), std::nullopt) << "no evidence";
+  }
+  setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://[fd00::1]:8080", 1);
+  EXPECT_EQ(metadata_endpoint(CloudProvider::ec2), "http://[fd00::1]:8080") << "an address beats it";
+  unsetenv("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "ipv4", 1);
+  EXPECT_EQ(metadata_endpoint(CloudProvider::ec2), "http://169.254.169.254");
+  setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "IPv5", 1);
+  EXPECT_THROW(metadata_endpoint(CloudProvider::ec2), UsageError);
 }
 
 TEST_F(Cloud, CancelledBeforeItHasLookedItAsksNothing) {
@@ -158,5 +182,4 @@ TEST_F(Cloud, AddressesAreTakenAsPeopleWriteThem) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -9,8 +9,7 @@
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using test::FakeClock;
@@ -121,5 +120,4 @@ TEST(Deadline, SlurmsVariableIsBelievedWhenItNamesAMomentToCome) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

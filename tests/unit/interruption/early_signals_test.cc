@@ -7,8 +7,7 @@
 
 #include "support/child_process.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using test::ChildProcess;
 
@@ -57,5 +56,4 @@ TEST(EarlySignals, HandlersStandBeforeTheFirstConstructor) {
   EXPECT_NE(child.wait().output.find("constructing with handlers"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

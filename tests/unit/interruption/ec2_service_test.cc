@@ -3,17 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <ostream>
 #include <thread>
 
-#include "holdfast/base/error.h"
 #include "holdfast/interruption/monitor.h"
 #include "unit/interruption/ec2_cases.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -21,10 +18,9 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-// Forwards, and remembers who polled and how that ended.
+// Forwards, and remembers who polled.
 struct Witness {
   std::vector<std::thread::id> pollers;
-  std::atomic<bool> threw{false};
 };
 
 class Watched final : public Source {
@@ -33,12 +29,7 @@ class Watched final : public Source {
   std::string_view name() const override { return source_->name(); }
   std::vector<Notice> poll() override {
     witness_.pollers.push_back(std::this_thread::get_id());
-    try {
-      return source_->poll();
-    } catch (...) {
-      witness_.threw = true;
-      throw;
-    }
+    return source_->poll();
   }
   Duration interval() const override { return 1ms; }
   bool may_block() const override { return source_->may_block(); }
@@ -126,28 +117,95 @@ TEST_F(Ec2, ATokenThatIsNoneIsNotSent) {
 
 // ---- a service that misbehaves ----
 
-TEST_F(Ec2, ARefusalSwitchesTheSourceOff) {
-  server_.answer(MetadataServer::kEc2Action, {.status = 403});
-  EXPECT_THROW(poll(), Error);
+TEST_F(Ec2, OneThatHasOnlyRefusedIsAskedAgainAfterFiveMinutes) {
+  for (const auto path : {MetadataServer::kEc2Action, MetadataServer::kEc2Token}) {
+    server_.answer(path, {.status = 403});
+    source_ = std::make_unique<Ec2Source>(
+        clock_, Ec2Options{.endpoint = server_.endpoint(), .request_limit = kPatientWithEc2});
+    testing::internal::CaptureStderr();
+    for (const Duration pause : std::initializer_list<Duration>{1s, 2s, 4s, 8s, 5min, 5min}) {
+      EXPECT_THAT(poll(pause), IsEmpty());
+      EXPECT_EQ(source_->interval(), pause);
+    }
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, testing::HasSubstr("--http-endpoint enabled"));
+    const auto blind = log.find("blind for");
+    ASSERT_NE(blind, std::string::npos) << log;
+    EXPECT_NE(log.find("every 5m", blind), std::string::npos) << log;
+    EXPECT_EQ(log.find("blind for", blind + 10), std::string::npos) << "said once\n" << log;
+    EXPECT_EQ(source_->figures().failures, 6);
+    server_.forget(path);
+    server_.announce({.in = 20min});
+    EXPECT_THAT(poll(5min), SizeIs(1));
+    server_.withdraw();
+    poll();
+  }
 }
 
-TEST_F(Ec2, ARefusedTokenSwitchesTheSourceOffAndNothingElse) {
-  server_.answer(MetadataServer::kEc2Token, {.status = 403});
-  testing::internal::CaptureStderr();
-  {
-    Monitor monitor;
-    Witness witness;
-    monitor.add(std::make_unique<Watched>(std::move(source_), witness));
-    monitor.start();
-    const auto limit = std::chrono::steady_clock::now() + 20s;
-    while (!witness.threw && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(1ms);
-    ASSERT_TRUE(witness.threw);
-    monitor.stop();
-    EXPECT_FALSE(monitor.pending());
+// A notice comes two minutes ahead.
+TEST_F(Ec2, OneThatHasAnsweredIsNeverLeftAloneForMoreThanAQuarterMinute) {
+  EXPECT_THAT(poll(), IsEmpty());
+  server_.answer(MetadataServer::kEc2Action, {.status = 403});
+  for (const Duration pause : std::initializer_list<Duration>{1s, 2s, 4s, 8s, 15s, 15s}) {
+    EXPECT_THAT(poll(pause), IsEmpty());
+    EXPECT_EQ(source_->interval(), pause);
   }
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("\"ec2\" failed and is off: EC2's metadata service refuses"));
-  EXPECT_EQ(server_.requests(MetadataServer::kEc2Action), 0);
+  server_.forget(MetadataServer::kEc2Action);
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(15s), SizeIs(1));
+  EXPECT_EQ(source_->interval(), 2s);
+}
+
+TEST_F(Ec2, ARefusedTokenCostsASecond) {
+  EXPECT_THAT(poll(), IsEmpty());
+  server_.next(MetadataServer::kEc2Token, {.status = 403});
+  EXPECT_THAT(poll(6h), IsEmpty());
+  EXPECT_EQ(source_->figures().failures, 1);
+  EXPECT_EQ(source_->interval(), 1s);
+  server_.announce({.in = 120s});
+  EXPECT_THAT(poll(1s), SizeIs(1));
+}
+
+TEST_F(Ec2, WhatIsRefusedBesideTheActionIsAskedAgainAfterFiveMinutes) {
+  server_.answer(MetadataServer::kEc2Rebalance, {.status = 403});
+  EXPECT_THAT(polls(40), IsEmpty());
+  EXPECT_EQ(server_.requests(MetadataServer::kEc2Rebalance), 1);
+  EXPECT_EQ(source_->figures().failures, 0);
+  EXPECT_EQ(source_->interval(), 2s);
+  server_.forget(MetadataServer::kEc2Rebalance);
+  server_.recommend_rebalance();
+  poll(5min);
+  EXPECT_THAT(polls(4), SizeIs(1));
+}
+
+TEST_F(Ec2, BlindnessIsSaidLoudlyOnceAnEpisode) {
+  source_ = std::make_unique<Ec2Source>(
+      clock_,
+      Ec2Options{.endpoint = server_.endpoint(), .request_limit = kPatientWithEc2, .blind_after = 90s});
+  const auto count = [](const std::string& log, const char* words) {
+    std::size_t found = 0;
+    for (auto at = log.find(words); at != std::string::npos; at = log.find(words, at + 1)) ++found;
+    return found;
+  };
+  const auto log_of = [&](int polls) {
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < polls; ++i) EXPECT_THAT(poll(10s), IsEmpty());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(log_of(1), "");
+  server_.answer(MetadataServer::kEc2Action, {.status = 500});
+  EXPECT_EQ(count(log_of(8), "blind"), 0U) << "80 s";
+  EXPECT_EQ(source_->figures().blind_now, 80s);
+  EXPECT_EQ(source_->figures().why, "status 500");
+  const std::string log = log_of(200);
+  EXPECT_EQ(count(log, "warning: blind for 1m 30s: EC2's metadata service"), 1U) << log;
+  EXPECT_EQ(count(log, "status 500"), 1U) << log;
+  server_.forget(MetadataServer::kEc2Action);
+  EXPECT_EQ(count(log_of(1), "answers again; a notice of the last 34m 50s is seen only now"), 1U);
+  EXPECT_EQ(source_->figures().blind_now, 0s);
+  EXPECT_EQ(source_->figures().why, "");
+  server_.answer(MetadataServer::kEc2Action, {.status = 500});
+  EXPECT_EQ(count(log_of(20), "warning: blind for"), 1U) << "another episode";
 }
 
 struct Misbehaviour {
@@ -269,5 +327,4 @@ TEST_F(Ec2, TheTrainingThreadMakesNoRequest) {
   EXPECT_EQ(server_.connections(), 1) << "one thread, one connection";
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -6,8 +6,7 @@
 #include "holdfast/interruption/service_time.h"
 #include "unit/interruption/ec2_cases.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -225,5 +224,4 @@ TEST_F(Ec2, WhatTheOtherPathsFailAtIsNoFailure) {
   expect_that_it_hears();
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

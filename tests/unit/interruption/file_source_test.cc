@@ -14,8 +14,7 @@
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -57,6 +56,9 @@ class NoticeSource : public testing::Test {
           break;
         case NoticeKind::withdrawn:
           kinds += "withdrawn ";
+          break;
+        case NoticeKind::thawed:
+          kinds += "thawed ";
           break;
       }
     }
@@ -311,5 +313,4 @@ TEST_F(NoticeSource, TheMonitorHearsItAndKeepsTheEarliestTime) {
   EXPECT_THAT(log(), HasSubstr("holdfast: notice (file): the notice file is gone\n"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

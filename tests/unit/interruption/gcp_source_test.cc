@@ -5,13 +5,12 @@
 
 #include <thread>
 
-#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -115,9 +114,87 @@ TEST_F(Gcp, AServerThatDoesNotWaitIsAskedNoMoreOftenThanOthers) {
   }
 }
 
-TEST_F(Gcp, ARefusalSwitchesTheSourceOff) {
+// GKE's metadata server stands before Google's and does not know the path.
+TEST_F(Gcp, A404OnPreemptedIsBlindness) {
+  server_.answer(MetadataServer::kGcpPreempted, {.status = 404});
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(poll(), IsEmpty());
+  EXPECT_THAT(poll(), IsEmpty());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("hostNetwork: true"));
+  EXPECT_EQ(source_.figures().failures, 2);
+  server_.forget(MetadataServer::kGcpPreempted);
+  server_.announce({});
+  EXPECT_THAT(poll(), SizeIs(1));
+  server_.answer(MetadataServer::kGcpPreempted, {.status = 404});
+  EXPECT_THAT(poll(), IsEmpty()) << "nothing is withdrawn by it";
+}
+
+TEST_F(Gcp, OneThatHasOnlyRefusedIsAskedAgainAfterFiveMinutes) {
   server_.answer(MetadataServer::kGcpPreempted, {.status = 403});
-  EXPECT_THROW(poll(), Error);
+  for (const Duration pause : std::initializer_list<Duration>{1s, 2s, 4s, 8s, 5min, 5min}) {
+    EXPECT_THAT(poll(pause), IsEmpty());
+    EXPECT_EQ(source_.interval(), pause);
+  }
+  EXPECT_EQ(source_.figures().failures, 6);
+  server_.forget(MetadataServer::kGcpPreempted);
+  server_.announce({});
+  EXPECT_THAT(poll(5min), SizeIs(1));
+}
+
+TEST_F(Gcp, MaintenanceThatIsRefusedHidesNoPreemption) {
+  server_.answer(MetadataServer::kGcpMaintenance, {.status = 403});
+  server_.answer(MetadataServer::kGcpUpcoming, {.status = 403});
+  server_.answer(MetadataServer::kGcpPreempted, google("FALSE"));
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(poll(), IsEmpty());
+  EXPECT_EQ(source_.figures().failures, 0);
+  EXPECT_EQ(source_.interval(), 2s);
+  EXPECT_EQ(server_.requests(MetadataServer::kGcpMaintenance), 1);
+  server_.answer(MetadataServer::kGcpMaintenance, google("TERMINATE_ON_HOST_MAINTENANCE"));
+  server_.announce({});
+  server_.forget(MetadataServer::kGcpPreempted);
+  EXPECT_THAT(poll(), SizeIs(1)) << "the preemption";
+  EXPECT_THAT(poll(5min), SizeIs(1)) << "the maintenance, which is asked for again";
+  EXPECT_EQ(server_.requests(MetadataServer::kGcpMaintenance), 2);
+}
+
+TEST_F(Gcp, UpcomingMaintenanceIsARiskWhenItIsNear) {
+  server_.answer(MetadataServer::kGcpPreempted, google("FALSE"));
+  const WallTime begin = clock_.wall_now() + 1h;
+  server_.answer(MetadataServer::kGcpUpcoming,
+                 google(R"({"can_reschedule": "true", "latest_window_start_time": "2030-01-01T00:00:00Z",
+                            "maintenance_status": "PENDING", "type": "SCHEDULED", "window_start_time": ")" +
+                        format_utc(begin) + "\"}"));
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(poll(), IsEmpty()) << "an hour ahead";
+  for (int i = 0; i < 40; ++i) EXPECT_THAT(poll(), IsEmpty());
+  const std::string log = testing::internal::GetCapturedStderr();
+  const auto said = log.find("maintenance (SCHEDULED) at " + format_utc(begin));
+  ASSERT_NE(said, std::string::npos) << log;
+  EXPECT_EQ(log.find("SCHEDULED", said + 20), std::string::npos) << "said once";
+  const auto news = poll(50min);
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::at_risk);
+  EXPECT_THAT(poll(2min), IsEmpty());
+  server_.answer(MetadataServer::kGcpUpcoming, google("{}"));
+  EXPECT_THAT(poll(2min), IsEmpty());
+  server_.answer(MetadataServer::kGcpUpcoming,
+                 google(R"({"maintenanceStatus": "ONGOING", "windowStartTime": "2020-01-01T00:00:00Z"})"));
+  EXPECT_THAT(poll(2min), SizeIs(1)) << "another one, in the words of the programming interface";
+  EXPECT_EQ(source_.figures().failures, 0);
+}
+
+TEST_F(Gcp, WhatIsNoUpcomingMaintenanceIsNothing) {
+  server_.answer(MetadataServer::kGcpPreempted, google("FALSE"));
+  for (const ScriptedAnswer& answer :
+       {google("NONE"), google("\"NONE\""), google("{}"), google("["), google(R"(["some event"])"),
+        google(R"({"error": "no notifications have been received yet, try again later"})"),
+        ScriptedAnswer{.status = 503}, ScriptedAnswer{.status = 404}, ScriptedAnswer{.status = 301},
+        ScriptedAnswer{.body = R"({"maintenance_status": "PENDING"})"}}) {
+    server_.answer(MetadataServer::kGcpUpcoming, answer);
+    EXPECT_THAT(poll(2min), IsEmpty()) << answer.status << answer.body;
+  }
+  EXPECT_EQ(server_.requests(MetadataServer::kGcpUpcoming), 10);
+  EXPECT_EQ(source_.figures().failures, 0);
 }
 
 TEST_F(Gcp, TheEndOfTheMonitorEndsAWait) {
@@ -134,5 +211,4 @@ TEST_F(Gcp, TheEndOfTheMonitorEndsAWait) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 300s);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -11,8 +11,7 @@
 
 #include "support/fake_clock.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using test::FakeClock;
@@ -431,5 +430,4 @@ TEST(Monitor, EveryNoticeIsSaidOnce) {
             "holdfast: notice (test): machine goes away, 1m 20s left\nholdfast: notice (test): enough\n");
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -8,8 +8,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::EndsWith;
@@ -150,5 +149,4 @@ TEST(NoticeFile, TextsAreOneShortPhrase) {
   EXPECT_LT(parse(R"({"action": ")" + many + R"("})").notice->text.size(), 100u);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

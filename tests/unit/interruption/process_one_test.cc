@@ -10,8 +10,7 @@
 
 #include "support/child_process.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using test::ChildProcess;
 
@@ -57,5 +56,4 @@ TEST(ProcessOne, HearsSignalsAsAnyOther) {
   EXPECT_EQ(code_after(SIGUSR1), 0) << "a checkpoint, and on it goes";
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

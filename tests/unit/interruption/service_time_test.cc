@@ -4,8 +4,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 TEST(ServiceTime, EveryProvidersWay) {
   const auto moment = parse_utc("2025-06-01T02:00:05Z");
@@ -35,5 +34,4 @@ TEST(ServiceTime, AnythingElseIsNoTime) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -20,8 +20,7 @@
 #include "support/child_process.h"
 #include "support/fake_clock.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using test::ChildProcess;
@@ -335,5 +334,4 @@ TEST_F(CtrlCAtATerminal, ItWaitsForTheEndOfARename) {
   EXPECT_NE(result.output.find("renamed"), std::string::npos) << result.output;
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -9,16 +9,17 @@
 #include <string>
 
 #include "holdfast/base/error.h"
+#include "holdfast/interruption/deadline_source.h"
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class Sources : public testing::Test {
  protected:
@@ -42,10 +43,49 @@ class Sources : public testing::Test {
       "HOLDFAST_SOURCES",           "HOLDFAST_NOTICE_FILE",
       "SLURM_JOB_END_TIME",         "LOCAL_RANK",
       "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
-      "AWS_EC2_METADATA_DISABLED",  "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
+      "AWS_EC2_METADATA_DISABLED",  "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+      "HOLDFAST_SUPERVISED_SINCE",  "HOLDFAST_SUPERVISED_UPTIME"};
   std::map<std::string, std::string> before_;
   test::FakeClock clock_;
 };
+
+TEST_F(Sources, UnderASupervisorMaxWallIsTheTimeOfAllLives) {
+  setenv("HOLDFAST_SOURCES", "deadline", 1);
+  const auto left = [&](Duration since_first_life) -> std::optional<Duration> {
+    const auto began = clock_.wall_now() - std::chrono::duration_cast<WallTime::duration>(since_first_life);
+    setenv("HOLDFAST_SUPERVISED_SINCE",
+           std::to_string(std::chrono::floor<std::chrono::seconds>(began.time_since_epoch()).count()).c_str(),
+           1);
+    const auto news = make_sources({.max_wall = 2h}, clock_).at(0)->poll();
+    return news.empty() ? std::nullopt : std::optional<Duration>(*news[0].deadline - clock_.now());
+  };
+  EXPECT_EQ(left(1h), std::nullopt);
+  EXPECT_EQ(left(1h + 55min), 5min);
+  EXPECT_EQ(left(3h), -1h) << "there is none left";
+  EXPECT_EQ(left(-5h), std::nullopt) << "a clock that was set back gives this process its own time";
+  setenv("HOLDFAST_SUPERVISED_SINCE", "yesterday", 1);
+  EXPECT_THROW(make_sources({.max_wall = 2h}, clock_), UsageError);
+}
+
+TEST_F(Sources, TheTimeOfAllLivesHeedsNoClockThatIsSet) {
+  const std::string now = uptime_here();
+  if (now.empty()) GTEST_SKIP() << "this machine has no boot id";
+  setenv("HOLDFAST_SOURCES", "deadline", 1);
+  const auto left_after = [&](std::chrono::seconds lives, const std::string& boot) {
+    setenv("HOLDFAST_SUPERVISED_SINCE", "1000000000", 1);
+    const std::int64_t then = std::stoll(now) - lives.count();
+    setenv("HOLDFAST_SUPERVISED_UPTIME", (std::to_string(then) + boot).c_str(), 1);
+    const auto news = make_sources({.max_wall = 2h}, clock_).at(0)->poll();
+    return news.empty() ? std::nullopt : std::optional<Duration>(*news[0].deadline - clock_.now());
+  };
+  const std::string boot = now.substr(now.find('/'));
+  EXPECT_EQ(left_after(1h, boot), std::nullopt) << "the wall clock says that all of it is over";
+  const auto left = left_after(1h + 55min, boot);
+  ASSERT_TRUE(left);
+  EXPECT_LE(*left, 5min);
+  EXPECT_GT(*left, 4min);
+  EXPECT_LT(left_after(1h, "/another"), Duration::zero()) << "another start of a machine: the wall clock";
+}
 
 TEST(HandStarted, ATestAsksNoMetadataServiceOfItsMachine) {
   if (std::getenv("HOLDFAST_TEST_STARTED_BY_HAND") != nullptr) {
@@ -105,6 +145,28 @@ TEST_F(Sources, OneProcessOfAHostAsksTheProvider) {
   }
 }
 
+TEST_F(Sources, WhatIsSwitchedOffIsSaid) {
+  const auto said = [&] {
+    testing::internal::CaptureStderr();
+    names();
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(), Not(HasSubstr("are off")));
+  setenv("HOLDFAST_SOURCES", "signal,deadline", 1);
+  EXPECT_THAT(
+      said(),
+      HasSubstr("holdfast: interruption sources by HOLDFAST_SOURCES: signal,deadline; the others are off"));
+  unsetenv("HOLDFAST_SOURCES");
+  setenv("LOCAL_RANK", "1", 1);
+  EXPECT_THAT(said(), HasSubstr("holdfast: the provider's notices are heard by another process of this host "
+                                "(LOCAL_RANK=1)"));
+  unsetenv("LOCAL_RANK");
+  setenv("HOLDFAST_SOURCES", "ec2", 1);
+  setenv("AWS_EC2_METADATA_DISABLED", "True", 1);
+  EXPECT_THAT(said(),
+              HasSubstr("holdfast: EC2's notices are not listened to: AWS_EC2_METADATA_DISABLED=True"));
+}
+
 TEST_F(Sources, AWrongAddressEndsTheStart) {
   setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "ftp://host", 1);
   EXPECT_THROW(names(), UsageError);
@@ -117,5 +179,4 @@ TEST_F(Sources, ADisabledServiceIsNoSourceEvenWhenNamed) {
   EXPECT_THAT(names(), IsEmpty());
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -19,8 +19,7 @@
 #include "support/fault_file_system.h"
 #include "support/memory_file_system.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using test::FaultFileSystem;
 using test::MemoryFileSystem;
@@ -306,5 +305,4 @@ TEST_P(AnyFileSystem, ClosingTwiceIsHarmless) {
 INSTANTIATE_TEST_SUITE_P(All, AnyFileSystem, testing::ValuesIn(kKinds),
                          [](const auto& param) { return std::string(param.param.name); });
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

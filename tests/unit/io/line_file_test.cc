@@ -8,8 +8,7 @@
 #include "support/fault_file_system.h"
 #include "support/memory_file_system.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using test::FaultFileSystem;
 using test::MemoryFileSystem;
@@ -52,5 +51,4 @@ TEST(LineFile, WholeLinesLeaveOutTheTornOne) {
   EXPECT_TRUE(whole_lines("").empty());
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

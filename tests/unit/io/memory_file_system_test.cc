@@ -8,8 +8,7 @@
 #include "holdfast/base/error.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -177,5 +176,4 @@ TEST_F(Faults, TheLogTellsTheWholeStory) {
   EXPECT_EQ(faults.count(Op::list), 1);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -77,5 +76,4 @@ TEST(FileSystemKinds, EachSaysWhatItsNameTells) {
   EXPECT_EQ(kind_of_file_system(0xFFFFFFFFFF534D42u).name, "CIFS");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -16,8 +16,7 @@
 #include "holdfast/base/error.h"
 #include "support/child_process.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 class Posix : public testing::Test {
  public:
@@ -194,5 +193,4 @@ TEST_F(Posix, WithoutPermissionTheMessageNamesTheDirectory) {
   std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -17,8 +17,7 @@
 #include "holdfast/io/file_system.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 bool refuse_renameat2(int code) {
   std::array<sock_filter, 4> program{
@@ -53,7 +52,7 @@ Answer rename_with(int code, const std::filesystem::path& place) {
 }
 
 TEST(RenameFallback, LinkAndUnlinkWhereTheKernelKnowsNoBetter) {
-  for (const int code : {EINVAL, ENOSYS}) {
+  for (const int code : {EINVAL, ENOSYS, EOPNOTSUPP, EPERM}) {
     const TemporaryFolder folder;
     write_text(folder.path() / "a", "first");
     write_text(folder.path() / "b", "second");
@@ -75,5 +74,4 @@ TEST(RenameFallback, NotForAFailure) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "a"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

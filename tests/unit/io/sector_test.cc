@@ -10,8 +10,7 @@
 #include "holdfast/io/internal/direct_alignment.h"
 #include "support/loop_volume.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using internal::takes_pages;
 
@@ -69,5 +68,4 @@ TEST(Sectors, FilesOnADeviceWithSectorsOf4096BytesAreWrittenDirectly) {
   write_and_read(volume.path());
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

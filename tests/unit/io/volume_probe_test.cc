@@ -8,8 +8,7 @@
 #include "support/fake_clock.h"
 #include "support/memory_file_system.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using test::FakeClock;
@@ -70,5 +69,4 @@ TEST(RootFileSystem, WarnsOnlyThere) {
   EXPECT_EQ(warning->rfind("/home/run1 lies on the root file system", 0), 0u);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

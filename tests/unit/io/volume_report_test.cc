@@ -13,8 +13,7 @@
 #include "holdfast/io/internal/stall_watch.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -207,5 +206,4 @@ TEST(StallWatch, IsSilentWhileThingsMove) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

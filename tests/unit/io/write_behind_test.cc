@@ -16,8 +16,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/io/posix_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using internal::WriteBehind;
 
@@ -202,11 +201,10 @@ TEST_F(Buffered, AFileWithAnotherNameIsNotHeld) {
   const auto file = directory->open("f", OpenMode::create_direct);
   for (std::uint64_t i = 0; i < 2; ++i) file->write_at({block.data.get(), kBlock}, i * kBlock);
   std::filesystem::create_hard_link(folder / "f", folder / "g");
-  EXPECT_EQ(directory->status("f")->links, 2u);
   std::unique_ptr<HeldBlocks> blocks;
   EXPECT_TRUE(directory->unlink_lazily("f", blocks));
   EXPECT_EQ(blocks, nullptr);
-  EXPECT_EQ(directory->status("g")->links, 1u);
+  EXPECT_EQ(std::filesystem::hard_link_count(folder / "g"), 1u);
 }
 
 TEST_F(Buffered, WhatIsOverwrittenKeepsItsLengthAndBytes) {
@@ -227,5 +225,4 @@ TEST_F(Buffered, WhatIsOverwrittenKeepsItsLengthAndBytes) {
   EXPECT_EQ(all[4096], std::byte{42});
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

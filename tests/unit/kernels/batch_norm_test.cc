@@ -12,8 +12,7 @@
 #include "holdfast/kernels/kernel.h"
 #include "unit/kernels/batch_norm_cases.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -177,5 +176,4 @@ TEST(Kernels, CompileForGpus) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

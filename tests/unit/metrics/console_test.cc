@@ -5,8 +5,7 @@
 #include "holdfast/base/log.h"
 #include "support/fake_clock.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using test::FakeClock;
@@ -120,5 +119,4 @@ TEST(ConsoleProgress, RedrawsInPlaceOnATerminal) {
                       wipe + progress_line(event_at(3)) + "\n");
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -14,8 +14,7 @@
 #include "support/fault_file_system.h"
 #include "support/memory_file_system.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 std::string line_of(const StepEvent& event) {
   std::array<char, kStepLineSize> buffer{};
@@ -125,5 +124,4 @@ TEST(JsonlSink, AFullDiskIsSaidOnceAndTrainingGoesOn) {
   EXPECT_EQ(fs.count(test::Op::write), 2);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -4,8 +4,7 @@
 
 #include "support/fake_clock.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using test::FakeClock;
@@ -97,5 +96,4 @@ TEST(Meter, AnAbsurdTimeLeftIsNone) {
   EXPECT_EQ(meter.time_left(INT64_MAX), std::nullopt);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -11,8 +11,7 @@
 #include "support/nightly.h"
 #include "unit/models/tiny_bert.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 double norm_of(Bert& net, const std::string& name) {
   return net->named_parameters()[name].grad().norm().item<double>();
@@ -202,5 +201,4 @@ TEST(BertLarge, HasTheParametersNamesAndArithmeticOfTheOriginal) {
   EXPECT_NEAR(count_work(options, 512, 80).train_flops / 1e9, 1020.534, 0.0005);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

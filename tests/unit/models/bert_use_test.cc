@@ -16,8 +16,7 @@
 #include "unit/models/tiny_bert.h"
 #include "unit/state/staging.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
@@ -278,5 +277,4 @@ TEST(SyntheticText, IsAFunctionOfSeedAndStep) {
   EXPECT_THROW(SyntheticText({.vocabulary = 100}), UsageError);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -22,8 +22,7 @@
 #include "unit/models/inceptions.h"
 #include "unit/models/tiny_bert.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 const std::filesystem::path kExported =
     std::filesystem::path(HOLDFAST_SOURCE_DIR) / "tests/unit/models/exported";
@@ -138,10 +137,8 @@ void take_exported(const ExportedModel& model, const std::filesystem::path& file
   state.add("model", *model.module);
   Checkpointer checkpointer(state, {.directory = folder.path() / "run",
                                     .mount = "/",
-                                    .init_from = file,
-                                    .hear_signals = false,
-                                    .cloud = false,
-                                    .probe_bytes = 0});
+                                    .start = {.init_from = file},
+                                    .notices = {.hear_signals = false, .cloud = false}});
   EXPECT_TRUE(checkpointer.resume().fresh);
 }
 
@@ -196,5 +193,4 @@ TEST_P(Exports, LoadByNameAndComputeWhatPythonDoes) {
 INSTANTIATE_TEST_SUITE_P(Each, Exports, testing::ValuesIn(kAll),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -12,8 +12,8 @@
 #include <variant>
 #include <vector>
 
-#include "holdfast/checkpoint/state_dict.h"
 #include "holdfast/format/safetensors_writer.h"
+#include "holdfast/format/state_dict.h"
 #include "holdfast/state/train_state.h"
 #include "support/memory_file_system.h"
 

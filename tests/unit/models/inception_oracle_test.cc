@@ -10,8 +10,7 @@
 #include "unit/models/inceptions.h"
 #include "unit/models/oracle_fill.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 struct InceptionOracle {
   const char* test;
@@ -174,5 +173,4 @@ TEST_P(InceptionsOracle, AgreeInFloat64) {
 INSTANTIATE_TEST_SUITE_P(Each, InceptionsOracle, testing::ValuesIn(kInceptions),
                          [](const auto& info) { return std::string(info.param.test); });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

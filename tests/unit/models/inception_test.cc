@@ -27,8 +27,7 @@
 #include "unit/models/inceptions.h"
 #include "unit/models/oracle_fill.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
@@ -342,5 +341,4 @@ TEST_F(Inceptions, SayWhatTheyCannotDo) {
               HasSubstr("has no auxiliary head"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

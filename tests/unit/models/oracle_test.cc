@@ -21,8 +21,7 @@
 #include "support/nightly.h"
 #include "unit/models/oracle_fill.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr auto kTorchvision = ModelVariant::torchvision;
 constexpr auto kTable = ModelVariant::table;
@@ -494,5 +493,4 @@ TEST(PictureModels, AreRefusedByOtherNames) {
   EXPECT_THROW(parse_variant("tables"), UsageError);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -25,8 +25,7 @@
 #include "holdfast/models/ssd_matching.h"
 #include "holdfast/models/ssd_task.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 double value_of(const at::Tensor& x) { return x.item<double>(); }
 
@@ -392,5 +391,4 @@ TEST(Ssd300, SaysInOneLineWhatItCannotDo) {
               testing::HasSubstr("take SsdMode::matched"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -20,8 +20,7 @@
 #include "unit/models/on_one_thread.h"
 #include "unit/models/oracle_fill.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using Ssd300Net = OnOneThread<testing::Test>;
 
@@ -285,5 +284,4 @@ TEST_F(Ssd300Net, StartsAsItsSourcesDo) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

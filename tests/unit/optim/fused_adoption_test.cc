@@ -10,8 +10,7 @@
 #include "unit/optim/fused_cases.h"
 #include "unit/state/staging.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::HasSubstr;
 
@@ -111,5 +110,4 @@ TEST(Maximize, GoesUpAndIsRecorded) {
               HasSubstr("optimizer.maximize"));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -15,8 +15,7 @@
 #include "holdfast/optim/fused_sgd.h"
 #include "unit/optim/fused_cases.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::HasSubstr;
 
@@ -177,5 +176,4 @@ TEST(FusedSgd, UpdatesSixteenBitParametersOrSaysWhyNot) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -11,8 +11,7 @@
 #include "unit/optim/fused_cases.h"
 #include "unit/state/staging.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::HasSubstr;
 
@@ -145,5 +144,4 @@ TEST(Kernels, AreRecordedWhereTheBitsDependOnThem) {
   EXPECT_EQ(recorded("torch-sgd"), "nothing");
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

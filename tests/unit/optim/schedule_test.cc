@@ -11,8 +11,7 @@
 #include "holdfast/base/error.h"
 #include "unit/data/memory_state.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using ::testing::HasSubstr;
 
@@ -221,5 +220,4 @@ TEST_F(ScheduleTest, OnlyAPlateauObserves) {
   EXPECT_THROW(schedule.apply(-1), UsageError);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

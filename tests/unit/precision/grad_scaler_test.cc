@@ -19,8 +19,7 @@
 #include "unit/precision/recorded_scaler.h"
 #include "unit/state/staging.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -133,6 +132,16 @@ TEST(GradScaler, LooksAtEveryGradientThatIsThere) {
   EXPECT_EQ(scaler.unscale({first}).item<float>(), 0) << "an earlier inf is forgotten";
   scaler.update();
   EXPECT_EQ(scaler.unscale(std::vector<at::Tensor>()).item<float>(), 0);
+}
+
+// As LibTorch lists the parameters of a module that is registered twice.
+TEST(GradScaler, AGradientThatIsListedTwiceIsDividedOnce) {
+  at::Tensor w = at::ones({3}).requires_grad_();
+  w.mutable_grad() = at::full({3}, 8.0);
+  const torch::optim::SGD optimizer({w, w}, torch::optim::SGDOptions(0.1));
+  GradScaler scaler(at::kCPU, {.init_scale = 4});
+  EXPECT_EQ(scaler.unscale(optimizer).item<float>(), 0);
+  EXPECT_TRUE(w.grad().equal(at::full({3}, 2.0))) << w.grad();
 }
 
 TEST(GradScaler, ASumOverRanksIsOneSkip) {
@@ -258,5 +267,4 @@ TEST(GradScaler, ALoopOfOnesOwnTrainsInFp16) {
   EXPECT_LT(loss_value, first_loss / 100);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

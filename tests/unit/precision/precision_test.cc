@@ -13,8 +13,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/precision/autocast.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -188,5 +187,4 @@ TEST(Autocast, TheOutermostScopeForgetsTheCastWeights) {
   EXPECT_EQ(product(), 8);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

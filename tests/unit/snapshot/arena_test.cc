@@ -9,8 +9,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 TEST(Arena, IsAlignedZeroedAndPadded) {
   for (const std::uint64_t size : {1ull, 4096ull, 4097ull, 2ull << 20, (2ull << 20) + 1, (9ull << 20) + 5}) {
@@ -45,5 +44,4 @@ TEST(Arena, RefusesWhatMemoryCannotHold) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

@@ -10,8 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 TEST(Arrival, EverybodyWaitsForIt) {
   auto arrival = std::make_shared<Arrival>();
@@ -62,5 +61,4 @@ TEST(Arena, ACompanionGoesBeforeTheMemory) {
   EXPECT_TRUE(gone);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

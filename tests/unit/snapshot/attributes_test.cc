@@ -9,8 +9,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using testing::HasSubstr;
 
@@ -86,5 +85,4 @@ TEST(ToText, ShowsEveryDigitAndNoControlCharacters) {
   EXPECT_EQ(to_text(std::vector<std::string>{}), "[]");
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

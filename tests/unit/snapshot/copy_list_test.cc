@@ -8,8 +8,7 @@
 
 #include "holdfast/snapshot/internal/stream_copy.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 std::vector<std::byte> pattern(std::size_t bytes, std::uint32_t seed) {
   std::vector<std::byte> made(bytes);
@@ -62,5 +61,4 @@ TEST(CopyList, ThreadsShareIt) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

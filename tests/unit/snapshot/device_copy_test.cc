@@ -12,8 +12,7 @@
 #include "holdfast/snapshot/arena.h"
 #include "support/fake_device.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -329,5 +328,4 @@ TEST(DeviceCopy, JoinedWithAHostsPart) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -5,8 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -43,5 +42,4 @@ TEST(Digest, HexIsStrict) {
   EXPECT_EQ(digest_from_hex(upper), std::nullopt);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

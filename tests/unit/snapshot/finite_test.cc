@@ -10,8 +10,7 @@
 
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using internal::DigestKernel;
 
@@ -112,6 +111,31 @@ TEST(Finite, TheLargestNumberOfEachTypeIsFiniteAndTheNextIsNot) {
   EXPECT_FALSE(finite_with(10, 9, std::numeric_limits<float>::signaling_NaN(), D::complex64));
 }
 
+TEST(Finite, WhereInfinityIsAllowedOnlyNaNIsNotFinite) {
+  using D = DType;
+  const auto finite = []<class T>(T value, DType dtype) {
+    std::vector<T> numbers(3000);
+    numbers[2999] = value;
+    return inspect_bytes(std::as_bytes(std::span(numbers)), dtype, Infinity::allowed).finite;
+  };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(finite(kInfinity, D::float32));
+  EXPECT_TRUE(finite(-kInfinity, D::complex64));
+  EXPECT_FALSE(finite(std::numeric_limits<float>::quiet_NaN(), D::float32));
+  EXPECT_FALSE(finite(std::numeric_limits<float>::signaling_NaN(), D::float32));
+  EXPECT_TRUE(finite(-std::numeric_limits<double>::infinity(), D::float64));
+  EXPECT_FALSE(finite(std::numeric_limits<double>::quiet_NaN(), D::complex128));
+  EXPECT_TRUE(finite(std::uint16_t{0xfc00}, D::float16));
+  EXPECT_FALSE(finite(std::uint16_t{0x7c01}, D::float16));
+  EXPECT_TRUE(finite(std::uint16_t{0x7f80}, D::bfloat16));
+  EXPECT_FALSE(finite(std::uint16_t{0x7f81}, D::bfloat16));
+  EXPECT_TRUE(finite(std::uint8_t{0xfc}, D::float8_e5m2));
+  EXPECT_FALSE(finite(std::uint8_t{0xfd}, D::float8_e5m2));
+  EXPECT_TRUE(finite(std::uint8_t{0x7e}, D::float8_e4m3fn));
+  EXPECT_FALSE(finite(std::uint8_t{0xff}, D::float8_e4m3fn));
+  EXPECT_TRUE(finite(~std::uint64_t{0}, D::uint64));
+}
+
 TEST(Finite, IntegersAreFiniteWhateverTheirBits) {
   for (const DType dtype : {DType::boolean, DType::uint8, DType::int8, DType::int16, DType::int32,
                             DType::int64, DType::uint16, DType::uint32, DType::uint64}) {
@@ -119,5 +143,4 @@ TEST(Finite, IntegersAreFiniteWhateverTheirBits) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -8,8 +8,7 @@
 #include "holdfast/snapshot/tensor_spec.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using testing::HasSubstr;
 
@@ -36,8 +35,6 @@ TEST(DType, NamesAndNumbersAreFrozen) {
     EXPECT_GE(size_of(dtype), 1u);
   }
   EXPECT_EQ(size_of(DType::complex128), 16u);
-  EXPECT_TRUE(is_floating(DType::float8_e5m2));
-  EXPECT_FALSE(is_floating(DType::complex64));
   EXPECT_EQ(dtype_named("Float32"), std::nullopt);
   EXPECT_EQ(dtype_named(""), std::nullopt);
   EXPECT_THROW(size_of(static_cast<DType>(17)), Error);
@@ -92,9 +89,21 @@ TEST(Utf8, AcceptsWhatRfc3629Does) {
 TEST(Utf8, PrintableNeverSteersATerminal) {
   EXPECT_EQ(printable("a\x1b[2Jb\x7f\xffé"), "a\\x1b[2Jb\\x7f\\xffé");
   EXPECT_EQ(printable("abcdef", 3), "abc…");
+  EXPECT_EQ(printable("a\xc2\x9b"
+                      "2J\xe2\x80\xae"
+                      "b\xd8\x9c"),
+            "a\\xc2\\x9b2J\\xe2\\x80\\xaeb\\xd8\\x9c");
+  for (const char* steers : {"\xc2\x80", "\xc2\x9f", "\xe2\x80\x8e", "\xe2\x80\x8f", "\xe2\x80\xaa",
+                             "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xa9", "\xd8\x9c", "\x1b", "\x7f"}) {
+    EXPECT_TRUE(printable(steers).starts_with("\\x")) << printable(steers);
+    EXPECT_TRUE(terminal_text(steers).starts_with("\\x")) << printable(steers);
+  }
+  for (const char* harmless : {"\xc2\xa0", "\xe2\x80\x8d", "\xe2\x80\xaf", "\xe2\x81\xa5", "\xd8\x9d", "é"}) {
+    EXPECT_EQ(printable(harmless), harmless);
+  }
+  EXPECT_EQ(terminal_text("a\n\tb\r\x1b[2J\xff"), "a\n\tb\\x0d\\x1b[2J\\xff");
   EXPECT_TRUE(has_control("a\nb"));
   EXPECT_FALSE(has_control("aé"));
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

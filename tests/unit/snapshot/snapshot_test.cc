@@ -6,8 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 Snapshot make(std::vector<TensorSpec> specs, std::vector<std::uint64_t> offsets,
               std::uint64_t length = 4096) {
@@ -81,5 +80,4 @@ TEST(StateDigest, TakesDigestsThatAreKnown) {
   EXPECT_THROW(state_digest(snapshot, std::span(known).first(1)), Error);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

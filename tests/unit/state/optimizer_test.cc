@@ -22,8 +22,7 @@
 #include "holdfast/state/train_state.h"
 #include "unit/state/staging.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -100,6 +99,27 @@ MakeOptimizer grouped(Options options, Options second) {
   };
 }
 
+// As parameters() lists those of a module that is registered twice: torch::optim updates them twice a step.
+template <class Optimizer, class Options>
+MakeOptimizer listed_twice(Options options) {
+  return [options](NetImpl& net) {
+    auto parameters = net.parameters();
+    for (const auto& parameter : net.first->parameters()) parameters.push_back(parameter);
+    return std::make_unique<Optimizer>(parameters, options);
+  };
+}
+
+// The same in two groups, with their own options.
+template <class Optimizer, class Options>
+MakeOptimizer in_two_groups(Options options, Options second) {
+  return [options, second](NetImpl& net) {
+    auto optimizer = std::make_unique<Optimizer>(net.parameters(), options);
+    optimizer->add_param_group(
+        to::OptimizerParamGroup(net.first->parameters(), std::make_unique<Options>(second)));
+    return optimizer;
+  };
+}
+
 struct Case {
   std::string name;
   MakeOptimizer make;
@@ -166,6 +186,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Adagrad",
              plain<to::Adagrad>(to::AdagradOptions(1e-2).lr_decay(0.01).initial_accumulator_value(0.5))},
         Case{"Lbfgs", plain<to::LBFGS>(to::LBFGSOptions(0.5).max_iter(4).history_size(3))},
+        Case{"SgdListedTwice", listed_twice<to::SGD>(to::SGDOptions(0.1).momentum(0.9))},
+        Case{"AdamListedTwice", listed_twice<to::Adam>(to::AdamOptions(1e-2).amsgrad(true))},
+        Case{"AdamWListedTwice", listed_twice<to::AdamW>(to::AdamWOptions(1e-2))},
+        Case{"RmsPropListedTwice", listed_twice<to::RMSprop>(to::RMSpropOptions(1e-2).momentum(0.9))},
+        Case{"AdagradListedTwice", listed_twice<to::Adagrad>(to::AdagradOptions(1e-2).lr_decay(0.01))},
+        Case{"LbfgsListedTwice", listed_twice<to::LBFGS>(to::LBFGSOptions(0.5).max_iter(4))},
+        Case{"SgdInTwoGroups",
+             in_two_groups<to::SGD>(to::SGDOptions(0.1).momentum(0.9), to::SGDOptions(0.01).momentum(0.5))},
+        Case{"AdamInTwoGroups", in_two_groups<to::Adam>(to::AdamOptions(1e-2), to::AdamOptions(1e-3))},
         Case{"LbfgsWolfe", plain<to::LBFGS>(to::LBFGSOptions(1).max_iter(3).history_size(2).line_search_fn(
                                "strong_wolfe"))}),
     [](const auto& info) { return info.param.name; });
@@ -300,6 +329,61 @@ TEST(OptimizerState, SlotsOfSeveralModulesKeepTheirNames) {
   run(2, 3);
 }
 
+// One Linear under two names, and two names for one weight (an embedding and the layer that it is tied to).
+struct TiedNetImpl : torch::nn::Module {
+  TiedNetImpl() {
+    torch::nn::Linear shared(4, 4);
+    encoder = register_module("encoder", shared);
+    decoder = register_module("decoder", shared);
+    left = register_parameter("left", at::rand({4, 4}));
+    register_parameter("right", left);
+  }
+  at::Tensor forward(const at::Tensor& input) {
+    return decoder->forward(encoder->forward(input).relu().matmul(left)).matmul(left.t());
+  }
+  torch::nn::Linear encoder{nullptr}, decoder{nullptr};
+  at::Tensor left;
+};
+TORCH_MODULE(TiedNet);
+
+TEST(OptimizerState, ModulesRegisteredTwiceAndTiedWeightsGoOnBitByBit) {
+  struct Tied {
+    explicit Tied(std::uint64_t seed) {
+      torch::manual_seed(seed);
+      net = TiedNet();
+      optimizer = std::make_unique<to::AdamW>(net->parameters(), to::AdamWOptions(1e-2));
+      state.add("model", *net);
+      state.add("optimizer", *optimizer);
+    }
+    void train(int steps) {
+      for (int i = 0; i < steps; ++i) {
+        optimizer->zero_grad();
+        net->forward(at::rand({3, 4})).square().mean().backward();
+        optimizer->step();
+        state.advance({});
+      }
+    }
+    TiedNet net{nullptr};
+    std::unique_ptr<to::AdamW> optimizer;
+    TrainState state;
+  };
+  Tied straight(1);
+  ASSERT_EQ(straight.net->parameters().size(), 6U) << "LibTorch lists them twice";
+  straight.train(6);
+  Tied first(1);
+  first.train(3);
+  const auto snapshot = stage(first.state);
+  // Under the name that comes first, once.
+  EXPECT_TRUE(holds(*snapshot, "optimizer/exp_avg/left"));
+  EXPECT_FALSE(holds(*snapshot, "optimizer/exp_avg/right"));
+  Tied second(7);
+  second.state.check(snapshot->layout->tensors(), snapshot->attributes, {});
+  second.state.load(*snapshot, {});
+  EXPECT_EQ(digest(second.state), digest(*snapshot));
+  second.train(3);
+  EXPECT_EQ(digest(second.state), digest(straight.state));
+}
+
 TEST(OptimizerState, SlotsGetTheirStridesBack) {
   const auto train = [](torch::nn::Conv2d& conv, to::Optimizer& optimizer, int steps) {
     for (int i = 0; i < steps; ++i) {
@@ -384,5 +468,4 @@ TEST(OptimizerState, StridesAreTheProgramsOwnUnderAnOverrideOfTheLayout) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

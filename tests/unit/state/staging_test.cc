@@ -17,8 +17,7 @@
 #include "holdfast/state/train_state.h"
 #include "unit/state/modules.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::ElementsAre;
 using Strings = std::vector<std::string>;
@@ -94,5 +93,4 @@ TEST(Staging, ThreadsCopyWhatOneThreadCopies) {
   at::set_num_threads(1);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -24,8 +24,7 @@
 #include "unit/state/modules.h"
 #include "unit/state/staging.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -492,5 +491,4 @@ TEST(Environment, AComponentsOwnIsThereToo) {
   EXPECT_NO_THROW(after.load(*stage(before), {})) << "no reason to refuse";
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -11,8 +11,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -226,30 +225,6 @@ TEST_F(Rule3Commit, AWriterThatThrowsLeavesNothing) {
   life.save(100);
 }
 
-TEST_F(Rule2Commit, AFileThatIsOnlyTriedOutIsNeverPublished) {
-  life.save(100);
-  forget();
-  const auto before = disk.names(kRun);
-  alignas(4096) static const std::array<std::byte, 8192> bytes{};
-  life.store.try_out(bytes.size(), [&](File& file) { file.write_at(bytes, 0); });
-  EXPECT_EQ(files.count(Op::rename_new), 0);
-  EXPECT_EQ(files.count(Op::sync_file), 1);
-  EXPECT_EQ(disk.names(kRun), before);
-  life.save(101);
-}
-
-TEST_F(Rule3Commit, ATrialThatFailsLeavesNothingAndTheNextCommitWorks) {
-  const auto before = disk.names(kRun);
-  for (const Op op : {Op::create, Op::reserve, Op::sync_file, Op::close}) {
-    files.fail(op, 1, EIO);
-    EXPECT_THROW(life.store.try_out(4096, [](File&) {}), IoError) << name_of(op);
-    EXPECT_EQ(disk.names(kRun), before) << name_of(op);
-  }
-  EXPECT_THROW(life.store.try_out(4096, [](File&) { throw std::bad_alloc(); }), std::bad_alloc);
-  EXPECT_EQ(disk.names(kRun), before);
-  life.save(100);
-}
-
 TEST_F(Rule9Commit, AFullDiskShowsBeforeTheFirstByteAndPasses) {
   life.save(100);
   disk.set_capacity(3 * kToyBlock);
@@ -300,5 +275,18 @@ TEST(CommitUsage, OrderOfCalls) {
   life.save(0);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+// A file server without its reply cache answers a repeated RENAME with ENOENT.
+TEST(CommitUsage, ARenameThatHappenedAndSaysNoSuchFileIsACommit) {
+  MemoryFileSystem disk;
+  FaultFileSystem files(disk);
+  Life life(files);
+  life.start();
+  files.fail(Op::rename_new, 1, ENOENT, {.after = true});
+  EXPECT_EQ(life.save(7).step, 7);
+  EXPECT_TRUE(life.store.holds(7));
+  EXPECT_EQ(checkpoints(disk), std::vector<std::string>{name_of_step(7, 1)});
+  files.fail(Op::rename_new, 1, ENOENT);
+  EXPECT_THROW(life.save(8), SupersededError) << "the temporary file is gone, and nobody renamed it";
+}
+
+}}  // namespace holdfast::test

@@ -11,8 +11,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 constexpr std::size_t kAllSubsetsUpTo = 5;
 
@@ -215,5 +214,4 @@ TEST_F(Crashes, AMissingFileSyncWouldBeSeen) {
   EXPECT_THROW(Life(left).store.preflight(), RefusedError) << "the cut left data that nothing had synced";
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -10,8 +10,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -323,5 +322,4 @@ TEST_F(Rule6Fence, ARivalThatDiesBeforeItsFirstCommit) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -34,8 +34,13 @@ class Life {
   explicit Life(FileSystem& file_system, StoreOptions options = {})
       : store(file_system, clock, with_directory(std::move(options)), verifier) {}
 
-  // preflight, claim, recover. The history goes on from what recover() chose.
+  // preflight, claim, recover, trial commit. The history goes on from what recover() chose.
   Selection start() {
+    Selection selection = start_without_trial();
+    store.trial_commit();
+    return selection;
+  }
+  Selection start_without_trial() {
     store.preflight();
     store.claim();
     return recover();

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 TEST(Rule8Names, NamesArePaddedAndNeverCut) {
   EXPECT_EQ(checkpoint_name({.attempt = 3, .step = 1200}), "step-000000001200-a0003.h5");
@@ -76,5 +75,4 @@ TEST(Rule5Names, OrderIsByAttemptThenStepAsNumbers) {
   EXPECT_LT((FileId{.attempt = 9999, .step = 7}), (FileId{.attempt = 10000, .step = 7}));
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

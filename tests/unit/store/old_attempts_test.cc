@@ -11,8 +11,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::Contains;
 using testing::IsEmpty;
@@ -152,5 +151,4 @@ TEST_F(Rule6OldAttempts, AnOlderStepThatComesAgainIsNotWrittenTwice) {
   EXPECT_EQ(checkpoints(disk).size(), 30U);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

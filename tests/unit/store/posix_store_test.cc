@@ -12,8 +12,7 @@
 #include "support/fault_file_system.h"
 #include "support/subprocess.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
@@ -68,31 +67,6 @@ TEST_P(PosixStore, OursAlone) {
   }
   EXPECT_EQ(mode(run / name_of_step(10, 1)), 0600u);
   umask(022);
-}
-
-// A file that somebody keeps by another name is deleted, not overwritten: before it becomes the next save's
-// file, and after.
-TEST_P(PosixStore, WhatHasAnotherNameIsNotRecycled) {
-  StoreOptions recycling = options();
-  recycling.recycle = true;
-  Life life(files, recycling);
-  life.start();
-  const auto kept = [&](const char* name) { return folder.path() / name; };
-  const auto content = [&](const std::filesystem::path& path) {
-    const auto file = files.open_file(path, OpenMode::read);
-    std::vector<std::byte> bytes(file->size());
-    file->read_at(bytes, 0);
-    return bytes;
-  };
-  life.round(10);
-  std::filesystem::create_hard_link(run / name_of_step(10, 1), kept("ten"));
-  for (const std::int64_t step : {20, 30, 40}) life.round(step);  // 20 waits for the next save
-  for (const std::string& name : names(run)) {
-    if (name.starts_with("tmp-")) std::filesystem::create_hard_link(run / name, kept("twenty"));
-  }
-  for (const std::int64_t step : {50, 60}) life.round(step);
-  EXPECT_EQ(content(kept("ten")), toy_bytes({.step = 10, .attempt = 1}));
-  EXPECT_EQ(content(kept("twenty")), toy_bytes({.step = 20, .attempt = 1}));
 }
 
 TEST_P(PosixStore, DamageIsSteppedPastAndMovedAside) {
@@ -196,5 +170,4 @@ INSTANTIATE_TEST_SUITE_P(Kernel, PosixStore,
                                              .openat2 = false, .rename_noreplace = false, .direct = false}),
                          [](const auto& info) { return info.param.openat2 ? "Newest" : "Fallbacks"; });
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

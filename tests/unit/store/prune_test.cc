@@ -13,8 +13,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -389,5 +388,4 @@ TEST_F(Prune, AFailureAtEveryOperationLosesNothing) {
   EXPECT_GT(fired, 60 / kStride);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -10,8 +10,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::AllOf;
 using testing::Contains;
@@ -137,6 +136,9 @@ TEST_F(Rule5Recovery, WhatTheSystemRefusesIsNotDamage) {
         }
         EXPECT_EQ(disk.names(kRun), before);
         if (files.faults_fired() == 0) break;
+        // One EIO of a file may pass: the next look decides.
+        const bool of_a_file = op == Op::open_read || op == Op::read || files.log().back().path != kRun;
+        if (code == EIO && refused == 0 && of_a_file) continue;
         EXPECT_EQ(refused, code) << name_of(op) << ' ' << nth << " failed, and recovery went on";
       }
     }
@@ -416,5 +418,4 @@ TEST_F(Rule5Recovery, NoMemoryIsNoDamage) {
   EXPECT_EQ(life.start().newest->step, 20);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -13,8 +13,7 @@
 #include "support/fault_file_system.h"
 #include "support/nightly.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 class Random {
  public:
@@ -157,5 +156,4 @@ TEST(RetentionHistories, NoPolicyEverBreaksRule4) {
   EXPECT_GT(deleted, 3 * histories);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

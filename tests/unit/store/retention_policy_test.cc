@@ -10,8 +10,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -293,5 +292,4 @@ TEST_F(Policies, ABadReadCostsNoBestFile) {
   EXPECT_THAT(steps(), ElementsAre(10, 40, 50));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

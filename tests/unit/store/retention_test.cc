@@ -11,8 +11,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -45,6 +44,7 @@ TEST_F(Rule4Retention, NothingIsDeletedBeforeAnAcknowledgement) {
   FaultFileSystem files(disk);
   Life life(files, {.keep = KeepLast{2}});
   life.start();
+  files.clear_log();
   life.store.apply_retention();
   EXPECT_EQ(files.count(Op::unlink), 0);
   files.fail(Op::sync_file, 1, EIO);
@@ -316,5 +316,4 @@ TEST_F(Rule4Retention, ABadReadCostsNoGoodPast) {
   EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(10, 1), name_of_step(40, 1), name_of_step(50, 2)));
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -5,8 +5,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -45,7 +44,7 @@ TEST(RetentionText, NonsenseIsRefusedAndQuoted) {
   for (const std::string text : {"", ",", "last", "last=", "last=x", "last=2.5", "last=99999999999", "3,,4",
                                  "every=", "every=2k", "best=", "best=x:up", "best=x:max:y", "best=x:max:2:3",
                                  "newer=7", "newer=soon", "oldest=3", "last=3 ,every=5", "KeepLast{3}"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("--keep: '")) << text;
+    EXPECT_THAT(refusal(text), HasSubstr("keep: '")) << text;
   }
   EXPECT_THAT(refusal("last=3,evry=5"), HasSubstr("'evry=5'"));
 }
@@ -57,5 +56,4 @@ TEST(RetentionText, NumbersThatMakeNoSenseAreRefused) {
   }
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -10,8 +10,7 @@
 #include "life.h"
 #include "support/fault_file_system.h"
 
-namespace holdfast::test {
-namespace {
+namespace holdfast::test { namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -55,6 +54,34 @@ TEST_F(Rule10State, BytesThatAreNoTextAreWrittenAllTheSame) {
   RunState state = full_state();
   state.reason = "cannot open /data/\xff\xfe";
   EXPECT_TRUE(run_state_from_json(to_json(state)));
+}
+
+// A file server without its reply cache answers a repeated RENAME with ENOENT.
+TEST_F(Rule10State, ARenameThatHappenedAndSaysNoSuchFileIsNoSuccessor) {
+  for (const int nth : {1, 2}) {  // the attempt's own file, and the copy
+    MemoryFileSystem volume;
+    FaultFileSystem files(volume);
+    Life life(files);
+    life.start();
+    files.fail(Op::rename_over, nth, ENOENT, {.after = true});
+    life.store.write_run_state({.phase = RunPhase::running, .step = 7, .durable_step = 7});
+    EXPECT_EQ(files.faults_fired(), 1);
+    EXPECT_EQ(read_run_state(*volume.open_directory(kRun, false))->step, 7);
+    life.round(8);
+  }
+}
+
+TEST_F(Rule10State, AStateFileThatVanishesIsAnErrorOfTheVolumeAndNoSuccessor) {
+  for (const int nth : {1, 2}) {
+    MemoryFileSystem volume;
+    FaultFileSystem files(volume);
+    Life life(files);
+    life.start();
+    files.fail(Op::rename_over, nth, ENOENT);
+    EXPECT_THROW(life.store.write_run_state({.step = 7}), IoError);
+    life.round(8);
+    EXPECT_EQ(read_run_state(*volume.open_directory(kRun, false))->step, 8);
+  }
 }
 
 TEST_F(Rule10State, EveryTornPrefixIsNothing) {
@@ -204,5 +231,4 @@ TEST_F(Rule10State, ASupersededAttemptAddsNothing) {
   EXPECT_EQ(first.store.read_ledger(1).size(), 1u);
 }
 
-}  // namespace
-}  // namespace holdfast::test
+}}  // namespace holdfast::test

@@ -23,8 +23,7 @@
 #include "holdfast/precision/grad_scaler.h"
 #include "holdfast/train/step.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 using testing::HasSubstr;
 using testing::internal::CaptureStderr;
@@ -262,5 +261,4 @@ TEST(Captured, WithoutACudaDeviceItSaysSoOnce) {
                UsageError);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

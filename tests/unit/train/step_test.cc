@@ -23,8 +23,7 @@
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/precision/grad_scaler.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 Batch batch_of(float value, std::int64_t size, bool completes = true) {
   Batch batch;
@@ -347,5 +346,4 @@ TEST_F(StepTest, WrongOptions) {
   EXPECT_THROW(Step(needs_closure, loss()), UsageError);
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

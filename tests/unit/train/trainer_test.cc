@@ -19,17 +19,16 @@
 #include "fake_graphs.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/optim/ema.h"
 #include "holdfast/precision/grad_scaler.h"
+#include "holdfast/staging/run_record.h"
 #include "holdfast/store/names.h"
 #include "support/subprocess.h"
 
-namespace holdfast {
-namespace {
+namespace holdfast { namespace {
 
 struct Numbers {
   struct Sample {
@@ -45,12 +44,17 @@ struct Numbers {
 };
 
 struct Recorder final : MetricSink {
+  void begin(const BeginEvent& event) override {
+    EXPECT_TRUE(steps.empty() && evaluations.empty());
+    begins.push_back(event);
+  }
   void step(const StepEvent& event) override {
     steps.push_back(event);
     if (on_step) on_step(event);
   }
   void evaluation(const EvaluationEvent& event) override { evaluations.push_back(event); }
   void finish() override { ++finished; }
+  std::vector<BeginEvent> begins;
   std::vector<StepEvent> steps;
   std::vector<EvaluationEvent> evaluations;
   int finished = 0;
@@ -76,7 +80,7 @@ struct Life {
     state.add("optimizer", optimizer);
     state.add("data", data);
     checkpointer = std::make_unique<Checkpointer>(
-        state, CheckpointerOptions{.directory = directory, .every = {}, .hear_signals = false});
+        state, CheckpointerOptions{.directory = directory, .every = {}, .notices = {.hear_signals = false}});
   }
   TrainerParts parts() {
     return {.state = state,
@@ -128,7 +132,7 @@ TEST_F(TrainerTest, WhatAnEvaluationGivesIsRecordedAndKept) {
       life.state, CheckpointerOptions{.directory = directory(),
                                       .every = {},
                                       .keep = KeepLast{2} | KeepBest{"test_accuracy", 1, Better::higher},
-                                      .hear_signals = false});
+                                      .notices = {.hear_signals = false}});
   std::int64_t scored = 0;
   life.on_score = [&] { ++scored; };
   TrainerParts parts = life.parts();
@@ -165,6 +169,8 @@ TEST_F(TrainerTest, TrainsToTheFinalStepAndEvaluatesAfterEachEpoch) {
   ASSERT_EQ(life.recorder.steps.size(), 10U);
   EXPECT_EQ(life.recorder.steps.front().step, 1);
   EXPECT_EQ(life.recorder.steps[4].epoch, 1);
+  EXPECT_EQ(life.recorder.steps[3].samples, 16);
+  EXPECT_EQ(life.recorder.steps[4].samples, 20);
   EXPECT_EQ(life.recorder.steps.front().learning_rate, 0.1);
   EXPECT_EQ(*life.recorder.steps.front().epochs, 3);
   EXPECT_EQ(result.loss, life.recorder.steps.back().loss);
@@ -178,6 +184,28 @@ TEST_F(TrainerTest, TrainsToTheFinalStepAndEvaluatesAfterEachEpoch) {
   EXPECT_TRUE(life.net->is_training());
   EXPECT_EQ(life.recorder.finished, 1);
   EXPECT_EQ(result.state.size(), 32U);
+}
+
+TEST_F(TrainerTest, SinksHearFirstWhereTheRunGoesOn) {
+  for (const std::int64_t begins_at : {0, 6}) {
+    Life life(directory());
+    life.run(begins_at + 6);
+    ASSERT_EQ(life.recorder.begins.size(), 1U);
+    EXPECT_EQ(life.recorder.begins[0].step, begins_at);
+    EXPECT_EQ(life.recorder.begins[0].attempt, begins_at == 0 ? 1U : 2U);
+    EXPECT_EQ(life.recorder.steps.front().step, begins_at + 1);
+    EXPECT_EQ(life.recorder.steps.front().samples, 4 * (begins_at + 1));
+  }
+}
+
+// 14 samples: 3 batches of 4, and 2 samples that no step sees.
+TEST_F(TrainerTest, SamplesThatAnEpochLeavesOutAreNotCounted) {
+  Life life(directory());
+  life.data = Loader(Numbers{14}, {.batch_size = 4, .seed = 5, .workers = 0});
+  life.run(8);
+  EXPECT_EQ(life.recorder.steps[2].samples, 12);
+  EXPECT_EQ(life.recorder.steps[3].samples, 16);
+  EXPECT_EQ(life.recorder.steps.back().samples, 32);
 }
 
 TEST_F(TrainerTest, TheNextStepTellsTheSinksOfASaveThatBecameDurable) {
@@ -457,5 +485,4 @@ TEST(TrainerResultTest, Lines) {
   EXPECT_EQ(to_line(result), "complete step=390 epoch=1 loss=0.1 test_accuracy=none state=00ff");
 }
 
-}  // namespace
-}  // namespace holdfast
+}}  // namespace holdfast

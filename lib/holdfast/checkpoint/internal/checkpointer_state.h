@@ -1,13 +1,15 @@
-// The inside of a Checkpointer. Ten sources, by idea: checkpointer.cc (construction and the public face),
+// The inside of a Checkpointer. Eleven sources, by idea: checkpointer.cc (construction and the public face),
 // checkpointer_start.cc (finding where to start), checkpointer_resume.cc (claiming it and going on there),
 // checkpointer_step.cc (the training loop), checkpointer_late.cc (staging beside the next step),
 // checkpointer_notice.cc (what notices ask for), checkpointer_finish.cc (evaluation, the end); with other
-// ranks checkpointer_gather.cc (starting), checkpointer_together.cc (the loop and the end) and
-// checkpointer_share.cc (one file written by all).
+// ranks checkpointer_gather.cc (starting), checkpointer_together.cc (the loop and the end),
+// checkpointer_evaluation.cc (evaluations) and checkpointer_share.cc (one file written by all).
 //
 // Threads: the training thread, except `monitor`, `costs`, `shelf` and what the writer keeps.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -15,32 +17,38 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <variant>
 
-#include "holdfast/checkpoint/async_writer.h"
+#include "holdfast/base/owner_process.h"
 #include "holdfast/checkpoint/checkpointer.h"
-#include "holdfast/checkpoint/cost_model.h"
-#include "holdfast/checkpoint/file_verifier.h"
-#include "holdfast/checkpoint/internal/arrival_keeper.h"
-#include "holdfast/checkpoint/internal/crew.h"
-#include "holdfast/checkpoint/internal/image_stager.h"
-#include "holdfast/checkpoint/internal/late_stager.h"
-#include "holdfast/checkpoint/internal/notice_watch.h"
-#include "holdfast/checkpoint/internal/save_book.h"
-#include "holdfast/checkpoint/internal/share_hand.h"
-#include "holdfast/checkpoint/internal/step_times.h"
-#include "holdfast/checkpoint/ledger.h"
-#include "holdfast/checkpoint/loss_ring.h"
+#include "holdfast/checkpoint/internal/outlook.h"
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/checkpoint/receipt.h"
-#include "holdfast/checkpoint/run_record.h"
 #include "holdfast/interruption/monitor.h"
+#include "holdfast/interruption/notice_watch.h"
+#include "holdfast/ledger/ledger.h"
+#include "holdfast/ledger/loss_ring.h"
+#include "holdfast/planning/cost_model.h"
+#include "holdfast/planning/step_times.h"
+#include "holdfast/ranks/rank_group.h"
+#include "holdfast/ranks/share_writer_thread.h"
+#include "holdfast/staging/arrival_keeper.h"
+#include "holdfast/staging/image_stager.h"
+#include "holdfast/staging/late_stager.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/writing/async_writer.h"
+#include "holdfast/writing/file_verifier.h"
+#include "holdfast/writing/save_book.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct Checkpointer::State {
   using BegunSave = std::shared_ptr<SaveHandle::Shared>;
   enum class Phase { constructed, running, together, finished };  // together: running, with other ranks
+
+  // A forked child has none of its threads, and its files are the parent's.
+  const OwnerProcess process = {};
 
   State(SnapshotSource& source, CheckpointerOptions options);
   ~State();
@@ -57,6 +65,7 @@ struct Checkpointer::State {
     Attributes attributes;  // of the file
     std::shared_ptr<Snapshot> snapshot;
   };
+  void require_sight();
   void wait_for_volume();
   void read_ahead() noexcept;
   StartingPoint starting_point();
@@ -71,10 +80,13 @@ struct Checkpointer::State {
   Resumed resume_alone();
   void check(const Start& start);
   Resumed become(Start start, Resumed resumed, SteadyTime began);
+  bool promise_bits(const Start& start, const std::vector<std::string>& accepted);
   void expect_losses(const Start& start, bool bit_exact);
+  void record_history(const Start& start);
+  void try_record(const Start& start);
   void begin_run(Start start, SteadyTime resuming);
   bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
-  void learn_lives(Duration startup) noexcept;
+  void learn_lives() noexcept;
   void tell_end(const RunState& run) noexcept;  // in the ledger
 
   // The same with other ranks (checkpointer_gather.cc).
@@ -82,6 +94,8 @@ struct Checkpointer::State {
   Resumed follow();  // any other
   void ask_others(const Selection& selection, const Start& start);
   void answer_rank_0();
+  void check_head(std::vector<std::byte> head, std::uint64_t file_bytes);
+  nlohmann::json hear_at_start(int rank, const char* name, Duration limit);
   std::unique_ptr<File> file_to_share(const Resumed& resumed);  // null: the others need none
   std::unique_ptr<File> file_seen(const std::string& name);
   void load_as_follower(Start& start, const File& file, std::shared_ptr<Arena> received);
@@ -107,6 +121,8 @@ struct Checkpointer::State {
   // The loop (checkpointer_step.cc).
   Decision after_step(const StepReport& report);
   void arrive(const StepReport& report);
+  void note_loss(double value) noexcept;
+  void settle_measurements();
   Decision step_together(const StepReport& report);
   void measure_step(SteadyTime now);
   void act(Decision& decision) noexcept;
@@ -120,54 +136,40 @@ struct Checkpointer::State {
   void choose_interval();  // by what saves have cost so far
   bool covered() const;    // this step boundary is durable or on its way
   bool safe() const;       // it is durable
+  void note_record();      // of what is staged now
   internal::Staged stage(Part part);
   // `waited`: how long the training thread has waited for this save.
   void submit(internal::Staged staged, const BegunSave& save, Duration waited);
   BegunSave begin_save(bool asked_for) const;
-  bool wait_for_image();  // false when the deadline passed first
+  bool wait_for_image(Duration limit = Duration::max());  // false when that or the deadline passed first
 
-  // What notices ask for (checkpointer_notice.cc). The notice that the planner goes by now.
-  struct Pursuit {
-    std::string source;
-    SteadyTime seen{};
-    OnNotice policy = OnNotice::train_on;
-    Duration wall_ahead{};  // of the steady clock, when it was first looked at
-    BegunSave insurance;    // the newest save that began since
-    bool probed = false;
-  };
+  // What notices ask for (checkpointer_notice.cc).
   void listen();
+  internal::RiskCommand command_for(const Notice& notice) const;  // any thread; empty: none
   void take_requests();
-  bool must_stop() const noexcept;
-  bool should_stop() noexcept;  // also because of a deadline under OnNotice::exit
-  std::string reason_to_stop() const noexcept;
   void tell_stop(Decision& decision) noexcept;
-  void leave() noexcept;  // the program was told to: no withdrawal changes that
   Plan plan_now() noexcept;
-  Costs costs_together() const noexcept;
-  void pursue(const Notice& notice);
-  OnNotice chosen_policy(const Notice& notice) const noexcept;
-  Standing standing() const;
+  internal::Reached reached() const;
   Standing standing_of_writer() const noexcept;  // any thread
   std::int64_t newest_durable() const noexcept;  // any thread; -1: none
-  void say_too_late(const Plan& plan) noexcept;
-  bool woke_up() const;
-  bool probe_first(const Plan& plan);
   void pause(Decision& decision) noexcept;
-  void press() noexcept;  // somebody waits against time: no limit to the writes
-  void relax() noexcept;
-  bool out_of_time(SteadyTime since) const noexcept;
+  void lift_limit() noexcept;  // somebody waits against time: no limit to the writes
+  void restore_limit() noexcept;
   bool commit_fits() const noexcept;  // any thread
 
   // The image of the boundary during an evaluation, for whoever hears a notice first.
   struct Shelf {
     std::mutex mutex;
+    std::condition_variable handed_over;
+    std::optional<std::thread::id> handing;  // that thread gives `image` to the writer, without the mutex
     internal::Staged image;
+    std::string own_text;   // what the image still lacks of other ranks: their text of that name
     SteadyTime boundary{};  // when the training stood there
     SaveHandle tried;       // the newest save of it, whoever began that
     BegunSave save;         // the newest that was begun here
     SteadyTime retry{};     // after one that failed, not before
   };
-  void put_on_shelf() noexcept;
+  void put_on_shelf(std::string own_text = {}) noexcept;
   bool commit_from_shelf() noexcept;  // any thread; true: it is durable or on its way
   void clear_shelf() noexcept;        // what was submitted is the newest save then
 
@@ -176,19 +178,26 @@ struct Checkpointer::State {
   bool checks_late() const;  // the one that is opened or closed now
   void open_late(const BegunSave& save, const Waiting& waiting);
   void submit_independent(const BegunSave& save, const Waiting& waiting);
-  void close_late();
+  void close_late(bool ended = false);
+  void settle_late();
   void drop_late();
   void give_up_late_staging();
 
   // Evaluation and the end (checkpointer_finish.cc).
   bool tick();
   void enter_evaluation();
-  void leave_evaluation();
+  void leave_evaluation(bool thrown_out);
+  internal::Staged image_of_boundary();
+  internal::Staged image_in_use() const;
+  std::string why_torn() const;  // memory is no step boundary; empty: it is
   void check_undisturbed() const;
   int finish();
   int finish_alone();
+  RunPhase judge(bool interrupted, bool in_time, const std::string& torn);
+  void add_to_reason(const std::string& text) noexcept;
   std::string reason_of_leaving_out() const noexcept;
   void say_figures() const noexcept;
+  void say_unfinished() const noexcept;
   bool commit_last_step();  // false: no time was left
   bool wait_for_writer();   // false when the deadline passed first
   Digest digest_now();
@@ -210,6 +219,7 @@ struct Checkpointer::State {
   void vote_on_plan(Vote& vote) const noexcept;
   Duration needed_for_last() const noexcept;
   std::optional<Duration> left_here() const;
+  std::optional<Duration> named_left_here() const;
   std::string own_now(std::int64_t step);
   void tell_own();
   std::function<void()> bring_own_of_others(const Snapshot& snapshot) const;
@@ -218,8 +228,13 @@ struct Checkpointer::State {
   void hear_outcome();
   void abandon(const Error& error) noexcept;
 
+  // An evaluation by all ranks (checkpointer_evaluation.cc).
+  void enter_together();
+  void tell_boundary(const std::string& name) noexcept;
+  bool bring_own_to_shelf();  // the watch's thread; false: not all have told it
+
   // One file by all ranks (checkpointer_share.cc).
-  void find_companions_on_volume();
+  void find_ranks_on_volume();
   void begin_round(const Agreed& agreed);
   void end_round(const Decision& decision) noexcept;
   void send_share(Decision& decision, bool last_one);
@@ -235,12 +250,14 @@ struct Checkpointer::State {
   bool loop_runs() const { return phase == Phase::running || phase == Phase::together; }
 
   const CheckpointerOptions options;
-  const std::unique_ptr<internal::Crew> crew;  // null: alone
+  const std::unique_ptr<internal::RankGroup> ranks;  // null: alone
   SnapshotSource& source;
   FileSystem& file_system;
   Clock& clock;
   Ledger ledger;
   const SteadyTime constructed;
+  std::atomic<bool> may_go{false};    // paused, and the step is durable
+  std::vector<std::string> required;  // sources
   Monitor monitor;
   FileVerifier verifier;
   std::optional<CheckpointStore> store;  // from resume() on
@@ -249,6 +266,7 @@ struct Checkpointer::State {
   std::shared_ptr<internal::SaveBook> book;  // shared with every save that has begun
   internal::StepTimes step_times;
   CostModel costs;
+  internal::Outlook outlook;
   Receipt receipt;
   LossRing losses;
 
@@ -260,53 +278,55 @@ struct Checkpointer::State {
   bool planned_with_slots = false;  // planned again after the first update
   bool save_wanted = false;         // asked for, and not staged yet
   std::int64_t saves_measured = 0;  // by the policy
-  bool loss_was_told = false;
-  double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
-  bool evaluation_due = false;                             // as the last step's report said
+  std::optional<double> loss;       // of the last step
+  bool evaluation_due = false;      // as the last step's report said
+  bool loss_was_finite = true;      // the newest that was told
   Measurements measurements;
-  SteadyTime boundary_time{};       // when the training stood at the last step boundary
-  Duration waited_since{};          // of that, the training thread waited for saves
-  int waiting_calls = 0;            // calls inside which a Waiting measures
-  std::uint64_t last_activity = 0;  // of the writer, at that boundary
-  bool best_wanted = false;         // the step boundary is to be saved once its evaluation is over
+  std::vector<SaveHandle> unsettled;  // saves whose values `measurements` counts, until they are durable
+  SteadyTime boundary_time{};         // when the training stood at the last step boundary
+  Duration waited_since{};            // of that, the training thread waited for saves
+  int waiting_calls = 0;              // calls inside which a Waiting measures
+  std::uint64_t last_activity = 0;    // of the writer, at that boundary
+  bool best_wanted = false;           // the step boundary is to be saved once its evaluation is over
 
-  internal::Staged late;  // while late_stager is open: its image
-  BegunSave late_save;    // its save
+  internal::Staged late;       // while late_stager is open: its image
+  BegunSave late_save;         // its save
+  bool late_is_whole = false;  // it was copied inside after_step
   internal::LateStager late_stager;
   internal::ArrivalKeeper keeper;
   bool update_announced = false;  // before_update() was called since the last after_step
-  bool late_staging = true;       // false once an update came unannounced over an open late snapshot
-  bool check_staging = false;     // HOLDFAST_CHECK_STAGING
-  int late_checked = 0;           // late snapshots compared with live memory
+  // before_update() or after_step() has begun and the next step boundary is not reached: memory is no step's.
+  bool update_open = false;
+  bool late_staging = true;    // false once an update came unannounced over an open late snapshot
+  bool check_staging = false;  // HOLDFAST_CHECK_STAGING
+  int late_checked = 0;        // late snapshots compared with live memory
 
-  bool leaving = false;  // the program was told to stop
-  std::string leaving_reason;
-  std::optional<Pursuit> pursuit;
   bool pressed = false;            // writes are hurried
-  bool said_too_late = false;      // about this notice
   bool step_is_no_measure = true;  // something else than the step takes its time
 
-  bool evaluating = false;
-  bool stopped_inside = false;  // a tick inside the scope said stop
-  bool cut_short = false;       // the program said so
-  bool disturbed = false;       // such an evaluation began without an image of the boundary
-  internal::Staged boundary;    // the last step boundary, while an evaluation may disturb it
-  internal::Staged last;        // the state at a stop, kept for state_digest()
+  std::atomic<bool> evaluating = false;  // the writer's thread tells it to the ledger
+  bool stopped_inside = false;           // a tick inside the scope said stop
+  bool cut_short = false;                // the program said so
+  bool disturbed = false;                // such an evaluation began without an image of the boundary
+  internal::Staged boundary;             // the last step boundary, while an evaluation may disturb it
+  internal::Staged last;                 // the state at a stop, kept for state_digest()
 
+  // The newest snapshot submitted, as long as the writer holds it; its `snapshot` is apart.
+  internal::Staged in_flight;
+  std::weak_ptr<Snapshot> snapshot_in_flight;
   SaveHandle newest;       // of the newest snapshot submitted
   BegunSave newest_begun;  // the same, as far as it was begun here
   Durable started_from;    // the checkpoint this attempt began with
   std::string end_reason;  // latched by finish()
   int end_code = 0;
-  bool gave_up = false;    // finish() left before the writer was done
-  bool unhurried = false;  // finish() of a run that nobody ended: no deadline limits it
-  bool left_out = false;   // finish() found no time for the last step
+  bool gave_up = false;   // finish() left before the writer was done
+  bool left_out = false;  // finish() found no time for the last step
 
   Shelf shelf;
-  std::unique_ptr<internal::ShareHand> hand;     // of a rank other than 0 that shares; uses crew
-  std::unique_ptr<AsyncWriter> writer;           // its thread uses store, losses and clock
+  std::unique_ptr<internal::ShareWriterThread> hand;  // of a rank other than 0 that shares; uses ranks
+  std::unique_ptr<AsyncWriter> writer;                // its thread uses store, losses and clock
   std::future<void> reading_ahead;               // its thread uses options, verifier, file_system and clock
   std::unique_ptr<internal::NoticeWatch> watch;  // its thread uses all that is for any thread
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

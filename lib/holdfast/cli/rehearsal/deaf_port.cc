@@ -9,11 +9,11 @@
 #include "holdfast/base/error.h"
 #include "holdfast/cli/rehearsal/metadata_server.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr int kMostInQueue = 16;
-constexpr int kLongEnough = 20;  // ms; the loopback answers at once or, with a full queue, never
+constexpr int kLongEnough = 20;  // ms; the loopback answers at once, or never if the queue is full
 
 }  // namespace
 
@@ -33,12 +33,12 @@ DeafPort::DeafPort() {
     throw IoError("bind", "127.0.0.1", code);
   }
   port_ = ntohs(address.sin_port);
-  // The kernel takes connections for a program that accepts none, until its queue is full.
+  // The kernel completes connections for a program that does not accept, until the queue is full.
   for (int i = 0; i < kMostInQueue; ++i) {
     const int filler = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (filler < 0) break;
     sockets_.push_back(filler);
-    static_cast<void>(connect(filler, generic, size));  // goes on by itself
+    static_cast<void>(connect(filler, generic, size));  // completes in the background
     pollfd writable{.fd = filler, .events = POLLOUT, .revents = 0};
     if (::poll(&writable, 1, kLongEnough) == 0) break;
   }
@@ -50,4 +50,4 @@ DeafPort::~DeafPort() {
 
 std::string DeafPort::host() const { return "127.0.0.1:" + std::to_string(port_); }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

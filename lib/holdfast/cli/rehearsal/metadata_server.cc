@@ -4,26 +4,25 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <thread>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/mutex.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr Duration kDrip = 50ms;
 
-// One that hangs must not make the others wait.
+// One thread per request, so that a request that hangs does not delay others.
 class ThreadEach final : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> work) override { threads_.emplace_back(std::move(work)); }
@@ -47,17 +46,16 @@ ScriptedAnswer json(const nlohmann::json& value) {
 struct MetadataServer::State {
   explicit State(Clock& a_clock) : clock(a_clock), started(clock.now()) {}
 
-  void handle(const httplib::Request& request, httplib::Response& response);
-  ScriptedAnswer ec2(const httplib::Request& request, const std::string& path);
-  ScriptedAnswer gcp(const httplib::Request& request, const std::string& path,
-                     std::unique_lock<std::mutex>& lock);
-  ScriptedAnswer azure(const httplib::Request& request, const std::string& path);
-  std::optional<ScriptedAnswer> scripted(const std::string& path);
-  bool has_token(const httplib::Request& request) const;
-  void give(ScriptedAnswer answer, httplib::Response& response);
+  void handle(const httplib::Request& request, httplib::Response& response) HOLDFAST_EXCLUDES(mutex);
+  ScriptedAnswer ec2(const httplib::Request& request, const std::string& path) HOLDFAST_REQUIRES(mutex);
+  ScriptedAnswer gcp(const httplib::Request& request, const std::string& path) HOLDFAST_REQUIRES(mutex);
+  ScriptedAnswer azure(const httplib::Request& request, const std::string& path) HOLDFAST_REQUIRES(mutex);
+  std::optional<ScriptedAnswer> scripted(const std::string& path) HOLDFAST_REQUIRES(mutex);
+  bool has_token(const httplib::Request& request) const HOLDFAST_REQUIRES(mutex);
+  void give(ScriptedAnswer answer, httplib::Response& response) HOLDFAST_EXCLUDES(mutex);
   void give_slowly(const ScriptedAnswer& answer, const std::string& type, httplib::Response& response);
-  // False when the server ends.
-  bool pause(std::optional<Duration> limit);
+  // False if the server ends meanwhile.
+  bool pause(std::optional<Duration> limit) HOLDFAST_EXCLUDES(mutex);
 
   Clock& clock;
   const SteadyTime started;
@@ -65,25 +63,25 @@ struct MetadataServer::State {
   std::thread thread;
   int port = 0;
 
-  mutable std::mutex mutex;
-  mutable std::condition_variable changed;
-  bool ending = false;
-  std::map<std::string, std::map<Duration, ScriptedAnswer>, std::less<>> script;
-  std::map<std::string, std::deque<ScriptedAnswer>, std::less<>> once;
-  std::map<std::string, SteadyTime> tokens;  // and when they end
-  int tokens_made = 0;
-  bool token_required = true;
+  mutable Mutex mutex;
+  mutable CondVar changed;
+  bool ending HOLDFAST_GUARDED_BY(mutex) = false;
+  std::map<std::string, std::map<Duration, ScriptedAnswer>, std::less<>> script HOLDFAST_GUARDED_BY(mutex);
+  std::map<std::string, std::deque<ScriptedAnswer>, std::less<>> once HOLDFAST_GUARDED_BY(mutex);
+  std::map<std::string, SteadyTime> tokens HOLDFAST_GUARDED_BY(mutex);  // value: when the token expires
+  int tokens_made HOLDFAST_GUARDED_BY(mutex) = 0;
+  bool token_required HOLDFAST_GUARDED_BY(mutex) = true;
   struct Announced {
     WallTime when;
     std::string action;
   };
-  std::optional<Announced> announced;
-  std::optional<WallTime> rebalance;
-  int serial = 0;  // of what was announced and withdrawn
-  std::map<std::string, std::int64_t, std::less<>> counts;
-  std::int64_t all = 0;
-  std::set<int> client_ports;
-  std::vector<std::string> approved;
+  std::optional<Announced> announced HOLDFAST_GUARDED_BY(mutex);
+  std::optional<WallTime> rebalance HOLDFAST_GUARDED_BY(mutex);
+  int serial HOLDFAST_GUARDED_BY(mutex) = 0;  // counts announcements and withdrawals
+  std::map<std::string, std::int64_t, std::less<>> counts HOLDFAST_GUARDED_BY(mutex);
+  std::int64_t all HOLDFAST_GUARDED_BY(mutex) = 0;
+  std::set<int> client_ports HOLDFAST_GUARDED_BY(mutex);
+  std::vector<std::string> approved HOLDFAST_GUARDED_BY(mutex);
 };
 
 MetadataServer::MetadataServer(Clock& clock, Duration keep_alive) : state_(std::make_unique<State>(clock)) {
@@ -105,11 +103,11 @@ MetadataServer::MetadataServer(Clock& clock, Duration keep_alive) : state_(std::
 
 MetadataServer::~MetadataServer() {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->ending = true;
   }
   state_->changed.notify_all();
-  // stop() says nothing to a server that has not begun to listen.
+  // stop() has no effect on a server that does not listen yet.
   while (!state_->server.is_running()) std::this_thread::sleep_for(1ms);
   state_->server.stop();
   state_->thread.join();
@@ -133,7 +131,7 @@ std::map<std::string, std::string> MetadataServer::environment(CloudProvider pro
 
 void MetadataServer::announce(const Interruption& interruption) {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     const auto when = state_->clock.wall_now() + interruption.in;
     state_->announced = {std::chrono::time_point_cast<WallTime::duration>(when), interruption.action};
     ++state_->serial;
@@ -143,7 +141,7 @@ void MetadataServer::announce(const Interruption& interruption) {
 
 void MetadataServer::withdraw() {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->announced.reset();
     ++state_->serial;
   }
@@ -151,13 +149,13 @@ void MetadataServer::withdraw() {
 }
 
 void MetadataServer::recommend_rebalance() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->rebalance = state_->clock.wall_now();
 }
 
 void MetadataServer::answer(std::string_view path, ScriptedAnswer answer, Duration after) {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     const Duration from = state_->clock.now() - state_->started + after;
     state_->script[std::string(path)].insert_or_assign(from, std::move(answer));
   }
@@ -166,7 +164,7 @@ void MetadataServer::answer(std::string_view path, ScriptedAnswer answer, Durati
 
 void MetadataServer::next(std::string_view path, const ScriptedAnswer& answer, int times) {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     auto& queue = state_->once[std::string(path)];
     queue.insert(queue.end(), static_cast<std::size_t>(times), answer);
   }
@@ -174,45 +172,45 @@ void MetadataServer::next(std::string_view path, const ScriptedAnswer& answer, i
 }
 
 void MetadataServer::forget(std::string_view path) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->script.erase(std::string(path));
   state_->once.erase(std::string(path));
 }
 
 void MetadataServer::expire_tokens() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->tokens.clear();
 }
 
 void MetadataServer::require_token(bool required) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->token_required = required;
 }
 
 std::int64_t MetadataServer::requests() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->all;
 }
 
 std::int64_t MetadataServer::requests(std::string_view path) const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const auto found = state_->counts.find(path);
   return found == state_->counts.end() ? 0 : found->second;
 }
 
 std::int64_t MetadataServer::connections() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return static_cast<std::int64_t>(state_->client_ports.size());
 }
 
 std::vector<std::string> MetadataServer::approved() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->approved;
 }
 
 bool MetadataServer::wait_for_requests(std::string_view path, std::int64_t count, Duration limit) const {
-  std::unique_lock lock(state_->mutex);
-  return state_->changed.wait_for(lock, limit, [&] {
+  const MutexLock lock(state_->mutex);
+  return state_->changed.wait_for(state_->mutex, limit, [&]() HOLDFAST_REQUIRES(state_->mutex) {
     const auto found = state_->counts.find(path);
     return found != state_->counts.end() && found->second >= count;
   });
@@ -221,7 +219,7 @@ bool MetadataServer::wait_for_requests(std::string_view path, std::int64_t count
 void MetadataServer::State::handle(const httplib::Request& request, httplib::Response& response) {
   std::string path = request.path;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   ++all;
   ++counts[path];
   client_ports.insert(request.remote_port);
@@ -234,7 +232,7 @@ void MetadataServer::State::handle(const httplib::Request& request, httplib::Res
   } else if (path.starts_with("/latest/")) {
     answer = ec2(request, path);
   } else if (path.starts_with("/computeMetadata/")) {
-    answer = gcp(request, path, lock);
+    answer = gcp(request, path);
   } else if (path.starts_with("/metadata/")) {
     answer = azure(request, path);
   }
@@ -283,20 +281,21 @@ ScriptedAnswer MetadataServer::State::ec2(const httplib::Request& request, const
   return {.status = 404};
 }
 
-ScriptedAnswer MetadataServer::State::gcp(const httplib::Request& request, const std::string& path,
-                                          std::unique_lock<std::mutex>& lock) {
+ScriptedAnswer MetadataServer::State::gcp(const httplib::Request& request, const std::string& path) {
   if (request.get_header_value("Metadata-Flavor") != "Google") return {.status = 403};
   if (path != kGcpPreempted && path != kGcpMaintenance) return {.status = 404};
-  const auto etag = [&] { return path == kGcpPreempted ? "e" + std::to_string(serial) : std::string("e"); };
+  const auto etag = [&]() HOLDFAST_REQUIRES(mutex) {
+    return path == kGcpPreempted ? "e" + std::to_string(serial) : std::string("e");
+  };
   if (request.get_param_value("wait_for_change") == "true") {
     const auto known = request.has_param("last_etag") ? request.get_param_value("last_etag") : etag();
     const auto limit = parse_int(request.get_param_value("timeout_sec")).value_or(3600);
-    const auto scripted_now = [&] {
+    const auto scripted_now = [&]() HOLDFAST_REQUIRES(mutex) {
       const auto queue = once.find(path);
       return script.contains(path) || (queue != once.end() && !queue->second.empty());
     };
-    changed.wait_for(lock, std::chrono::seconds(limit),
-                     [&] { return ending || etag() != known || scripted_now(); });
+    changed.wait_for(mutex, std::chrono::seconds(limit),
+                     [&]() HOLDFAST_REQUIRES(mutex) { return ending || etag() != known || scripted_now(); });
     if (auto said = scripted(path)) return *said;
   }
   const bool preempted = path == kGcpPreempted && announced;
@@ -373,12 +372,12 @@ void MetadataServer::State::give_slowly(const ScriptedAnswer& answer, const std:
 }
 
 bool MetadataServer::State::pause(std::optional<Duration> limit) {
-  std::unique_lock lock(mutex);
+  const MutexLock lock(mutex);
   if (!limit) {
-    changed.wait(lock, [this] { return ending; });
+    changed.wait(mutex, [this]() HOLDFAST_REQUIRES(mutex) { return ending; });
     return false;
   }
-  return !changed.wait_for(lock, *limit, [this] { return ending; });
+  return !changed.wait_for(mutex, *limit, [this]() HOLDFAST_REQUIRES(mutex) { return ending; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,24 +1,15 @@
-// A metadata server that plays a script: what EC2 (IMDSv2), Google and Azure tell a virtual machine about its
-// end, on a free port of 127.0.0.1. `holdfast rehearse` runs people's programs against it, the tests run our
-// sources against everything that can go wrong with the real ones.
+// A metadata server with a script: it answers as EC2 (IMDSv2), Google and Azure do about the end of a
+// machine, on a free port of 127.0.0.1. `holdfast rehearse` runs users' programs against it, tests run our
+// sources against failures.
 //
-//   MetadataServer server;                              // a machine to which nothing happens
-//   … a child with server.environment(CloudProvider::ec2) in its environment …
-//   server.announce({.in = 120s});                      // from now on an interruption is coming
-//   server.withdraw();                                  // after all not
+//   MetadataServer server;      // a machine without an interruption; a child gets server.environment(…)
+//   server.announce({.in = 120s});                      // or withdraw()
+//   server.answer(MetadataServer::kEc2Action, {.status = 500});       // replaces the answer of one path
 //
-// Anything else is an answer for one path, which beats what the server would say by itself:
-//
-//   server.answer(MetadataServer::kEc2Action, {.status = 500});
-//   server.next(MetadataServer::kEc2Token, {.status = 401}, 1);       // only once
-//   server.answer(MetadataServer::kEc2Action, {.manner = Manner::no_answer}, 30s);  // in 30 s
-//
-// It asks for what the providers ask for: a token on EC2 (401 without; they live as long as was asked for, at
-// most), `Metadata-Flavor: Google`, `Metadata: true`.
-//
-// Errors: the constructor throws IoError when there is no port. Nothing else throws but bad_alloc.
-// Threads: all methods from any thread. A thread for each connection answers. Time is the given clock's, but
-// what drips or waits does so on the machine's own.
+// It requires a token on EC2 (otherwise 401), `Metadata-Flavor: Google`, and `Metadata: true` on Azure.
+// Errors: the constructor throws IoError without a port; other methods throw only bad_alloc.
+// Threads: all methods from any thread. Each connection has a thread. Time is the given clock's, except for
+// Manner::drip and waits.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +24,13 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/interruption/cloud_source.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 enum class Manner {
   normal,
-  no_answer,    // takes the request and never says a word
-  half_a_body,  // the head and half of the body, and no more
-  drip,         // a byte of the body every 50 ms
+  no_answer,    // reads the request and never answers
+  half_a_body,  // sends the head and half of the body
+  drip,         // sends one byte of the body every 50 ms
 };
 
 struct ScriptedAnswer {
@@ -47,13 +38,13 @@ struct ScriptedAnswer {
   std::string body = {};
   Manner manner = Manner::normal;
   std::vector<std::pair<std::string, std::string>> headers = {};
-  // Made anew for each request, instead of `body`: a time that slides.
+  // Called for each request, instead of `body`: for a time that slides.
   std::function<std::string()> make_body = {};
 };
 
 struct Interruption {
   Duration in = std::chrono::seconds(120);
-  std::string action = "terminate";  // EC2's word: terminate, stop, hibernate
+  std::string action = "terminate";  // in EC2's words: terminate, stop, hibernate
 };
 
 class MetadataServer {
@@ -66,13 +57,14 @@ class MetadataServer {
   static constexpr std::string_view kEc2Maintenance = "/latest/meta-data/events/maintenance/scheduled";
   static constexpr std::string_view kGcpPreempted = "/computeMetadata/v1/instance/preempted";
   static constexpr std::string_view kGcpMaintenance = "/computeMetadata/v1/instance/maintenance-event";
+  static constexpr std::string_view kGcpUpcoming = "/computeMetadata/v1/instance/upcoming-maintenance";
   static constexpr std::string_view kAzureEvents = "/metadata/scheduledevents";
   static constexpr std::string_view kAzureName = "/metadata/instance/compute/name";
   static constexpr std::string_view kVirtualMachine = "rehearsal-vm";  // its name on Azure
 
-  // A connection that is silent for `keep_alive` (whole seconds) is ended.
+  // Closes a connection that is silent for `keep_alive` (whole seconds).
   explicit MetadataServer(Clock& clock = Clock::real(), Duration keep_alive = std::chrono::seconds(5));
-  // Ends every connection; waits for a silent one that the other end keeps until `keep_alive` is over.
+  // Closes every connection; waits at most `keep_alive` for one that the client keeps open.
   ~MetadataServer();
   MetadataServer(const MetadataServer&) = delete;
   MetadataServer& operator=(const MetadataServer&) = delete;
@@ -80,33 +72,33 @@ class MetadataServer {
   int port() const;
   std::string host() const;      // "127.0.0.1:41234", for GCE_METADATA_HOST
   std::string endpoint() const;  // "http://127.0.0.1:41234", for the other variables
-  // What makes a program that uses our sources, or the provider's own tools, ask this server.
+  // Variables that make our sources, and the provider's own tools, ask this server.
   std::map<std::string, std::string> environment(CloudProvider provider) const;
 
-  // All providers' words for it. A second one replaces the first.
+  // Announces it in the words of all providers. A second call replaces the first.
   void announce(const Interruption& interruption);
   void withdraw();
-  // EC2's rebalance recommendation.
+  // Announces EC2's rebalance recommendation.
   void recommend_rebalance();
 
-  // From `after` on (now), until a later one replaces it.
+  // Answers this path so from `after` on (default: now), until another call replaces it.
   void answer(std::string_view path, ScriptedAnswer answer, Duration after = Duration::zero());
-  // The next `times` requests.
+  // Answers so only for the next `times` requests.
   void next(std::string_view path, const ScriptedAnswer& answer, int times = 1);
-  // What the server says by itself again.
+  // Returns to the server's own answer.
   void forget(std::string_view path);
 
-  // EC2: tokens given so far are no longer good.
+  // EC2: all tokens given so far become invalid.
   void expire_tokens();
-  // EC2: false, IMDSv1, wants none. Default true.
+  // EC2: false accepts requests without a token (IMDSv1). Default true.
   void require_token(bool required);
 
-  std::int64_t requests() const;  // of all kinds, also refused ones
+  std::int64_t requests() const;  // of all kinds, including refused ones
   std::int64_t requests(std::string_view path) const;
-  std::int64_t connections() const;  // that made at least one request
-  // Azure: events whose start was approved.
+  std::int64_t connections() const;  // with at least one request
+  // Azure: the approved events.
   std::vector<std::string> approved() const;
-  // Waits on the machine's clock; false: it did not come to that.
+  // Waits on the machine's clock. False if `limit` passes first.
   bool wait_for_requests(std::string_view path, std::int64_t count, Duration limit) const;
 
  private:
@@ -114,7 +106,7 @@ class MetadataServer {
   std::unique_ptr<State> state_;
 };
 
-// A port of 127.0.0.1 that neither takes a connection nor refuses one.
+// A port of 127.0.0.1 that neither accepts a connection nor refuses one.
 class DeafPort {
  public:
   DeafPort();  // IoError
@@ -125,8 +117,8 @@ class DeafPort {
   std::string endpoint() const { return "http://" + host(); }
 
  private:
-  std::vector<int> sockets_;  // the listening one, and those that fill its queue
+  std::vector<int> sockets_;  // the listening socket, and those that fill its queue
   int port_ = 0;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,6 +1,5 @@
-// What every data set of pictures does with its AugmentOptions before it uses them: looks whether they fit
-// the pictures, and records them. One place, so that runs on the host's and on a device's pictures record the
-// same.
+// Checks and records the AugmentOptions of every picture data set. Shared, so that runs with pictures on the
+// host and on a device record the same options.
 //
 // Threads: free functions.
 #pragma once
@@ -8,11 +7,11 @@
 #include "holdfast/data/augment.h"
 #include "holdfast/state/stateful.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// UsageError for a padding wider than the picture, or a standard deviation that is not above 0.
+// UsageError for padding wider than the picture, and for a standard deviation that is not above 0.
 void check_augmentation(const AugmentOptions& options, const PictureShape& shape);
 
 void save_augmentation(const AugmentOptions& options, const PictureShape& shape, StateWriter& out);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

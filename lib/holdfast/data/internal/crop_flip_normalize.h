@@ -1,7 +1,7 @@
-// Crops, mirrors and normalises a batch of pictures where their bytes are: augment_picture() for a device.
+// Crops, mirrors and normalises a batch of pictures where their bytes are: augment_picture() on a device. The
+// caller draws the choices and makes the table; the kernel computes only integers, so all devices give equal
+// results.
 //
-// What each picture gets is drawn by the caller, and each float is an entry of the caller's table: nothing is
-// computed here but integers, so the results are equal on every device.
 // Threads: launches on the device's current stream and does not wait for it.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 #include "holdfast/data/augment.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// The pictures of a data set, all tensors contiguous on one device.
+// The pictures of a data set. All tensors are contiguous and on one device.
 struct ResidentBytes {
   PictureShape shape;
   int padding = 0;
@@ -19,10 +19,10 @@ struct ResidentBytes {
   at::Tensor table;    // float32 [channels, 257]: NormalizeTable::value
 };
 
-// Row i of `choices` (int64 [batch, 4]: sample, top, left, flip) becomes inputs[i] (float32 [batch, channels,
+// Row i of `choices` (int64 [batch, 4]: sample, top, left, flip) gives inputs[i] (float32 [batch, channels,
 // height, width], contiguous or channels_last) and targets[i] (int64 [batch]). Requires: all on the same
-// device; samples that exist, corners in the padded picture.
+// device, existing samples, corners in the padded picture.
 void crop_flip_normalize(const ResidentBytes& from, const at::Tensor& choices, at::Tensor& inputs,
                          at::Tensor& targets);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

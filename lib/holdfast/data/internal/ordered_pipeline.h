@@ -1,13 +1,11 @@
-// Turns tickets into results on several threads and hands the results out in the tickets' order.
+// Turns tickets into results on several threads and delivers the results in the tickets' order.
 //
-// `take` is called under the lock, by one thread at a time, and says what is to be made next (nullopt:
-// nothing more); `make` runs without it, on any worker. At most `depth` results are taken and not yet
-// delivered. With no workers next() makes each result itself. A ring of slots, one mutex, one condition
-// variable; nobody polls.
+// `take` returns the next ticket, under the lock (nullopt: no more). `make` runs without it, on any worker.
+// At most `depth` results are taken and not delivered. Without workers next() makes each result itself. No
+// thread polls.
 //
-// Errors: what `make` throws comes out of next() at its place in the order, and again at each further call.
-// Threads: next() and the destructor belong to one thread. The destructor waits for the `make` calls under
-// way.
+// Errors: next() throws what `make` threw, at its place in the order, and again at each later call. Threads:
+// next() and the destructor belong to one thread. The destructor waits for running calls of `make`.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +20,9 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast::inline v1::internal {
+#include "holdfast/base/owner_process.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
 
 template <class Ticket, class Result>
 class OrderedPipeline {
@@ -36,7 +36,7 @@ class OrderedPipeline {
     try {
       for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
     } catch (...) {
-      stop();  // a thread that cannot be started must not leave the others running
+      stop();  // if a thread cannot start, the others must not keep running
       throw;
     }
   }
@@ -111,6 +111,12 @@ class OrderedPipeline {
   }
 
   void stop() {
+    if (!process_.is_this_one()) {
+      for (std::thread& thread : threads_) abandon(thread);
+      threads_.clear();
+      abandon(changed_);
+      return;
+    }
     {
       const std::scoped_lock lock(mutex_);
       stopping_ = true;
@@ -120,6 +126,7 @@ class OrderedPipeline {
     threads_.clear();
   }
 
+  const OwnerProcess process_ = {};
   Take take_;
   Make make_;
   std::mutex mutex_;
@@ -134,4 +141,4 @@ class OrderedPipeline {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -10,12 +10,12 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 class Descriptor {
  public:
-  // A pipe of that name must not hold the start up: O_NONBLOCK does nothing to files.
+  // O_NONBLOCK: opening a pipe of that name must not block the start. It has no effect on files.
   Descriptor(std::string path, const RecordFormat& format)
       : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ >= 0) return;
@@ -34,7 +34,7 @@ class Descriptor {
     return status.st_size;
   }
 
-  // Returns the bytes read: fewer than asked for at the end of the file.
+  // Returns the number of bytes read, fewer than asked for at the end of the file.
   std::int64_t read(std::span<std::uint8_t> to) const {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -77,4 +77,4 @@ void read_record_file(const std::string& path, const RecordFormat& format, std::
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -2,9 +2,6 @@
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -15,145 +12,31 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <random>
+#include <list>
 #include <span>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
+#include "holdfast/distributed/internal/keyed_hash.h"
 #include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/distributed/internal/sockets.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kPolite = 10s;  // what a child that has connected may take to say who it is
-constexpr std::size_t kWord = 16;
-constexpr std::size_t kGreeting = 32;  // the word, and the rank
-constexpr Duration kRetry = 20ms;
-constexpr Duration kSlice = 200ms;  // between two looks at the alarm
+constexpr Duration kPolite = 10s;      // longest time until a connected child says which rank it is
+constexpr std::size_t kWord = 32;      // 16 random bytes
+constexpr std::size_t kGreeting = 48;  // the word, and the rank
+constexpr std::size_t kMostWaiting = 64;
+constexpr Duration kSlice = 200ms;  // between two checks of the alarm
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw std::runtime_error(what + ": " + std::strerror(errno));
-}
-
-int timeout_until(SteadyTime end) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::real().now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
-}
-
-// Closed at the end of its scope unless it is taken out.
-class Socket {
- public:
-  explicit Socket(int number) : number_(number) {}
-  ~Socket() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int get() const { return number_; }
-  int take() { return std::exchange(number_, -1); }
-  void put(int number) { number_ = number; }
-
- private:
-  int number_;
-};
-
-struct FreeAddress {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-
-std::unique_ptr<addrinfo, FreeAddress> numeric(const std::string& address, const std::string& port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  if (getaddrinfo(address.c_str(), port.c_str(), &hints, &list) != 0 || list == nullptr) {
-    throw std::runtime_error("no address: " + address);
-  }
-  return std::unique_ptr<addrinfo, FreeAddress>(list);
-}
-
-void at_once(int socket) {
-  const int yes = 1;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-}
-
-bool send_all(int socket, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(sent));
-  }
-  return true;
-}
-
-bool receive_all(int socket, std::span<std::byte> bytes, SteadyTime end) {
-  while (!bytes.empty()) {
-    pollfd wait{socket, POLLIN, 0};
-    if (::poll(&wait, 1, timeout_until(end)) == 0) return false;
-    const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-  }
-  return true;
-}
-
-std::string random_word() {
-  std::random_device random;
-  std::string word;
-  while (word.size() < kWord) word += static_cast<char>('a' + random() % 26);
-  return word;
-}
-
-int listen_at(const std::string& address, std::string& port) {
-  const auto own = numeric(address, "0");
-  // Whoever knocks may be gone by the time that he is let in: nobody waits in accept().
-  Socket made(::socket(own->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_storage place{};
-  socklen_t length = sizeof place;
-  if (made.get() < 0 || ::bind(made.get(), own->ai_addr, own->ai_addrlen) != 0 ||
-      ::listen(made.get(), 8) != 0 ||
-      ::getsockname(made.get(), reinterpret_cast<sockaddr*>(&place), &length) != 0) {
-    refuse("listening at " + address);
-  }
-  port = std::to_string(ntohs(place.ss_family == AF_INET6
-                                  ? reinterpret_cast<const sockaddr_in6&>(place).sin6_port
-                                  : reinterpret_cast<const sockaddr_in&>(place).sin_port));
-  return made.take();
-}
-
-int connect_to(const std::string& address, const std::string& port, SteadyTime end, const StoreLine& line) {
-  const auto target = numeric(address, port);
-  while (true) {
-    Socket made(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (made.get() < 0) refuse("socket");
-    if (::connect(made.get(), target->ai_addr, target->ai_addrlen) != 0 && errno == EINPROGRESS) {
-      pollfd wait{made.get(), POLLOUT, 0};
-      while (::poll(&wait, 1, timeout_until(std::min(end, Clock::real().now() + kSlice))) <= 0) {
-        if (Clock::real().now() >= end || line.hopeless()) break;
-      }
-    }
-    int error = ETIMEDOUT;
-    socklen_t size = sizeof error;
-    sockaddr_storage peer{};
-    socklen_t length = sizeof peer;
-    if (::getpeername(made.get(), reinterpret_cast<sockaddr*>(&peer), &length) == 0) {
-      at_once(made.get());
-      ::fcntl(made.get(), F_SETFL, 0);  // what is sent is small: it never waits
-      return made.take();
-    }
-    ::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (Clock::real().now() >= end || line.hopeless()) {
-      errno = error != 0 ? error : ETIMEDOUT;
-      refuse("no connection to " + address + ":" + port);
-    }
-    Clock::real().sleep_for(kRetry);
-  }
+std::string where_of(const Socket& listening) {
+  const auto [address, port] = own_end(listening.get());
+  return address + " " + std::to_string(port);
 }
 
 }  // namespace
@@ -190,51 +73,81 @@ void BallotTree::meet(StoreLine& line, const std::string& address, int rank, int
     children_.push_back({.rank = child});
   }
   const auto key = [](int whose) { return "tree/" + std::to_string(whose); };
-  // Where and by which word, before this rank waits for its own parent.
-  Socket listening(-1);
-  const std::string word = random_word();
+  // Published before this rank waits for its own parent.
+  std::optional<Socket> listening;
+  const std::string word = in_hex(random_bytes(kWord / 2));
   if (!children_.empty()) {
-    std::string port;
-    listening.put(listen_at(address, port));
-    line.set(key(rank), address + " " + port + " " + word);
+    listening = listen_at(address, 0);
+    if (!listening) throw std::runtime_error("listening at " + address + ": " + std::strerror(errno));
+    line.set(key(rank), where_of(*listening) + " " + word);
   }
   if (rank > 0) {
     parent_.emplace().rank = (rank - 1) / 2;
     std::istringstream told(line.get(key(parent_->rank), limit));
     std::string where;
-    std::string port;
+    std::uint16_t port = 0;
     std::string greeting;
     told >> where >> port >> greeting;
-    parent_->socket = connect_to(where, port, end, line);
+    parent_->socket = connect_to(where, port, end, [&] {
+                        line.throw_if_told_to_stop();
+                        return line.hopeless();
+                      }).take();
     greeting += std::to_string(rank);
     greeting.resize(kGreeting, ' ');
-    if (!send_all(parent_->socket, std::as_bytes(std::span(greeting)))) refuse("greeting " + where);
+    if (!send_all(parent_->socket, std::as_bytes(std::span(greeting)))) {
+      throw std::runtime_error("greeting " + where + ": " + std::strerror(errno));
+    }
   }
-  if (!children_.empty()) let_in(listening.get(), word, end, line);
+  if (listening) let_in(listening->get(), word, end, line);
 }
 
-// Whoever does not know the word is none of ours.
+// A connection that does not send the word is a stranger's. All are read side by side: a stranger may send
+// nothing.
 void BallotTree::let_in(int listening, const std::string& word, SteadyTime end, const StoreLine& line) {
+  struct Guest {
+    Socket socket;
+    SteadyTime came;
+    std::string said = {};
+    bool over = false;
+  };
   std::vector<int> missing;
   for (const Neighbour& child : children_) missing.push_back(child.rank);
-  while (!missing.empty()) {
-    pollfd wait{listening, POLLIN, 0};
-    if (::poll(&wait, 1, timeout_until(std::min(end, Clock::real().now() + kSlice))) <= 0) {
-      if (Clock::real().now() < end && !line.hopeless()) continue;
-      throw std::runtime_error(ranks_in_words(missing) + " did not come to exchange ballots");
-    }
-    Socket came(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
-    std::string greeting(kGreeting, ' ');
-    const SteadyTime soon = std::min(end, Clock::real().now() + kPolite);
-    if (came.get() < 0 || !receive_all(came.get(), std::as_writable_bytes(std::span(greeting)), soon))
-      continue;
-    if (!greeting.starts_with(word)) continue;
-    const int rank = std::atoi(greeting.c_str() + word.size());
+  std::list<Guest> guests;
+  const auto welcome = [&](Guest& guest) {
+    if (!equal_in_constant_time(std::string_view(guest.said).substr(0, word.size()), word)) return;
+    const int rank = std::atoi(guest.said.c_str() + word.size());
     for (Neighbour& child : children_) {
       if (child.rank != rank || child.socket >= 0) continue;
-      at_once(came.get());
-      child.socket = came.take();
+      send_without_delay(guest.socket.get());
+      ::fcntl(guest.socket.get(), F_SETFL, 0);  // blocking: messages are so small that a send never waits
+      child.socket = guest.socket.take();
       std::erase(missing, rank);
+    }
+  };
+  while (!missing.empty()) {
+    std::vector<pollfd> waits = {{listening, POLLIN, 0}};
+    for (const Guest& guest : guests) waits.push_back({guest.socket.get(), POLLIN, 0});
+    ::poll(waits.data(), waits.size(), timeout_until(std::min(end, Clock::real().now() + kSlice)));
+    const SteadyTime now = Clock::real().now();
+    auto wait = waits.begin() + 1;
+    for (Guest& guest : guests) {
+      guest.over = now - guest.came > kPolite;
+      if ((wait++)->revents == 0) continue;
+      std::string more(kGreeting - guest.said.size(), ' ');
+      const ssize_t got = ::recv(guest.socket.get(), more.data(), more.size(), MSG_DONTWAIT);
+      if (got > 0) guest.said += more.substr(0, static_cast<std::size_t>(got));
+      if (guest.said.size() == kGreeting) welcome(guest);
+      guest.over = guest.over || got == 0 || guest.said.size() == kGreeting;
+    }
+    guests.remove_if([](const Guest& guest) { return guest.over; });
+    if (waits[0].revents != 0) {
+      Socket came(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (guests.size() == kMostWaiting) guests.pop_front();
+      if (came.get() >= 0) guests.push_back({.socket = std::move(came), .came = now});
+    }
+    line.throw_if_told_to_stop();
+    if (!missing.empty() && (now >= end || line.hopeless())) {
+      throw std::runtime_error(ranks_in_words(missing) + " did not come to exchange ballots");
     }
   }
 }
@@ -250,7 +163,7 @@ void BallotTree::post(const Ballot& mine) {
 std::optional<Ballot> BallotTree::result(Duration limit) {
   const SteadyTime end = Clock::real().now() + limit;
   std::unique_lock lock(mutex_);
-  if (children_.empty()) {  // nobody else reads: here
+  if (children_.empty()) {  // no thread: read here
     while (!largest_ && broken_.empty()) {
       pollfd wait{parent_->socket, POLLIN, 0};
       if (!take(*parent_) && broken_.empty() && ::poll(&wait, 1, timeout_until(end)) == 0) break;
@@ -266,7 +179,8 @@ std::optional<Ballot> BallotTree::result(Duration limit) {
   return std::nullopt;
 }
 
-// Requires the lock. Once this rank's and its children's ballots are there, their maximum goes on.
+// Requires the lock. When this rank's and its children's ballots are there, sends their maximum to the
+// parent.
 void BallotTree::combine() {
   if (!mine_) return;
   Ballot largest = *mine_;
@@ -283,14 +197,14 @@ void BallotTree::combine() {
   }
 }
 
-// To the children first: this rank may leave as soon as it knows.
+// To the children first: this rank may leave as soon as it has the result.
 void BallotTree::come_down(const Ballot& largest) {
   for (Neighbour& child : children_) send(child, largest);
   largest_ = largest;
   came_.notify_all();
 }
 
-// Requires the lock. What has arrived; true when it was a whole ballot, and was acted on.
+// Requires the lock. Reads without waiting. Returns true if a whole ballot arrived and was handled.
 bool BallotTree::take(Neighbour& one) {
   while (one.filled < one.bytes.size()) {
     const ssize_t got =
@@ -341,7 +255,8 @@ void BallotTree::send(Neighbour& one, const Ballot& ballot) {
   if (!send_all(one.socket, std::as_bytes(std::span(ballot)))) lose(std::strerror(errno));
 }
 
-// One lost, all lost: the others are to hear of it now. So the neighbour need not be the rank that is lost.
+// Closes all connections, so that all ranks notice now. The neighbour of a broken connection need not be the
+// lost rank.
 void BallotTree::lose(const std::string& how) {
   if (broken_.empty()) broken_ = "a connection for ballots: " + how;
   shut();
@@ -350,4 +265,4 @@ void BallotTree::lose(const std::string& how) {
 
 void BallotTree::throw_broken() const { C10_THROW_ERROR(DistBackendError, broken_); }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,14 +1,12 @@
-// The exchange of ballots (checkpoint/companions.h): each rank has a connection to its parent and to its
-// children in a binary tree; the maximum goes up, and the result down. So a rank sends one message up and one
-// to each child, of some hundred bytes, where an all-reduce of Gloo sends nine and wakes its threads for
-// each.
+// Exchanges ballots (ranks/rank_channel.h) in a binary tree: each rank has a connection to its parent and its
+// children. The maximum goes up, the result comes down. A rank sends one message up and one to each child,
+// some hundred bytes. Gloo's all-reduce sends nine and wakes threads for each.
 //
-// A leaf needs no thread: its ballot goes out with post(), and the answer lies in the socket when result()
-// asks. Ranks with children have one, so that nobody waits for a parent that computes.
+// A leaf needs no thread: post() sends its ballot, and result() reads the answer from the socket. A rank with
+// children has a thread, so that no rank waits for a parent that computes.
 //
-// Errors: the constructor throws std::runtime_error, or what the store's line throws; post() and result()
-// throw c10::DistBackendError when a connection broke, for good. Threads: one, but for shut(), which is
-// any's.
+// Errors: the constructor throws std::runtime_error, or what StoreLine throws. post() and result() throw
+// c10::DistBackendError if a connection broke; this is final. Threads: one thread; shut() from any thread.
 #pragma once
 
 #include <array>
@@ -19,14 +17,14 @@
 #include <thread>
 #include <vector>
 
-#include "holdfast/checkpoint/companions.h"
 #include "holdfast/distributed/internal/store_line.h"
+#include "holdfast/ranks/rank_channel.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class BallotTree {
  public:
-  // Collective. `address` is this host's, for the children. Everybody comes within `limit`.
+  // Collective. `address`: this host's, for the children. All ranks must come within `limit`.
   BallotTree(StoreLine line, const std::string& address, int rank, int world_size, Duration limit);
   ~BallotTree();
   BallotTree(const BallotTree&) = delete;
@@ -34,8 +32,8 @@ class BallotTree {
 
   bool pending() const { return pending_; }
   void post(const Ballot& mine);                 // requires !pending()
-  std::optional<Ballot> result(Duration limit);  // requires pending(); nullopt: not yet
-  // Breaks all connections; the partners learn of it.
+  std::optional<Ballot> result(Duration limit);  // requires pending(); nullopt: no result yet
+  // Breaks all connections, which the partners notice.
   void shut() noexcept;
 
  private:
@@ -61,11 +59,11 @@ class BallotTree {
   std::vector<Neighbour> children_;
   std::mutex mutex_;
   std::condition_variable came_;
-  bool pending_ = false;        // the training thread's
-  std::optional<Ballot> mine_;  // posted, and not combined yet
+  bool pending_ = false;        // used by the training thread only
+  std::optional<Ballot> mine_;  // posted and not yet combined
   std::optional<Ballot> largest_;
   std::string broken_;
   std::thread thread_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,8 +1,7 @@
-// Where the releases of LibTorch differ in c10d, 2.7.1 to 2.15 (state/torch_compat.h has the rest).
+// Differences of c10d between LibTorch 2.7.1 and 2.15 (state/torch_compat.h has the other differences).
 //
-// Looked at and alike in all of them: TCPStore and its options' names, ProcessGroupGloo's constructor and
-// createDeviceForHostname, setBackend, broadcast_coalesced, the Logger, rebuild_buckets and
-// initialize_buckets.
+// The same in all releases: TCPStore's client, ProcessGroupGloo's constructor and createDeviceForHostname,
+// setBackend, broadcast_coalesced, the Logger, rebuild_buckets and initialize_buckets.
 //
 // Threads: the training thread.
 #pragma once
@@ -18,18 +17,10 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast::inline v1::compat {
+namespace holdfast { inline namespace v1 { namespace compat {
 
-// A store whose server takes over a socket that already listens.
-//   before 2.11   the server on libuv refuses one; the older server, which speaks the same protocol, takes it
-template <class Options>
-void take_over_socket(Options& options, int socket) {
-  options.masterListenFd = socket;
-  if constexpr (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 11) options.useLibUV = false;
-}
-
-// Collectives of one tensor a rank; `all` has the shares of all ranks, one after the other.
-//   2.15   has other names for them, and warns of these
+// Collectives with one tensor per rank; `all` has the shares of all ranks in sequence.
+//   2.15   has other names and warns about these
 template <class Group>
 auto all_gather(Group& group, at::Tensor& all, at::Tensor& share) {
   if constexpr (requires { group.all_gather_single(all, share); }) {
@@ -46,7 +37,7 @@ auto reduce_scatter(Group& group, at::Tensor& share, at::Tensor& all) {
     return group._reduce_scatter_base(share, all);
   }
 }
-// Every rank's r-th share goes to rank r.
+// Share r of every rank goes to rank r.
 template <class Group>
 auto all_to_all(Group& group, at::Tensor& received, at::Tensor& sent) {
   std::vector<std::int64_t> equal;
@@ -73,11 +64,10 @@ inline constexpr bool kReducerTakes =
                             c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>, std::int64_t, bool,
                             bool, std::unordered_map<std::size_t, std::string>, std::int64_t, More...>;
 
-// The constructor's last arguments.
-//   2.7.1   ends with the first bucket's bytes.
-//   later   up to three more: whether to leave out buckets of unused parameters (no: ranks may
-//           disagree), a reducer written in Python (no), a list of capacities (none). Still more
-//           have defaults (2.15).
+// The last arguments of the Reducer's constructor.
+//   2.7.1   ends with the bytes of the first bucket.
+//   later   up to three more: whether to skip buckets of unused parameters (no: ranks may disagree),
+//           a reducer written in Python (no), a list of capacities (none). 2.15 adds more, with defaults.
 template <class Reducer = c10d::Reducer>
 std::shared_ptr<Reducer> make_reducer(ReducerArguments given) {
   std::vector<bool> sparse(given.parameters.size(), false);
@@ -99,4 +89,4 @@ std::shared_ptr<Reducer> make_reducer(ReducerArguments given) {
   }
 }
 
-}  // namespace holdfast::inline v1::compat
+}}}  // namespace holdfast::v1::compat

@@ -1,13 +1,13 @@
-// Sends gradients in 16 bits: rounded after the division by the number of ranks, summed as such, and widened
-// again. As c10d's own FP16 hook, which knows no bfloat16.
+// Sends gradients in 16 bits: divides by the number of ranks, rounds, sums, and widens again. Like c10d's
+// FP16 hook, which has no bfloat16.
 //
-// Threads: called by the Reducer, in the backward pass.
+// Threads: the Reducer calls it in the backward pass.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <vector>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class CompressedSum : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
@@ -31,4 +31,4 @@ class CompressedSum : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d:
   c10::ScalarType type_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

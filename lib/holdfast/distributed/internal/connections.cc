@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 int port_at(const sockaddr_storage& end) {
@@ -16,7 +16,7 @@ int port_at(const sockaddr_storage& end) {
                                          : reinterpret_cast<const sockaddr_in&>(end).sin_port);
 }
 
-// Empty: no socket with two ends of the Internet, or one of them is that port.
+// Empty if it is no Internet socket with two ends, or if one end has that port.
 std::string ends_of(int socket, int store_port) {
   std::string text = std::to_string(socket);
   for (const auto& ask : {getsockname, getpeername}) {
@@ -59,9 +59,9 @@ void Connections::shut() noexcept {
     const int socket = std::stoi(own);
     try {
       if (ends_of(socket, -1) == own) ::shutdown(socket, SHUT_RDWR);
-    } catch (const std::bad_alloc&) {  // its time-out remains
+    } catch (const std::bad_alloc&) {  // its timeout remains
     }
   }
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,7 +1,7 @@
-// Gloo's connections, to be broken when a partner is lost: c10d has no other way to end a collective of Gloo
-// that waits for one, before its time-out of minutes. Gloo does not show its sockets, so they are those that
-// came to be while it connected. One that another thread opened in that moment is taken for Gloo's; it would
-// be broken when the run has lost a rank, and has ended.
+// Gloo's sockets, which are shut down when a rank is lost. c10d has no other way to end a collective of Gloo
+// before its timeout of minutes. Gloo does not show its sockets, so these are the sockets that appeared while
+// it connected. A socket that another thread opened meanwhile counts as Gloo's. It is shut down only after a
+// rank was lost, when the run ends.
 //
 // Errors: none. Threads: any.
 #pragma once
@@ -10,16 +10,16 @@
 #include <set>
 #include <string>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class Connections {
  public:
-  // The process's own, by number and both ends. Not the store's, which have that port at one end: rank 0's
-  // takes clients at any time.
+  // The sockets of this process, by number and both ends. Without those of the store (that port at one end),
+  // because rank 0's store accepts clients at any time.
   static std::set<std::string> all(int store_port);
-  // Those that are there now and were not then.
+  // Adds the sockets that exist now and were not in `before`.
   void add_since(const std::set<std::string>& before, int store_port);
-  // Both sides learn of it. A number that has become another socket's is left alone.
+  // Shuts them down, which both sides notice. Ignores a number that belongs to another socket by now.
   void shut() noexcept;
 
  private:
@@ -28,4 +28,4 @@ class Connections {
   bool shut_ = false;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

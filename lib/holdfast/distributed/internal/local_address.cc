@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 std::string text_of(const sockaddr* address) {
@@ -23,7 +23,7 @@ std::string text_of(const sockaddr* address) {
     inet_ntop(AF_INET, &four->sin_addr, text.data(), text.size());
   } else if (address->sa_family == AF_INET6) {
     const auto* const six = reinterpret_cast<const sockaddr_in6*>(address);
-    if (IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) return {};  // means nothing without its interface
+    if (IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) return {};  // useless without its interface
     inet_ntop(AF_INET6, &six->sin6_addr, text.data(), text.size());
   }
   return text.data();
@@ -31,7 +31,7 @@ std::string text_of(const sockaddr* address) {
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
-// IPv4 before IPv6, as c10d's own.
+// IPv4 before IPv6, as c10d does.
 template <class Wanted>
 std::string first_address(const Wanted& wanted) {
   ifaddrs* list = nullptr;
@@ -82,4 +82,4 @@ std::string address_of_interface(const std::string& name) {
   return first_address([&](const ifaddrs& entry) { return name == entry.ifa_name; });
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,17 +1,17 @@
-// By which address of this host another one reaches it. A host's own name is no answer: Debian maps it to
-// 127.0.1.1.
+// Finds the address of this host by which another host reaches it. The host's own name is not enough: Debian
+// maps it to 127.0.1.1.
 //
-// Errors: empty when there is none; whoever asks says what to do. Threads: any.
+// Errors: returns an empty text if there is none. Threads: any.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// The source address of what this host sends to `host`: nothing is sent. Where that is this host itself by a
-// loopback address, the first other address that it has.
+// The source address of packets from this host to `host`; sends nothing. If that is a loopback address, the
+// first other address of this host.
 std::string address_towards(const std::string& host, std::uint16_t port);
 std::string address_of_interface(const std::string& name);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

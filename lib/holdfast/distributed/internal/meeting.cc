@@ -1,11 +1,12 @@
 #include "holdfast/distributed/internal/meeting.h"
 
-#include <arpa/inet.h>
 #include <c10/util/Exception.h>
-#include <netinet/in.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -15,17 +16,22 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/c10d_compat.h"
+#include "holdfast/distributed/internal/keyed_hash.h"
+#include "holdfast/distributed/internal/sockets.h"
+#include "holdfast/distributed/internal/store_client.h"
+#include "holdfast/distributed/internal/store_server.h"
 #include "holdfast/distributed/process_group.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kMargin = 5s;     // for rank 0's verdict to arrive, and to be read
-constexpr Duration kLook = 2s;       // between two looks at who is there
-constexpr Duration kPatience = 30s;  // between two lines that say who is not
+constexpr Duration kMargin = 5s;     // until rank 0's verdict has arrived and was read
+constexpr Duration kLook = 2s;       // between two checks who is there
+constexpr Duration kPatience = 30s;  // between two log lines about missing ranks
+constexpr Duration kAgain = 500ms;   // between two checks whether a new rank 0 has come
+constexpr const char* kInUse = "the port is in use";
 
 Duration left_until(SteadyTime end) { return std::max<Duration>(end - Clock::real().now(), 0s); }
 
@@ -33,35 +39,90 @@ std::string port_of(const LaunchEnvironment& place) {
   return place.master_address + ":" + std::to_string(place.master_port);
 }
 
-// Another group of this process may have taken it over and closed it: its number can be any socket's by now.
+// Another group of this process may have taken the socket over and closed it. Then the number may be any
+// socket's.
 bool listens(int socket, std::uint16_t port) {
   int answer = 0;
   socklen_t length = sizeof answer;
-  if (getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) != 0 || answer == 0) return false;
-  sockaddr_storage own{};
-  length = sizeof own;
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) != 0) return false;
-  if (own.ss_family == AF_INET) return reinterpret_cast<const sockaddr_in&>(own).sin_port == htons(port);
-  return own.ss_family == AF_INET6 && reinterpret_cast<const sockaddr_in6&>(own).sin6_port == htons(port);
+  return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer != 0 &&
+         own_end(socket).second == port;
+}
+
+// Ranks of one host meet on its loopback device, whatever MASTER_ADDR resolves to.
+std::string host_to_meet_at(const LaunchEnvironment& place) {
+  if (place.agent_keeps_store || !place.one_host()) return place.master_address;
+  const auto found = endpoints_of(place.master_address);
+  return !found.empty() && found.front().loopback ? found.front().address : "127.0.0.1";
+}
+
+// Rank 0 listens only at the address that the ranks name.
+Socket listen_for(const LaunchEnvironment& place) {
+  if (place.listening_socket && listens(*place.listening_socket, place.master_port)) {
+    const int flags = fcntl(*place.listening_socket, F_GETFL);
+    fcntl(*place.listening_socket, F_SETFL, flags | O_NONBLOCK);
+    fcntl(*place.listening_socket, F_SETFD, FD_CLOEXEC);
+    return Socket(*place.listening_socket);
+  }
+  const std::string host = host_to_meet_at(place);
+  const auto refuse = [&] {
+    return std::runtime_error("listening at " + host + ":" + std::to_string(place.master_port) + ": " +
+                              (errno == EADDRINUSE ? kInUse : std::strerror(errno)));
+  };
+  // Debian maps a host's own name to 127.0.1.1, where other hosts cannot connect.
+  const bool local = place.one_host() || host == "localhost" || host.starts_with("127.") || host == "::1";
+  for (const Endpoint& own : endpoints_of(host)) {
+    if (own.loopback && !local) continue;
+    if (auto made = listen_at(own.address, place.master_port)) return std::move(*made);
+    if (errno != EADDRNOTAVAIL) throw refuse();
+  }
+  for (const char* const all : {"::", "0.0.0.0"}) {
+    if (auto made = listen_at(all, place.master_port)) {
+      log_warning(
+          "MASTER_ADDR={} is no address of an interface of rank 0's host: its store listens on all of them. "
+          "Name an address of that host to narrow it{}",
+          place.master_address,
+          place.secret.empty() ? ", and give the job a HOLDFAST_JOB_SECRET: anybody can talk to it" : "");
+      return std::move(*made);
+    }
+    if (errno == EADDRINUSE) break;
+  }
+  throw refuse();
 }
 
 c10::intrusive_ptr<c10d::Store> make_store(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
   if (place.world_size == 1) return c10::make_intrusive<c10d::HashStore>();
-  c10d::TCPStoreOptions options;
-  options.port = place.master_port;
-  options.isServer = keeps_it;
-  options.numWorkers = static_cast<std::size_t>(place.world_size);
-  options.waitWorkers = false;  // it would not say who is missing
-  options.timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
-  if (options.isServer && place.listening_socket && listens(*place.listening_socket, place.master_port)) {
-    compat::take_over_socket(options, *place.listening_socket);
+  StoreClient::Place where{host_to_meet_at(place), place.master_port, place.secret};
+  std::shared_ptr<StoreServer> server;
+  if (keeps_it) {
+    Socket listening = listen_for(place);
+    where.host = own_end(listening.get()).first;
+    if (where.host.empty()) where.host = "127.0.0.1";
+    server = std::make_shared<StoreServer>(std::move(listening), place.secret);
   }
-  // Not by reference: this may be left behind.
+  // Captured by value: within() may leave this work behind.
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::Store>>();
-  within(limit + kMargin, [made, host = place.master_address, options] {
-    *made = c10::make_intrusive<c10d::TCPStore>(host, options);
-  });
+  within(limit + kMargin,
+         [made, where, limit, server, agents = place.agent_keeps_store] {
+           if (agents) {
+             c10d::TCPStoreOptions options;
+             options.port = where.port;
+             options.waitWorkers = false;
+             options.timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
+             *made = c10::make_intrusive<c10d::TCPStore>(where.host, options);
+           } else {
+             *made = c10::make_intrusive<StoreClient>(where, limit, server);
+           }
+         },
+         {.stop = true});
   return *made;
+}
+
+// Reports that the store belongs to another job.
+[[noreturn]] void refuse_other_secret(const LaunchEnvironment& place, const char* how) {
+  throw UsageError("rank " + std::to_string(place.rank) + " of job " + place.job + " met a store at " +
+                   port_of(place) + " that does not know this job's secret (" + how +
+                   "): two jobs at one port; give each its own MASTER_PORT, and all processes of one job the "
+                   "same HOLDFAST_JOB_SECRET");
 }
 
 c10::intrusive_ptr<c10d::Store> reach(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
@@ -71,10 +132,14 @@ c10::intrusive_ptr<c10d::Store> reach(const LaunchEnvironment& place, Duration l
     return make_store(place, limit, keeps_it);
   } catch (const SilentStore& silent) {
     reason = silent.what();
+  } catch (const OtherSecret& other) {
+    refuse_other_secret(place, other.what());
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     reason = brief(error);
   }
-  if (reason.find("EADDRINUSE") != std::string::npos || reason.find("in use") != std::string::npos) {
+  if (keeps_it && reason.ends_with(kInUse)) {
     throw UsageError(
         who + " cannot listen on port " + std::to_string(place.master_port) +
         " of this host: another job has it; set another MASTER_PORT for this one, in all its processes");
@@ -84,16 +149,26 @@ c10::intrusive_ptr<c10d::Store> reach(const LaunchEnvironment& place, Duration l
                    "): does rank 0 run, is MASTER_ADDR its host, does a firewall let the port through?");
 }
 
+// Without the secret nobody can guess a key, also in a store that torchrun keeps.
+std::string prefix_of(const LaunchEnvironment& place) {
+  const std::string stem = "holdfast/" + std::to_string(place.restart) + "/";
+  return place.secret.empty() ? stem : stem + in_hex(keyed_hash(place.secret, "keys")).substr(0, 32) + "/";
+}
+
 class Meeting {
  public:
   Meeting(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line)
       : place_(place), end_(end), limit_(limit), line_(line) {}
 
-  void attend() {
+  // Returns false if the ranks have met in this store before and this rank belongs to the next start.
+  bool attend() {
     if (place_.rank == 0) line_.set("who", identity());
     const std::string who = line_.get("who", left_until(end_));
     if (who != identity()) refuse_other_job(who);
+    // A count, not a flag: add() is atomic, so of two processes with the same rank one sees 2.
     if (line_.add("come/" + std::to_string(place_.rank), 1) > 1) {
+      if (line_.missing({"verdict"}, 0s).empty()) return false;
+      // Tells rank 0, so that all ranks end with this reason instead of a timeout.
       line_.add("twice", 1);
       throw UsageError(
           "a rank " + std::to_string(place_.rank) + " is at " + port_of(place_) +
@@ -106,6 +181,7 @@ class Meeting {
     } else {
       hear();
     }
+    return true;
   }
 
  private:
@@ -141,7 +217,7 @@ class Meeting {
     line_.set("verdict", "go");
   }
 
-  // Stays until those who are there have read it: the store ends with this process.
+  // Stays until the present ranks have read the verdict: the store ends with this process.
   [[noreturn]] void conclude(const std::vector<int>& missing, const std::string& verdict) {
     line_.set("verdict", verdict);
     std::vector<std::string> readers;
@@ -155,6 +231,7 @@ class Meeting {
   }
 
   void hear() {
+    // Longer than rank 0 waits, so that its verdict arrives with the names of the missing ranks.
     const std::string verdict = line_.get("verdict", left_until(end_) + kMargin);
     if (verdict == "go") return;
     line_.set("read/" + std::to_string(place_.rank), "");
@@ -202,18 +279,50 @@ std::string brief(const std::exception& error) {
 StoreLine meet(const LaunchEnvironment& place, Duration limit) {
   const SteadyTime end = Clock::real().now() + limit;
   const bool keeps_it = place.rank == 0 && !place.agent_keeps_store;
-  StoreLine line(reach(place, limit, keeps_it), "holdfast/" + std::to_string(place.restart) + "/");
-  try {
-    Meeting(place, end, limit, line).attend();
-  } catch (const SilentStore& silent) {
-    throw GroupError("rank 0's store at " + port_of(place) + " went silent while the ranks were meeting (" +
-                     silent.what() + "): rank 0 has ended or hangs; its log says why");
+  bool too_early = false;
+  for (SteadyTime try_until = end;; try_until = Clock::real().now() + limit) {
+    StoreLine line(reach(place, limit, keeps_it), prefix_of(place));
+    line.heed_stop(true);
+    try {
+      if (Meeting(place, try_until, limit, line).attend()) return line;
+    } catch (const SilentStore& silent) {
+      if (!too_early) {
+        throw GroupError("rank 0's store at " + port_of(place) +
+                         " went silent while the ranks were meeting (" + silent.what() +
+                         "): rank 0 has ended or hangs; its log says why");
+      }
+    }
+    if (left_until(end) <= kAgain) {
+      throw GroupError("rank 0 at " + port_of(place) + " is still that of an earlier start after " +
+                       format_duration(limit) +
+                       ": end it and start all ranks again; if it belongs to another job, give each its own "
+                       "MASTER_PORT");
+    }
+    if (!std::exchange(too_early, true)) {
+      log_info("rank 0 at {} is still that of an earlier start: waiting for the next one", port_of(place));
+    }
+    line.throw_if_told_to_stop();
+    Clock::real().sleep_for(kAgain);
   }
-  return line;
 }
 
-c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, Duration limit) {
-  return reach(place, limit, false);
+c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, const StoreLine& line,
+                                              Duration limit) {
+  auto* const met = dynamic_cast<StoreClient*>(line.store().get());
+  if (met == nullptr) return reach(place, limit, false);
+  const auto made = std::make_shared<c10::intrusive_ptr<c10d::Store>>();
+  try {
+    within(limit + kMargin, [made, store = line.store(), met] { *made = met->clone(); }, {.stop = true});
+  } catch (const SilentStore& silent) {
+    throw GroupError("rank 0's store at " + port_of(place) + " went silent when the ranks had met (" +
+                     silent.what() + "): rank 0 has ended or hangs; its log says why");
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw GroupError("rank 0's store at " + port_of(place) + " closed when the ranks had met (" +
+                     brief(error) + "): rank 0 has ended; its log says why");
+  }
+  return *made;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -17,7 +17,7 @@
 #include "holdfast/base/error.h"
 #endif
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 std::atomic<MakeNccl> made_by{nullptr};
@@ -70,7 +70,7 @@ std::string gpu_of([[maybe_unused]] c10::Device device) {
   if (made_by.load() == nullptr) {
     constexpr char kDigits[] = "0123456789abcdef";
     const auto index = device.has_index() ? device.index() : c10::cuda::current_device();
-    // Containers that have names of their own may share a GPU, as far as NCCL is concerned.
+    // With the host's name: NCCL lets containers with different host names share a GPU.
     std::string name = host_name() + " GPU-";
     int count = 0;
     for (const char byte : at::cuda::getDeviceProperties(index)->uuid.bytes) {
@@ -99,4 +99,4 @@ std::string fault_of(c10d::Backend& nccl, Duration timeout) {
   return "NCCL has an error of an unknown kind";
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,7 +1,6 @@
-// c10d's NCCL backend, in a file of its own: its headers need NCCL's and much of CUDA's, which a build can
-// lack.
+// c10d's NCCL backend in a separate file: its headers need NCCL's and much of CUDA's, which a build may lack.
 //
-// Errors: UsageError in a build without CUDA or without NCCL's header. Threads: one; fault_of() any.
+// Errors: UsageError in a build without CUDA or NCCL's header. Threads: one; fault_of() any.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,27 +11,27 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Sets TORCH_NCCL_ASYNC_ERROR_HANDLING to 0 where nobody has set it: what fails is nccl_watch.h's affair. To
-// be called while there are few threads: some may be reading the environment.
+// Sets TORCH_NCCL_ASYNC_ERROR_HANDLING to 0 unless the environment has it: nccl_watch.h handles failures.
+// Call it while there are few threads, because others may read the environment.
 void prepare_nccl();
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int world_size, Duration timeout);
-// Lets all that was begun on `device` come to its end. Collective.
+// Waits until everything begun on `device` has finished. Collective.
 void finish_nccl(c10d::Backend& nccl, c10::Device device);
 
-// "host GPU-8a6d…", as nvidia-smi -L names it; empty where nothing stands behind it (a test's backend).
+// "host GPU-8a6d…", as in nvidia-smi -L. Empty for a test's backend.
 std::string gpu_of(c10::Device device);
 
-// What c10d's watchdog has noticed, in words; empty: nothing.
+// What c10d's watchdog has noticed, as text. Empty: nothing.
 std::string fault_of(c10d::Backend& nccl, Duration timeout);
 
 // How long a thread may wait for the device after a failure (nccl_watch.h).
 Duration nccl_patience() noexcept;
 
-// For tests, in the place of make_nccl: a backend for CUDA tensors that needs no GPU. Null: the real one.
+// For tests: replaces make_nccl by a backend for CUDA tensors that needs no GPU. Null restores the real one.
 using MakeNccl = c10::intrusive_ptr<c10d::Backend> (*)(int rank, int world_size);
 void make_nccl_by(MakeNccl make, Duration patience = std::chrono::seconds(30)) noexcept;
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

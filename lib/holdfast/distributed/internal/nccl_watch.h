@@ -1,22 +1,13 @@
-// Ends a process whose collectives on the GPU failed, in order and without wrong numbers in a checkpoint.
+// Ends a process whose GPU collectives failed, in order and without wrong numbers in a checkpoint. A thread
+// polls the backend (nccl_backend.h: fault_of()) and logs a fault. Then one of two things happens:
 //
-// A collective of NCCL fails after the call that began it has returned. By then the training thread waits for
-// the device, and nothing tells it. c10d would abort the process (no rank is named, the exit code is a
-// crash's), or the communicators: kernels end then, whatever is in memory, and all that waited behind them in
-// the stream goes on, an update, a copy of the state, a checkpoint of it. So nobody aborts here while
-// anything can still be saved. What hangs on the device hangs on, and a save behind it never ends:
+//   the training thread reaches a guard()         GroupError unwinds the program; the group's destructor
+//                                                 aborts NCCL last and ends the watch
+//   it does not within `patience`, or unwinding   end(): rank and remedy on standard error, exit code 75
+//   waits for the device
 //
-//   looks at the backend, ten times a second      nccl_backend.h: fault_of()
-//   a fault: failure() says it, a line is logged
-//   the training thread comes to a guard()        GroupError; the program unwinds, savers first, and the
-//                                                 group, outlasting them, aborts then and ends the watch
-//   it does not, or unwinding waits for the       end(): rank and remedy on standard error, exit code 75
-//   device: `patience` has passed
-//
-// A save that began before has `patience` to end well.
-//
-// Errors: none are thrown. Threads: a thread of its own, on which `fault` and `end` are called; all members
-// may be called from any thread.
+// A save that began before the fault has `patience` to finish. Errors: none are thrown. Threads: a thread of
+// its own calls `fault` and `end`; all members from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -27,23 +18,30 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
+// Why nothing aborts earlier: a collective fails after its call has returned, when the training thread waits
+// for the device and hears nothing. c10d would abort the process (no rank named, exit code of a crash), or
+// the communicators. Aborted kernels end with whatever is in memory. Everything behind them in the stream
+// then continues: an update, a copy of the state, a checkpoint of it. A kernel that hangs instead also holds
+// the saves behind it.
 struct NcclWatchOptions {
+  // Time between two polls: the delay until a fault is noticed. A poll is cheap.
   Duration look_every = std::chrono::milliseconds(100);
+  // Time for the training thread to unwind and for a running save to finish.
   Duration patience;
 };
 
 class NcclWatch {
  public:
-  // `fault`: what is wrong; empty: nothing. `end` is told the failure, and does not come back but in tests.
+  // `fault` returns what is wrong, or an empty text. `end` gets the failure; it returns only in tests.
   NcclWatch(std::function<std::string()> fault, std::function<void(const std::string&)> end,
             const NcclWatchOptions& options);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  // Somebody else knows already: a partner is lost. The first failure counts.
+  // Another thread has noticed a loss. The first failure counts.
   void tell(const std::string& failure);
   std::string failure() const;  // empty: none
 
@@ -60,7 +58,8 @@ class NcclWatch {
   std::thread thread_;
 };
 
-// Exit code 75, at once: no destructors, nothing that could wait for the device. What was committed stands.
+// Ends the process with exit code 75 at once: no destructors, nothing that could wait for the device.
+// Committed checkpoints stand.
 [[noreturn]] void end_interrupted() noexcept;
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

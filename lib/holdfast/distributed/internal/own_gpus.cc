@@ -7,7 +7,7 @@
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/process_group.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr Duration kUntilAllKnow = std::chrono::seconds(10);
@@ -41,11 +41,11 @@ void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const std
   for (const std::string& key : keys) gpus.push_back(line.get(key, kUntilAllKnow));
   const std::string refusal = shared_gpu(gpus);
   if (refusal.empty()) return;
-  // The store ends with rank 0, so rank 0 stays until the others have read it.
+  // The store ends with rank 0, so rank 0 waits until the others have read it.
   auto others = keys_of_ranks("gpu-known", place.world_size);
   line.set(others[static_cast<std::size_t>(place.rank)], "");
   if (place.rank == 0) line.missing(others, kUntilAllKnow);
   throw UsageError(refusal);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,9 +1,9 @@
-// Each rank needs a GPU of its own. NCCL refuses two ranks on one, but in words that read as if a partner had
-// been lost, and that is started again for ever; so this is asked before the first collective.
+// Checks that each rank has its own GPU. NCCL refuses two ranks on one GPU, but its message looks like a lost
+// partner, and a launcher would restart such a run for ever. So this is checked before the first collective.
 //
-// Keys: gpu/<r> (which one it is, empty for none), gpu-known/<r>.
+// Keys: gpu/<r> (its GPU, empty for none), gpu-known/<r>.
 //
-// Errors: UsageError on all ranks that names those that share one; GroupError where ranks do not say theirs
+// Errors: UsageError on all ranks, which names those that share a GPU; GroupError if a rank does not answer
 // in time; SilentStore. Threads: one.
 #pragma once
 
@@ -13,13 +13,13 @@
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/distributed/internal/store_line.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// What is wrong with these, in the ranks' order; empty: nothing.
+// Describes which ranks share a GPU. `gpus` are in the order of ranks. Empty: none.
 std::string shared_gpu(std::span<const std::string> gpus);
 
 // Collective.
 void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const std::string& gpu,
                       Duration limit);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

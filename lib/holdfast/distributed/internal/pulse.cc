@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <csignal>
 #include <map>
@@ -11,16 +12,25 @@
 #include <thread>
 #include <utility>
 
-namespace holdfast::inline v1 {
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/store_client.h"
+
+namespace holdfast { inline namespace v1 {
 namespace {
 
-// Until a rank's first sign, so many times as long: it may still be loading its GPU's libraries.
+// Factor for the time until a rank's first sign: it may still be loading its GPU's libraries.
 constexpr int kPatienceAtFirst = 5;
-// Rank 0 acts later than it tells: its store may end with it, and the others are to know why.
+// Polls. Rank 0 acts later than it tells the others, because its store may end with it and they must learn
+// the reason.
 constexpr int kLooksToTell = 2;
 constexpr auto kLastBeat = std::chrono::seconds(2);
+// Layout of a beat's number (pulse.h).
+constexpr std::int64_t kLookOfStanding = std::int64_t{1} << 32;
+constexpr std::int64_t kCall = std::int64_t{1} << 47;
+constexpr std::int64_t kMostLooksOfStanding = kCall / kLookOfStanding - 1;
 
-// Signals are for the threads that have asked for them.
+// Signals are for the threads that handle them.
 void block_signals() {
   sigset_t all;
   sigfillset(&all);
@@ -40,26 +50,33 @@ struct Pulse::State {
   std::function<void()> on_loss;
   const std::shared_ptr<Alarm> alarm = std::make_shared<Alarm>();
 
-  // The beating thread alone.
+  // Used by the beating thread only.
   std::vector<std::string> keys;
-  std::vector<std::string> counts;  // rank 0: as they were read last
-  std::vector<int> unmoved;         // rank 0: since so many looks
-  std::string told;                 // by rank 0, last
-  std::int64_t beats = 0;
+  std::vector<std::string> counts;  // rank 0: as last read
+  std::vector<int> unmoved;         // rank 0: polls since the last change
+  std::string told;                 // rank 0: the text that it last wrote
+  std::int64_t beats = 0;           // rank 0
+  std::int64_t signs = 0;
+
+  std::atomic<std::int64_t> standing{0};  // polls for which this machine may stand still
+  std::atomic<bool> calls{false};
+  std::atomic<bool> called{false};  // rank 0: another rank calls
 
   std::mutex mutex;
   std::condition_variable wake;
   bool ended = false;
   int running = 0;           // threads
   bool closed = false;       // the connection to the store
-  std::uint64_t rounds = 0;  // of the beating thread in which rank 0 showed a sign
-  int idle = 0;              // looks of the judging thread without one
-  std::map<int, int> looks;  // as rank 0 tells: who has not moved for how many
+  std::uint64_t rounds = 0;  // rounds of the beating thread in which rank 0 gave a sign
+  int idle = 0;              // polls of the judging thread without a sign of rank 0
+  std::map<int, int> looks;  // as rank 0 tells: rank -> polls without change
+  int bear = 0;              // announced polls of silence, of any rank
   std::vector<int> lost;
 
   std::string key(const std::string& name) const { return prefix + name; }
-  bool look_at_all();
-  bool hear();
+  void look_at_all();
+  void hear();
+  void learn(std::map<int, int> found, int announced);
   void beat();
   void judge();
   bool pause(std::unique_lock<std::mutex>& lock) {
@@ -72,7 +89,7 @@ struct Pulse::State {
     }
     return ranks;
   }
-  // Rank 0 may have left because of another's silence, of which it told last; and others before it.
+  // Rank 0 may have left because of another rank's silence, which its last text names.
   int longest_silence() const {
     int longest = 0;
     for (const auto& [who, count] : looks) longest = std::max(longest, count);
@@ -80,7 +97,18 @@ struct Pulse::State {
   }
 };
 
-bool Pulse::State::look_at_all() {
+// Handles a sign of rank 0.
+void Pulse::State::learn(std::map<int, int> found, int announced) {
+  const std::lock_guard lock(mutex);
+  ++rounds;
+  looks = std::move(found);
+  if (std::exchange(bear, announced) == announced) return;
+  log_info("{}: ranks may be silent for {}",
+           announced > 0 ? "a machine is about to stand still" : "no machine stands still any more",
+           format_duration((options.looks + announced) * options.period));
+}
+
+void Pulse::State::look_at_all() {
   std::vector<std::string> now;
   now.reserve(keys.size());
   if (store->hasExtendedApi()) {
@@ -88,42 +116,53 @@ bool Pulse::State::look_at_all() {
   } else {
     for (const std::string& one : keys) now.push_back(std::to_string(store->add(one, 0)));
   }
+  std::int64_t announced = 0;
+  bool somebody_calls = false;
+  for (const std::string& one : now) {
+    const std::int64_t count = std::stoll(one);
+    announced = std::max(announced, count % kCall / kLookOfStanding);
+    somebody_calls = somebody_calls || (count >= kCall && &one != &now.front());
+  }
+  called = somebody_calls;
+  const int bears = static_cast<int>(announced);
   std::map<int, int> found;
-  std::string text = std::to_string(++beats);
+  std::string text = std::to_string(++beats) + " " + std::to_string(bears);
   for (std::size_t i = 0; i < now.size(); ++i) {
     const bool moved = now[i] != counts[i];
-    unmoved[i] = moved ? 0 : unmoved[i] + 1;
+    // A rank that withdraws its announcement is awake; other ranks of its machine may wake a little later.
+    unmoved[i] = moved ? 0 : std::min(unmoved[i], bears < bear ? 0 : unmoved[i]) + 1;
     counts[i] = now[i];
-    if (i == 0 || unmoved[i] < 1) continue;
-    found[static_cast<int>(i)] = unmoved[i];
-    text += " " + std::to_string(i) + ":" + std::to_string(unmoved[i]);
+    const int beyond = unmoved[i] - bears;
+    if (i == 0 || beyond < 1) continue;
+    found[static_cast<int>(i)] = beyond;
+    text += " " + std::to_string(i) + ":" + std::to_string(beyond);
   }
   store->set(key("pulse"), bytes_of(text));
-  const std::lock_guard lock(mutex);
-  looks = std::move(found);
-  return true;
+  learn(std::move(found), bears);
 }
 
-// False: rank 0 has said nothing new.
-bool Pulse::State::hear() {
-  if (told.empty() && !store->check({key("pulse")})) return false;
+void Pulse::State::hear() {
+  if (told.empty() && !store->check({key("pulse")})) return;
   std::string text = store->get_to_str(key("pulse"));
-  if (text == told) return false;
+  // An unchanged text is no sign of rank 0.
+  if (text == told) return;
   told = std::move(text);
   std::istringstream words(told);
   std::string word;
-  words >> word;
+  int announced = 0;
+  words >> word >> announced;
   std::map<int, int> found;
   int who = 0;
   char colon = 0;
   for (int count = 0; words >> who >> colon >> count;) found[who] = count;
-  const std::lock_guard lock(mutex);
-  looks = std::move(found);
-  return true;
+  learn(std::move(found), announced);
 }
 
 void Pulse::State::beat() {
+  auto* const own_store = dynamic_cast<StoreClient*>(store.get());
   try {
+    // The server sets this key when the connection ends, so a dead process is noticed at once.
+    if (own_store != nullptr) own_store->make_will(key("died/" + std::to_string(rank)), "");
     if (rank == 0) {
       if (store->hasExtendedApi()) {
         store->multiSet(keys, std::vector<std::vector<std::uint8_t>>(keys.size(), bytes_of("0")));
@@ -131,15 +170,18 @@ void Pulse::State::beat() {
         for (const std::string& one : keys) store->add(one, 0);
       }
       counts.assign(keys.size(), "0");
+      // Negative: a rank that has given no sign yet gets kPatienceAtFirst times as long.
       unmoved.assign(keys.size(), -options.looks * (kPatienceAtFirst - 1));
     }
     while (true) {
-      store->add(keys[static_cast<std::size_t>(rank)], 1);
-      const bool sign = rank == 0 ? look_at_all() : hear();
+      // Writes the whole number, not a difference: rank 0 may overwrite a first sign with its initial zeros.
+      const std::int64_t sign = ++signs + standing * kLookOfStanding + (calls ? kCall : 0);
+      store->set(keys[static_cast<std::size_t>(rank)], bytes_of(std::to_string(sign)));
+      rank == 0 ? look_at_all() : hear();
       std::unique_lock lock(mutex);
-      if (sign) ++rounds;
       if (!pause(lock)) break;
     }
+    if (own_store != nullptr) own_store->withdraw_will();
   } catch (const std::exception&) {
     const std::lock_guard lock(mutex);
     closed = true;
@@ -155,9 +197,13 @@ void Pulse::State::judge() {
     idle = rounds == seen ? idle + 1 : 0;
     seen = rounds;
     if (!lost.empty()) continue;
+    // With the connection closed rank 0 has left, perhaps because of the silence that its last text tells.
     lost = silent(closed ? longest_silence() : enough);
-    if (idle >= options.looks || (closed && lost.empty())) lost = {0};
+    if (idle >= options.looks + bear || (closed && lost.empty())) lost = {0};
     if (lost.empty()) continue;
+    // Ranks of one vanished host fall silent together, but their counts differ by a poll or two. So the
+    // verdict includes them.
+    if (!closed && lost.front() != 0) lost = silent(enough - kLooksToTell);
     alarm->store = closed || lost.front() == 0;
     alarm->rank = true;
     wake.notify_all();
@@ -202,6 +248,14 @@ Pulse::Pulse(c10::intrusive_ptr<c10d::Store> store, std::string prefix, int rank
 
 Pulse::~Pulse() { end(); }
 
+void Pulse::expect_silence(Duration longest) noexcept {
+  state_->standing = std::clamp<std::int64_t>(longest / state_->options.period, 0, kMostLooksOfStanding);
+}
+
+void Pulse::call(bool so) noexcept { state_->calls = so; }
+
+bool Pulse::called() const noexcept { return state_->called; }
+
 void Pulse::end() noexcept {
   std::unique_lock lock(state_->mutex);
   state_->ended = true;
@@ -227,7 +281,7 @@ bool Pulse::fell_silent(int rank) const {
   if (lost.empty()) return false;
   const auto looks = state_->looks.find(rank);
   const int enough = state_->options.looks;
-  return std::find(lost.begin(), lost.end(), rank) != lost.end() || state_->idle >= enough ||
+  return std::find(lost.begin(), lost.end(), rank) != lost.end() || state_->idle >= enough + state_->bear ||
          (looks != state_->looks.end() && looks->second >= enough);
 }
 
@@ -236,4 +290,4 @@ std::vector<int> Pulse::silent_for(Duration duration) const {
   return state_->silent(static_cast<int>(std::max<std::int64_t>(duration / state_->options.period, 1)));
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,19 +1,13 @@
-// Signs of life: who of the ranks has fallen silent, whatever its threads are busy with.
+// Signs of life: which ranks have fallen silent, whatever their other threads do.
 //
-// A thread in each process adds one to its own key of the store twice a second. Rank 0's reads all of them in
-// one message and writes down who has not moved for how many of its looks; everybody reads that, and counts
-// for how long that text has not moved. So a rank costs four short messages a second, however many there are,
-// and who has been silent for `looks` looks is lost for all within about two seconds of each other. Looks are
-// counted, not seconds: a process that was stopped and goes on has missed looks of its own, and accuses
-// nobody for them.
+// A thread of each process increments its key in the store twice a second. Rank 0's thread reads all keys and
+// writes which have not moved, and for how many of its polls. Every rank reads that text. A rank that is
+// silent for `looks` polls is lost, for all ranks within about two seconds. Counting polls, not seconds,
+// means that a process that was stopped has missed polls itself and accuses nobody. docs/ranks_in_detail.md
+// has the cases.
 //
-// A rank that evaluates, reads or compiles has its thread all the same. One that is stopped (a debugger,
-// SIGSTOP) has not.
-//
-// Keys, below the prefix: beat/<r> (a count), pulse (rank 0: "<count> <rank>:<looks> …").
-// Errors: none; without the memory for a thread, std::system_error. Threads: any, but for end(). Costs two
-// threads and a connection to the store, which must be nobody else's: c10d's clients serve one call at a
-// time.
+// Errors: none; std::system_error without memory for a thread. Threads: any, except end(). Costs two threads
+// and a connection to the store, which must not be shared: c10d's clients serve one call at a time.
 #pragma once
 
 #include <atomic>
@@ -25,39 +19,55 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Raised once, never lowered.
+// Flags that are raised once and never lowered.
 struct Alarm {
-  std::atomic<bool> rank{false};   // one is lost
-  std::atomic<bool> store{false};  // rank 0 is, or the store itself
+  std::atomic<bool> rank{false};   // a rank is lost
+  std::atomic<bool> store{false};  // rank 0, or the store itself, is lost
 };
 
 struct PulseOptions {
+  // Time between two signs of a rank, and between two polls.
   Duration period = std::chrono::milliseconds(500);
-  int looks = 12;  // without a sign of life: lost
+  // Polls without a sign of life after which a rank is lost.
+  int looks = 12;
 };
 
+// A rank that evaluates, reads or compiles still gives signs; one that a debugger or SIGSTOP stops does not.
+// A rank whose machine is about to stand still announces it with its signs. All ranks may then be silent that
+// much longer, until that rank withdraws it: a machine has several ranks, and one of them hears of the pause.
+// A rank may also call rank 0, which hears it within about a second. When a process dies, Holdfast's own
+// store writes died/<r> at once (torchrun's does not).
+//
+// Keys: died/<r>; beat/<r>: a count, plus 2^32 times the announced polls (below 2^15), plus 2^47 for a rank
+// that calls; pulse (rank 0): "<count> <announced polls> <rank>:<polls beyond those> …".
 class Pulse {
  public:
-  // `on_loss` is called once, from a thread of this object, when ranks are lost.
+  // Calls `on_loss` once, from a thread of this object, when a rank is lost.
   Pulse(c10::intrusive_ptr<c10d::Store> store, std::string prefix, int rank, int world_size,
         PulseOptions options = {}, std::function<void()> on_loss = {});
   ~Pulse();
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // No more signs from here, and no more verdicts. A thread that the store does not answer is left behind.
+  // Announces that this machine may stand still for `longest`; zero withdraws it. Any thread.
+  void expect_silence(Duration longest) noexcept;
+  // Sets whether this rank calls rank 0. Any thread.
+  void call(bool so) noexcept;
+  // Rank 0: true while another rank calls. Any thread.
+  bool called() const noexcept;
+  // Ends signs and verdicts of this process. Leaves a thread behind that waits for the store.
   void end() noexcept;
 
-  // Ranks that are lost, by the first verdict. Where rank 0 is lost nothing is known of the others.
+  // The lost ranks of the first verdict. If rank 0 is lost, nothing is known of the others.
   std::vector<int> lost() const;
-  // The same; waits for them, no longer than a silence takes to be noticed. Empty then, or after end().
+  // As lost(), but waits for a verdict as long as one may take. Empty if none came, or after end().
   std::vector<int> verdict() const;
-  // Lost, or, once there is a verdict, silent for as long: it may have left because of the first. True for
-  // all when nothing comes from rank 0 any more.
+  // True if the rank is lost, or after a verdict has been silent as long: it may have left because of the
+  // first loss. True for all ranks if rank 0 gives no signs.
   bool fell_silent(int rank) const;
-  // Ranks but 0 without a sign for so long by now: a look is missed now and then on a busy machine.
+  // Ranks other than 0 that have given no sign for `duration`. A busy machine misses a sign now and then.
   std::vector<int> silent_for(Duration duration) const;
   const std::shared_ptr<const Alarm>& alarm() const { return alarm_; }
 
@@ -68,4 +78,4 @@ class Pulse {
   std::shared_ptr<const Alarm> alarm_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

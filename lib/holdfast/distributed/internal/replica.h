@@ -1,4 +1,4 @@
-// The tensors that all ranks must hold alike, and where they do not.
+// The tensors that must be equal on all ranks, and how to find differences.
 //
 // Errors: those of take_inventory (state/module_state.h). Threads: one.
 #pragma once
@@ -9,17 +9,17 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/state/module_state.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
-// Parameters, then buffers, each once (tied weights), by dotted name.
+// Parameters, then buffers, each tied tensor once, by dotted name.
 std::vector<ModuleTensor> replica_of(torch::nn::Module& module);
 
-// One line a tensor: "parameter fc.weight float32 [10, 512]".
+// One line per tensor: "parameter fc.weight float32 [10, 512]".
 std::string layout_text(const std::vector<ModuleTensor>& tensors);
-// Where the layouts of two ranks first differ: "has … where rank 0 has …". Requires that they do.
+// The first difference of two ranks' layouts: "has … where rank 0 has …". Requires different layouts.
 std::string layout_difference(const std::string& own, const std::string& first);
 
-// One digest a tensor, of the bytes as a contiguous tensor has them.
+// One digest per tensor, of its bytes in the order of a contiguous tensor.
 std::vector<Digest> digests_of(const std::vector<ModuleTensor>& tensors);
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -7,14 +7,14 @@
 
 #include "holdfast/distributed/internal/meeting.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr Duration kToAnswer = 4s;
-constexpr Duration kNoSign = 2s;  // of one who did not answer
-constexpr Duration kToHear = 1s;  // until the others' threads have read who gives no sign
+constexpr Duration kNoSign = 2s;  // without a sign, for a rank that did not answer
+constexpr Duration kToHear = 1s;  // until the others' threads have read which ranks give no sign
 
 std::vector<int> both(const std::vector<int>& some, const std::vector<int>& others) {
   std::vector<int> found;
@@ -32,6 +32,7 @@ std::string died(const std::vector<int>& ranks) {
 RollCall::RollCall(StoreLine line, std::weak_ptr<const Pulse> pulse, int rank, int world_size)
     : line_(std::move(line)), pulse_(std::move(pulse)), rank_(rank), world_size_(world_size) {
   line_.hurry();
+  line_.heed_stop(false);
 }
 
 std::string RollCall::who() {
@@ -48,13 +49,13 @@ std::string RollCall::call(const Pulse* pulse) {
     line_.set("alive/" + std::to_string(rank_), "");
     const auto absent = ranks_of_keys(
         line_.missing(keys_of_ranks("alive", world_size_), lost.empty() ? kToAnswer : Duration(0)));
-    if (lost.empty()) lost = verdict();  // came meanwhile
+    if (lost.empty()) lost = verdict();  // a verdict that came meanwhile
     named = name(pulse, lost, absent);
     lost.insert(lost.end(), absent.begin(), absent.end());
     let_all_hear(lost);
   } catch (const SilentStore& silent) {
     if (!named.empty()) return named;
-    // Rank 0 may have left because of another: then the signs of life say whose.
+    // Rank 0 may have left because of another rank's loss. Then the signs of life name that rank.
     if (lost.empty() && pulse != nullptr) lost = pulse->verdict();
     if (!lost.empty()) return died(lost);
     return "rank 0 ended, hangs or cannot be reached (" + std::string(silent.what()) + " from its store)";
@@ -65,7 +66,7 @@ std::string RollCall::call(const Pulse* pulse) {
 std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, const std::vector<int>& absent) {
   const std::vector<int> suspects = lost.empty() ? absent : both(lost, absent);
   if (suspects.empty() && lost.empty()) return "all ranks answer, but a connection between them broke";
-  // They left because of what they noticed, or the network lets nothing through but from them.
+  // They left because of what they noticed, or the network only lets their messages through.
   if (suspects.empty()) {
     return ranks_in_words(lost) +
            " left, hangs or cannot be reached: a loss was noticed there, and no sign came since";
@@ -76,6 +77,12 @@ std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, con
   }
   if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
   if (!lost.empty()) return died(suspects);
+  // A very busy machine may show no silence within that time.
+  std::vector<int> closed;
+  for (const int rank : suspects) {
+    if (line_.missing({"died/" + std::to_string(rank)}, 0s).empty()) closed.push_back(rank);
+  }
+  if (!closed.empty()) return died(closed);
   std::vector<int> silent;
   if (pulse != nullptr) silent = both(pulse->silent_for(kNoSign), suspects);
   if (pulse != nullptr && silent.empty()) silent = both(pulse->verdict(), suspects);
@@ -96,4 +103,4 @@ void RollCall::let_all_hear(const std::vector<int>& deaf) {
   if (world_size_ > 1) std::this_thread::sleep_for(kToHear);
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

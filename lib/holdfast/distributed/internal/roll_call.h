@@ -1,17 +1,14 @@
-// Who is lost, in words for a GroupError: the one place that says it, for all that notice a loss.
+// Finds out which rank is lost, and says it for a GroupError. All code that notices a loss uses this.
 //
-// Not everybody who does not answer is lost, and not everybody who falls silent:
-//
-//   alive/<r>: it has noticed the loss as well     may have left by now; never named
+//   alive/<r>: the rank has noticed the loss too   it may have left by now; never named
 //   gone/<r>: it left while an exception passed    "ended with an error of its own"
+//   died/<r>: its connection for signs ended       "died, hangs or cannot be reached"
 //   no sign of life (pulse.h)                      "died, hangs or cannot be reached"
-//   none of these                                  busy: it will notice when it comes to its next collective
+//   none of these                                  busy: it notices at its next collective
 //
-// So who() takes the verdict of the signs of life; as long as there is none, everybody has four seconds to
-// answer, and those who do not are named when they give no sign either. Rank 0's comes back a moment later
-// than the others' (told/<r>): the store may end with its process.
-//
-// Errors: only of memory. Threads: any.
+// who() uses the verdict of the signs of life. Without one, all ranks get four seconds to answer; those that
+// neither answer nor give signs are named. Rank 0 returns a moment later than the others (told/<r>), because
+// the store may end with it. Errors: std::bad_alloc. Threads: any.
 #pragma once
 
 #include <memory>
@@ -21,13 +18,13 @@
 #include "holdfast/distributed/internal/pulse.h"
 #include "holdfast/distributed/internal/store_line.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class RollCall {
  public:
-  // `pulse` may be null, or end before.
+  // `pulse` may be null, or end earlier than this object.
   RollCall(StoreLine line, std::weak_ptr<const Pulse> pulse, int rank, int world_size);
-  // The first answer holds for good. Takes up to a quarter of a minute.
+  // The first answer is kept. Takes up to 15 seconds.
   std::string who();
 
  private:
@@ -43,4 +40,4 @@ class RollCall {
   std::string who_;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

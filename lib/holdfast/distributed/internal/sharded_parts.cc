@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/distributed/internal/c10d_compat.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 using internal::kInShares;
 using internal::options_as;
@@ -60,7 +60,7 @@ void ShardedOptimizer::Parts::require_gradients() const {
   }
 }
 
-// Divided first, as the Reducer does: sums do not overflow, and bits are the same.
+// Divides before the sum, as the Reducer does: sums do not overflow, and bits are equal.
 void ShardedOptimizer::Parts::reduce_scatter(const Group& of, const Part& part,
                                              const at::Tensor& gradient) const {
   const std::int64_t share = part.chunk.share;
@@ -133,4 +133,4 @@ Attributes ShardedOptimizer::Parts::options_now(torch::optim::OptimizerOptions& 
   return values;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

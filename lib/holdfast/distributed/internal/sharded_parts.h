@@ -1,5 +1,5 @@
-// The inside of a ShardedOptimizer. Two sources: sharded_optimizer.cc (the update) and sharded_checkpoint.cc
-// (whole slots out of shares, and back).
+// The inside of a ShardedOptimizer, for sharded_optimizer.cc (the update) and sharded_checkpoint.cc (whole
+// slots from shares, and back).
 //
 // Threads: the training thread.
 #pragma once
@@ -19,10 +19,10 @@
 #include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/whole_tensors.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 namespace internal {
-// Updates that go element by element, or ask for what they need of whole tensors.
+// True for optimizers whose updates go element by element, or that ask for numbers of whole tensors (LAMB).
 template <class Kind>
 inline constexpr bool kInShares = std::is_same_v<typename Kind::State, torch::optim::SGDParamState> ||
                                   std::is_same_v<typename Kind::State, torch::optim::AdamParamState> ||
@@ -33,14 +33,14 @@ inline constexpr bool kInShares = std::is_same_v<typename Kind::State, torch::op
 struct ShardedOptimizer::Parts final : WholeTensors {
   struct Part {
     Chunk chunk;
-    at::Tensor share;        // the optimizer's parameter: this rank's elements
-    std::vector<Piece> own;  // where they come from
+    at::Tensor share;        // parameter of the optimizer: this rank's elements
+    std::vector<Piece> own;  // the pieces of tensors in it
   };
   struct Group {
     std::vector<at::Tensor> parameters;
     std::vector<std::string> names;
     std::vector<Part> chunks;
-    Attributes chosen;  // options when this was made
+    Attributes chosen;  // options at construction
   };
   using Slots = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -63,18 +63,18 @@ struct ShardedOptimizer::Parts final : WholeTensors {
   void gather_slots();
 
   void require_gradients() const;
-  Slots slots_of(const at::Tensor& share) const;  // those that are there
-  std::int64_t updates(const Group& of) const;    // counted so far; -1: no slots yet
+  Slots slots_of(const at::Tensor& share) const;  // defined slots only
+  std::int64_t updates(const Group& of) const;    // updates counted; -1: no slots yet
   Attributes options_now(torch::optim::OptimizerOptions& of) const;
-  // What a checkpoint has; RefusedError where parameters of one group differ.
+  // Values of a checkpoint. RefusedError if parameters of one group differ.
   std::int64_t recorded_updates(const StateReader& in, std::size_t g) const;
   bool has_slot(const StateReader& in, const char* slot, std::size_t g) const;
   static std::vector<at::Tensor> wholes_of(const StateReader& in, const char* slot, const Group& of);
-  // How many elements of a share belong to tensors.
+  // Number of elements of a share that belong to tensors; the rest is padding.
   static std::int64_t end_of(const std::vector<Piece>& own) {
     return own.empty() ? 0 : own.back().at + own.back().count;
   }
-  // Fills `share` with the elements of whole tensors that `own` names.
+  // Fills `share` with the elements of whole tensors that `own` lists.
   static void take(const std::vector<at::Tensor>& from, const std::vector<Piece>& own,
                    const at::Tensor& share);
 
@@ -85,8 +85,8 @@ struct ShardedOptimizer::Parts final : WholeTensors {
   int rank;
   int world;
   std::vector<Group> groups;
-  // Of the newest update, on the host: "exp_avg/fc.weight". Empty until a save asks for it.
+  // Whole slots on the host as of the newest update: "exp_avg/fc.weight". Empty until a save needs them.
   std::map<std::string, at::Tensor> whole;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -8,19 +8,28 @@
 #include <thread>
 #include <utility>
 
-namespace holdfast::inline v1 {
+#include "holdfast/interruption/signal_source.h"
+
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Of an answer that the server has at hand. A busy machine is slow, a stopped process is silent.
-constexpr Duration kAnswer = 30s;
+// Limit for an answer that needs no waiting. A busy machine is slow, and a frozen one is silent for half a
+// minute.
+constexpr Duration kAnswer = 45s;
 constexpr Duration kHurriedAnswer = 5s;
-constexpr Duration kAlarmLook = 100ms;  // between two looks at the alarm
+constexpr Duration kAlarmLook = 100ms;  // between two checks of the alarm
 
 }  // namespace
 
-void within(Duration limit, std::function<void()> work, const std::atomic<bool>* hopeless) {
+StoppedWaiting::StoppedWaiting()
+    : Error(
+          "told to stop (a signal) while the ranks were meeting; nothing was begun, what was committed "
+          "stands",
+          ExitCode::interrupted) {}
+
+void within(Duration limit, std::function<void()> work, Heeds heeds) {
   std::packaged_task<void()> task(std::move(work));
   std::future<void> done = task.get_future();
   std::thread thread(std::move(task));
@@ -28,8 +37,10 @@ void within(Duration limit, std::function<void()> work, const std::atomic<bool>*
   for (SteadyTime now = end - limit;
        done.wait_until(std::min(end, now + kAlarmLook)) != std::future_status::ready;) {
     now = Clock::real().now();
-    if (now < end && (hopeless == nullptr || !*hopeless)) continue;
+    const bool stopped = heeds.stop && stop_signal_came();
+    if (now < end && !stopped && (heeds.hopeless == nullptr || !*heeds.hopeless)) continue;
     thread.detach();
+    if (stopped) throw StoppedWaiting();
     throw SilentStore("no answer");
   }
   thread.join();
@@ -41,10 +52,14 @@ StoreLine::StoreLine(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
 
 void StoreLine::hurry() { answer_ = kHurriedAnswer; }
 
+void StoreLine::throw_if_told_to_stop() const {
+  if (heeds_stop_ && stop_signal_came()) throw StoppedWaiting();
+}
+
 void StoreLine::call(Duration limit, std::function<void()> work) {
   if (dead_) throw SilentStore("no answer");
   try {
-    within(limit, std::move(work), alarm_ ? &alarm_->store : nullptr);
+    within(limit, std::move(work), {.hopeless = alarm_ ? &alarm_->store : nullptr, .stop = heeds_stop_});
   } catch (const SilentStore&) {
     dead_ = true;
     throw;
@@ -83,8 +98,8 @@ std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys
     std::vector<std::string> full;
     full.reserve(keys.size());
     for (const std::string& key : keys) full.push_back(prefix + key);
-    // Asked again and again: c10d's own wait writes two warnings when its limit passes. The more keys, the
-    // more ranks ask for them.
+    // Polls, because c10d's own wait logs two warnings when its limit passes. More keys mean more ranks that
+    // poll, so the pause grows with them.
     const Duration longest = 50ms + 250us * keys.size();
     const SteadyTime end = Clock::real().now() + limit;
     for (Duration pause = 1ms; !store->check(full); pause = std::min<Duration>(2 * pause, longest)) {
@@ -101,4 +116,4 @@ std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys
   return *missed;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

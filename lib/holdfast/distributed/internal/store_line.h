@@ -1,11 +1,11 @@
-// A c10d::Store in which every call has an end. A TCPStore's client waits without one for the server's
-// answer, even to give up waiting; where rank 0 hangs, so would everybody. Each call runs on a thread of its
-// own here, which is left behind when it does not come back; the line is dead from then on. "In time" is half
-// a minute beyond what the call itself may wait: machines stall, and a mistake costs the run.
+// A c10d::Store whose calls all have a time limit. A TCPStore client waits for the server without one, so a
+// rank 0 that hangs would hang all ranks. Each call runs on a thread that is left behind if it does not
+// return; then the line is dead. The limit is 45 s beyond what the call itself may wait: machines stall, and
+// a wrong verdict costs the run.
 //
-// Keys are prefixed, so that several starts can share a store (torchrun's agent keeps one over restarts).
-// Errors: SilentStore when the store does not answer in time, or not any more.
-// Threads: one at a time.
+// Keys have a prefix, so that several starts can share a store (torchrun's agent keeps one over restarts).
+// Errors: SilentStore if the store does not answer in time, and in all later calls; StoppedWaiting. Threads:
+// one at a time.
 #pragma once
 
 #include <atomic>
@@ -19,35 +19,52 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/error.h"
 #include "holdfast/distributed/internal/pulse.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 class SilentStore : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What `work` returns or throws; SilentStore when it takes longer than `limit`, or `hopeless` is raised.
-// `work` must own what it uses.
-void within(Duration limit, std::function<void()> work, const std::atomic<bool>* hopeless = nullptr);
+// A signal asked this process to stop while the ranks were meeting.
+class StoppedWaiting : public Error {
+ public:
+  StoppedWaiting();
+};
+
+// What ends a wait, besides its limit.
+struct Heeds {
+  const std::atomic<bool>* hopeless = nullptr;  // when true: SilentStore
+  bool stop = false;                            // a signal that asks to stop: StoppedWaiting
+};
+
+// Returns or throws what `work` does. SilentStore if it takes longer than `limit`. `work` must own everything
+// that it uses.
+void within(Duration limit, std::function<void()> work, Heeds heeds = {});
 
 class StoreLine {
  public:
   StoreLine(c10::intrusive_ptr<c10d::Store> store, std::string prefix);
 
-  // From now on a few seconds are in time: once a rank is lost, the store may be lost with it.
+  // From now on the limit is a few seconds: when a rank is lost, the store may be lost with it.
   void hurry();
-  // From now on no call waits for a store that is lost, nor missing() where a rank is.
+  // From now on no call waits for a lost store, and missing() does not wait if a rank is lost.
   void heed(std::shared_ptr<const Alarm> alarm) { alarm_ = std::move(alarm); }
+  // True while the ranks meet: a signal that asks to stop ends every wait. Later false, because the last save
+  // may need the store.
+  void heed_stop(bool yes) { heeds_stop_ = yes; }
+  void throw_if_told_to_stop() const;
   bool hopeless() const { return alarm_ && alarm_->rank; }  // a rank is lost
   void set(const std::string& key, const std::string& text);
-  // Blocks until it is there, `limit` at most; SilentStore then.
+  // Blocks until the key is there, at most `limit`; then SilentStore.
   std::string get(const std::string& key, Duration limit);
   std::int64_t add(const std::string& key, std::int64_t value);
   void erase(const std::string& key);
-  // Waits until all keys are there; those that are not when `limit` has passed, or a rank was lost unless
-  // that is known.
+  // Waits until all keys are there. Returns those that are missing after `limit`, or when a rank is lost and
+  // loss_is_known is false.
   std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit,
                                    bool loss_is_known = false);
 
@@ -62,6 +79,7 @@ class StoreLine {
   Duration answer_;
   std::shared_ptr<const Alarm> alarm_;
   bool dead_ = false;
+  bool heeds_stop_ = false;
 };
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

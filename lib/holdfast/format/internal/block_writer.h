@@ -1,7 +1,8 @@
-// Writes ranges of an image in blocks of up to 8 MiB, taken by any number of threads. No block holds bytes of
-// two ranges.
+// Writes ranges of an image in blocks of up to 8 MiB on any number of threads. No block has bytes of two
+// ranges.
 //
-// Requires: ranges of whole blocks of 4096, which outlive this object. Threads: work() from several at once.
+// Requires ranges of whole blocks of 4096 that outlive this object.
+// Errors: IoError. Threads: work() on several at once.
 #pragma once
 
 #include <atomic>
@@ -13,13 +14,13 @@
 #include "holdfast/format/shares.h"
 #include "holdfast/io/file_system.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class BlockWriter {
  public:
   BlockWriter(File& file, std::span<const std::byte> image, std::span<const ByteRange> ranges,
               Throttle& throttle);
-  // Takes blocks until none is left.
+  // Writes blocks until none is left.
   void work(const Stopped& stopped);
 
  private:
@@ -27,9 +28,9 @@ class BlockWriter {
   std::span<const std::byte> image_;
   std::span<const ByteRange> ranges_;
   std::uint64_t block_;
-  std::vector<std::uint64_t> first_;  // number of each range's first block, and of all
+  std::vector<std::uint64_t> first_;  // number of each range's first block; the last entry is the total
   Throttle& throttle_;
   std::atomic<std::uint64_t> next_{0};
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -4,13 +4,13 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 herr_t take_description(unsigned /*depth*/, const H5E_error2_t* error, void* text) {
   try {
     if (error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
-  } catch (const std::bad_alloc&) {  // nothing is thrown through libhdf5
+  } catch (const std::bad_alloc&) {  // an exception must not pass through libhdf5
   }
   return 0;
 }
@@ -41,4 +41,4 @@ QuietHdf5::QuietHdf5() {
 
 QuietHdf5::~QuietHdf5() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,8 +1,9 @@
 // libhdf5's handles with an owner, and its errors as exceptions.
 //
-// A call that fails throws RefusedError with what was being done and libhdf5's own innermost message: the
-// only inputs are a tensor list and a capacity, so either is at fault. libhdf5 prints nothing meanwhile.
-// Threads: libhdf5 has process-wide state; file_plan.cc holds one lock around all of it.
+// A failed call throws RefusedError with what the program was doing and libhdf5's innermost message. The only
+// inputs are a tensor list and a capacity, so one of them is at fault. libhdf5 prints nothing meanwhile.
+// Errors: RefusedError. Threads: libhdf5 has process-wide state; file_plan.cc holds one lock around all of
+// it.
 #pragma once
 
 #include <hdf5.h>
@@ -10,13 +11,13 @@
 #include <string_view>
 #include <utility>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class Hdf5Handle {
  public:
   using Close = herr_t (*)(hid_t);
 
-  // Throws when `id` is negative, which is how libhdf5 reports a failure.
+  // Throws if `id` is negative: libhdf5's way to report a failure.
   Hdf5Handle(hid_t id, Close close, std::string_view doing);
   ~Hdf5Handle() {
     if (id_ >= 0) close_(id_);
@@ -25,7 +26,7 @@ class Hdf5Handle {
   Hdf5Handle& operator=(Hdf5Handle&&) = delete;
 
   hid_t get() const { return id_; }
-  // Closes now and reports what only closing can see.
+  // Closes now, and reports errors that only closing can see.
   void close(std::string_view doing);
 
  private:
@@ -33,10 +34,10 @@ class Hdf5Handle {
   Close close_;
 };
 
-// Throws when a status is negative.
+// Throws if `status` is negative.
 void check_hdf5(herr_t status, std::string_view doing);
 
-// Switches libhdf5's own printing of errors off while it lives.
+// Suppresses libhdf5's own error output during its lifetime.
 class QuietHdf5 {
  public:
   QuietHdf5();
@@ -49,4 +50,4 @@ class QuietHdf5 {
   void* data_ = nullptr;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,21 +1,21 @@
 #include "holdfast/format/internal/hdf5_layout.h"
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_set>
 
+#include "holdfast/base/mutex.h"
 #include "holdfast/format/internal/hdf5_types.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr const char* kSettings = "choosing settings";
 
 Hdf5Handle properties(hid_t kind) { return {H5Pcreate(kind), H5Pclose, kSettings}; }
 
-// Every group of the file, parents first, in the order of their first tensor.
+// Every group of the file, parents before children, in the order of their first tensor.
 std::vector<std::string> groups_of(std::span<const TensorSpec> tensors) {
   std::vector<std::string> groups{std::string(kMetaGroup)};
   std::unordered_set<std::string_view> known;
@@ -38,15 +38,17 @@ class Layouter {
         groups_(properties(H5P_GROUP_CREATE)),
         datasets_(properties(H5P_DATASET_CREATE)) {
     check_hdf5(H5Pset_char_encoding(links_.get(), H5T_CSET_UTF8), kSettings);
-    // Times would make two plans of the same tensors differ.
+    // Time stamps would make two plans of the same tensors differ.
     check_hdf5(H5Pset_obj_track_times(groups_.get(), false), kSettings);
     check_hdf5(H5Pset_obj_track_times(datasets_.get(), false), kSettings);
+    // Contiguous, allocated at once, never filled: libhdf5 assigns an address without writing a tensor's
+    // bytes.
     check_hdf5(H5Pset_layout(datasets_.get(), H5D_CONTIGUOUS), kSettings);
     check_hdf5(H5Pset_alloc_time(datasets_.get(), H5D_ALLOC_TIME_EARLY), kSettings);
     check_hdf5(H5Pset_fill_time(datasets_.get(), H5D_FILL_TIME_NEVER), kSettings);
   }
 
-  // One by one: libhdf5's own creation of missing groups stores times in them.
+  // One by one, because libhdf5 stores time stamps in groups that it creates on the way.
   void add_group(const std::string& name) {
     const std::string doing = "group '" + printable(name) + "'";
     Hdf5Handle(H5Gcreate2(file_.get(), name.c_str(), links_.get(), groups_.get(), H5P_DEFAULT), H5Gclose,
@@ -66,7 +68,7 @@ class Layouter {
                                         datasets_.get(), H5P_DEFAULT),
                              H5Dclose, doing);
     if (!dtype.empty()) note_dtype(dataset, dtype, doing);
-    // For a dataset without bytes the answer means nothing.
+    // For a dataset without bytes H5Dget_offset() returns a meaningless value.
     return bytes == 0 ? 0 : H5Dget_offset(dataset.get());
   }
 
@@ -79,6 +81,7 @@ class Layouter {
     check_hdf5(H5Pset_userblock(creation.get(), user_block), kSettings);
     check_hdf5(H5Pset_obj_track_times(creation.get(), false), kSettings);
     const Hdf5Handle access = properties(H5P_FILE_ACCESS);
+    // V18 gives superblock version 2, without the consistency flag of later versions.
     check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), kSettings);
     check_hdf5(H5Pset_alignment(access.get(), kAlignedFrom, kAlignment), kSettings);
     check_hdf5(H5Pset_meta_block_size(access.get(), metadata_block), kSettings);
@@ -113,9 +116,9 @@ bool hdf5_has_a_lock() {
 
 Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                         std::uint64_t attribute_capacity, std::uint64_t user_block) {
-  // Distributions ship libhdf5 with and without a lock of its own.
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  // Some distributions ship libhdf5 without its own lock.
+  static Mutex mutex;
+  const MutexLock lock(mutex);
   const QuietHdf5 quiet;
 
   const std::vector<std::string> groups = groups_of(tensors);
@@ -128,7 +131,7 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
 
   file.drop_name();
 
-  // /meta comes first, so that the head of the file, which is written last, is short.
+  // /meta comes first, so that the head, which is written last, is short.
   Hdf5Layout layout;
   for (const std::string& group : groups) layouter.add_group(group);
   const std::string meta = std::string(kMetaGroup) + "/";
@@ -146,4 +149,4 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
   return layout;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

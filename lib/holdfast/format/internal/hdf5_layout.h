@@ -1,7 +1,6 @@
-// The only code that calls libhdf5: has it lay out a file for a list of tensors and says where everything
-// went.
+// The only code that calls libhdf5: lays out a file for a list of tensors, and returns where everything lies.
 //
-// Threads: one at a time in the process; the function takes a lock of its own.
+// Errors: RefusedError, IoError. Threads: one at a time in the process; the function takes a lock.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +10,20 @@
 #include "holdfast/format/internal/scratch_file.h"
 #include "holdfast/snapshot/tensor_spec.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct Hdf5Layout {
-  std::vector<std::uint64_t> offsets;  // absolute; 0 for empty tensors
+  std::vector<std::uint64_t> offsets;  // from the file's start; 0 for empty tensors
   std::uint64_t step_offset = 0;
   std::uint64_t json_offset = 0;
 };
 
-// Of libhdf5's own, so that others may call it meanwhile.
+// True if libhdf5 has its own lock, so that other code may call it at the same time.
 bool hdf5_has_a_lock();
 
-// Makes `file` an HDF5 file with this user block: groups and datasets with their space, no data. Drops its
-// name.
+// Makes `file` an HDF5 file with this user block: groups, and datasets with space but no data. Removes the
+// file's name.
 Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                         std::uint64_t attribute_capacity, std::uint64_t user_block);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

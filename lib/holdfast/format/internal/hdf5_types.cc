@@ -2,12 +2,12 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 Hdf5Handle copy_of(hid_t type) { return {H5Tcopy(type), H5Tclose, "copying a type"}; }
 
-// sign at bit 15, then `exponent` bits, then the mantissa.
+// Bit 15 is the sign, then come `exponent` bits, then the mantissa.
 Hdf5Handle two_byte_float(std::size_t exponent, std::size_t bias) {
   Hdf5Handle type = copy_of(H5T_IEEE_F32LE);
   const std::size_t mantissa = 15 - exponent;
@@ -83,4 +83,4 @@ Hdf5Handle hdf5_text_type(std::size_t size) {
 
 bool stored_as_bytes(DType dtype) { return dtype == DType::float8_e4m3fn || dtype == DType::float8_e5m2; }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

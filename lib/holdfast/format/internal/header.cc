@@ -9,7 +9,7 @@
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/segments.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 void put_digest(std::span<std::byte> bytes, std::size_t at, const Digest& digest) {
@@ -53,6 +53,7 @@ void write_header(std::span<std::byte> bytes, const Header& header) {
 
 std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, std::uint64_t file_size) {
   if (header_digest(bytes) != get_digest(bytes, kHeaderDigestAt)) {
+    // A file without the magic number is more likely a foreign file than a damaged checkpoint.
     const bool magic = std::memcmp(bytes.data() + kMagicAt, kMagic.data(), kMagic.size()) == 0;
     return damaged(magic ? "header: digest differs" : "not a Holdfast checkpoint (no magic number)");
   }
@@ -63,6 +64,7 @@ std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, st
   Header header;
   header.format_version = get_little_endian<std::uint32_t>(bytes, kFormatVersionAt);
   header.lowest_reader = get_little_endian<std::uint32_t>(bytes, kLowestReaderAt);
+  // The digest holds, so this is a newer format and no flipped bit.
   if (header.lowest_reader > kFormatVersion) {
     return Rejection{Rejection::Kind::newer_format,
                      "format " + std::to_string(header.format_version) + " needs a reader of format " +
@@ -87,6 +89,7 @@ std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, st
   if (header.index_length > header.user_block - kIndexOffset) {
     return damaged("header: an index of " + std::to_string(header.index_length) + " bytes cannot be");
   }
+  // Checked for this version only: a later one may use these bytes.
   const auto rest = bytes.subspan(kHeaderFieldsEnd, kHeaderSize - kHeaderFieldsEnd);
   if (header.format_version == kFormatVersion &&
       std::any_of(rest.begin(), rest.end(), [](std::byte b) { return b != std::byte{0}; })) {
@@ -95,4 +98,4 @@ std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, st
   return header;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

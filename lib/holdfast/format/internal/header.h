@@ -1,6 +1,6 @@
-// The file's first 4096 bytes; field by field in layout.h.
+// The file's first 4096 bytes; docs/file_format.md#header lists the fields.
 //
-// Threads: pure.
+// Errors: return values. Threads: pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "holdfast/format/reader.h"
 #include "holdfast/snapshot/digest.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct Header {
   std::uint32_t format_version = kFormatVersion;
@@ -23,10 +23,10 @@ struct Header {
   Digest index_digest;
 };
 
-// Requires: 4096 bytes. Writes all of them.
+// Requires 4096 bytes, and writes all of them.
 void write_header(std::span<std::byte> bytes, const Header& header);
-// Requires: 4096 bytes. Digest first; then the versions; then the fields, which are checked against
-// `file_size`, so that nothing past this point can ask for more memory than the file has bytes.
+// Requires 4096 bytes. Checks the digest first, then the versions, then the fields against `file_size`. So
+// nothing that follows can request more memory than the file has bytes.
 std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, std::uint64_t file_size);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -4,7 +4,7 @@
 
 #include "holdfast/base/bits.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 void put_text(std::string& json, std::string_view text) {
@@ -25,7 +25,7 @@ void put_text(std::string& json, std::string_view text) {
   json += '"';
 }
 
-// How one number of an attribute is written.
+// How to write a double in an attribute: as bits for the index, as a decimal for people.
 using PutFloat = void (*)(std::string&, double);
 
 void put_bits(std::string& json, double value) { put_text(json, bits_hex(value)); }
@@ -172,4 +172,4 @@ std::string index_json(const CheckpointIndex& index) {
   return json + '}';
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,8 +1,9 @@
-// The index in text: what goes into the user block, and /meta/json for foreign tools. Grammar in layout.h.
+// The index as text: for the user block, and as /meta/json for foreign tools. docs/file_format.md#index has
+// the grammar.
 //
-// Writing is canonical: equal content gives equal bytes. Reading is strict: whatever the grammar does not
-// name is a Rejection, and memory stays within a few times the text's size, however hostile it is.
-// Threads: pure.
+// Writing is canonical: equal content gives equal bytes. Reading is strict: text outside the grammar is a
+// Rejection, and memory stays within a few times the text's size, however hostile it is.
+// Errors: return values. Threads: pure.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,17 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Version, lengths and the user block are the header's and not written here.
+// Without version, lengths and user block, which belong to the header.
 std::string index_json(const CheckpointIndex& index);
-// {"decides": …, "record": …}; the part of the index that A bounds.
+// {"decides": …, "record": …}: the part of the index that the attribute capacity limits.
 std::string attributes_json(const Attributes& attributes);
-// {"name": value, …} with plain numbers.
+// {"name": value, …} with plain numbers, for foreign tools.
 std::string meta_json(const Attributes& attributes);
 
-// Fills in what index_json writes. `newer_minor`: unknown members on the top level are skipped.
-// Names, shapes and digests are checked by themselves; offsets are not (see tiling.h).
+// Parses what index_json writes. `newer_minor`: skips unknown members at the top level. Checks each name,
+// shape and digest by itself, but not the offsets (see segments.h).
 std::variant<CheckpointIndex, Rejection> parse_index(std::string_view json, bool newer_minor);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -10,10 +10,10 @@
 #include "holdfast/format/layout.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// Where the parser stands. Objects and arrays of the grammar, one inside the other.
+// The parser's position: the objects and arrays of the grammar.
 enum class Place {
   outside,
   top,
@@ -36,8 +36,8 @@ constexpr std::string_view kRoleKeys[] = {"decides", "record"};
 constexpr std::string_view kTypeKeys[] = {"float", "integers", "floats", "texts"};
 constexpr int kDeepestSkipped = 32;
 
-// Called by nlohmann's SAX parser, event by event; `false` ends the parsing with `reason()`. Nothing is kept
-// but what goes into the index, so memory is bounded by the text.
+// nlohmann's SAX parser calls these; `false` ends the parsing with reason(). Only the index's content is
+// kept, so the text's size bounds the memory.
 class IndexHandler {
  public:
   IndexHandler(CheckpointIndex& index, bool newer_minor) : index_(index), newer_minor_(newer_minor) {}
@@ -238,7 +238,7 @@ class IndexHandler {
     return true;
   }
 
-  // Members that are unsigned 64-bit numbers.
+  // Target of an unsigned 64-bit member; nullptr for other members.
   std::uint64_t* size_target() {
     if (place_ == Place::top && key_ == "attribute_capacity") return &index_.attribute_capacity;
     if (place_ == Place::tensor && key_ == "offset") return &tensor_.offset;
@@ -325,6 +325,7 @@ class IndexHandler {
   std::string reason_;
   Place place_ = Place::outside;
   std::string key_;
+  // Bit sets of the keys seen in each kind of object: a second one of a key is damage.
   unsigned seen_[static_cast<std::size_t>(Place::skipped) + 1] = {};
   int skipped_depth_ = 0;
   IndexedTensor tensor_;
@@ -356,9 +357,9 @@ std::variant<CheckpointIndex, Rejection> parse_index(std::string_view json, bool
   const auto damaged = [](const std::string& reason) {
     return Rejection{Rejection::Kind::damaged, "index: " + reason};
   };
-  // nlohmann skips a byte order mark.
+  // nlohmann would skip a byte order mark.
   if (!json.starts_with('{')) return damaged("not a JSON object");
-  // And it takes a NUL for the end of the text.
+  // nlohmann takes a NUL for the end of the text and would ignore the rest.
   if (json.find('\0') != std::string_view::npos) return damaged("it holds a NUL");
   CheckpointIndex index;
   IndexHandler handler(index, newer_minor);
@@ -371,4 +372,4 @@ std::variant<CheckpointIndex, Rejection> parse_index(std::string_view json, bool
   return index;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,12 +1,12 @@
-// Integers in the byte order of the file, whatever the machine's.
+// Integers in the file's byte order on any machine.
 //
-// Requires: room for the integer at the offset. Threads: pure.
+// Requires space for the integer at the offset. Errors: none. Threads: pure.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 template <class Integer>
 void put_little_endian(std::span<std::byte> bytes, std::size_t at, Integer value) {
@@ -22,4 +22,4 @@ Integer get_little_endian(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -5,7 +5,7 @@
 
 #include "holdfast/snapshot/finite.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 PieceHasher::PieceHasher(const Snapshot& snapshot, bool look) : looking_(look) {
   const std::size_t tensors = snapshot.layout->tensors().size();
@@ -14,7 +14,7 @@ PieceHasher::PieceHasher(const Snapshot& snapshot, bool look) : looking_(look) {
     first_piece_.push_back(pieces_.size());
     for (auto bytes = snapshot.bytes(i); !bytes.empty();) {
       const std::size_t size = std::min<std::size_t>(bytes.size(), kDigestPiece);
-      pieces_.push_back({bytes.first(size), snapshot.layout->tensors()[i].dtype});
+      pieces_.push_back({bytes.first(size), snapshot.layout->tensors()[i].dtype, i, snapshot.infinity(i)});
       bytes = bytes.subspan(size);
     }
   }
@@ -31,10 +31,11 @@ void PieceHasher::work(const Stopped& stopped) {
       digests_[i] = digest_of(pieces_[i].bytes);
       continue;
     }
-    const Inspected inspected = inspect_bytes(pieces_[i].bytes, pieces_[i].dtype);
+    const Inspected inspected = inspect_bytes(pieces_[i].bytes, pieces_[i].dtype, pieces_[i].infinity);
     digests_[i] = inspected.digest;
     if (inspected.finite) continue;
-    finite_ = false;
+    not_finite_ = pieces_[i].tensor;
+    // One such number decides, so the remaining pieces are only hashed.
     looking_ = false;
   }
 }
@@ -49,4 +50,4 @@ std::vector<Digest> PieceHasher::finish() const {
   return tensors;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

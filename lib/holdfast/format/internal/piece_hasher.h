@@ -1,42 +1,52 @@
-// Hashes the tensors of a snapshot piece by piece, and finds out in the same pass whether all their numbers
-// are finite; any number of threads may help.
+// Hashes the tensors of a snapshot piece by piece on any number of threads. The same pass can look for
+// numbers that are not finite (snapshot/finite.h).
 //
-// Use: construct, let threads run work(), then finish() on one of them when all have returned.
-// Threads: work() from several at once.
+// Use: construct, run work() on several threads, then call finish() when all have returned.
+// Errors: bad_alloc. Threads: work() on several at once.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class PieceHasher {
  public:
   struct Piece {
     std::span<const std::byte> bytes;
     DType dtype;
+    std::size_t tensor = 0;  // in layout order
+    Infinity infinity = Infinity::not_finite;
   };
-  // `look`: for numbers that are not finite, until the first is found.
+  // `look`: looks for numbers that are not finite, until the first one.
   explicit PieceHasher(const Snapshot& snapshot, bool look = false);
-  // Some pieces alone, for digests() of them; there are no tensors to finish.
+  // Hashes these pieces only; use digests(), not finish().
   PieceHasher(std::vector<Piece> pieces, bool look);
-  // Takes pieces until none is left.
+  // Hashes pieces until none is left.
   void work(const Stopped& stopped);
   // The tensors' digests in layout order.
   std::vector<Digest> finish() const;
   const std::vector<Digest>& digests() const { return digests_; }  // of the pieces
-  bool finite() const { return finite_; }
+  // A tensor with a number that is not finite; nullopt if there is none, or if `look` was false.
+  std::optional<std::size_t> not_finite() const {
+    const std::size_t found = not_finite_;
+    return found == kNone ? std::nullopt : std::optional(found);
+  }
 
  private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
   std::vector<Piece> pieces_;
-  std::vector<std::size_t> first_piece_;  // of each tensor, and the end
+  std::vector<std::size_t> first_piece_;  // of each tensor; the last entry is the total
   std::vector<Digest> digests_;
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> looking_;
-  std::atomic<bool> finite_{true};
+  std::atomic<std::size_t> not_finite_{kNone};
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -6,7 +6,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 struct Block {
@@ -14,7 +14,7 @@ struct Block {
   std::uint64_t end;
   std::uint64_t image;
   std::size_t first_piece;
-  std::size_t last_piece;  // one behind the last that has bytes here
+  std::size_t last_piece;  // one past the last piece with bytes in this block
 };
 
 std::vector<Block> blocks_of(const std::vector<Extent>& extents, const std::vector<Piece>& pieces) {
@@ -67,7 +67,7 @@ std::optional<Rejection> read_segments(const File& file, const CheckpointIndex& 
   mode = resolved(mode, index.file_length);
   const std::vector<Piece> pieces = pieces_of(segments);
   const std::vector<Block> blocks = blocks_of(extents, pieces);
-  // How many blocks each piece still waits for: whoever brings the last one hashes it.
+  // Number of blocks that each piece still waits for. The thread that reads the last one hashes the piece.
   std::vector<std::atomic<std::uint32_t>> missing(pieces.size());
   for (const Block& block : blocks) {
     for (std::size_t p = block.first_piece; p < block.last_piece; ++p) {
@@ -89,7 +89,7 @@ std::optional<Rejection> read_segments(const File& file, const CheckpointIndex& 
       }
       for (std::size_t p = block.first_piece; p < block.last_piece; ++p) {
         if (missing[p].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
-        // An extent is one stretch of memory: the piece's other blocks lie right before or behind this one.
+        // An extent is contiguous in memory, so the piece's other blocks are adjacent to this one.
         const std::uint64_t at = block.image + pieces[p].offset - block.begin;
         digests[p] = digest_of(image.subspan(at, pieces[p].length));
       }
@@ -99,4 +99,4 @@ std::optional<Rejection> read_segments(const File& file, const CheckpointIndex& 
   return compare(index, segments, digests);
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

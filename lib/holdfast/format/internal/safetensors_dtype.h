@@ -1,14 +1,14 @@
-// The order in which the format's own library writes tensors: by element type, wide ones first, so that every
-// tensor is aligned for its elements.
+// The order of tensors in a safetensors file, as the format's own library writes them: wide element types
+// first, so that every tensor is aligned.
 //
-// Threads: pure.
+// Errors: none. Threads: pure.
 #pragma once
 
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Higher ranks are written first.
+// Tensors of a higher rank are written first.
 int safetensors_rank(DType dtype);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

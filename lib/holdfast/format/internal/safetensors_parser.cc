@@ -10,7 +10,7 @@
 #include "holdfast/format/safetensors.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 enum class Place { outside, top, metadata, tensor, shape, offsets };
@@ -22,8 +22,8 @@ struct Parsed {
   std::array<std::uint64_t, 2> at{};  // begin and end
 };
 
-// Called by nlohmann's SAX parser, event by event; `false` ends the parsing with `reason()`. Nothing is kept
-// but what goes into the index, so memory is bounded by the text.
+// nlohmann's SAX parser calls these; `false` ends the parsing with reason(). Only the index's content is
+// kept, so the text's size bounds the memory.
 class HeaderHandler {
  public:
   std::vector<Parsed> tensors;
@@ -135,12 +135,12 @@ class HeaderHandler {
 
   std::string reason_;
   Place place_ = Place::outside;
-  std::string key_;          // of the header, or of its metadata
-  std::string_view member_;  // of a tensor
+  std::string key_;          // current key of the header, or of its metadata
+  std::string_view member_;  // current member of a tensor
   bool metadata_seen_ = false;
   Parsed tensor_;
-  std::size_t numbers_ = 0;  // of the offsets
-  unsigned seen_ = 0;        // members of the tensor
+  std::size_t numbers_ = 0;  // data_offsets read so far
+  unsigned seen_ = 0;        // bit set of the tensor's members
 };
 
 std::optional<std::string> duplicate(const std::vector<Parsed>& tensors) {
@@ -153,7 +153,7 @@ std::optional<std::string> duplicate(const std::vector<Parsed>& tensors) {
   return "'" + printable(*found) + "' appears twice";
 }
 
-// Why a tensor cannot begin where the one before it ended.
+// Why this tensor cannot begin at `covered`, where the one before it ended. nullopt if it can.
 std::optional<std::string> misplaced(const Parsed& tensor, std::uint64_t covered, std::uint64_t data_length) {
   const auto [begin, end] = tensor.at;
   if (begin > end) return "ends before it begins";
@@ -168,7 +168,7 @@ std::optional<std::string> misplaced(const Parsed& tensor, std::uint64_t covered
          std::to_string(bytes);
 }
 
-// Puts the tensors into the order of their bytes; says why they do not tile the data.
+// Sorts the tensors by their bytes. Returns why they do not tile the data, or nullopt.
 std::optional<std::string> tile(std::vector<Parsed>& tensors, std::uint64_t data_length) {
   std::sort(tensors.begin(), tensors.end(), [](const Parsed& a, const Parsed& b) {
     return std::tie(a.at, a.spec.name) < std::tie(b.at, b.spec.name);
@@ -194,7 +194,7 @@ std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_v
   if (!header.starts_with('{')) return bad("it does not begin with '{'");
   header = header.substr(0, header.find_last_not_of(' ') + 1);
   if (!header.ends_with('}')) return bad("it does not end with '}'");
-  // nlohmann takes a NUL for the end of the text.
+  // nlohmann takes a NUL for the end of the text and would ignore the rest.
   if (header.find('\0') != std::string_view::npos) return bad("it holds a NUL");
   HeaderHandler handler;
   try {
@@ -212,4 +212,4 @@ std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_v
   return index;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -11,10 +11,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// Returns errno. What was reserved is given back at once.
+// Returns errno or 0. Checks that the space exists, and releases it at once.
 int reserve(int descriptor, std::uint64_t room) {
   int error = EINTR;
   while (error == EINTR) error = posix_fallocate(descriptor, 0, static_cast<off_t>(room));
@@ -24,7 +24,7 @@ int reserve(int descriptor, std::uint64_t room) {
 
 }  // namespace
 
-// Asked for now: libhdf5 does not survive a disk that fills up under it.
+// Checks for space in advance, because libhdf5 can crash when the disk fills up during its writes.
 ScratchFile::ScratchFile(std::uint64_t room) {
   int error = 0;
   for (const std::string& folder : {std::string("/dev/shm"), env_text(kEnvTmpDir).value_or("/tmp")}) {
@@ -68,4 +68,4 @@ void ScratchFile::read(std::span<std::byte> to, std::uint64_t offset) const {
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,7 +1,7 @@
-// A small temporary file for libhdf5, which wants a path (a real one: not memfd's). In memory (/dev/shm), or
-// where that cannot be used or is full, in $TMPDIR.
+// A small temporary file for libhdf5, which needs a real path (not memfd's). It lies in memory (/dev/shm), or
+// in $TMPDIR if /dev/shm is missing or full.
 //
-// Errors: IoError when neither works.
+// Errors: IoError if neither works.
 // Threads: one.
 #pragma once
 
@@ -9,18 +9,18 @@
 #include <span>
 #include <string>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class ScratchFile {
  public:
-  // With room for that many bytes; empty.
+  // An empty file with space for `room` bytes.
   explicit ScratchFile(std::uint64_t room);
   ~ScratchFile();
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // Once libhdf5 has opened it: from now on even a killed process leaves nothing behind.
+  // Call it once libhdf5 has opened the file: afterwards even a killed process leaves nothing behind.
   void drop_name();
   std::uint64_t size() const;
   void read(std::span<std::byte> to, std::uint64_t offset) const;
@@ -31,4 +31,4 @@ class ScratchFile {
   bool named_ = false;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -9,7 +9,7 @@
 #include "holdfast/snapshot/arena.h"
 #include "holdfast/snapshot/utf8.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 std::string name_of_segment(const CheckpointIndex& index, const Segment& segment) {
@@ -19,7 +19,7 @@ std::string name_of_segment(const CheckpointIndex& index, const Segment& segment
   return "tensor " + printable(index.tensors[static_cast<std::size_t>(segment.tensor)].spec.name) + where;
 }
 
-// Neighbouring pieces that one read fetches.
+// Adjacent pieces that one read fetches.
 struct Run {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
@@ -43,7 +43,7 @@ std::vector<Run> runs_of(const std::vector<Piece>& pieces) {
   return runs;
 }
 
-// Whole blocks around the run, as a device wants them. Returns where the run begins in the buffer.
+// Reads whole blocks around the run, as O_DIRECT needs them. Returns the run's bytes in the buffer.
 std::span<const std::byte> read_through(const File& file, ReadMode mode, const Run& run, Arena& buffer) {
   const std::uint64_t begin = round_down(run.offset);
   const std::uint64_t end = round_up(run.offset + run.length);
@@ -83,6 +83,7 @@ std::vector<Piece> pieces_of(const std::vector<Segment>& segments) {
 
 std::optional<Rejection> compare(const CheckpointIndex& index, const std::vector<Segment>& segments,
                                  std::span<const Digest> pieces) {
+  // A sick disk may damage thousands of segments, and a message must stay readable.
   constexpr std::size_t kNamed = 4;
   std::string names;
   std::size_t count = 0;
@@ -133,6 +134,7 @@ std::variant<std::vector<Segment>, Rejection> tile(const CheckpointIndex& index)
           segment.offset < covered ? " overlaps what lies before it" : " leaves a gap before it";
       return damaged("index: the segment at " + std::to_string(segment.offset) + what);
     }
+    // Compared by subtraction, because a hostile length could make a sum overflow.
     if (segment.length > index.file_length - covered) {
       return damaged("index: the segment at " + std::to_string(segment.offset) +
                      " passes the end of the file");
@@ -176,4 +178,4 @@ std::optional<Rejection> check_segments(const File& file, const CheckpointIndex&
   return compare(index, segments, digests);
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <chrono>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
+// Short enough that a lifted limit takes effect soon, and that a deadline is not missed by much.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
 constexpr std::uint64_t kLeastBlock = 256u << 10;
 constexpr std::uint64_t kUnit = 4096;
@@ -27,7 +28,7 @@ void Throttle::take(std::uint64_t bytes, const Stopped& stopped) {
   if (lifted()) return;
   SteadyTime turn;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     turn = std::max(free_, clock_.now());
     const std::chrono::duration<double> takes(static_cast<double>(bytes) / (limit_ * 1e6));
     free_ = turn + std::chrono::duration_cast<Duration>(takes);
@@ -37,4 +38,4 @@ void Throttle::take(std::uint64_t bytes, const Stopped& stopped) {
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

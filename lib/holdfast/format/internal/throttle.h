@@ -1,27 +1,28 @@
-// Spreads writes over time: each waits until those before it would have been through at the limit. No credit
-// is saved up while nothing is written.
+// Limits the speed of writes: each waits until the earlier ones would have ended at the limit. An idle time
+// gives no credit.
 //
-// Threads: take() from several at once. Time comes from a Clock alone.
+// Errors: none. Threads: take() on several at once. All time comes from the Clock.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/mutex.h"
 #include "holdfast/format/internal/workers.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class Throttle {
  public:
-  // `limit` in MB/s, 0: none. `hurry` may be nullptr; true lifts the limit. Both outlive this object.
+  // `limit` in MB/s; 0: none. `hurry` may be nullptr; true lifts the limit. Clock and `hurry` outlive this
+  // object.
   Throttle(double limit, Clock& clock, const std::atomic<bool>* hurry)
       : limit_(limit), clock_(clock), hurry_(hurry) {}
 
-  // What one write should take: 50 ms at the limit, 256 KiB to `most`, a multiple of 4096.
+  // Best size of one write: 50 ms at the limit, between 256 KiB and `most`, a multiple of 4096.
   std::uint64_t block(std::uint64_t most) const;
-  // Waits for the turn of that many bytes. Returns early when stopped.
+  // Waits until `bytes` may be written. Returns early if stopped.
   void take(std::uint64_t bytes, const Stopped& stopped);
 
  private:
@@ -30,8 +31,8 @@ class Throttle {
   const double limit_;
   Clock& clock_;
   const std::atomic<bool>* const hurry_;
-  std::mutex mutex_;
-  SteadyTime free_{};  // when everything taken so far is through
+  Mutex mutex_;
+  SteadyTime free_ HOLDFAST_GUARDED_BY(mutex_){};  // when all writes so far will have ended at the limit
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

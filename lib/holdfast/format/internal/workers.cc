@@ -2,22 +2,23 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <vector>
 
-namespace holdfast::inline v1::internal {
+#include "holdfast/base/mutex.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
 
 void run_beside(int background, const std::function<void(const Stopped&)>& background_work,
                 const std::function<void(const Stopped&)>& own_work) {
   Stopped stopped{false};
-  std::mutex mutex;
+  Mutex mutex;
   std::exception_ptr first;
   const auto guarded = [&](const std::function<void(const Stopped&)>& work) {
     try {
       work(stopped);
     } catch (...) {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (!first) first = std::current_exception();
       stopped = true;
     }
@@ -33,7 +34,7 @@ void run_beside(int background, const std::function<void(const Stopped&)>& backg
     }
   }
   guarded(own_work);
-  // Also without any thread of its own the background work gets done.
+  // If no thread could be made, this one does the background work too.
   if (threads.empty()) guarded(background_work);
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
@@ -44,8 +45,9 @@ void run_workers(int threads, const std::function<void(const Stopped&)>& work) {
 }
 
 int threads_for(int wanted, std::size_t shares) {
+  // More threads than this never help, and the cast to int stays safe.
   constexpr std::size_t kMost = 1024;
   return std::max(1, std::min(wanted, static_cast<int>(std::min(shares, kMost))));
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,16 +1,16 @@
-// Runs one function on several threads at once, the calling thread among them, and waits for all.
+// Runs one function on several threads at once, including the calling thread, and waits for all.
 //
-// The function takes work from a shared counter until there is none; `stopped` tells it that another thread
-// failed. Errors: the first exception of any thread is thrown again here, after all have ended. When the
-// system refuses a thread, the others do its share.
-// Threads: the function is called from all of them at once.
+// The function takes work from a shared counter until none is left; `stopped` becomes true if another thread
+// failed. If the system refuses a thread, the others do its work.
+// Errors: rethrows the first exception of any thread after all have ended. Threads: the function runs on all
+// at once.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <functional>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 using Stopped = std::atomic<bool>;
 
@@ -18,10 +18,10 @@ using Stopped = std::atomic<bool>;
 void run_beside(int background, const std::function<void(const Stopped&)>& background_work,
                 const std::function<void(const Stopped&)>& own_work);
 
-// `threads` in all, every one running `work`.
+// Runs `work` on `threads` threads in total.
 void run_workers(int threads, const std::function<void(const Stopped&)>& work);
 
-// No more of them than there are shares of the work, and at least one.
+// `wanted`, but at most one thread per share of the work, and at least one.
 int threads_for(int wanted, std::size_t shares);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

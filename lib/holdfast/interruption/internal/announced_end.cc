@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// The wall clock and the steady one drift against each other: the same time is not news.
+// Wall clock and steady clock drift apart, so a difference below this is the same end.
 constexpr Duration kSameEnd = std::chrono::seconds(1);
 
 SteadyTime after(SteadyTime from, Duration time) {
@@ -38,7 +38,7 @@ void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
   const auto [at, fresh] = ends_.try_emplace(listed.event);
   End& end = at->second;
   const bool again = !fresh && now > after(end.earliest, kOutlived) && listed.when > now;
-  const bool said = end.listed != nullptr;  // by an event of the same name
+  const bool said = end.listed != nullptr;  // this list has an earlier entry of the same name
   const bool no_sleep_after_all = end.hibernates && !listed.hibernates;
   if (fresh || again || no_sleep_after_all) {
     end.earliest = listed.when.value_or(after(now, unknown_));
@@ -46,7 +46,7 @@ void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
     end.listed = &listed;
     return;
   }
-  // A time that was believed once does not count for less when it has passed.
+  // A time that was believed stays believed after it has passed.
   const SteadyTime when = listed.when.value_or(end.earliest);
   const bool earlier = when + kSameEnd <= end.earliest;
   if (earlier) end.earliest = when;
@@ -103,4 +103,4 @@ void AnnouncedEnd::nothing(std::string text, std::vector<Notice>& news) {
   arrived_ = true;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,13 +1,12 @@
-// What one source has told about the end of its machine, so that it tells each thing once.
+// Remembers what one source has reported about the end of its machine, so that it reports each thing once.
 //
-// A service lists events, each with an end. Of one event the earliest end that was ever named counts: times
-// that slide gain nothing. Of all that are listed the earliest counts, until the service takes that event
-// back, or the machine has outlived its end by a minute (kOutlived). Then the earliest of the rest counts;
-// and an event whose end was outlived and that names a time to come begins anew, as does one that
-// announced sleep and now announces the end.
+// A service lists events, each with an end. For one event the earliest end ever named counts, so a time that
+// slides gains nothing. Of all events the earliest counts, until the service removes it or the machine has
+// outlived it by a minute (kOutlived); then the earliest of the others. An outlived event that names a future
+// time begins anew, and so does one that announced sleep and now announces the end.
 //
-// What replaces an earlier end is told as a withdrawal and a new announcement: a Monitor keeps the earliest
-// of one source otherwise. Threads: one.
+// To replace an earlier end it reports a withdrawal and a new announcement, because a Monitor keeps the
+// earliest deadline of a source. Errors: bad_alloc. Threads: one.
 #pragma once
 
 #include <map>
@@ -19,51 +18,50 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/interruption/notice.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Times that are further away are not believed.
+// Times farther away are not believed: they are mistakes.
 inline constexpr Duration kFarthestEnd = std::chrono::hours(24 * 365);
 
-// When that is on the steady clock; nothing for a time that has passed or is too far away. `service_now` is
-// the service's own wall clock, where it has told it: the earlier one counts, as this machine's clock may be
-// wrong.
+// `time` on the steady clock; nullopt if it has passed or is too far away. `service_now` is the service's own
+// wall clock, if known. This machine's clock may be wrong, so the earlier result of the two clocks counts.
 std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& clock,
                                    std::optional<WallTime> service_now = {});
 
-// A machine that lives that long after its end was due lives on.
+// A machine that lives this long after its announced end is assumed to live on.
 inline constexpr Duration kOutlived = std::chrono::seconds(60);
 
 struct ListedEnd {
-  std::string event = {};               // what the service calls it; one of all that are listed may have none
-  std::optional<SteadyTime> when = {};  // absent: no time is believed
+  std::string event = {};               // the service's name for it; at most one listed event has none
+  std::optional<SteadyTime> when = {};  // unset: no believable time
   bool hibernates = false;
   std::string text = {};  // for people
 };
 
 class AnnouncedEnd {
  public:
-  // `name`: the source's. `unknown`: how long after the first sight the end is where no time is believed.
+  // `name`: the source's. `unknown`: time from the first sight to the end if no time is believable.
   AnnouncedEnd(Clock& clock, std::string_view name, Duration unknown);
 
-  // All that the service lists now, at least one. Adds notices when that is new: the first of it, an earlier
-  // end, one of another kind, or one that replaces what is gone or outlived.
+  // The service lists these, at least one. Adds notices for news: the first event, an earlier end, an end of
+  // another kind, or a replacement of one that is removed or outlived.
   void coming(const std::vector<ListedEnd>& listed, std::vector<Notice>& news);
-  // The service lists nothing. Adds a notice when it did before.
+  // The service lists nothing. Adds a withdrawal if it listed something before.
   void nothing(std::string text, std::vector<Notice>& news);
   bool told() const { return told_ || lost_withdrawal(); }
-  // What was told did not arrive (no memory): the next call tells it again.
+  // The last news did not arrive (no memory): the next call repeats it.
   void tell_again() { arrived_ = false; }
 
  private:
   struct End {
     SteadyTime earliest;
     bool hibernates = false;
-    const ListedEnd* listed = nullptr;  // during coming()
+    const ListedEnd* listed = nullptr;  // set during coming()
   };
   struct Told {
     SteadyTime deadline;
     bool hibernates = false;
-    bool replaces = false;  // an earlier one
+    bool replaces = false;  // it replaces an earlier one
   };
 
   void look(const ListedEnd& listed, SteadyTime now);
@@ -73,10 +71,10 @@ class AnnouncedEnd {
   Clock& clock_;
   std::string name_;
   Duration unknown_;
-  std::map<std::string, End> ends_;  // of the events that are listed
+  std::map<std::string, End> ends_;  // of the listed events
   std::optional<Told> told_;
-  bool withdrawn_ = false;  // that was the last thing told
+  bool withdrawn_ = false;  // the last report was a withdrawal
   bool arrived_ = true;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

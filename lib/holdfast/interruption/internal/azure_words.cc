@@ -4,30 +4,30 @@
 
 #include <algorithm>
 
-#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/base/json.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-bool is_name(const Json& value, const std::string& machine) {
-  return value.is(Json::Kind::text) && strcasecmp(value.text.c_str(), machine.c_str()) == 0;
+bool is_name(const JsonValue& value, const std::string& machine) {
+  return value.is(JsonValue::Kind::text) && strcasecmp(value.text.c_str(), machine.c_str()) == 0;
 }
 
 }  // namespace
 
 std::optional<std::vector<ScheduledEvent>> parse_scheduled_events(std::string_view body,
                                                                   std::string_view machine) {
-  const Json json = parse_json(body);
-  const Json* const list = json.find("Events");
-  if (list == nullptr || !list->is(Json::Kind::list)) return std::nullopt;
+  const JsonValue json = parse_json(body);
+  const JsonValue* const list = json.find("Events");
+  if (list == nullptr || !list->is(JsonValue::Kind::list)) return std::nullopt;
   std::vector<ScheduledEvent> events;
   const std::string name(machine);
-  for (const Json& entry : list->items) {
-    const Json* const resources = entry.find("Resources");
-    if (resources == nullptr || !resources->is(Json::Kind::list)) return std::nullopt;
+  for (const JsonValue& entry : list->items) {
+    const JsonValue* const resources = entry.find("Resources");
+    if (resources == nullptr || !resources->is(JsonValue::Kind::list)) return std::nullopt;
     if (std::none_of(resources->items.begin(), resources->items.end(),
-                     [&](const Json& resource) { return is_name(resource, name); })) {
+                     [&](const JsonValue& resource) { return is_name(resource, name); })) {
       continue;
     }
     ScheduledEvent event{.id = text_member(entry, "EventId").value_or(""),
@@ -47,4 +47,4 @@ std::string start_requests(const std::vector<std::string>& ids) {
   return R"({"StartRequests":[)" + requests + "]}";
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

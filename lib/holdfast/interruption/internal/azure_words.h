@@ -1,6 +1,6 @@
-// Azure's list of scheduled events, read strictly: one JSON object with an array of events, or nothing.
+// Parses Azure's list of scheduled events strictly: one JSON object with an array of events, or nothing.
 //
-// Threads: pure.
+// Errors: return values. Threads: pure.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,20 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct ScheduledEvent {
   std::string id;
   std::string type;                         // "Preempt"
   std::string status;                       // "Scheduled", "Started"
-  std::optional<WallTime> not_before = {};  // absent: none that can be read
+  std::optional<WallTime> not_before = {};  // unset: missing or unreadable
 };
 
-// Those whose resources name `machine`, in letters of either case. Nothing: not such an object, or an event
-// in it cannot be read as one.
+// Events whose resources name `machine`, ignoring case. nullopt if the body is not such an object, or if one
+// of its events is malformed.
 std::optional<std::vector<ScheduledEvent>> parse_scheduled_events(std::string_view body,
                                                                   std::string_view machine);
-// The body that approves them.
+// The request body that approves these events.
 std::string start_requests(const std::vector<std::string>& ids);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

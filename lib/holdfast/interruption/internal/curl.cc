@@ -5,10 +5,10 @@
 #include <array>
 #include <mutex>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// One interface, whichever library does the encryption that is not asked for here.
+// Both have the same interface; they differ in the encryption library, which Holdfast does not use.
 constexpr std::array kNames{"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 template <class Function>
@@ -41,14 +41,14 @@ struct Loaded {
   bool whole = false;
 };
 
-// Never unloaded: threads of the library's own may outlive the last user.
+// Never unloaded: the library's own threads may outlive the last user.
 Loaded load() {
   Loaded loaded;
   for (const char* const name : kNames) {
     void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     decltype(&::curl_global_init) global_init = nullptr;
     if (library == nullptr || !find_all(library, loaded.curl)) continue;
-    // Nothing of what it can initialise (encryption) is needed, and curl_easy_init would initialise it all.
+    // Initialises nothing, because plain HTTP needs nothing. Otherwise curl_easy_init would initialise all.
     if (!find(library, "curl_global_init", global_init) || global_init(CURL_GLOBAL_NOTHING) != CURLE_OK)
       continue;
     loaded.whole = true;
@@ -66,4 +66,4 @@ const Curl* load_curl(std::string& why) {
   return nullptr;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,15 +1,15 @@
-// libcurl, loaded when the first metadata service is asked, by the thread that asks. Linked in the ordinary
-// way it makes every start of every program 7 ms longer (it brings 35 libraries, for protocols that nobody
-// here speaks), also on machines where nothing is ever asked.
+// Loads libcurl when a thread first asks a metadata service. Ordinary linking would make every start of every
+// program 7 ms slower, because libcurl brings 35 libraries for protocols that Holdfast never uses. Most
+// machines never ask.
 //
-// Threads: load_curl() by any.
+// Errors: return value. Threads: any.
 #pragma once
 
 #include <curl/curl.h>
 
 #include <string>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct Curl {
   decltype(&::curl_easy_init) easy_init;
@@ -30,7 +30,7 @@ struct Curl {
   decltype(&::curl_slist_free_all) slist_free_all;
 };
 
-// Null where there is none (or one from before 2020); `why` then says so.
+// nullptr if there is no libcurl, or only one from before 2020; `why` then has the reason.
 const Curl* load_curl(std::string& why);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

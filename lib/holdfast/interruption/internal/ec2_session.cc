@@ -5,14 +5,14 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/interruption/internal/shown_text.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr std::int64_t kTokenSeconds = 21600;
-// How often a token is asked for where none is given and the service answers without.
+// Pause between requests for a token if none is given and the service answers without one.
 constexpr Duration kTokenAgain = std::chrono::minutes(1);
 constexpr std::size_t kLongestToken = 1024;
 
@@ -51,7 +51,7 @@ Ec2Session::Token Ec2Session::have_token() {
   }
   token_failure_ = answer.status == 200 ? "a token that is none" : words_for(answer);
   if (token_.empty()) return Token::none;
-  refresh_at_ = now + kTokenAgain;  // the old one is still good for a while
+  refresh_at_ = now + kTokenAgain;  // the old token is valid for a while longer
   return Token::there;
 }
 
@@ -70,14 +70,14 @@ Ec2Reading Ec2Session::get(std::string_view path) {
     if (token == Token::refused) return {.kind = Kind::refused};
     answer = ask(path);
     if (answer.status != 401 || token_.empty()) break;
-    token_.clear();  // lost its life before its time
+    token_.clear();  // it expired early; ask for a new one and repeat the request once
     refresh_at_ = clock_.now();
   }
   if (answer.cancelled) return {.kind = Kind::cancelled};
-  // Not one that was given and then refused.
+  // Only if no token was given; a token that was given and then refused is another problem.
   const bool no_token = token_.empty() && !token_failure_.empty();
   if (no_token && answer.status != 0) {
-    // What answers without a token is asked for one now and then only: that may cost a second each time.
+    // The service answers without a token, so ask for one rarely: each try may take a second.
     if (answer.status == 200 || answer.status == 404) refresh_at_ = clock_.now() + kTokenAgain;
     hint_at_hops();
   }
@@ -108,4 +108,4 @@ void Ec2Session::hint_at_hops() {
       shown(token_failure_, 100));
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,7 +1,6 @@
-// The requests of EC2's metadata service with their tokens: one GET gives a body, the news that there is
-// nothing, or the reason why neither is known. ec2_source.h has the protocol and the rules.
+// Requests to EC2's metadata service, with their tokens. docs/interruption_sources.md#ec2 has the protocol.
 //
-// Threads: get() by one; cancel() by any.
+// Errors: bad_alloc; other failures are in the reading. Threads: get() by one; cancel() by any.
 #pragma once
 
 #include <optional>
@@ -11,20 +10,20 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/interruption/internal/http_client.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct Ec2Reading {
   enum class Kind {
     body,
-    nothing,  // 404
-    unknown,  // `failure` says why
+    nothing,  // 404: the service has no such item
+    unknown,  // the request failed; `failure` has the reason
     refused,  // 403
     cancelled,
   };
   Kind kind = Kind::unknown;
   std::string body = {};
   std::string failure = {};
-  std::optional<WallTime> service_now = {};  // by the service's own clock
+  std::optional<WallTime> service_now = {};  // time of the service's own clock
 };
 
 class Ec2Session {
@@ -47,9 +46,9 @@ class Ec2Session {
   const Duration limit_;
   HttpClient client_;
   std::string token_;
-  SteadyTime refresh_at_{};  // of the token; or, without one, when to try again
+  SteadyTime refresh_at_{};  // when to fetch a new token; without a token, when to try again
   std::string token_failure_;
   bool hinted_ = false;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "holdfast/interruption/internal/json_text.h"
+#include "holdfast/base/json.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-std::optional<WallTime> time_member(const Json& object, const char* name) {
+std::optional<WallTime> time_member(const JsonValue& object, const char* name) {
   const auto text = text_member(object, name);
   return text ? parse_service_time(*text) : std::nullopt;
 }
@@ -16,17 +16,17 @@ std::optional<WallTime> time_member(const Json& object, const char* name) {
 }  // namespace
 
 std::optional<InstanceAction> parse_instance_action(std::string_view body) {
-  const Json json = parse_json(body);
-  if (!json.is(Json::Kind::object)) return std::nullopt;
+  const JsonValue json = parse_json(body);
+  if (!json.is(JsonValue::Kind::object)) return std::nullopt;
   return InstanceAction{text_member(json, "action").value_or(""), time_member(json, "time")};
 }
 
 std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::string_view body) {
-  const Json json = parse_json(body);
-  if (!json.is(Json::Kind::list)) return std::nullopt;
+  const JsonValue json = parse_json(body);
+  if (!json.is(JsonValue::Kind::list)) return std::nullopt;
   std::vector<MaintenanceEvent> events;
-  for (const Json& entry : json.items) {
-    if (!entry.is(Json::Kind::object)) continue;
+  for (const JsonValue& entry : json.items) {
+    if (!entry.is(JsonValue::Kind::object)) continue;
     const std::string state = text_member(entry, "State").value_or("active");
     if (state == "completed" || state == "canceled") continue;
     events.push_back({text_member(entry, "EventId").value_or(""), text_member(entry, "Code").value_or(""),
@@ -35,6 +35,6 @@ std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::strin
   return events;
 }
 
-bool is_json_object(std::string_view body) { return parse_json(body).is(Json::Kind::object); }
+bool is_json_object(std::string_view body) { return parse_json(body).is(JsonValue::Kind::object); }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,7 +1,7 @@
-// What EC2's metadata service says, read strictly: one JSON value of the expected kind, or nothing. Members
-// that are missing or of another type are nothing too; what that means is the source's business.
+// Parses the answers of EC2's metadata service strictly: one JSON value of the expected kind, or nothing. A
+// missing member and one of another type are empty; the source decides what that means.
 //
-// Threads: pure.
+// Errors: return values. Threads: pure.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct InstanceAction {
-  std::string action;            // empty: none is named
-  std::optional<WallTime> time;  // absent: none that can be read
+  std::string action;            // empty: the answer names none
+  std::optional<WallTime> time;  // unset: missing or unreadable
 };
-// Nothing: not one JSON object.
+// nullopt if the body is not one JSON object.
 std::optional<InstanceAction> parse_instance_action(std::string_view body);
 
 struct MaintenanceEvent {
@@ -25,9 +25,9 @@ struct MaintenanceEvent {
   std::string code;
   std::optional<WallTime> not_before;
 };
-// Those that are neither completed nor cancelled. Nothing: not one JSON array.
+// Events that are neither completed nor cancelled. nullopt if the body is not one JSON array.
 std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::string_view body);
 
 bool is_json_object(std::string_view body);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

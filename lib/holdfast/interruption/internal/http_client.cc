@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <new>
 
+#include "holdfast/base/mutex.h"
 #include "holdfast/interruption/internal/curl.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// The longest that is slept without a look; curl's own timers and cancel() end it earlier.
+// Longest sleep without a check; curl's own timers and cancel() end it earlier.
 constexpr int kLookEvery = 1000;  // ms
 
 struct Arriving {
@@ -22,7 +22,7 @@ struct Arriving {
   bool no_memory = false;
 };
 
-// Exceptions must not cross the library.
+// Exceptions must not pass through the C library.
 template <class Work>
 std::size_t guarded(Arriving& arriving, std::size_t size, const Work& work) noexcept {
   try {
@@ -70,7 +70,7 @@ std::size_t take_header(char* data, std::size_t one, std::size_t size, void* use
   });
 }
 
-// Programs that this one starts do not inherit it.
+// Child processes must not inherit the connection.
 int keep_from_children(void*, curl_socket_t descriptor, curlsocktype) {
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   return CURL_SOCKOPT_OK;
@@ -88,8 +88,9 @@ std::optional<std::string_view> HttpAnswer::header(std::string_view name) const 
 struct HttpClient::Handles {
   const Curl* curl = nullptr;
   CURL* easy = nullptr;
-  std::mutex mutex;  // `multi`, between cancel() and its making
   CURLM* multi = nullptr;
+  Mutex mutex;
+  CURLM* to_wake HOLDFAST_GUARDED_BY(mutex) = nullptr;  // `multi`, for cancel()
   std::atomic<bool> cancelled{false};
 
   bool open(std::string& why);
@@ -106,8 +107,8 @@ HttpClient::~HttpClient() {
 
 void HttpClient::cancel() {
   handles_->cancelled = true;
-  const std::lock_guard lock(handles_->mutex);
-  if (handles_->multi != nullptr) handles_->curl->multi_wakeup(handles_->multi);
+  const MutexLock lock(handles_->mutex);
+  if (handles_->to_wake != nullptr) handles_->curl->multi_wakeup(handles_->to_wake);
 }
 
 bool HttpClient::cancelled() const { return handles_->cancelled; }
@@ -117,8 +118,11 @@ bool HttpClient::Handles::open(std::string& why) {
   curl = load_curl(why);
   if (curl == nullptr) return false;
   if (easy == nullptr) easy = curl->easy_init();
-  const std::lock_guard lock(mutex);
   if (multi == nullptr) multi = curl->multi_init();
+  {
+    const MutexLock lock(mutex);
+    to_wake = multi;
+  }
   if (multi == nullptr || easy == nullptr) why = "libcurl has no memory or no descriptors";
   return multi != nullptr && easy != nullptr;
 }
@@ -126,7 +130,7 @@ bool HttpClient::Handles::open(std::string& why) {
 void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* headers,
                                    Arriving& arriving) const {
   const auto set = [this](CURLoption option, auto value) { curl->easy_setopt(easy, option, value); };
-  // All options anew: nothing of an earlier request, such as its token, can be left over.
+  // Sets all options again, so that nothing of an earlier request, such as its token, remains.
   curl->easy_reset(easy);
   const auto limit = std::chrono::ceil<std::chrono::milliseconds>(request.limit).count();
   set(CURLOPT_URL, request.url.c_str());
@@ -134,7 +138,7 @@ void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* heade
   set(CURLOPT_TIMEOUT_MS, static_cast<long>(limit));
   const auto connect = std::chrono::ceil<std::chrono::milliseconds>(std::min(request.limit, kRequestLimit));
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect.count()));
-  set(CURLOPT_PROXY, "");  // also none of the environment
+  set(CURLOPT_PROXY, "");  // ignores the environment's proxy too
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_HTTP09_ALLOWED, 0L);
@@ -142,7 +146,7 @@ void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* heade
   set(CURLOPT_USERAGENT, "holdfast");
   set(CURLOPT_SOCKOPTFUNCTION, keep_from_children);
 #if LIBCURL_VERSION_NUM >= 0x075700
-  // Whoever looks up a name in vain is left behind, not waited for.
+  // A name look-up that does not end in time is abandoned, not waited for.
   set(CURLOPT_QUICK_EXIT, 1L);
 #endif
   set(CURLOPT_HTTPHEADER, headers);
@@ -187,6 +191,7 @@ HttpAnswer HttpClient::ask(const HttpRequest& request) {
   for (const std::string& header : request.headers) {
     headers = handles.curl->slist_append(headers, header.c_str());
   }
+  // Without this, curl may wait a second for the service to accept a body.
   headers = handles.curl->slist_append(headers, "Expect:");
   const std::unique_ptr<curl_slist, decltype(free_headers)> held(headers, free_headers);
 
@@ -211,4 +216,4 @@ HttpAnswer HttpClient::ask(const HttpRequest& request) {
   return answer;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,8 +1,8 @@
-// Asks a metadata service of the local machine over plain HTTP. Whatever the service does, a request is over
-// when its time is, and its answer is small: no proxy, no redirection, no signals, no name that takes longer
-// than the request may.
+// Sends a request to a metadata service of this machine over plain HTTP. A request always ends within its
+// time limit, and the answer is small. There is no proxy, no redirection, no signal handler, and no name
+// look-up beyond the limit.
 //
-// Errors: none; what went wrong is in the answer. Only bad_alloc is thrown.
+// Errors: in the answer; only bad_alloc is thrown.
 // Threads: ask() by one at a time; cancel() by any, also during an ask().
 #pragma once
 
@@ -16,7 +16,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 inline constexpr Duration kRequestLimit = std::chrono::seconds(1);
 inline constexpr std::size_t kMostBody = 16u << 10;
@@ -25,12 +25,12 @@ struct HttpRequest {
   const char* method = "GET";  // GET, PUT, POST
   std::string url;             // http://…
   std::vector<std::string> headers = {};
-  std::string body = {};           // of a PUT or POST
-  Duration limit = kRequestLimit;  // for all of it, the name's look-up and the connection included
+  std::string body = {};           // for PUT or POST
+  Duration limit = kRequestLimit;  // total, including the name look-up and the connection
 };
 
 struct HttpAnswer {
-  // 0: none arrived, not to the end, or a body over kMostBody; `failure` has words for it.
+  // 0: no complete answer arrived, or its body exceeds kMostBody; `failure` says why.
   int status = 0;
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};  // names in lower case
@@ -38,7 +38,7 @@ struct HttpAnswer {
   bool cancelled = false;
   bool timed_out = false;
 
-  // Of the first such header; the name in lower case.
+  // Value of the first header of that name, which is in lower case.
   std::optional<std::string_view> header(std::string_view name) const;
 };
 
@@ -49,9 +49,9 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Connections are kept for the next request.
+  // Keeps the connection for the next request.
   HttpAnswer ask(const HttpRequest& request);
-  // Ends the request that is under way within milliseconds, and every later one before it begins.
+  // Ends a running request within milliseconds, and makes every later one return at once.
   void cancel();
   bool cancelled() const;
 
@@ -60,4 +60,4 @@ class HttpClient {
   std::unique_ptr<Handles> handles_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -5,63 +5,101 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/interruption/internal/refusals.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr Duration kSayAgain = std::chrono::minutes(10);
 constexpr Duration kFirstPause = std::chrono::seconds(1);
 constexpr int kMostDoublings = 3;
+// One 403 may come from a service that restarts or throttles, and a notice may last only 30 s.
+constexpr int kBelievedRefusals = 5;
+constexpr Duration kRefusedAfterSight = std::chrono::seconds(15);
 
 }  // namespace
 
-Sight::Sight(Clock& clock, std::string service)
-    : clock_(clock), service_(std::move(service)), last_sight_(clock.now()) {}
+Sight::Sight(Clock& clock, std::string service, Duration blind_after)
+    : clock_(clock), service_(std::move(service)), blind_after_(blind_after), last_sight_(clock.now()) {}
 
 void Sight::saw() {
   std::optional<Duration> blind;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
     ++figures_.polls;
     if (streak_ > 0) figures_.blind += now - last_sight_;
     if (std::exchange(said_, false)) blind = now - last_sight_;
+    warned_ = false;
     streak_ = 0;
+    refusals_ = 0;
+    seen_ = true;
+    figures_.refused = false;
+    figures_.why.clear();
     last_sight_ = now;
   }
   if (blind)
     log_info("{} answers again; a notice of the last {} is seen only now", service_, format_duration(*blind));
 }
 
-void Sight::missed(std::string_view why) {
+void Sight::missed(std::string_view why) { missed(why, false); }
+
+void Sight::refused(std::string_view why) { missed(why, true); }
+
+void Sight::missed(std::string_view why, bool refused) {
+  Duration blind{};
+  bool warn = false;
+  std::string pause;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
     ++figures_.polls;
     ++figures_.failures;
     ++streak_;
-    if (last_said_ && now - *last_said_ < kSayAgain) return;
-    last_said_ = now;
+    refusals_ = refused ? refusals_ + 1 : 0;
+    figures_.refused = refusals_ >= kBelievedRefusals;
+    figures_.why = why;
+    if (figures_.refused) pause = " every " + format_duration(interval_after_failure());
+    blind = now - last_sight_;
+    warn = !warned_ && (figures_.refused || blind >= blind_after_);
+    const bool say = !said_ && (!last_said_ || now - *last_said_ >= kSayAgain);
+    if (!warn && !say) return;
+    warned_ = warned_ || warn;
     said_ = true;
+    last_said_ = now;
   }
-  log_warning("{} cannot be asked for interruptions: {}; asking again, the training goes on", service_, why);
+  if (warn) {
+    log_warning(
+        "blind for {}: {} cannot be asked for interruptions, and one would come unannounced: {}; asking "
+        "again{}, the training goes on",
+        format_duration(blind), service_, why, pause);
+  } else {
+    log_warning("{} cannot be asked for interruptions: {}; asking again, the training goes on", service_,
+                why);
+  }
 }
 
 bool Sight::failing() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return streak_ > 0;
 }
 
+Duration Sight::interval_after_failure() const {
+  if (figures_.refused) return seen_ ? kRefusedAfterSight : kAfterRefusal;
+  return kFirstPause * (1 << std::min(streak_ - 1, kMostDoublings));
+}
+
 Duration Sight::interval(Duration usual) const {
-  const std::lock_guard lock(mutex_);
-  return streak_ == 0 ? usual : kFirstPause * (1 << std::min(streak_ - 1, kMostDoublings));
+  const MutexLock lock(mutex_);
+  return streak_ == 0 ? usual : interval_after_failure();
 }
 
 SourceFigures Sight::figures() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   SourceFigures figures = figures_;
-  if (streak_ > 0) figures.blind += clock_.now() - last_sight_;
+  if (streak_ > 0) figures.blind_now = clock_.now() - last_sight_;
+  figures.blind += figures.blind_now;
   return figures;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -10,14 +10,16 @@
 #include <ctime>
 #include <utility>
 
+#include "holdfast/base/env.h"
 #include "holdfast/base/forced_exit.h"
+#include "holdfast/interruption/internal/alternate_stack.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kSecondCtrlC = 10 * kSecond;
-// A wrapper that forwards the terminal's signal makes two of one key press.
+// A wrapper that forwards the terminal's SIGINT turns one key press into two signals.
 constexpr std::int64_t kForwarded = kSecond / 5;
 
 struct Latch {
@@ -26,6 +28,7 @@ struct Latch {
   std::atomic<std::int64_t> first_ns;
   std::atomic<std::int64_t> last_ns;
   std::atomic<int> sender;
+  std::atomic<bool> stops;
   struct sigaction earlier;
 };
 
@@ -68,10 +71,11 @@ void leave_at_once() noexcept {
 }
 
 extern "C" void holdfast_on_signal(int signal, siginfo_t* info, void* context) {
+  // The interrupted code may be about to read errno.
   const int saved = errno;
   Latch& latch = latches[index_of(signal)];
   if (getpid() != owner.load()) {
-    // A child between fork and exec: its signals are not the parent's.
+    // In a child between fork and exec the signal is not the parent's.
     if (is_default(latch.earlier)) {
       ::signal(signal, SIG_DFL);
       raise(signal);
@@ -101,6 +105,39 @@ bool is_ours(const struct sigaction& action) noexcept {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == holdfast_on_signal;
 }
 
+constexpr std::uint32_t bit(int signal) noexcept { return std::uint32_t{1} << signal; }
+
+// Own loop, because the C library's functions may be a sanitizer's, which is not ready before main().
+bool take(const char*& text, const char* word) noexcept {
+  const char* at = text;
+  for (; *word != '\0'; ++word, ++at) {
+    if (*at != *word) return false;
+  }
+  text = at;
+  return true;
+}
+
+// The signal whose name begins the list; 0: none.
+int take_name(const char*& list) noexcept {
+  constexpr std::array<std::pair<const char*, int>, 6> kNames{{{"TERM", SIGTERM},
+                                                               {"INT", SIGINT},
+                                                               {"HUP", SIGHUP},
+                                                               {"USR1", SIGUSR1},
+                                                               {"USR2", SIGUSR2},
+                                                               {"XCPU", SIGXCPU}}};
+  take(list, "SIG");
+  for (const auto& [name, signal] : kNames) {
+    if (take(list, name)) return signal;
+  }
+  return 0;
+}
+
+bool is_heard(int signal, const struct sigaction& current, const StopSignals& stops) noexcept {
+  if (signal == SIGTERM || signal == SIGINT || signal == SIGUSR1) return true;
+  const bool ignored = (current.sa_flags & SA_SIGINFO) == 0 && current.sa_handler == SIG_IGN;
+  return stops.has(signal) && (!ignored || stops.is_named(signal));
+}
+
 void begin_anew() noexcept {
   for (Latch& latch : latches) {
     latch.count = 0;
@@ -109,19 +146,36 @@ void begin_anew() noexcept {
     latch.last_ns = 0;
   }
   users = 0;
-  event_fd = -1;  // the parent's: its eventfd is shared with us, so ours must be another
+  event_fd = -1;  // the parent shares that eventfd, so the child needs its own
 }
 
 }  // namespace
 
-bool install_signal_handlers() noexcept {
+std::optional<StopSignals> parse_stop_signals(const char* list) noexcept {
+  constexpr std::uint32_t kAlways = bit(SIGTERM) | bit(SIGINT);
+  if (list == nullptr || *list == '\0')
+    return StopSignals(kAlways | bit(SIGHUP) | bit(SIGUSR2) | bit(SIGXCPU), false);
+  std::uint32_t signals = kAlways;
+  while (true) {
+    const int signal = take_name(list);
+    if (signal == 0) return std::nullopt;
+    signals |= bit(signal);
+    if (*list == '\0') return StopSignals(signals, true);
+    if (*list++ != ',') return std::nullopt;
+  }
+}
+
+bool install_signal_handlers(const StopSignals& stops) noexcept {
+  give_this_thread_an_alternate_stack();
   if (owner.load() != getpid()) begin_anew();
   if (event_fd.load() < 0) event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_fd.load() < 0) return false;
   terminal = isatty(STDIN_FILENO) == 1 || isatty(STDERR_FILENO) == 1;
   owner = getpid();
+  for (std::size_t i = 0; i < kHeardSignals.size(); ++i) latches[i].stops = stops.has(kHeardSignals[i]);
+  // Handlers belong to the process, so only its first user installs them.
   if (users++ > 0) return true;
-  // The Ctrl-C that ends `| tee` must not end us at the next line we log, before the commit.
+  // The Ctrl-C that also ends `| tee` must not kill this process by SIGPIPE before its commit.
   struct sigaction pipe {};
   if (sigaction(SIGPIPE, nullptr, &pipe) == 0 && is_default(pipe)) {
     pipe.sa_handler = SIG_IGN;
@@ -134,8 +188,9 @@ bool install_signal_handlers() noexcept {
   for (std::size_t i = 0; i < kHeardSignals.size(); ++i) {
     struct sigaction current {};
     sigaction(kHeardSignals[i], nullptr, &current);
-    // Still there under somebody's handler, or inherited by a fork.
+    // Already installed: below another program's handler, or inherited by a fork.
     if (is_ours(current)) continue;
+    if (!is_heard(kHeardSignals[i], current, stops)) continue;
     latches[i].earlier = current;
     sigaction(kHeardSignals[i], &ours, nullptr);
   }
@@ -147,30 +202,50 @@ void remove_signal_handlers() noexcept {
   for (std::size_t i = 0; i < kHeardSignals.size(); ++i) {
     struct sigaction current {};
     sigaction(kHeardSignals[i], nullptr, &current);
+    // A handler that another library has put on top stays.
     if (is_ours(current)) sigaction(kHeardSignals[i], &latches[i].earlier, nullptr);
   }
   if (std::exchange(pipe_ignored, false)) ::signal(SIGPIPE, SIG_DFL);
 }
 
 // No remove ever matches this install.
-void install_early_signal_handlers() noexcept { install_signal_handlers(); }
+void install_early_signal_handlers(char** environment) noexcept {
+  const char* list = nullptr;
+  for (char** variable = environment; *variable != nullptr; ++variable) {
+    const char* rest = *variable;
+    if (take(rest, kEnvStopSignals.name) && take(rest, "=")) list = rest;
+  }
+  const auto named = parse_stop_signals(list);
+  install_signal_handlers(named ? *named : *parse_stop_signals(nullptr));
+}
 
 int signal_event() noexcept { return event_fd.load(); }
 
 HeardSignal heard_signal(std::size_t index) noexcept {
   const Latch& latch = latches[index];
-  // The count first: what it counts is then in the other fields.
+  // The count first: the signals that it counts are then in the other fields.
   const std::uint32_t count = latch.count.load();
-  return {.count = count, .first_ns = latch.first_ns.load(), .sender = latch.sender.load()};
+  return {.count = count,
+          .first_ns = latch.first_ns.load(),
+          .sender = latch.sender.load(),
+          .stops = latch.stops.load()};
 }
 
 std::uint32_t consumed_signals(std::size_t index) noexcept { return latches[index].consumed.load(); }
 
 void consume_signals(std::size_t index, std::uint32_t count) noexcept {
   latches[index].consumed = count;
-  if (latches[index].count.load() == count) latches[index].first_ns = 0;  // a later one keeps its moment
+  if (latches[index].count.load() == count) latches[index].first_ns = 0;  // a later signal keeps its time
 }
 
 bool at_a_terminal() noexcept { return terminal.load(); }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal
+
+namespace holdfast { inline namespace v1 {
+
+bool StopSignals::has(int signal) const noexcept {
+  return signal > 0 && signal < 32 && (signals_ & (std::uint32_t{1} << signal)) != 0;
+}
+
+}}  // namespace holdfast::v1

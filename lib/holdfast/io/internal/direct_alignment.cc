@@ -9,11 +9,11 @@
 #include <cstddef>
 #include <cstring>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// From the kernel's interface, which older headers do not have: the mask, and where `struct statx` (256
-// bytes in every version) says which fields were filled in, and holds these two.
+// From the kernel's interface, because older headers lack it: the request mask, and the offsets in `struct
+// statx` (256 bytes in every version) of the result mask and of the two alignments.
 constexpr unsigned kStatxDirectAlignment = 0x2000;
 constexpr std::size_t kStatxSize = 256;
 constexpr std::size_t kMaskAt = 0;
@@ -41,4 +41,4 @@ bool takes_pages(const DirectAlignment& alignment) {
   return kPage % alignment.memory == 0 && kPage % alignment.offset == 0;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,11 +1,11 @@
-// What O_DIRECT asks of an open file, as far as the kernel tells (statx, Linux 6.1 on).
+// The alignment that O_DIRECT requires for an open file, if the kernel reports it (statx, since Linux 6.1).
 //
-// Threads: pure but for one system call.
+// Errors: none. Threads: any; one system call.
 #pragma once
 
 #include <cstdint>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct DirectAlignment {
   bool known = false;
@@ -15,8 +15,8 @@ struct DirectAlignment {
 
 DirectAlignment direct_alignment(int fd);
 
-// Whether transfers of multiples of 4096 at multiples of 4096 from 4096-aligned memory will do. Where nothing
-// is known: yes, and a write that is refused shows otherwise.
+// True if O_DIRECT accepts pages: multiples of 4096 bytes at multiples of 4096 from 4096-aligned memory. True
+// also if the alignment is unknown; a refused write then shows the truth.
 bool takes_pages(const DirectAlignment& alignment);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

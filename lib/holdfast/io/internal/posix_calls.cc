@@ -8,24 +8,24 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// A container's filter may answer EPERM where the kernel has no objection; only what works on "." can be
-// believed for other names.
+// A container's filter may answer EPERM for a call that the kernel has. So a trial on "." decides whether an
+// EPERM for another name means the file.
 bool openat2_works() {
   static const bool works = [] {
     open_how how{};
     how.flags = O_PATH | O_CLOEXEC;
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
     const Descriptor probe(static_cast<int>(syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how)));
-    // A deleted working directory says nothing about the call itself.
+    // In a deleted working directory the trial fails with another errno, which says nothing about the call.
     return probe || (errno != ENOSYS && errno != EPERM);
   }();
   return works;
 }
 
-// Whether both names are the same file: a network file system may repeat a link that has already succeeded.
+// True if both names are the same file: a network file system may repeat a link that had succeeded.
 bool same_file(int directory, const char* a, const char* b) {
   struct stat first {};
   struct stat second {};
@@ -63,7 +63,7 @@ int open_beneath(int directory, const char* name, int flags, mode_t mode, bool u
   how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
   how.mode = (flags & O_CREAT) != 0 ? mode : 0;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  // EAGAIN: something was renamed while the kernel looked.
+  // EAGAIN: a rename took place while the kernel resolved the name.
   int fd = -1;
   for (int tries = 0; tries < 100; ++tries) {
     fd = static_cast<int>(retry([&] { return syscall(SYS_openat2, directory, name, &how, sizeof how); }));
@@ -79,8 +79,10 @@ bool rename_noreplace(int directory, const std::string& path, const char* from, 
     const int result = retry([&] { return renameat2(directory, from, directory, to, RENAME_NOREPLACE); });
     if (result == 0) return true;
     if (errno == EEXIST) return false;
-    if (errno != EINVAL && errno != ENOSYS) fail("rename", both);
+    // EPERM: a container's filter that does not know the call. link+unlink is as safe, so try that.
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM) fail("rename", both);
   }
+  // link() fails if the target exists, so it cannot replace a file either.
   if (retry([&] { return linkat(directory, from, directory, to, 0); }) != 0) {
     if (errno != EEXIST) fail("link", both);
     if (!same_file(directory, from, to)) return false;
@@ -96,4 +98,4 @@ FileKind kind_of(mode_t mode) {
   return FileKind::other;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

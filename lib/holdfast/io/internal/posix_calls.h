@@ -1,6 +1,6 @@
-// System calls as Holdfast wants them: EINTR retried, failures thrown as IoError, descriptors owned.
+// System calls with Holdfast's conventions: EINTR is retried, failures throw IoError, descriptors are owned.
 //
-// Threads: free functions; any thread.
+// Threads: any.
 #pragma once
 
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Owns a descriptor. The destructor closes without reporting.
+// Owns a descriptor. The destructor closes it and ignores errors.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -35,7 +35,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Calls until it is not interrupted. `call` returns -1 with errno.
+// Repeats `call` while a signal interrupts it. `call` returns -1 with errno.
 template <class Call>
 auto retry(Call&& call) {
   auto result = call();
@@ -45,28 +45,27 @@ auto retry(Call&& call) {
 
 [[noreturn]] void fail(const char* operation, const std::string& path, int code = errno);
 
-// UsageError unless `name` is a single component that a directory may hold.
+// Throws UsageError unless `name` is one path component that a directory can hold.
 void check_component(const std::string& directory, std::string_view name);
 std::string join(const std::string& directory, std::string_view name);
 
-// Opens `name` beneath `directory` without following any link; -1 with errno. `use_openat2` off: O_NOFOLLOW.
+// Opens `name` beneath `directory` without following links; -1 with errno. Without openat2: O_NOFOLLOW.
 int open_beneath(int directory, const char* name, int flags, mode_t mode, bool use_openat2);
 
-// renameat2(NOREPLACE), or link+unlink where that is missing or `use_renameat2` is off. False when `to`
+// renameat2(NOREPLACE), or link+unlink if the call is missing or `use_renameat2` is off. False if `to`
 // exists.
 bool rename_noreplace(int directory, const std::string& path, const char* from, const char* to,
                       bool use_renameat2);
 
 FileKind kind_of(mode_t mode);
 
-// A File on an open descriptor. `direct`: try O_DIRECT for writing; `uncached_direct`: and for uncached
-// reads.
+// Settings of a File on an open descriptor.
 struct FileSettings {
   OpenMode mode = OpenMode::read;
-  bool direct = false;
-  bool uncached_direct = true;
-  bool write_behind = true;
+  bool direct = false;          // try O_DIRECT for writes
+  bool uncached_direct = true;  // try O_DIRECT for uncached reads
+  bool write_behind = true;     // write buffered pages back early
 };
 std::unique_ptr<File> make_posix_file(Descriptor descriptor, std::string path, FileSettings settings);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -14,7 +14,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/forced_exit.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 FileKind kind_of_entry(unsigned char type) {
@@ -30,8 +30,8 @@ FileKind kind_of_entry(unsigned char type) {
   }
 }
 
-// Network file systems and FUSE rename a file that is unlinked while open, and forget it there when the
-// client dies first: only those that are known to keep such files without a name.
+// Network file systems and FUSE rename a file that is unlinked while open, and leave it behind if the client
+// dies. So only file systems that are known to keep the file without a name pass.
 bool frees_on_last_close(int fd) {
   struct statfs found {};
   if (fstatfs(fd, &found) != 0) return false;
@@ -41,7 +41,7 @@ bool frees_on_last_close(int fd) {
          std::end(kKnown);
 }
 
-// A regular file whose blocks take their time, and that has no other name.
+// A regular file without another name, large enough that freeing its blocks takes time.
 bool is_large(int fd) {
   constexpr std::int64_t kBytes = 8 << 20;
   struct stat found {};
@@ -57,10 +57,22 @@ class HeldDescriptor final : public HeldBlocks {
   Descriptor descriptor_;
 };
 
+FileStatus status_of(const struct stat& found) {
+  return {.kind = kind_of(found.st_mode),
+          .size = static_cast<std::uint64_t>(found.st_size),
+          .inode = found.st_ino,
+          .mode = found.st_mode & 07777u,
+          .device = found.st_dev,
+          .owner = found.st_uid,
+          .group = found.st_gid};
+}
+
 class PosixDirectory final : public Directory {
  public:
   PosixDirectory(Descriptor descriptor, std::string path, PosixOptions options)
-      : descriptor_(std::move(descriptor)), path_(std::move(path)), options_(options) {}
+      : descriptor_(std::move(descriptor)), path_(std::move(path)), options_(options) {
+    if (fstat(fd(), &opened_as_) != 0) fail("fstat", path_);
+  }
 
   const std::string& path() const override { return path_; }
 
@@ -69,13 +81,14 @@ class PosixDirectory final : public Directory {
     const std::string full = join(path_, file);
     const bool create = mode == OpenMode::create || mode == OpenMode::create_direct;
     const bool overwrite = mode == OpenMode::overwrite_direct;
-    // O_NONBLOCK: a FIFO that somebody left here must not hang us; regular files do not care.
+    // O_NONBLOCK: a FIFO under this name must not block the open. Regular files ignore the flag.
     int flags = O_NONBLOCK;
     if (mode == OpenMode::read) flags |= O_RDONLY;
     if (overwrite) flags |= O_RDWR;
     if (create) flags |= O_RDWR | O_CREAT | O_EXCL;
     if (mode == OpenMode::append) flags |= O_RDWR | O_CREAT | O_APPEND;
-    Descriptor opened(open_beneath(fd(), file.c_str(), flags, 0600, options_.openat2));
+    Descriptor opened(
+        not_stale([&] { return open_beneath(fd(), file.c_str(), flags, 0600, options_.openat2); }));
     if (!opened) {
       if ((mode == OpenMode::read || overwrite) && errno == ENOENT) return nullptr;
       if (create && errno == EEXIST) return nullptr;
@@ -95,10 +108,11 @@ class PosixDirectory final : public Directory {
   std::unique_ptr<Directory> open_directory(std::string_view name, bool create) override {
     const std::string child = checked(name);
     const std::string full = join(path_, child);
-    if (create && retry([&] { return mkdirat(fd(), child.c_str(), 0700); }) != 0 && errno != EEXIST) {
+    if (create && not_stale([&] { return mkdirat(fd(), child.c_str(), 0700); }) != 0 && errno != EEXIST) {
       fail("mkdir", full);
     }
-    Descriptor opened(open_beneath(fd(), child.c_str(), O_RDONLY | O_DIRECTORY, 0, options_.openat2));
+    Descriptor opened(not_stale(
+        [&] { return open_beneath(fd(), child.c_str(), O_RDONLY | O_DIRECTORY, 0, options_.openat2); }));
     if (!opened) {
       if (errno == ENOENT && !create) return nullptr;
       fail("open", full);
@@ -106,23 +120,25 @@ class PosixDirectory final : public Directory {
     return make_posix_directory(std::move(opened), full, options_);
   }
 
+  FileStatus own_status() const override {
+    struct stat found {};
+    if (not_stale([&] { return fstat(fd(), &found); }) != 0) fail("fstat", path_);
+    return status_of(found);
+  }
+
   std::optional<FileStatus> status(std::string_view name) const override {
     const std::string file = checked(name);
     struct stat found {};
-    if (fstatat(fd(), file.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (not_stale([&] { return fstatat(fd(), file.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) != 0) {
       if (errno == ENOENT) return std::nullopt;
       fail("stat", join(path_, file));
     }
-    return FileStatus{.kind = kind_of(found.st_mode),
-                      .size = static_cast<std::uint64_t>(found.st_size),
-                      .inode = found.st_ino,
-                      .mode = found.st_mode & 07777u,
-                      .links = found.st_nlink};
+    return status_of(found);
   }
 
   std::vector<DirectoryEntry> list() const override {
-    // A descriptor of its own: the reading position belongs to the open file, and others may be listing too.
-    Descriptor own(retry([&] { return openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    // Opens its own descriptor, because the read position belongs to the open file and others may list too.
+    Descriptor own(not_stale([&] { return openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (!own) fail("open", path_);
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(own.get()), closedir);
     if (stream == nullptr) fail("opendir", path_);
@@ -140,7 +156,7 @@ class PosixDirectory final : public Directory {
       FileKind kind = kind_of_entry(entry->d_type);
       if (entry->d_type == DT_UNKNOWN) {
         const auto found = status(name);
-        if (!found) continue;  // gone in between
+        if (!found) continue;  // deleted meanwhile
         kind = found->kind;
       }
       entries.push_back({.name = std::string(name), .kind = kind});
@@ -151,21 +167,30 @@ class PosixDirectory final : public Directory {
     const std::string old_name = checked(from);
     const std::string new_name = checked(to);
     const HoldOffForcedExit guard;
-    return rename_noreplace(fd(), path_, old_name.c_str(), new_name.c_str(), options_.rename_noreplace);
+    const auto rename = [&] {
+      return rename_noreplace(fd(), path_, old_name.c_str(), new_name.c_str(), options_.rename_noreplace);
+    };
+    // link+unlink is two calls: a second Ctrl-C must not end the process between them. `guard` holds it off.
+    try {
+      return rename();
+    } catch (const IoError& error) {
+      if (error.code() != ESTALE || !open_again()) throw;
+    }
+    return rename();
   }
 
   void rename_over(std::string_view from, std::string_view to) override {
     const std::string old_name = checked(from);
     const std::string new_name = checked(to);
     const HoldOffForcedExit guard;
-    if (retry([&] { return renameat(fd(), old_name.c_str(), fd(), new_name.c_str()); }) != 0) {
+    if (not_stale([&] { return renameat(fd(), old_name.c_str(), fd(), new_name.c_str()); }) != 0) {
       fail("rename", join(path_, old_name) + " -> " + new_name);
     }
   }
 
   bool unlink(std::string_view name) override {
     const std::string file = checked(name);
-    if (retry([&] { return unlinkat(fd(), file.c_str(), 0); }) == 0) return true;
+    if (not_stale([&] { return unlinkat(fd(), file.c_str(), 0); }) == 0) return true;
     if (errno == ENOENT) return false;
     fail("unlink", join(path_, file));
   }
@@ -174,7 +199,7 @@ class PosixDirectory final : public Directory {
     const std::string file = checked(name);
     blocks.reset();
     if (!frees_on_last_close(fd())) return unlink(name);
-    // O_PATH: asks for no permission on the file, and does not open what is no file.
+    // O_PATH needs no permission on the file, and has no effect on a device or a FIFO.
     Descriptor opened(open_beneath(fd(), file.c_str(), O_PATH | O_NOFOLLOW, 0, options_.openat2));
     const bool worth_it = opened && is_large(opened.get());
     auto held = worth_it ? std::make_unique<HeldDescriptor>(std::move(opened)) : nullptr;
@@ -195,7 +220,28 @@ class PosixDirectory final : public Directory {
  private:
   int fd() const { return descriptor_.get(); }
 
-  // A copy, because the system wants a NUL at the end.
+  // `call` returns -1 with errno. sync() never uses it, because fsync is never repeated (rule 3).
+  template <class Call>
+  int not_stale(const Call& call) const {
+    int result = retry(call);
+    if (result < 0 && errno == ESTALE && open_again()) result = retry(call);
+    return result;
+  }
+
+  // Puts the new descriptor under the old number, because other threads may use that number now. False, with
+  // errno unchanged, if the path is gone or names another directory.
+  bool open_again() const {
+    const int code = errno;
+    const Descriptor again(retry([&] { return ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    struct stat found {};
+    const bool same = again && fstat(again.get(), &found) == 0 && found.st_dev == opened_as_.st_dev &&
+                      found.st_ino == opened_as_.st_ino &&
+                      retry([&] { return dup3(again.get(), fd(), O_CLOEXEC); }) >= 0;
+    errno = code;
+    return same;
+  }
+
+  // Returns a copy, because system calls need a NUL at the end.
   std::string checked(std::string_view name) const {
     check_component(path_, name);
     return std::string(name);
@@ -204,6 +250,7 @@ class PosixDirectory final : public Directory {
   Descriptor descriptor_;
   std::string path_;
   PosixOptions options_;
+  struct stat opened_as_ {};
   int sync_error_ = 0;
 };
 
@@ -214,4 +261,4 @@ std::unique_ptr<Directory> make_posix_directory(Descriptor descriptor, std::stri
   return std::make_unique<PosixDirectory>(std::move(descriptor), std::move(path), options);
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -4,19 +4,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/mutex.h"
 #include "holdfast/io/internal/direct_alignment.h"
 #include "holdfast/io/internal/posix_calls.h"
 #include "holdfast/io/internal/write_behind.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
+// Reads of any alignment are copied through a buffer of at most this size.
 constexpr std::uint64_t kBlock = 4096;
 constexpr std::size_t kBounce = 1u << 20;
 
@@ -35,11 +38,14 @@ bool aligned(const void* memory, std::uint64_t offset, std::uint64_t size) {
   return (reinterpret_cast<std::uintptr_t>(memory) | offset | size) % kBlock == 0;
 }
 
+// Network file systems answer EOPNOTSUPP instead of EINVAL.
+bool refuses_direct(int code) { return code == EINVAL || code == EOPNOTSUPP; }
+
 class PosixFile final : public File {
  public:
   PosixFile(Descriptor descriptor, std::string path, FileSettings settings)
       : descriptor_(std::move(descriptor)), path_(std::move(path)), settings_(settings) {
-    // After the creation, because open(O_CREAT | O_DIRECT) can fail and leave the file behind.
+    // Set after the creation: open(O_CREAT | O_DIRECT) can fail and leave the file behind.
     if (settings_.direct) direct_ = takes_pages(direct_alignment(fd())) && set_direct(true);
   }
 
@@ -61,13 +67,12 @@ class PosixFile final : public File {
         if (aligned(buffer.data(), offset, buffer.size())) return read_all(uncached_.get(), buffer, offset);
         return read_bounced(uncached_.get(), buffer, offset);
       } catch (const IoError& error) {
-        if (error.code() != EINVAL) throw;
+        if (!refuses_direct(error.code())) throw;
         uncached_works_ = false;
       }
     }
-    // Only clean pages can be dropped, so whoever wants the device's own bytes has synced first. Dropped
-    // again behind the read: what is read so is not wanted in the cache, where it would push out others'
-    // pages.
+    // Only clean pages can be dropped, so a caller that wants the device's bytes must sync first. The pages
+    // are dropped again after the read, so that a large verification does not push out the training's pages.
     const auto advise = [&](int advice) {
       posix_fadvise(fd(), static_cast<off_t>(offset), static_cast<off_t>(buffer.size()), advice);
     };
@@ -87,11 +92,13 @@ class PosixFile final : public File {
                    : pwrite(fd(), data.data(), data.size(), static_cast<off_t>(offset));
       });
       if (written < 0) {
-        // The file system took the flag and refuses the write itself: go on through the page cache.
-        if (errno != EINVAL || !settings_.direct || std::exchange(buffered, true)) fail("write", path_);
+        // The file system accepted O_DIRECT and refuses the write. Continue through the page cache.
+        if (!refuses_direct(errno) || !settings_.direct || std::exchange(buffered, true))
+          fail("write", path_);
         leave_direct();
         continue;
       }
+      // Without progress and without an error the loop would never end.
       if (written == 0) fail("write", path_, EIO);
       if (is_large() && !direct_ && settings_.write_behind)
         write_back(offset, static_cast<std::uint64_t>(written));
@@ -111,7 +118,7 @@ class PosixFile final : public File {
   }
 
   void sync() override {
-    // Never a second try: after one failure the kernel may drop the pages and report success.
+    // Never call fsync again: after a failure the kernel may drop the dirty pages and then report success.
     if (sync_error_ != 0) fail("fsync", path_, sync_error_);
     if (fsync(fd()) != 0) {
       sync_error_ = errno;
@@ -123,7 +130,7 @@ class PosixFile final : public File {
   void close() override {
     if (!descriptor_) return;
     uncached_ = Descriptor();
-    // EINTR included: the descriptor is gone, and nobody knows whether the data is safe.
+    // EINTR counts as a failure too: the descriptor is gone, and whether the data was flushed is unknown.
     if (::close(descriptor_.release()) != 0) fail("close", path_);
   }
 
@@ -135,7 +142,7 @@ class PosixFile final : public File {
     return flags >= 0 && fcntl(fd(), F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
   }
 
-  // Checkpoints, not the small files beside them.
+  // True for checkpoints, false for the small files beside them.
   bool is_large() const {
     return settings_.mode == OpenMode::create_direct || settings_.mode == OpenMode::overwrite_direct;
   }
@@ -143,13 +150,13 @@ class PosixFile final : public File {
   void write_back(std::uint64_t offset, std::uint64_t length) {
     const int error = write_behind_.wrote(fd(), offset, length);
     if (error == 0) return;
-    // The kernel has told it once, and may tell fsync that all is well.
+    // The kernel reports a failed write-back once; a later fsync may return success.
     sync_error_ = error;
     fail("write", path_, error);
   }
 
   void leave_direct() {
-    const std::lock_guard lock(direct_mutex_);
+    const MutexLock lock(direct_mutex_);
     if (direct_.exchange(false)) set_direct(false);
   }
 
@@ -167,8 +174,8 @@ class PosixFile final : public File {
         return pread(from, buffer.data() + total, buffer.size() - total, static_cast<off_t>(offset + total));
       });
       if (count < 0) {
-        // O_DIRECT stops at the end of the file with a length that is no multiple of a block; there is no
-        // more.
+        // The file's end is not a multiple of a block: O_DIRECT cannot read on from there, and nothing
+        // follows.
         if (errno == EINVAL && total % kBlock != 0) break;
         fail("read", path_);
       }
@@ -178,7 +185,7 @@ class PosixFile final : public File {
     return total;
   }
 
-  // For O_DIRECT and a range that is not aligned.
+  // For O_DIRECT and an unaligned range.
   std::size_t read_bounced(int from, std::span<std::byte> buffer, std::uint64_t offset) const {
     const std::uint64_t begin = offset / kBlock * kBlock;
     const std::uint64_t end = (offset + buffer.size() + kBlock - 1) / kBlock * kBlock;
@@ -203,7 +210,7 @@ class PosixFile final : public File {
   std::string path_;
   FileSettings settings_;
   std::atomic<bool> direct_{false};
-  std::mutex direct_mutex_;
+  Mutex direct_mutex_;
   std::atomic<int> sync_error_{0};
   WriteBehind write_behind_;
 
@@ -218,4 +225,4 @@ std::unique_ptr<File> make_posix_file(Descriptor descriptor, std::string path, F
   return std::make_unique<PosixFile>(std::move(descriptor), std::move(path), settings);
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

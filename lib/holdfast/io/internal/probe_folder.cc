@@ -10,7 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr std::time_t kDeadAfter = 3600;  // seconds
@@ -23,6 +23,7 @@ void empty(Directory& folder) {
   }
 }
 
+// The kernel drops a lock when its process dies, so an unlocked folder is abandoned.
 bool is_dead(int fd) {
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
   if (errno == EWOULDBLOCK) return false;
@@ -37,7 +38,7 @@ ProbeFolder::ProbeFolder(Directory& parent, const std::filesystem::path& parent_
   lock_ =
       Descriptor(retry([&] { return open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
   if (!lock_) fail("open", path_.native());
-  flock(lock_.get(), LOCK_EX | LOCK_NB);  // where folders cannot be locked, their age decides
+  flock(lock_.get(), LOCK_EX | LOCK_NB);  // may fail (NFS); the folder's age then decides
 }
 
 ProbeFolder::~ProbeFolder() {
@@ -65,4 +66,4 @@ void remove_dead_probes(Directory& parent, const std::filesystem::path& parent_p
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,6 +1,5 @@
-// The folder that a probe works in: `.holdfast-probe-<pid>` in the directory that is probed, locked while it
-// is in use, so that the next probe tells a left-over from one at work. Recovery knows no such name and
-// ignores it.
+// The folder that a probe works in: `.holdfast-probe-<pid>` inside the probed directory. The probe locks it,
+// so that the next probe can tell an abandoned folder from one in use. Recovery ignores the name.
 //
 // Errors: IoError. Threads: one.
 #pragma once
@@ -13,14 +12,14 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/io/internal/posix_calls.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 inline constexpr std::string_view kProbePrefix = ".holdfast-probe-";
 
 class ProbeFolder {
  public:
   ProbeFolder(Directory& parent, const std::filesystem::path& parent_path);
-  ~ProbeFolder();  // with all that is in it
+  ~ProbeFolder();  // removes the folder with its files
   ProbeFolder(const ProbeFolder&) = delete;
   ProbeFolder& operator=(const ProbeFolder&) = delete;
 
@@ -34,8 +33,8 @@ class ProbeFolder {
   Descriptor lock_;
 };
 
-// Removes folders of probes that are dead: nobody holds their lock; where folders cannot be locked (NFS), an
-// hour without a change says so. What cannot be removed stays.
+// Removes folders of dead probes: nobody holds the lock. If folders cannot be locked (NFS), an hour without a
+// change counts as dead. A folder that cannot be removed stays.
 void remove_dead_probes(Directory& parent, const std::filesystem::path& parent_path);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

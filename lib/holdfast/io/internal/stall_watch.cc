@@ -5,7 +5,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr Duration kAgain = std::chrono::seconds(10);
@@ -19,7 +19,7 @@ StallWatch::StallWatch(Duration patience) : patience_(patience) {
 
 StallWatch::~StallWatch() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
   }
   wake_.notify_one();
@@ -28,20 +28,20 @@ StallWatch::~StallWatch() {
 
 void StallWatch::doing(std::string what) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     what_ = std::move(what);
     since_ = Clock::real().now();
     say_at_ = since_ + patience_;
   }
-  wake_.notify_one();  // it may sleep until long after this operation's time
+  wake_.notify_one();  // the watch may sleep beyond this operation's limit
 }
 
 void StallWatch::watch() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!ended_) {
     const SteadyTime now = Clock::real().now();
     if (now < say_at_) {
-      wake_.wait_until(lock, SteadyTime(say_at_));
+      wake_.wait_until(mutex_, SteadyTime(say_at_));
       continue;
     }
     log_warning("waiting for {} ({} so far)", what_, format_duration(now - since_));
@@ -49,4 +49,4 @@ void StallWatch::watch() {
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,17 +1,16 @@
-// Says what a program waits for when one operation takes longer than 2 s, and again every 10 s: a mount whose
-// server is away hangs without a word.
+// Logs what a program waits for if one operation takes longer than 2 s, and again every 10 s. Without it a
+// mount whose server is gone hangs silently.
 //
-// Threads: doing() on one; the watch has its own.
+// Threads: one calls doing(); the watch has its own.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/mutex.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class StallWatch {
  public:
@@ -20,20 +19,20 @@ class StallWatch {
   StallWatch(const StallWatch&) = delete;
   StallWatch& operator=(const StallWatch&) = delete;
 
-  // The operation that begins now: "fsync of /mnt/ckpt".
+  // A new operation begins: "fsync of /mnt/ckpt".
   void doing(std::string what);
 
  private:
   void watch();
 
   const Duration patience_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::string what_;
-  SteadyTime since_;
-  SteadyTime say_at_;
-  bool ended_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  std::string what_ HOLDFAST_GUARDED_BY(mutex_);
+  SteadyTime since_ HOLDFAST_GUARDED_BY(mutex_);
+  SteadyTime say_at_ HOLDFAST_GUARDED_BY(mutex_);
+  bool ended_ HOLDFAST_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

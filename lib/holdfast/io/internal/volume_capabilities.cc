@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr std::size_t kTrialBlock = 4096;
@@ -20,7 +20,7 @@ Descriptor create(const ProbeFolder& folder, const char* name, int flags) {
       retry([&] { return openat(folder.fd(), name, flags | O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }));
 }
 
-// Some take the flag and refuse the write.
+// Some file systems accept the flag and refuse the write.
 bool try_direct(ProbeFolder& folder) {
   const Descriptor file = create(folder, "direct", O_DIRECT);
   if (!file) {
@@ -37,6 +37,7 @@ bool try_direct(ProbeFolder& folder) {
 }
 
 void ask_alignment([[maybe_unused]] const Descriptor& file, [[maybe_unused]] VolumeReport::DirectIo& direct) {
+  // The build's headers may be older than the kernel; without the constant the alignment stays unknown.
 #ifdef STATX_DIOALIGN
   struct statx found {};
   if (statx(file.get(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0) return;
@@ -85,4 +86,4 @@ void try_calls(ProbeFolder& folder, VolumeReport& report) {
   if (!report.syncs_directories && errno != EINVAL && errno != EOPNOTSUPP) fail("fsync", folder.path_of("."));
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

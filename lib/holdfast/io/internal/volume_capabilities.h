@@ -1,16 +1,16 @@
-// Which calls a volume understands, tried on files in a probe's folder.
+// Tries which calls a volume supports, on files in a probe's folder.
 //
-// Errors: IoError for what is no answer (EIO, ENOSPC …). Threads: one.
+// Errors: IoError if a call fails for another reason (EIO, ENOSPC …). Threads: one.
 #pragma once
 
 #include "holdfast/io/internal/probe_folder.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Room, kind, mount; needs no folder and changes nothing.
+// Fills in space, kind and mount. Needs no folder and changes nothing.
 void look_at_volume(const FileSystem& file_system, const std::filesystem::path& directory,
                     VolumeReport& report);
 void try_calls(ProbeFolder& folder, VolumeReport& report);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -11,12 +11,12 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr std::uint64_t kMemoryPage = 4096;
 constexpr std::uint64_t kTransfer = 8 << 20;
-constexpr std::uint64_t kSmall = 64 << 10;  // a commit's own costs, not those of its bytes
+constexpr std::uint64_t kSmall = 64 << 10;  // small, so that the commit dominates its time
 constexpr int kWriters = 2;
 
 struct FreePages {
@@ -24,7 +24,7 @@ struct FreePages {
 };
 using Pages = std::unique_ptr<std::byte, FreePages>;
 
-// Bytes that no volume can make smaller: weights do not compress either.
+// Bytes that a volume cannot compress; weights do not compress either.
 Pages noise(std::uint64_t bytes, std::uint64_t seed) {
   Pages pages(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kMemoryPage})));
   std::uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
@@ -37,7 +37,7 @@ Pages noise(std::uint64_t bytes, std::uint64_t seed) {
   return pages;
 }
 
-// Nor two pages into one.
+// Makes each page different, so that a volume cannot deduplicate them.
 void make_unique_pages(std::byte* block, std::uint64_t offset) {
   for (std::uint64_t at = 0; at < kTransfer; at += kMemoryPage) {
     const std::uint64_t number = offset + at;
@@ -125,4 +125,4 @@ VolumeReport::CommitSpeed measure_commits(ProbeFolder& folder, const ProbeOption
       .count = static_cast<int>(times.size()), .median = times[times.size() / 2], .slowest = times.back()};
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

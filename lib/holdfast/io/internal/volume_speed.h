@@ -1,15 +1,15 @@
-// How fast a volume takes bytes and names, written as checkpoints are.
+// Measures how fast a volume writes bytes and commits files, with the calls that checkpoints use.
 //
-// Errors: IoError; Error with ExitCode::interrupted. Threads: one; two write.
+// Errors: IoError; Error with ExitCode::interrupted. Threads: called by one; two threads write.
 #pragma once
 
 #include "holdfast/io/internal/probe_folder.h"
 #include "holdfast/io/internal/stall_watch.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Throws what `go_on` asks for.
+// Throws Error with ExitCode::interrupted if `go_on` returns false.
 void require_going_on(const ProbeOptions& options);
 
 VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t bytes,
@@ -17,4 +17,4 @@ VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t byte
 VolumeReport::CommitSpeed measure_commits(ProbeFolder& folder, const ProbeOptions& options,
                                           StallWatch& watch);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

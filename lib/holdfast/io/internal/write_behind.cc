@@ -7,10 +7,10 @@
 
 #include "holdfast/io/internal/posix_calls.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// What may be on its way to the device: enough to keep it busy while the next block is copied.
+// Bytes in write-back at a time: enough to keep the device busy while the next block is copied.
 constexpr std::uint64_t kUnderWay = 32u << 20;
 
 }  // namespace
@@ -23,8 +23,9 @@ int WriteBehind::sync(int fd, Range range, unsigned flags) {
   const auto call = [&] {
     return call_(fd, static_cast<off64_t>(range.offset), static_cast<off64_t>(range.length), flags);
   };
-  // Who waits is told how the writing went, whatever the number (a network file system passes on its
-  // server's), and nobody is told again: not a second call, and not fsync.
+  // A waiting call reports how the write-back went, with any errno (a network file system passes on its
+  // server's). The kernel reports that only once: neither a repeated call nor fsync would see it. So no
+  // retry, and no errno is taken for "not supported".
   constexpr unsigned kWaits = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
   if ((flags & kWaits) != 0) return call() == 0 ? 0 : errno;
   if (retry(call) == 0) return 0;
@@ -38,7 +39,7 @@ int WriteBehind::wrote(int fd, std::uint64_t offset, std::uint64_t length) {
   if (const int error = sync(fd, {offset, length}, SYNC_FILE_RANGE_WRITE)) return error;
   std::vector<Range> behind;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     under_way_.push_back({offset, length});
     bytes_ += length;
     while (bytes_ > kUnderWay && under_way_.size() > 1) {
@@ -58,4 +59,4 @@ int WriteBehind::wrote(int fd, std::uint64_t offset, std::uint64_t length) {
   return 0;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

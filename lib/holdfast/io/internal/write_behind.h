@@ -1,12 +1,12 @@
-// Keeps a large file that is written through the page cache from filling it: the write-back of each block
-// starts at once, and a few blocks behind it is waited for and the clean pages are dropped. The fsync at the
-// end then has little left to do, and the training's own files stay cached.
+// Keeps a large buffered write from filling the page cache. It starts the write-back of each block at once,
+// waits for blocks that are 32 MiB behind, and drops their clean pages. So the final fsync has little left to
+// do, and the training's own files stay cached.
 //
-// Says nothing about durability (no metadata, no disk cache): fsync still does. But where it waits it may be
-// the one that is told of a failed write-back, and fsync then claims success: what it reports is a failed
-// write.
+// It gives no durability (no metadata, no flush of the disk's cache): fsync still does. But a wait here may
+// consume the kernel's only report of a failed write-back, and fsync then returns success. So an error that
+// wrote() returns counts as a failed write.
 //
-// Threads: wrote() from several at once.
+// Errors: return value. Threads: wrote() may run on several at once.
 #pragma once
 
 #include <sys/types.h>
@@ -14,20 +14,21 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 
-namespace holdfast::inline v1::internal {
+#include "holdfast/base/mutex.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class WriteBehind {
  public:
-  // The system call, for tests.
+  // The system call; tests replace it.
   using SyncRange = int (*)(int fd, off64_t offset, off64_t length, unsigned flags);
   static int sync_range(int fd, off64_t offset, off64_t length, unsigned flags);
 
   explicit WriteBehind(SyncRange call = &sync_range) : call_(call) {}
 
-  // To be called after each write. 0, or the errno of a write-back that failed. Where the system or the file
-  // system has no such call it does nothing from then on.
+  // Call it after each write. Returns 0, or the errno of a failed write-back. If the system or the file
+  // system lacks the call, it does nothing from then on.
   int wrote(int fd, std::uint64_t offset, std::uint64_t length);
 
  private:
@@ -39,9 +40,9 @@ class WriteBehind {
 
   const SyncRange call_;
   std::atomic<bool> works_{true};
-  std::mutex mutex_;
-  std::deque<Range> under_way_;  // oldest first
-  std::uint64_t bytes_ = 0;      // of them
+  Mutex mutex_;
+  std::deque<Range> under_way_ HOLDFAST_GUARDED_BY(mutex_);  // being written back, oldest first
+  std::uint64_t bytes_ HOLDFAST_GUARDED_BY(mutex_) = 0;      // sum of their lengths
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/batch_norm.h>
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw UsageError("fused batch norm: " + why); }
@@ -26,11 +26,13 @@ void require_parameter(const at::Tensor& parameter, const char* name, const at::
 Activation by_operators(const at::Tensor& x, const BatchNormParameters& norm, const BatchNormFusion& fusion) {
   at::Tensor y = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.training,
                                 norm.momentum, norm.eps, /*cudnn_enabled=*/true);
+  // In place: batch norm's backward pass needs its input, not its output.
   if (fusion.add) y = y.add_(*fusion.add);
   if (fusion.relu) y = y.relu_();
   return {y, y};
 }
 
+// The kernels load packs of 16 bytes.
 bool starts_at_16_bytes(const at::Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
@@ -40,17 +42,19 @@ void require_fused_shape(const at::Tensor& x, const BatchNormParameters& norm,
   const auto type = x.scalar_type();
   if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) {
     refuse(std::string("activations are ") + c10::toString(type) +
-           "; it is for Float, Half and BFloat16, other types need --bn aten (BatchNormKind::aten)");
+           "; it is for Float, Half and BFloat16, other types need BatchNormKind::aten (--bn aten in "
+           "Holdfast's example)");
   }
   if (x.dim() != 4 || !x.is_contiguous(at::MemoryFormat::ChannelsLast)) {
     refuse(
-        "activations must be [N, C, H, W] in channels_last: lay out pictures and model so (--channels-last)");
+        "activations must be [N, C, H, W] in channels_last: lay out pictures and model so (--channels-last "
+        "in Holdfast's example)");
   }
   const std::int64_t multiple = type == at::kFloat ? 4 : 8;
   if (x.size(1) == 0 || x.size(1) % multiple != 0) {
     refuse(std::to_string(x.size(1)) + " channels are no multiple of " + std::to_string(multiple) +
            ", which " + c10::toString(type) +
-           " needs: choose another width, or --bn aten (BatchNormKind::aten)");
+           " needs: choose another width, or BatchNormKind::aten (--bn aten in Holdfast's example)");
   }
   if (!starts_at_16_bytes(x))
     refuse("activations must begin at a multiple of 16 bytes: give a clone() of them");
@@ -66,4 +70,4 @@ void require_fused_shape(const at::Tensor& x, const BatchNormParameters& norm,
   }
 }
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal

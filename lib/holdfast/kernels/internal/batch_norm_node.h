@@ -1,9 +1,9 @@
-// The node of autograd round a backend that computes a fused batch norm forward and backward.
+// The autograd node around a backend that computes a fused batch norm forward and backward.
 //
-// Two outputs, the same memory: the gradients of a block's main path and of its shortcut arrive one by one,
-// and the backend may add them while it reads them anyhow.
+// It has two outputs in the same memory. So the gradients of a block's main path and of its shortcut arrive
+// separately, and the backend may add them while it reads them.
 //
-// Errors: UsageError for a second derivative. Threads: autograd's.
+// Errors: UsageError for a second derivative. Threads: those of autograd.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -12,9 +12,9 @@
 #include "holdfast/base/error.h"
 #include "holdfast/kernels/batch_norm.h"
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 
-// Of the forward pass; `add` is undefined where nothing is added.
+// Arguments of the forward pass. `add` is undefined if nothing is added.
 struct BatchNormCall {
   at::Tensor x;
   at::Tensor add;
@@ -23,12 +23,12 @@ struct BatchNormCall {
   bool backward_follows = false;
 };
 
-// y, and what the backward pass wants of the forward pass: x and y are kept where they are defined.
+// y, and what the backward pass needs of the forward pass. Defined tensors are kept.
 struct BatchNormResult {
   at::Tensor y;
-  at::Tensor kept_y;      // y or undefined
-  at::Tensor statistics;  // [2, C]: mean, and 1 / deviation
-  at::Tensor mask;        // the backend's own, or undefined
+  at::Tensor kept_y;      // y, or undefined
+  at::Tensor statistics;  // [2, C]: mean, and 1 / sqrt(variance + eps)
+  at::Tensor mask;        // format of the backend; may be undefined
 };
 
 struct BatchNormGradients {
@@ -36,20 +36,20 @@ struct BatchNormGradients {
 };
 
 struct BackwardCall {
-  at::Tensor gradient;   // of y, in channels_last
-  at::Tensor gradient2;  // to be added to it, or undefined
+  at::Tensor gradient;   // gradient of y, in channels_last
+  at::Tensor gradient2;  // to be added to `gradient`, or undefined
   at::Tensor x, weight, bias;
   BatchNormResult forward;
   bool added = false, relu = false, training = true;
   double eps = 0;
 };
 
-// By Torch's separate operators.
+// Computes with torch's separate operators.
 Activation by_operators(const at::Tensor& x, const BatchNormParameters& norm, const BatchNormFusion& fusion);
 
 bool starts_at_16_bytes(const at::Tensor& tensor);
 
-// What a call must be, whoever computes it.
+// Throws UsageError unless the call fits all backends.
 void require_fused_shape(const at::Tensor& x, const BatchNormParameters& norm, const BatchNormFusion& fusion);
 
 inline at::Tensor packed_like(const at::Tensor& tensor, const at::Tensor& like) {
@@ -64,7 +64,7 @@ struct BatchNormNode : torch::autograd::Function<BatchNormNode<Backend>> {
 
   static Tensors forward(Context* context, const at::Tensor& x, const std::optional<at::Tensor>& add,
                          const at::Tensor& weight, const at::Tensor& bias, const BatchNormCall& call) {
-    static_cast<void>(add);  // in `call`, too; autograd looks at arguments
+    static_cast<void>(add);  // also in `call`; autograd sees only arguments
     const BatchNormResult result = Backend::forward(call);
     context->save_for_backward({x, weight, bias, result.kept_y, result.statistics, result.mask});
     context->saved_data["added"] = call.add.defined();
@@ -78,7 +78,8 @@ struct BatchNormNode : torch::autograd::Function<BatchNormNode<Backend>> {
   static Tensors backward(Context* context, const Tensors& gradients) {
     if (at::GradMode::is_enabled()) {
       throw UsageError(
-          "a fused batch norm has no second derivative: train with --bn aten (BatchNormKind::aten)");
+          "a fused batch norm has no second derivative: train with BatchNormKind::aten (--bn aten in "
+          "Holdfast's example)");
     }
     const Tensors saved = context->get_saved_variables();
     const at::Tensor& first = gradients[0].defined() ? gradients[0] : gradients[1];
@@ -121,4 +122,4 @@ struct BatchNormNode : torch::autograd::Function<BatchNormNode<Backend>> {
   }
 };
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal

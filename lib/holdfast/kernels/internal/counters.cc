@@ -12,9 +12,10 @@
 #include <mutex>
 #endif
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 namespace {
 
+// A constant, not the number of cores: it decides the order of sums, and so the bits.
 constexpr int kCpuMultiprocessors = 8;
 
 at::Tensor fresh(c10::Device device, int count) {
@@ -33,11 +34,13 @@ at::Tensor counters(c10::Device device, int count) {
   const auto stream = c10::cuda::getCurrentCUDAStream(device.index());
   static std::mutex mutex;
   static auto& kept =
-      *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, at::Tensor>();  // outlives CUDA
+      *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, at::Tensor>();  // never freed: CUDA may shut
+                                                                                // down first
   const std::lock_guard lock(mutex);
   at::Tensor& own = kept[{stream.device_index(), stream.id()}];
   if (own.defined() && own.numel() >= count) return own;
   const bool capturing = c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+  // Kept counters would be allocated in the graph's memory pool, which may be freed with the graph.
   if (capturing) return fresh(device, count);
   own = fresh(device, std::max(count, kAtLeast));
   return own;
@@ -51,4 +54,4 @@ int multiprocessors_of(c10::Device device) {
 }
 #endif
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal

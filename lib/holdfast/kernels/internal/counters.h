@@ -1,18 +1,18 @@
-// Counters that kernels count their blocks with: zeros, and zeros again when a kernel has run.
+// Counters with which kernels count their finished blocks. They are zero before a kernel, and it sets them to
+// zero again.
 //
 // Errors: none. Threads: any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 
-// `count` of them for a launch on the current stream. A GPU's are kept, those of a stream for all its
-// launches, which come one after the other; made during a capture, they belong to the graph, and a node of it
-// sets them to 0.
+// `count` counters for a launch on the current stream. All launches of a stream share theirs, because they
+// run in sequence. Counters made during a capture belong to the graph, whose first node sets them to 0.
 at::Tensor counters(c10::Device device, int count);
 
-// To plan a grid for; of a CPU a number that decides the bits and is the same everywhere.
+// The number that a grid is planned for. On a CPU it is a constant, because it decides the bits.
 int multiprocessors_of(c10::Device device);
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal

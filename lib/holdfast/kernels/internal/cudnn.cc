@@ -8,22 +8,22 @@
 
 #include "holdfast/base/error.h"
 
-// LibTorch's header for it wants cuDNN's own.
+// Declared here because LibTorch's header of it includes cuDNN's own.
 namespace at::native {
 cudnnContext* getCudnnHandle();
 }
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 namespace {
 
 template <class Function>
 void find_cudnn(Function*& function, const char* name) {
-  // Loaded with libtorch_cuda, if at all: never a second one.
+  // RTLD_NOLOAD: only the cuDNN that libtorch_cuda has loaded, never a second one.
   static void* const library = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_NOLOAD);
   function = reinterpret_cast<Function*>(dlsym(library != nullptr ? library : RTLD_DEFAULT, name));
   if (function == nullptr) {
-    throw UsageError(std::string("--bn cudnn: this LibTorch's cuDNN has no ") + name +
-                     "; choose --bn fused or aten (BatchNormKind)");
+    throw UsageError(std::string("BatchNormKind::cudnn: this LibTorch's cuDNN has no ") + name +
+                     "; choose BatchNormKind::fused or aten (--bn in Holdfast's example)");
   }
 }
 
@@ -57,9 +57,9 @@ CudnnHandle cudnn_handle() { return at::native::getCudnnHandle(); }
 void check_cudnn(Cudnn::Status status, const char* what) {
   if (status == 0) return;
   throw Error(std::string("cuDNN's batch norm, ") + what + ": " + cudnn().error_string(status) +
-              " (--bn fused or aten does without it)");
+              " (BatchNormKind::fused and aten do without it; --bn in Holdfast's example)");
 }
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal
 
 #endif

@@ -1,7 +1,7 @@
-// The calls of cuDNN that a fused batch norm takes, found in the library that LibTorch has loaded: its
-// headers are not needed, and are not in LibTorch's wheel. Types and values are those of cuDNN 8 and 9.
+// The cuDNN calls of a fused batch norm, found in the library that LibTorch has loaded. cuDNN's headers are
+// not needed; LibTorch's wheel does not have them. Types and values are those of cuDNN 8 and 9.
 //
-// Errors: UsageError when LibTorch has no cuDNN or it lacks the calls. Threads: any.
+// Errors: UsageError if LibTorch has no cuDNN or cuDNN lacks the calls. Threads: any.
 #pragma once
 
 #ifdef HOLDFAST_WITH_CUDA
@@ -11,7 +11,7 @@ struct cudnnContext;
 struct cudnnTensorStruct;
 struct cudnnActivationStruct;
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 
 using CudnnHandle = cudnnContext*;
 using CudnnTensor = cudnnTensorStruct*;
@@ -22,7 +22,7 @@ inline constexpr int kCudnnPersistent = 2;  // CUDNN_BATCHNORM_SPATIAL_PERSISTEN
 enum CudnnFusion : int { kCudnnBn = 0, kCudnnBnRelu = 1, kCudnnBnAddRelu = 2 };
 
 struct Cudnn {
-  using Status = int;  // 0: done
+  using Status = int;  // 0: success
 
   const char* (*error_string)(Status);
   Status (*create_tensor)(CudnnTensor*);
@@ -52,11 +52,11 @@ struct Cudnn {
 };
 
 const Cudnn& cudnn();
-// LibTorch's handle of this thread, on its current stream.
+// LibTorch's cuDNN handle of this thread, on its current stream.
 CudnnHandle cudnn_handle();
-// Error with cuDNN's words when `status` is one.
+// Throws Error with cuDNN's message unless `status` is 0.
 void check_cudnn(Cudnn::Status status, const char* what);
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal
 
 #endif

@@ -8,10 +8,10 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 namespace {
 
-// Never closed: kernels may be launched until the very end.
+// Never closed: kernels may be launched until the process ends.
 void* open(const std::string& path) { return dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL); }
 
 std::filesystem::path folder_of_libtorch() {
@@ -98,4 +98,4 @@ void* driver_function(const char* name) {
   return function;
 }
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal

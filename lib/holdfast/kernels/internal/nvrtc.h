@@ -1,21 +1,20 @@
-// NVRTC's functions, loaded when first asked for: no header of NVIDIA's is needed to build this, and no
-// library to start it.
+// NVRTC's functions, loaded at the first use. The build needs no NVIDIA header, and the start no NVIDIA
+// library.
 //
-// LibTorch has a small library, libcaffe2_nvrtc.so, whose only use is to be loaded late and to bring NVRTC
-// and the driver along, in the versions that it was built for: that is tried first. Where there is no driver,
-// NVRTC alone is looked for.
+// The loader first tries LibTorch's libcaffe2_nvrtc.so, which brings NVRTC and the driver in the versions
+// that LibTorch was built for. Without a driver that library does not load; then NVRTC is searched alone.
 //
-// Errors: Error, one line, when nothing can be loaded. Threads: any.
+// Errors: Error, one line, if nothing can be loaded. Threads: any.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
-namespace holdfast::inline v1::kernels::internal {
+namespace holdfast { inline namespace v1 { namespace kernels::internal {
 
 struct Nvrtc {
   using Program = struct NvrtcProgram*;
-  using Result = int;  // 0: done
+  using Result = int;  // 0: success
 
   const char* (*error_string)(Result);
   Result (*supported_count)(int*);
@@ -36,7 +35,7 @@ struct Nvrtc {
 
 const Nvrtc& nvrtc();
 
-// A function of libcuda.so.1, the driver. Error when there is no driver.
+// A function of the driver, libcuda.so.1. Error without a driver.
 void* driver_function(const char* name);
 
-}  // namespace holdfast::inline v1::kernels::internal
+}}}  // namespace holdfast::v1::kernels::internal

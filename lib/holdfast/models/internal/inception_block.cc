@@ -10,10 +10,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/normalize.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 namespace {
 
-// Batch norms without a scale have slower kernels, or none: one of ones costs nothing.
+// A scale of ones costs nothing; batch norms without a scale have slower kernels or none.
 class FixedScaleNorm final : public torch::nn::BatchNorm2dImpl {
  public:
   explicit FixedScaleNorm(const torch::nn::BatchNorm2dOptions& options)
@@ -122,4 +122,4 @@ void require_pixels(const char* net, const at::Tensor& pictures, std::int64_t pi
                    " pixels, [N, 3, H, W], not " + given);
 }
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -1,13 +1,13 @@
-// What Inceptions are made of: convolutions with a batch norm and a ReLU behind, and blocks of branches that
-// all read the same input and whose outputs are joined along the channels.
+// The parts of Inceptions: convolutions with a batch norm and a ReLU, and blocks of branches. All branches of
+// a block read the same input, and their outputs are joined along the channels.
 //
 //   InceptionBlock block(288, norms,
 //                        {{{valid("branch3x3", 384, 3, 2)}},
 //                         {{point("branch3x3dbl_1", 64), same("branch3x3dbl_2", 96, 3), …}},
 //                         {.pool = Pool::halve_max}});
 //
-// Keys are those of the state dict, below the block: a dot in one makes a container. Parameters are undrawn.
-// Errors: none of its own. Threads: as torch::nn::Module.
+// Keys are those of the state dict, below the block; a dot in a key makes a container. Parameters are not
+// drawn. Errors: none. Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -21,12 +21,13 @@
 #include "holdfast/models/internal/layers.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 
-// The norms of a whole net, all with an epsilon of 1e-3.
+// The batch norms of a whole net. All have an epsilon of 1e-3.
 struct InceptionNorms {
   BatchNormKind kind = BatchNormKind::aten;
-  // The scale is 1 and no parameter: a buffer of the same key, so that state dicts and kernels find it.
+  // True: the scale is a buffer of ones under the same key instead of a parameter, so state dicts and kernels
+  // find it.
   bool fixed_scale = false;
   double momentum = 0.1;
 };
@@ -46,7 +47,7 @@ class ConvNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ConvNorm);
 
-// `shape.in` is known where it is built in.
+// The block sets `shape.in`.
 struct KeyedConv {
   std::string key;
   ConvShape shape;
@@ -57,17 +58,17 @@ KeyedConv valid(std::string key, std::int64_t out, std::int64_t kernel, std::int
 
 enum class Pool {
   none,
-  average,         // 3x3, keeps the size; what lies outside the picture counts as zeros
-  average_inside,  // 3x3, keeps the size; of what lies inside the picture
+  average,         // 3x3, keeps the size; zeros outside the picture count
+  average_inside,  // 3x3, keeps the size; only values inside the picture count
   max,             // 3x3, keeps the size
-  halve_max,       // 3x3 with a stride of 2
+  halve_max,       // 3x3 with stride 2
 };
 at::Tensor pooled(Pool pool, const at::Tensor& x);
 
 struct Branch {
-  std::vector<KeyedConv> chain = {};  // one behind the other
-  std::vector<KeyedConv> fork = {};   // side by side behind the chain; their outputs are joined like branches
-  Pool pool = Pool::none;             // in front of the chain
+  std::vector<KeyedConv> chain = {};  // in sequence
+  std::vector<KeyedConv> fork = {};   // side by side after the chain; their outputs are joined like branches
+  Pool pool = Pool::none;             // before the chain
 };
 
 class InceptionBlockImpl : public torch::nn::Module {
@@ -89,7 +90,7 @@ class InceptionBlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(InceptionBlock);
 
-// UsageError unless pictures are at least `pixels` high and wide.
+// UsageError unless pictures have at least `pixels` on each side.
 void require_pixels(const char* net, const at::Tensor& pictures, std::int64_t pixels);
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

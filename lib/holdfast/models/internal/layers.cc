@@ -7,12 +7,12 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 namespace {
 
-// The deviation of a standard normal that is cut at two deviations.
+// Standard deviation of a standard normal that is cut at two deviations.
 constexpr double kCutDeviation = 0.87962566103423978;
-// What the normal distribution function is at two deviations, as a distance from its middle, doubled.
+// The probability that a normal number lies within two deviations.
 const double kInside = std::erf(2 / std::sqrt(2.0));
 
 }  // namespace
@@ -43,17 +43,17 @@ torch::nn::Dropout make_dropout(double probability) {
   throw UsageError("dropout is a probability between 0 and 1, not " + std::to_string(probability));
 }
 
-// nn::init would check modes and gains and compute fans for us, at a fraction of the work: this is its
-// formula.
+// The formula of nn::init::kaiming_normal_ without its checks, which take longer than small draws.
 void draw_kaiming_fan_out(at::Tensor weight) {
   const std::int64_t fan_out = weight.size(0) * weight.size(2) * weight.size(3);
   weight.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
 }
 
-// C++ has no nn::init::trunc_normal_: the inverse of the distribution function over its middle part.
+// C++ has no nn::init::trunc_normal_: this applies the inverse of the distribution function to its middle
+// part.
 void draw_truncated_normal(at::Tensor weight, double deviation) {
   weight.uniform_(-kInside, kInside).erfinv_().mul_(deviation * std::sqrt(2.0));
-  weight.clamp_(-2 * deviation, 2 * deviation);  // against rounding at the ends
+  weight.clamp_(-2 * deviation, 2 * deviation);  // rounding may exceed the ends
 }
 
 void draw_as_table(torch::nn::Conv2dImpl& conv) {
@@ -68,4 +68,4 @@ void draw_as_table(torch::nn::LinearImpl& linear, bool relu_follows) {
   linear.bias.zero_();
 }
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -1,7 +1,7 @@
-// Layers as the models build them, and the draws they start from.
+// Layers of the models, and how their weights are drawn.
 //
-// Errors: UsageError of make_dropout(). Threads: as torch::nn::Module; the draws take numbers from the global
-// CPU generator.
+// Errors: make_dropout() throws UsageError. Threads: as torch::nn::Module; draws use the global CPU
+// generator.
 #pragma once
 
 #include <torch/expanding_array.h>
@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 
 struct ConvShape {
   std::int64_t in = 1;
@@ -22,23 +22,23 @@ struct ConvShape {
   bool bias = false;
 };
 
-// With parameters of the right shape whose values are undefined: Torch's own constructors draw numbers that
-// most models overwrite at once.
+// Layers with undefined parameters of the right shape. torch's constructors draw numbers that most models
+// overwrite.
 torch::nn::Conv2d undrawn_conv(const ConvShape& shape);
 torch::nn::Linear undrawn_linear(std::int64_t in, std::int64_t out);
 
-// UsageError unless it is a probability.
+// UsageError unless `probability` is in [0, 1].
 torch::nn::Dropout make_dropout(double probability);
 
 // Normal with variance 2 / fan_out: nn::init::kaiming_normal_(fan_out, relu).
 void draw_kaiming_fan_out(at::Tensor weight);
-// Normal, cut at two deviations and not rescaled: the result's deviation is 0.8796 of `deviation`.
+// Normal, cut at two deviations and not rescaled: the deviation of the result is 0.8796 * `deviation`.
 void draw_truncated_normal(at::Tensor weight, double deviation);
 
-// The starts of ModelVariant::table. Convolutions: truncated normal whose deviation after the cut is
-// sqrt(1 / fan_in). Linear layers: truncated normal of sqrt(gain / in) before the cut, gain 2 where a ReLU
-// follows. Biases 0.
+// Initial weights of ModelVariant::table. Convolutions: truncated normal with a deviation of sqrt(1 / fan_in)
+// after the cut. Linear layers: truncated normal of sqrt(gain / in) before the cut, with gain 2 before a
+// ReLU, else 1. Biases 0.
 void draw_as_table(torch::nn::Conv2dImpl& conv);
 void draw_as_table(torch::nn::LinearImpl& linear, bool relu_follows);
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

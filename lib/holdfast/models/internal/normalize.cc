@@ -4,7 +4,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 namespace {
 
 Activation by_module(torch::nn::BatchNorm2d& norm, const at::Tensor& x, const BatchNormFusion& fusion) {
@@ -31,17 +31,18 @@ Activation normalize(BatchNormKind kind, torch::nn::BatchNorm2d& norm, const at:
   }
   Activation result = kind == BatchNormKind::fused ? fused_batch_norm(x, parameters, fusion)
                                                    : cudnn_batch_norm(x, parameters, fusion);
-  if (parameters.training) norm->num_batches_tracked.add_(1);  // what threw has counted nothing
+  if (parameters.training) norm->num_batches_tracked.add_(1);  // after the call: a failed one is not counted
   return result;
 }
 
 void require_layout(BatchNormKind kind, const at::Tensor& pictures) {
   if (kind == BatchNormKind::aten || pictures.numel() == 0) return;
   if (pictures.is_contiguous(at::MemoryFormat::ChannelsLast)) return;
-  throw UsageError(
-      "--bn " + std::string(word_of(kind)) +
-      " (batch_norm in the model's options) needs pictures and weights in channels_last: --channels-last, or "
-      "to_channels_last(*net) and pictures.contiguous(at::MemoryFormat::ChannelsLast)");
+  throw UsageError("BatchNormKind::" + std::string(word_of(kind)) +
+                   " needs pictures and weights in channels_last: to_channels_last(*net) and "
+                   "pictures.contiguous(at::MemoryFormat::ChannelsLast) (--channels-last in Holdfast's "
+                   "example), or another batch_norm in "
+                   "the model's options");
 }
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -1,7 +1,7 @@
-// relu?(norm(x) [+ add]) by the kernels that a model was made for; the module's statistics and its counter
-// move as in its own forward().
+// relu?(norm(x) [+ add]) with the kernels that the model was made for. Updates the module's statistics and
+// counter as its own forward() does.
 //
-// Errors: those of holdfast/kernels/batch_norm.h. Threads: as torch::nn::Module.
+// Errors: those of kernels/batch_norm.h. Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -9,13 +9,14 @@
 #include "holdfast/kernels/batch_norm.h"
 #include "holdfast/models/batch_norm.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 
-// With BatchNormKind::aten exactly the operators norm(x), add_(), relu_(), whose bits are the reference.
+// BatchNormKind::aten uses exactly norm(x), add_(), relu_(); their bits are the reference.
 Activation normalize(BatchNormKind kind, torch::nn::BatchNorm2d& norm, const at::Tensor& x,
                      const BatchNormFusion& fusion);
 
-// UsageError unless pictures are laid out for this kind. At the model's door the remedy is nearer.
+// UsageError unless pictures have the layout for this kind. Checked at the model's entry, where the message
+// is clearer.
 void require_layout(BatchNormKind kind, const at::Tensor& pictures);
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

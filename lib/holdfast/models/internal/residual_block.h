@@ -1,4 +1,4 @@
-// What residual networks are made of: ResNet's blocks, and the backbone of SSD300.
+// The parts of residual networks: ResNet's blocks, and the backbone of SSD300.
 //
 // Errors: those of normalize.h. Threads: as torch::nn::Module.
 #pragma once
@@ -11,12 +11,12 @@
 
 #include "holdfast/models/internal/normalize.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 
 torch::nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride);
 torch::nn::Conv2d conv1x1(std::int64_t in, std::int64_t out, std::int64_t stride);
 
-// What both kinds of block share: named slots in torchvision's order, the shortcut last.
+// The common part of both kinds of block: named layers in torchvision's order, the shortcut last.
 class ResidualBlockImpl : public torch::nn::Module {
  public:
   virtual torch::nn::BatchNorm2d last_norm() const = 0;
@@ -26,7 +26,7 @@ class ResidualBlockImpl : public torch::nn::Module {
 
   void add_downsample(std::int64_t in, std::int64_t out, std::int64_t stride);
   at::Tensor relu(torch::nn::BatchNorm2d& norm, const at::Tensor& x) const;
-  // The end of a block; `input` is what went into it.
+  // The end of a block. `input`: the input of the block.
   Activation add_relu(torch::nn::BatchNorm2d& norm, const at::Tensor& x, const Activation& input);
 
  private:
@@ -35,7 +35,7 @@ class ResidualBlockImpl : public torch::nn::Module {
   torch::nn::BatchNorm2d down_norm_{nullptr};
 };
 
-// Two 3x3 convolutions, of which the first has the stride.
+// Two 3x3 convolutions; the first has the stride.
 class BasicBlockImpl final : public ResidualBlockImpl {
  public:
   static constexpr std::int64_t kExpansion = 1;
@@ -52,4 +52,4 @@ class BasicBlockImpl final : public ResidualBlockImpl {
 };
 TORCH_MODULE(BasicBlock);
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -4,10 +4,10 @@
 
 #include "holdfast/models/internal/layers.h"
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 namespace {
 
-// Channels of the convolutions, each followed by a ReLU; 0 is a pool that halves the picture.
+// Channels of the convolutions, each followed by a ReLU. 0: a pool that halves the side.
 constexpr int kLayers[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
 
 }  // namespace
@@ -30,4 +30,4 @@ torch::nn::Sequential vgg16_features() {
   return features;
 }
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -1,4 +1,4 @@
-// The convolutions of VGG-16: its classifier stands behind them, and SSD300 takes them apart.
+// The convolutions of VGG-16. Its classifier uses them whole; SSD300 takes them apart.
 //
 // Errors: none. Threads: as torch::nn::Module.
 #pragma once
@@ -6,7 +6,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 
-namespace holdfast::inline v1::models {
+namespace holdfast { inline namespace v1 { namespace models {
 
 torch::nn::ReLU in_place_relu();
 
@@ -14,4 +14,4 @@ torch::nn::ReLU in_place_relu();
 // pools at 4, 9, 16, 23, 30.
 torch::nn::Sequential vgg16_features();
 
-}  // namespace holdfast::inline v1::models
+}}}  // namespace holdfast::v1::models

@@ -1,11 +1,11 @@
-// What FusedAdam, FusedAdamW and Lamb have in common: two moments and a count a parameter, gathered into
-// lists; checks before anything is changed; states that are only kept when the kernels have run.
+// The common part of FusedAdam, FusedAdamW and Lamb: two moments and a step count per parameter, gathered
+// into lists. Checks come before any change, and new states are kept only after the kernels have run.
 //
-// A model of `Kernel` has: Options, State, kName, kKind, check(options), and
+// `Kernel` has Options, State, kName, kKind, check(options), and
 //   run(list, options, group, maximize, on_device, rates, scale, found)   one kernel call for one list
-//   divisor(optimizer, grad_scale, whole)   where there is one: what it divides by in the place of
-//   grad_scale. kByTensor   where it is there, run() takes one argument more: of which tensors the parameters
-//   are shares.
+// It may have
+//   divisor(optimizer, grad_scale, whole)   replaces grad_scale as the number that run() divides by
+//   kByTensor                               run() gets the WholeTensors as one argument more
 //
 // Threads: the training thread.
 #pragma once
@@ -30,7 +30,7 @@
 #include "holdfast/optim/internal/fused_body.h"
 #include "holdfast/optim/internal/kernel_lists.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 template <class Options>
 void check_adam(const Options& options, const char* name) {
@@ -52,10 +52,10 @@ struct FusedWork {
   KernelLists lists;
   DeviceRates rates;
   DeviceSteps device_steps;
-  // One number a distinct count: the kernels for CPUs take it from a tensor.
+  // One tensor per distinct step count: CPU kernels take the count from a tensor.
   std::vector<std::pair<std::int64_t, at::Tensor>> steps_here;
   std::size_t used_steps = 0;
-  std::vector<State*> states;  // of the parameters that have gradients, in order
+  std::vector<State*> states;  // of the parameters with gradients, in order
   const WholeTensors* whole = nullptr;
 
   const at::Tensor& step_here(std::int64_t step) {
@@ -73,7 +73,7 @@ struct FusedWork {
   void step(torch::optim::Optimizer& optimizer, bool maximize, const std::optional<at::Tensor>& grad_scale,
             const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on);
 
-  // Throws for what the kernels cannot use, before anything has changed.
+  // Throws for tensors that the kernels cannot use, before anything changes.
   void look(torch::optim::Optimizer& optimizer);
 
   void settle(torch::optim::Optimizer& optimizer) {
@@ -182,4 +182,4 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,16 +1,39 @@
 #include "holdfast/optim/internal/adoption.h"
 
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/state/own_optimizer.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 void refuse_options(const char* optimizer) {
   throw UsageError(std::string(optimizer) +
                    ": a parameter group has the options of another optimizer: make them of its own type");
+}
+
+void require_each_once(const torch::optim::Optimizer& optimizer, const char* name) {
+  struct Place {
+    std::size_t group, index;
+  };
+  std::unordered_map<const at::TensorImpl*, Place> first;
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (std::size_t i = 0; i < groups[g].params().size(); ++i) {
+      const auto [known, is_new] =
+          first.try_emplace(groups[g].params()[i].unsafeGetTensorImpl(), Place{g, i});
+      if (is_new) continue;
+      const auto text = [](const Place& place) {
+        return "parameter " + std::to_string(place.index) + " of group " + std::to_string(place.group);
+      };
+      throw UsageError(std::string(name) + ": " + text({g, i}) + " is " + text(known->second) +
+                       " once more. LibTorch's parameters() lists the parameters of a module that is "
+                       "registered twice two times, and torch::optim would update them twice a step. List "
+                       "each once, as decay_parameters() of optim/decay_groups.h does, or use torch::optim");
+    }
+  }
 }
 
 void require_slots_here(torch::optim::Optimizer& optimizer, const char* name) {
@@ -37,6 +60,7 @@ void require_same_way(torch::optim::Optimizer& from, torch::optim::Optimizer& to
 }
 
 void take_slots(torch::optim::Optimizer& from, torch::optim::Optimizer& to) {
+  // Slots move with their step counts, which a device may still hold.
   if (auto* const own = dynamic_cast<OwnOptimizer*>(&from)) own->settle();
   to.state().clear();
   for (auto& [parameter, state] : from.state()) to.state()[parameter] = std::move(state);
@@ -64,4 +88,4 @@ void give_all(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const 
   take_slots(from, to);
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,4 +1,4 @@
-// Groups and slots that move between two optimizers of the same parameters.
+// Moves groups and slots between two optimizers of the same parameters.
 //
 // Threads: the training thread.
 #pragma once
@@ -10,22 +10,26 @@
 
 #include "holdfast/state/own_optimizer.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// `from` is left without slots; one of our own settles first.
+// Moves all slots out of `from`. A Holdfast optimizer settles first.
 void take_slots(torch::optim::Optimizer& from, torch::optim::Optimizer& to);
-// Slots and the groups' options. UsageError when `to` has other groups or other parameters in them, or goes
-// the other way: up the gradient or down.
+// Moves slots and the groups' options. UsageError if `to` has other groups or parameters, or if one maximizes
+// and the other minimizes.
 void give_all(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const char* optimizer);
 
-// UsageError when another optimizer has taken over this one's slots: whoever steps with it, adopts it or
-// takes it back would go on from nothing.
+// UsageError if another optimizer has taken over this one's slots: stepping or adopting it would start from
+// empty slots.
 void require_slots_here(torch::optim::Optimizer& optimizer, const char* name);
 
-// UsageError unless both go up the gradient or both down.
+// UsageError if a parameter is listed twice. torch::optim then makes two updates in sequence; a fused kernel
+// updates all parameters of a group at once and would compute something else.
+void require_each_once(const torch::optim::Optimizer& optimizer, const char* name);
+
+// UsageError unless both maximize or both minimize.
 void require_same_way(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const char* optimizer);
 
-// From now on no TrainState saves this optimizer (own_optimizer.h).
+// From now on TrainState refuses to save this optimizer (own_optimizer.h).
 template <class Options>
 void mark_slots_away(torch::optim::Optimizer& optimizer) {
   for (auto& group : optimizer.param_groups()) {
@@ -34,7 +38,7 @@ void mark_slots_away(torch::optim::Optimizer& optimizer) {
   }
 }
 
-// The options of a group as its own type; UsageError for those of another optimizer.
+// The group's options as type Options. UsageError if they belong to another optimizer.
 template <class Options>
 Options& options_of(torch::optim::OptimizerParamGroup& group, const char* optimizer);
 [[noreturn]] void refuse_options(const char* optimizer);
@@ -45,11 +49,11 @@ Options& options_of(torch::optim::OptimizerParamGroup& group, const char* optimi
   refuse_options(optimizer);
 }
 
-// The state that is there, or nullptr.
+// The parameter's state, or nullptr.
 template <class State>
 State* state_at(torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
   const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
   return found == optimizer.state().end() ? nullptr : static_cast<State*>(found->second.get());
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -5,7 +5,7 @@
 
 #include <map>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 const at::Tensor& DeviceSteps::of(const at::Tensor& parameter, const at::Tensor& slot, std::int64_t step) {
   const auto known = counts_.find(parameter.unsafeGetTensorImpl());
@@ -31,6 +31,7 @@ std::vector<DeviceSteps::Read> DeviceSteps::read() {
   }
   std::vector<Read> all;
   for (auto& [device, place] : places) {
+    // One copy per device: reading each count by itself would wait once per parameter.
     const at::Tensor here = at::stack(place.counts).cpu();
     const float* const steps = here.const_data_ptr<float>();
     for (std::size_t i = 0; i < place.reads.size(); ++i) {
@@ -41,4 +42,4 @@ std::vector<DeviceSteps::Read> DeviceSteps::read() {
   return all;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

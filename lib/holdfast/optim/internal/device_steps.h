@@ -1,5 +1,5 @@
-// Updates counted where the parameters are: a skipped update does not count, and only the device knows. torch
-// keeps an integer in each parameter's state; it is right after settle(), and whenever a count is begun.
+// Counts updates on the device: only the device knows whether an update was skipped. torch keeps an integer
+// in each parameter's state. That integer is correct after settle() and when a count begins.
 //
 // Threads: the training thread.
 #pragma once
@@ -12,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class DeviceSteps {
  public:
-  // The count of the parameter whose state holds `slot` and says `step`: begun anew when the state is another
-  // than last time (a checkpoint was loaded) or says something else.
+  // The count of the parameter whose state has `slot` and step count `step`. Starts a new count if either
+  // differs from the last call, as after loading a checkpoint.
   const at::Tensor& of(const at::Tensor& parameter, const at::Tensor& slot, std::int64_t step);
 
-  // Calls told(parameter, slot, count) for each; waits for the devices, once each.
+  // Calls told(parameter, slot, count) for each count. Waits once for each device.
   template <class F>
   void settle(const F& told) {
     for (const auto& [parameter, slot, step] : read()) {
@@ -31,7 +31,8 @@ class DeviceSteps {
 
  private:
   struct Count {
-    c10::weak_intrusive_ptr<at::TensorImpl> slot;  // alive or not, nothing else has its address
+    c10::weak_intrusive_ptr<at::TensorImpl> slot;  // weak: keeps the address from being reused, even if the
+                                                   // slot is gone
     std::int64_t told;
     at::Tensor count;
   };
@@ -44,4 +45,4 @@ class DeviceSteps {
   std::unordered_map<void*, Count> counts_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,4 +1,4 @@
-// The members of FusedOptimizer, for the sources that instantiate it. Such a source defines first
+// The members of FusedOptimizer, for the sources that instantiate it. Such a source first defines
 //
 //   struct XKernel { using Options, State; static constexpr char kName[];
 //                    static constexpr OwnOptimizer::Kind kKind;
@@ -23,7 +23,7 @@
 #include "holdfast/optim/internal/kernel_lists.h"
 #include "holdfast/state/torch_compat.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace internal {
 
 template <class Kernel, class Options>
@@ -31,7 +31,7 @@ Options checked(Options options) {
   Kernel::check(options);
   return options;
 }
-// The defaults as the base class takes them.
+// The default options in the form that the base class takes.
 template <class Torch, class Options>
 auto defaults_for(Options options) {
   if constexpr (std::is_same_v<Torch, torch::optim::Optimizer>) {
@@ -54,6 +54,7 @@ FusedOptimizer<Torch, Options, Kernel>::FusedOptimizer(std::vector<torch::optim:
     : Torch(groups, internal::defaults_for<Torch>(internal::checked<Kernel>(std::move(defaults)))),
       more_(more),
       work_(std::make_unique<internal::FusedWork<Kernel>>()) {
+  internal::require_each_once(*this, Kernel::kName);
   compat::keep_options(*this, groups);
   for (auto& group : this->param_groups()) Kernel::check(internal::options_of<Options>(group, Kernel::kName));
 }
@@ -68,6 +69,7 @@ FusedOptimizer<Torch, Options, Kernel>::FusedOptimizer(Torch& adopted, FusedOpti
     : Torch(adopted.param_groups(), static_cast<const Options&>(adopted.defaults())),
       more_(more),
       work_(std::make_unique<internal::FusedWork<Kernel>>()) {
+  internal::require_each_once(*this, Kernel::kName);
   internal::require_slots_here(adopted, Kernel::kName);
   if (!more.maximize || !adopted.state().empty()) internal::require_same_way(adopted, *this, Kernel::kName);
   compat::keep_options(*this, adopted.param_groups());
@@ -88,6 +90,12 @@ template <class Torch, class Options, class Kernel>
 void FusedOptimizer<Torch, Options, Kernel>::add_param_group(const torch::optim::OptimizerParamGroup& group) {
   Torch::add_param_group(group);
   compat::keep_options(*this, {group});
+  try {
+    internal::require_each_once(*this, Kernel::kName);
+  } catch (...) {
+    this->param_groups().pop_back();
+    throw;
+  }
 }
 
 template <class Torch, class Options, class Kernel>
@@ -138,4 +146,4 @@ void FusedOptimizer<Torch, Options, Kernel>::share([[maybe_unused]] const WholeT
   if constexpr (requires { work_->whole = whole; }) work_->whole = whole;
 }
 
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

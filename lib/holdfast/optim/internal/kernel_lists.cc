@@ -11,10 +11,10 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-constexpr std::int64_t kWorthThreads = 32'768;  // elements; what ATen's own loops ask for
+constexpr std::int64_t kWorthThreads = 32'768;  // elements; the limit of ATen's own loops
 
 bool same_layout(const at::Tensor& left, const at::Tensor& right) {
   const auto sizes = left.sizes(), one = left.strides(), other = right.strides();
@@ -31,8 +31,8 @@ std::string text_of(const T& value) {
   return text.str();
 }
 
-// The OpenMP runtime that LibTorch itself has loaded; this setting is the calling thread's own, which
-// at::set_num_threads is not.
+// From the OpenMP runtime that LibTorch has loaded. This setting belongs to the calling thread;
+// at::set_num_threads changes the whole process.
 using SetThreads = void (*)(int);
 SetThreads openmp_set_threads() {
   static const auto found = reinterpret_cast<SetThreads>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -150,6 +150,8 @@ void KernelLists::add(const at::Tensor& parameter, const at::Tensor& gradient,
 
 void KernelLists::finish() {
   for (auto& [to, from] : back_) to.copy_(from);
+  // The fused kernels run below autograd and do not bump versions, so a stale backward pass would go
+  // unnoticed.
   const auto changed = [](const at::Tensor& parameter) {
     if (!parameter.is_inference()) parameter.unsafeGetTensorImpl()->bump_version();
   };
@@ -180,6 +182,7 @@ bool skipped_here(const std::optional<at::Tensor>& found_inf) {
 }
 
 std::optional<at::Tensor> on_device(const std::optional<at::Tensor>& tensor, at::Device device) {
+  // The usual case: no copy, so no thread waits.
   if (!tensor || tensor->device() == device) return tensor;
   return tensor->to(device);
 }
@@ -187,7 +190,7 @@ std::optional<at::Tensor> on_device(const std::optional<at::Tensor>& tensor, at:
 std::optional<at::Tensor> found_on_device(const std::optional<at::Tensor>& found_inf, at::Device device) {
   const auto found = on_device(found_inf, device);
   if (!found) return found;
-  return found->ne(0).to(at::kFloat);  // the kernels know 1 alone
+  return found->ne(0).to(at::kFloat);  // the kernels skip only if it is exactly 1
 }
 
 const at::Tensor& DeviceRates::of(std::size_t group, double rate, at::Device device) {
@@ -206,4 +209,4 @@ void DeviceRates::put(Rate& rate, double value) {
   rate.value = value;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,10 +1,10 @@
-// The tensors of one update, sorted into the lists that ATen's fused kernels take: one device and one type a
-// list. On a CPU those kernels go through raw memory in storage order, whatever the strides say; so tensors
-// that are not laid out as the rest of their row (a parameter with gaps, a gradient in another memory format)
-// are copied into one layout first, and what the kernel wrote is copied back.
+// Sorts the tensors of one update into the lists that ATen's fused kernels take, one device and one type per
+// list. CPU kernels read memory in storage order and ignore strides. So a tensor with another layout than the
+// rest of its row (a parameter with gaps, a gradient in another memory format) is copied first; results are
+// copied back.
 //
-// Errors: UsageError from require_usable() and require_slots(), which go before the first kernel.
-// Threads: the training thread.
+// Errors: UsageError from require_usable() and require_slots(), which run before the first kernel. Threads:
+// the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,19 +17,20 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Refuses what no fused kernel computes rightly. `optimizer` as in "FusedSgd"; parameter `index` of `group`.
+// Refuses tensors that no fused kernel computes correctly. `optimizer`: a name, "FusedSgd". Parameter `index`
+// of `group`.
 void require_usable(const char* optimizer, std::size_t group, std::size_t index, const at::Tensor& parameter,
                     const at::Tensor& gradient);
 
-// Refuses slots that do not fit their parameter; undefined ones are yet to be made.
+// Refuses slots that do not fit their parameter. Undefined slots are fine: they do not exist yet.
 void require_slots(const char* optimizer, const at::Tensor& parameter, std::span<const at::Tensor> slots);
 
 struct KernelList {
   at::Device device;
   at::ScalarType dtype;
-  bool fresh;  // rows whose slots are yet to be filled, where the kernel cares
+  bool fresh;  // the slots are new, and the kernel must fill them
   bool small;  // rows too short for threads
   std::vector<at::Tensor> parameters, gradients;
   std::array<std::vector<at::Tensor>, 3> slots;
@@ -38,26 +39,26 @@ struct KernelList {
 
 class KernelLists {
  public:
-  // Keeps the memory of the lists, not the tensors.
+  // Frees the tensors and keeps the memory of the lists.
   void clear();
-  // One row, of tensors that were found usable. Undefined slots are left out. With `writes_gradient` what the
-  // kernel does to the gradient counts.
+  // Adds one row of usable tensors. Undefined slots are left out. `writes_gradient`: the kernel's changes of
+  // the gradient must be kept.
   void add(const at::Tensor& parameter, const at::Tensor& gradient, std::span<const at::Tensor> slots,
            const at::Tensor& step, bool fresh, bool writes_gradient);
   std::span<KernelList> lists() { return {lists_.data(), used_}; }
-  // After the kernels: copies back, tells autograd that the parameters have changed, and clears.
+  // After the kernels: copies results back, tells autograd that the parameters have changed, and clears.
   void finish();
 
  private:
   KernelList& list_for(const at::Tensor& parameter, bool fresh);
   std::vector<KernelList> lists_;
   std::size_t used_ = 0;
-  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // to, from
-  std::vector<at::Tensor> copied_;                       // parameters of rows that were copied
+  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // (to, from)
+  std::vector<at::Tensor> copied_;                       // parameters of copied rows
 };
 
-// On a CPU the kernels start all threads for every tensor, however small: a hundred times the work of a bias.
-// While this lives, the calling thread computes alone.
+// While this object lives, the calling thread computes alone. CPU kernels start all threads for every tensor,
+// which costs a hundred times the work of a bias.
 class Alone {
  public:
   explicit Alone(bool really);
@@ -69,15 +70,15 @@ class Alone {
   int threads_ = 0;
 };
 
-// Is the whole update to be left out? Only asks where the answer is at hand: on a CPU.
+// True if the whole update must be skipped. Only looks at a found_inf that is on the CPU, so it never waits.
 bool skipped_here(const std::optional<at::Tensor>& found_inf);
-// A scaler's tensor for kernels on `device`.
+// Copies a scaler's tensor to `device`.
 std::optional<at::Tensor> on_device(const std::optional<at::Tensor>& tensor, at::Device device);
-// The same of found_inf, of which the kernels know 0 and 1 alone.
+// As on_device(), for found_inf: the kernels only know 0 and 1.
 std::optional<at::Tensor> found_on_device(const std::optional<at::Tensor>& found_inf, at::Device device);
 void require_scalar(const std::optional<at::Tensor>& tensor, const char* name);
 
-// A learning rate in a device's memory; written when it changes.
+// Learning rates in device memory, written when they change.
 class DeviceRates {
  public:
   const at::Tensor& of(std::size_t group, double rate, at::Device device);
@@ -97,4 +98,4 @@ class DeviceRates {
   std::vector<Rate> rates_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -4,10 +4,10 @@
 
 #include <cstring>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-constexpr std::size_t kVectors = 64;  // bytes; a multiple of every vector
+constexpr std::size_t kVectors = 64;  // bytes; a multiple of every vector length
 
 std::byte* bytes_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.unsafeGetTensorImpl()->mutable_data());
@@ -47,7 +47,7 @@ void Tails::add(KernelList& list) {
 
 void Tails::put_back(KernelList& list) {
   if (ends_.empty()) return;
-  list.gradients.pop_back();  // at most divided, which is the same everywhere
+  list.gradients.pop_back();  // the kernel at most divided it, which gives the same bits everywhere
   for (auto* const rows : {&list.parameters, &list.slots[0]}) {
     if (rows->empty()) continue;
     const std::byte* from = bytes_of(rows->back());
@@ -59,4 +59,4 @@ void Tails::put_back(KernelList& list) {
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,9 +1,9 @@
-// ATen's fused kernels for CPUs compute whole vectors exactly as its other loops do, but contract what is
-// left over at a tensor's end into other sums: one last bit differs there. So the ends of all tensors of a
-// list are computed once more, side by side in a row of whole vectors, and put where they belong.
+// Makes the bits of CPU kernels equal torch::optim's at the end of each tensor. ATen's fused kernels contract
+// the sums of the last elements, which do not fill a vector, and differ there in a last bit. So the ends of
+// all tensors are computed again, side by side as whole vectors, and copied back.
 //
-// Requires: the list's rows are dense, on a CPU (kernel_lists.h sees to that). 16-bit types are left alone.
-// Threads: the training thread.
+// Requires: the list's rows are dense, on a CPU (kernel_lists.h ensures that). Ignores 16-bit types. Threads:
+// the training thread.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 
 #include "holdfast/optim/internal/kernel_lists.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class Tails {
  public:
-  // Appends the row to the list: parameters, gradients and the first slots, as they are before the kernel.
+  // Before the kernel: appends a row with the ends of parameters, gradients and first slots.
   void add(KernelList& list);
-  // After the kernel: takes the row off the list and spreads it over the ends.
+  // After the kernel: removes the row and copies the results to the ends.
   void put_back(KernelList& list);
 
  private:
@@ -29,4 +29,4 @@ class Tails {
   std::array<at::Tensor, 3> scratch_;  // parameters, gradients, slots
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

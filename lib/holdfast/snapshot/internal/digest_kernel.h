@@ -1,18 +1,17 @@
-// The loops behind digest_of and inspect_bytes, once for every machine and once for those with AVX2 (a third
-// fewer core-seconds). Which one runs is decided once a process.
+// The loops of digest_of and inspect_bytes, in two versions: for all machines, and for those with AVX2 (a
+// third less processor time). The process chooses once.
 //
-// Plain types only: the AVX2 source is compiled with other flags, and must not share an inline function of
-// the standard library with the rest of the program.
-//
-// Threads: free functions, pure.
+// Plain types only: the AVX2 source has other compiler flags, and must not share inline functions of the
+// standard library with the rest of the program.
+// Errors: none. Threads: pure functions.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// How a float type says that it is not finite: its bits without the sign, as an integer of `bytes` bytes,
+// How to recognise a float that is not finite: its bits without the sign, as an integer of `bytes` bytes,
 // exceed `largest`.
 struct FloatBits {
   int bytes = 0;  // 0: not a float, nothing to look at
@@ -20,15 +19,15 @@ struct FloatBits {
   std::int64_t largest = 0;
 };
 
-// Writes the canonical XXH3-128 of `size` bytes to `digest` (16 bytes). False when a float is not finite.
+// Writes the canonical XXH3-128 of `size` bytes to `digest` (16 bytes). False if a float is not finite.
 using DigestKernel = bool (*)(const std::byte* data, std::size_t size, FloatBits floats,
                               unsigned char* digest);
 
 bool digest_kernel_plain(const std::byte* data, std::size_t size, FloatBits floats, unsigned char* digest);
-// nullptr: not compiled in.
+// nullptr if it is not compiled in.
 DigestKernel digest_kernel_avx2();
 
-// The best that this processor runs.
+// The fastest version for this processor.
 DigestKernel digest_kernel();
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,7 +1,7 @@
-// The body of internal/digest_kernel.h, for two sources compiled with different flags: all of it is local to
-// the one that includes it, which says how wide its vectors are (HOLDFAST_VECTOR_BYTES).
+// The body of internal/digest_kernel.h, included by two sources with different compiler flags. Everything is
+// local to the including source, which defines the width of its vectors (HOLDFAST_VECTOR_BYTES).
 //
-// Threads: pure.
+// Errors: none. Threads: pure.
 #pragma once
 
 #include <xxhash.h>
@@ -10,14 +10,13 @@
 
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
-namespace holdfast::inline v1::internal {
-namespace {
+namespace holdfast { inline namespace v1 { namespace internal { namespace {
 
-// What is looked at, then hashed. Both find it in the nearest cache, and the loads of the look fetch it from
-// memory as fast as those of a hash alone would.
+// Bytes that are checked and then hashed. Both passes find them in the nearest cache, and the check loads
+// them from memory as fast as a hash alone would.
 constexpr std::size_t kBite = 4096;
 
-// Compared as integers in vectors, because the compiler does not turn the plain loop into vectors at -O2.
+// Explicit vectors, because the compiler does not vectorise the plain loop at -O2.
 template <class Word>
 bool none_above(const std::byte* data, std::size_t size, Word magnitude, Word largest) {
   constexpr std::size_t kVector = HOLDFAST_VECTOR_BYTES;
@@ -25,7 +24,7 @@ bool none_above(const std::byte* data, std::size_t size, Word magnitude, Word la
   constexpr std::size_t kBlock = 4 * kVector;
   const Vector mask = Vector{} + magnitude;
   const Vector limit = Vector{} + largest;
-  // Four by name: an array would live in memory, and cost more than the look.
+  // Four variables, because an array would live in memory and cost more than the check.
   Vector first{};
   Vector second{};
   Vector third{};
@@ -97,5 +96,4 @@ bool run_kernel(const std::byte* data, std::size_t size, FloatBits floats, unsig
   return finite;
 }
 
-}  // namespace
-}  // namespace holdfast::inline v1::internal
+}}}}  // namespace holdfast::v1::internal

@@ -3,25 +3,25 @@
 #include <cstdint>
 #include <cstring>
 
-// The thread sanitizer does not see streaming stores, and is to see these copies.
+// The sanitizers cannot see streaming stores, and they must check these copies.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define HOLDFAST_STREAMING_STORES
 #include <immintrin.h>
 #endif
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 #ifdef HOLDFAST_STREAMING_STORES
 namespace {
 
-// Below this the caches do better, and what comes next may well read it.
+// A shorter copy is faster through the caches, and its reader probably follows soon.
 constexpr std::size_t kShort = 32u << 10;
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kCacheLine = 64;
 
-// Requires a destination on a cache line and whole lines.
+// Requires a destination at a cache line, and whole lines.
 __attribute__((target("avx"))) void stream_lines(std::byte* to, const std::byte* from,
                                                  std::size_t bytes) noexcept {
-  for (const std::byte* const end = from + bytes; from != end; from += kLine, to += kLine) {
+  for (const std::byte* const end = from + bytes; from != end; from += kCacheLine, to += kCacheLine) {
     const auto* const source = reinterpret_cast<const __m256i*>(from);
     auto* const target = reinterpret_cast<__m256i*>(to);
     const __m256i first = _mm256_loadu_si256(source);
@@ -29,7 +29,7 @@ __attribute__((target("avx"))) void stream_lines(std::byte* to, const std::byte*
     _mm256_stream_si256(target, first);
     _mm256_stream_si256(target + 1, second);
   }
-  _mm_sfence();  // streaming stores wait for nobody: no lock orders them
+  _mm_sfence();  // orders the streaming stores, because locks do not
 }
 
 bool can_stream() noexcept {
@@ -41,9 +41,9 @@ bool can_stream() noexcept {
 
 void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (bytes >= kShort && can_stream()) {
-    const std::size_t before = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
+    const std::size_t before = (kCacheLine - reinterpret_cast<std::uintptr_t>(to) % kCacheLine) % kCacheLine;
     std::memcpy(to, from, before);
-    const std::size_t lines = (bytes - before) / kLine * kLine;
+    const std::size_t lines = (bytes - before) / kCacheLine * kCacheLine;
     stream_lines(to + before, from + before, lines);
     const std::size_t done = before + lines;
     to += done;
@@ -58,4 +58,4 @@ void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexce
 }
 #endif
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,16 +1,15 @@
-// memcpy for memory that is not read again soon: past the caches where the processor can, so that the copy
-// takes less of the memory's time (no line is fetched to be overwritten) and leaves the training its caches.
-// Short ones are plain copies.
+// memcpy for memory that is not read again soon. It bypasses the caches if the processor can, so it loads no
+// line that it overwrites, and leaves the caches to training. Short copies are plain.
 //
 // Requires ranges that do not overlap.
-// Ensures: when it has returned, what synchronizes with this thread sees the bytes, as after memcpy.
-// Threads: any.
+// Ensures: after it returns, a thread that synchronizes with this one sees the bytes, as after memcpy.
+// Errors: none. Threads: any.
 #pragma once
 
 #include <cstddef>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,8 +1,8 @@
-// The writers and readers that a user's Stateful component sees. Every look at the state runs save() again
-// with the writer for the purpose: for the tensors' specs, for their bytes, for the attributes.
+// The writers and readers that a user's Stateful component sees. TrainState runs a component's save() again
+// for each purpose, with another writer: for the tensors' specs, for their bytes, for the attributes.
 //
-// Errors: UsageError for a name that is written twice or cannot be stored; readers as stateful.h says.
-// Threads: the training thread.
+// Errors: UsageError for a name that is written twice or cannot be stored; readers as in stateful.h. Threads:
+// the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,9 +18,9 @@
 #include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/stateful.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Does nothing; each purpose overrides what it needs. Names arrive with the component's before them.
+// Base of all writers: puts the component's name before each name. Each purpose overrides what it needs.
 class ComponentWriter : public StateWriter {
  public:
   explicit ComponentWriter(std::string component) : component_(std::move(component)) {}
@@ -55,12 +55,12 @@ class SpecWriter final : public ComponentWriter {
   std::vector<TensorSpec>& out_;
 };
 
-// Copies what is of that part: all of it is early, but for what lies in CUDA memory.
+// Copies the tensors of one part into the image. Tensors in CUDA memory are late, all others are early.
 class ImageWriter final : public ComponentWriter {
  public:
   ImageWriter(std::string component, const ImageLayout& layout, std::span<std::byte> image, Part part)
       : ComponentWriter(std::move(component)), layout_(layout), image_(image), part_(part) {}
-  // Gathers what is late for a device to copy, instead.
+  // Passes late tensors to `devices`, which copies them, instead of copying them here.
   ImageWriter(std::string component, const ImageLayout& layout, std::span<std::byte> image,
               CudaTensors& devices)
       : ComponentWriter(std::move(component)),
@@ -93,7 +93,7 @@ class AttributeWriter final : public ComponentWriter {
   std::vector<std::string>& options_;
 };
 
-// A component's whole state in memory, to give it back when another component cannot be loaded.
+// A component's whole state in memory. TrainState restores it if another component fails to load.
 struct ComponentBackup {
   Attributes attributes;
   std::map<std::string, at::Tensor, std::less<>> tensors;
@@ -166,4 +166,4 @@ class BackupReader final : public ComponentReader {
   const ComponentBackup& backup_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -17,20 +17,20 @@
 #include "holdfast/base/log.h"
 #include "holdfast/state/internal/cuda_tensors.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 bool packed(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-// Types that the one kernel for many tensors takes.
+// Types that _foreach_copy_ copies with one kernel for many tensors.
 bool copies_in_groups(c10::ScalarType type) {
   return type == at::kFloat || type == at::kHalf || type == at::kBFloat16 || type == at::kDouble ||
          type == at::kLong;
 }
 
-// LibTorch's errors carry a backtrace over many lines.
+// c10::Error has a backtrace of many lines; messages of Holdfast have one line.
 template <class Work>
 auto in_one_line(c10::DeviceIndex device, const Work& work) {
   try {
@@ -64,6 +64,7 @@ CudaDevice::CudaDevice(std::shared_ptr<CudaStaging> staging, c10::DeviceIndex in
   const OnDevice here(index_);
   check_cuda(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), index_, "cannot make an event");
   for (cudaEvent_t& mark : marks_) {
+    // Not fatal here: mark() throws Error for a mark without an event.
     if (cudaEventCreateWithFlags(&mark, cudaEventDisableTiming) == cudaSuccess) continue;
     mark = nullptr;
     static_cast<void>(cudaGetLastError());
@@ -76,6 +77,8 @@ CudaDevice::~CudaDevice() {
   }
 }
 
+// The training stream writes the spare memory, and the copying stream the scratch memory. Each is allocated
+// on the stream that writes it, so the caching allocator orders its reuse.
 bool CudaDevice::reserve(std::uint64_t bytes, bool live) {
   const c10::cuda::CUDAGuard here(index_);
   std::uint64_t scratch = 0;
@@ -101,7 +104,7 @@ bool CudaDevice::reserve(std::uint64_t bytes, bool live) {
 
 at::Tensor CudaDevice::spare_view(std::byte* at, const at::Tensor& like) const {
   auto view = at::for_blob(at, like.sizes());
-  // The same strides, also of dimensions of size 1: only equals are copied in groups.
+  // Also the strides of dimensions of size 1: _foreach_copy_ needs equal strides for its one kernel.
   if (packed(like)) view.strides(like.strides());
   return view.options(at::TensorOptions(like.scalar_type()).device(at::kCUDA, index_))
       .target_device(at::Device(at::kCUDA, index_))
@@ -133,6 +136,8 @@ void CudaDevice::set_aside(std::span<const SparePlace> places) {
                    index_, "cannot set the state aside");
       }
     }
+    // One kernel per type instead of one copy per tensor: a model has hundreds of small tensors, and launches
+    // count.
     for (auto& [type, group] : groups) at::_foreach_copy_(group.to, group.from, /*non_blocking=*/true);
   });
 }
@@ -158,7 +163,7 @@ void CudaDevice::fetch_live(std::size_t index, std::uint64_t from, std::span<std
   if (packed(tensor)) return fetch(static_cast<const std::byte*>(tensor.const_data_ptr()) + from, to);
   auto* const scratch = static_cast<std::byte*>(scratch_.mutable_data_ptr());
   if (packed_ != index) {
-    // In the copying stream's order: behind the fetches of what was packed here before.
+    // On the copying stream: this runs after the fetches of the tensor that was packed here before.
     const c10::cuda::CUDAStreamGuard copying(copying_);
     const at::NoGradGuard no_grad;
     in_one_line(index_, [&] { spare_view(scratch, tensor).copy_(tensor); });
@@ -185,6 +190,7 @@ bool CudaDevice::reached(std::size_t which) {
   return true;
 }
 
+// The current stream may differ from the one at begin(). The update may run on either, so both wait.
 void CudaDevice::hold_training(std::size_t which) {
   const OnDevice here(index_);
   const c10::cuda::CUDAStream now = c10::cuda::getCurrentCUDAStream(index_);
@@ -196,7 +202,7 @@ void CudaDevice::hold_training(std::size_t which) {
 
 void CudaDevice::copy_now(std::span<const DeviceTensor> tensors) {
   const c10::cuda::CUDAGuard here(index_);
-  // Whatever stream the state was made on.
+  // The program may have changed the state on any stream.
   check_cuda(cudaDeviceSynchronize(), index_, "the device failed before the state could be copied");
   in_one_line(index_, [&] {
     CudaTransfers transfers;
@@ -223,6 +229,6 @@ void CudaDevice::drain() noexcept {
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal
 
 #endif

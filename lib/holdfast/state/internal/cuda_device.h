@@ -1,9 +1,9 @@
-// CUDA behind snapshot/device_copy.h. Only in builds with HOLDFAST_CUDA.
+// CUDA's implementation of snapshot/device_copy.h. Only in builds with HOLDFAST_CUDA.
 //
-// Lifetime: spare memory is made on the stream that trains and let go only after the host has seen the last
-// copy out of it end, so the caching allocator may hand it on at once, without record_stream. Tensors that
-// are fetched live are held as long. Capture: a thread that only polls must not break a graph capture
-// elsewhere; calls that a capture in global mode forbids are made in relaxed mode.
+// Lifetime: spare memory is allocated on the training stream. It is freed only after the host has seen its
+// last copy end, so the caching allocator may reuse it at once, without record_stream. Tensors that are
+// copied from live memory are held as long. Capture: polling must not break a graph capture in another
+// thread. Calls that a global-mode capture forbids run in relaxed mode.
 #pragma once
 
 #ifdef HOLDFAST_WITH_CUDA
@@ -24,9 +24,9 @@
 
 #include "holdfast/snapshot/device_copy.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Throws Error: "cuda:0: <what>: <CUDA's words>".
+// Throws Error: "cuda:0: <what>: <CUDA's message>".
 void check_cuda(cudaError_t result, c10::DeviceIndex device, const char* what);
 
 class CudaStaging {
@@ -36,12 +36,14 @@ class CudaStaging {
   CudaStaging(const CudaStaging&) = delete;
   CudaStaging& operator=(const CudaStaging&) = delete;
 
-  // The device's stream for copies: the same at each save, not of the default stream's ordering.
+  // The device's stream for copies. It stays the same for all saves and does not synchronise with the default
+  // stream.
   c10::cuda::CUDAStream copying(c10::DeviceIndex device);
-  // Is there room for so much beside the training, with a margin? Says once where there is not.
+  // Returns true if `bytes` fit beside the training, with a margin. Logs once if they do not.
   bool room(c10::DeviceIndex device, std::uint64_t bytes);
   void had_room(c10::DeviceIndex device, std::uint64_t bytes);
-  // Does the loop save from the stream it saved from before? From the first time it does not, never again.
+  // Returns true while every save comes from the same current stream. After the first other stream: false for
+  // ever.
   bool one_stream(const c10::cuda::CUDAStream& training);
   std::span<std::byte> bounce() noexcept;
 
@@ -49,7 +51,7 @@ class CudaStaging {
   struct PerDevice {
     std::optional<c10::cuda::CUDAStream> copying;
     std::optional<c10::cuda::CUDAStream> training;
-    std::uint64_t had = 0;  // the largest spare memory it gave
+    std::uint64_t had = 0;  // bytes: the largest spare memory that this device has given
     bool several_streams = false;
   };
   std::mutex mutex_;
@@ -84,15 +86,15 @@ class CudaDevice final : public CopyDevice {
   std::shared_ptr<CudaStaging> staging_;
   c10::DeviceIndex index_;
   std::vector<at::Tensor> tensors_;
-  c10::cuda::CUDAStream training_;  // as the save found it
+  c10::cuda::CUDAStream training_;  // the current stream when the save began
   c10::cuda::CUDAStream copying_;
   at::Tensor spare_;
-  at::Tensor scratch_;                 // the copying stream's: one packed tensor at a time
-  std::optional<std::size_t> packed_;  // which one
+  at::Tensor scratch_;                 // on the copying stream: holds one packed tensor at a time
+  std::optional<std::size_t> packed_;  // index of the tensor in scratch_
   cudaEvent_t ready_ = nullptr;
   std::array<cudaEvent_t, kMarks> marks_{};
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal
 
 #endif

@@ -1,4 +1,3 @@
-// Streams, room and page-locked memory.
 #ifdef HOLDFAST_WITH_CUDA
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -12,12 +11,12 @@
 #include "holdfast/base/text.h"
 #include "holdfast/state/internal/cuda_device.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// Left to the training: workspaces that are chosen later, a larger batch for an evaluation.
+// Bytes that stay free for the training: workspaces chosen later, a larger batch in an evaluation.
 constexpr std::uint64_t kMargin = 512u << 20;
-// Two halves; each is quick to fill, and long enough that the calls do not count.
+// Bytes, used as two halves. A half fills quickly, and is large enough to make the cost of calls negligible.
 constexpr std::size_t kBounce = 16u << 20;
 
 }  // namespace
@@ -29,13 +28,14 @@ CudaStaging::~CudaStaging() {
 c10::cuda::CUDAStream CudaStaging::copying(c10::DeviceIndex device) {
   const std::lock_guard lock(mutex_);
   auto& stream = devices_[device].copying;
+  // Pool streams have no implicit order with the default stream. Low priority: training kernels go first.
   if (!stream) stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device);
   return *stream;
 }
 
-// An attempt that fails in the allocator costs the training its cached blocks and a wait for the device, so
-// it is made only where it should succeed: from the device's free memory, or from a block that an earlier
-// save gave back to the cache.
+// A failed allocation would make the allocator free its cached blocks and wait for the device. So room()
+// agrees only if the device has free memory, or if the cache should hold the block that an earlier save
+// returned.
 bool CudaStaging::room(c10::DeviceIndex device, std::uint64_t bytes) {
   if (bytes == 0) return true;
   const c10::cuda::CUDAGuard here(device);
@@ -98,6 +98,6 @@ std::span<std::byte> CudaStaging::bounce() noexcept {
 
 std::shared_ptr<CudaStaging> make_cuda_staging() { return std::make_shared<CudaStaging>(); }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal
 
 #endif

@@ -20,7 +20,7 @@
 #include "holdfast/state/internal/cuda_device.h"
 #endif
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 #ifndef HOLDFAST_WITH_CUDA
 
@@ -40,7 +40,7 @@ PrepareImage cuda_image_preparation() { return {}; }
 
 namespace {
 
-// Device memory made for packing at most, before the copies out of it are waited for.
+// Bytes of device memory for packed copies. Above this, wait() frees them before more are made.
 constexpr std::size_t kMadeAtMost = 256u << 20;
 
 bool plain(const at::Tensor& tensor) {
@@ -66,7 +66,7 @@ bool is_locked(const std::byte* memory) {
   return attributes.type == cudaMemoryTypeHost;
 }
 
-// The pages of one image, while they are locked.
+// Locks the pages of one image; the destructor unlocks them.
 class LockedPages {
  public:
   explicit LockedPages(std::span<std::byte> image) : image_(image) {}
@@ -78,7 +78,7 @@ class LockedPages {
   LockedPages(const LockedPages&) = delete;
   LockedPages& operator=(const LockedPages&) = delete;
 
-  // In pieces: each call holds a lock of the driver that the training's launches need.
+  // In pieces: each call holds a driver lock that the training's kernel launches need.
   cudaError_t lock() {
     while (locked_ < image_.size()) {
       const std::size_t bytes = std::min<std::size_t>(image_.size() - locked_, DeviceCopy::kPiece);
@@ -170,7 +170,7 @@ void CudaTransfers::fetch(const at::Tensor& from, std::span<std::byte> to) {
   if (!plain(from)) {
     try {
       packed = from.detach().contiguous().resolve_conj().resolve_neg();
-    } catch (const c10::OutOfMemoryError&) {  // the host has room
+    } catch (const c10::OutOfMemoryError&) {  // the host has room for the packed copy
       packed = from.detach().cpu().contiguous().resolve_conj().resolve_neg();
       std::memcpy(to.data(), packed.const_data_ptr(), to.size());
       return;
@@ -217,4 +217,4 @@ PrepareImage cuda_image_preparation() {
 
 #endif
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,8 +1,9 @@
-// What the state needs of CUDA, in terms that hold without it: with HOLDFAST_CUDA=OFF no tensor is in CUDA
-// memory, and nothing here costs anything. How a save is staged from devices: snapshot/device_copy.h.
+// What TrainState needs of CUDA, in terms that compile without it. With HOLDFAST_CUDA=OFF no tensor is in
+// CUDA memory and nothing here costs anything. snapshot/device_copy.h describes how a save is staged from
+// devices.
 //
-// Errors: Error naming the device; also for a call while a CUDA graph is captured, when no state is to be
-// had. Threads: the training thread, whose current streams are those that train. PrepareImage functions: any.
+// Errors: Error, which names the device; also for any call during the capture of a CUDA graph. Threads: the
+// training thread, whose current streams are the streams that train. PrepareImage functions: any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +16,7 @@
 
 #include "holdfast/snapshot/device_copy.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 #ifdef HOLDFAST_WITH_CUDA
 inline bool in_cuda(const at::Tensor& tensor) { return tensor.is_cuda(); }
@@ -23,32 +24,32 @@ inline bool in_cuda(const at::Tensor& tensor) { return tensor.is_cuda(); }
 constexpr bool in_cuda(const at::Tensor& /*tensor*/) { return false; }
 #endif
 
-// What lasts from save to save: a stream for copies on each device, memory to copy through, what was said.
+// Kept from save to save: a copy stream per device, page-locked memory, and which warnings were logged.
 class CudaStaging;
 std::shared_ptr<CudaStaging> make_cuda_staging();  // nullptr without CUDA
 
-// Tensors for one save, gathered and then begun.
+// Gathers tensors for one save, then begins their copies.
 class CudaTensors {
  public:
-  // Requires in_cuda(tensor). `early`: it may change before the next update.
+  // Requires in_cuda(tensor). `early`: the tensor may change before the next update.
   void add(std::string name, const at::Tensor& tensor, std::span<std::byte> to, bool early);
   bool empty() const { return items_.empty(); }
-  // As DeviceCopy::begin. Once.
+  // Like DeviceCopy::begin. Call once.
   std::unique_ptr<LateCopy> begin(const std::shared_ptr<CudaStaging>& staging, std::span<std::byte> image,
                                   NextUpdate update);
 
  private:
   struct Item {
     std::string name;
-    at::Tensor tensor;  // a detached alias: keeps the memory that it has now
+    at::Tensor tensor;  // a detached alias: keeps the present memory alive
     std::span<std::byte> to;
     bool early;
   };
   std::vector<Item> items_;
 };
 
-// Copies to and from host memory in logical order, many on their way at once on the current streams; wait()
-// ends them. The host's bytes stay where they are until then; the destructor waits, too.
+// Asynchronous copies between devices and host memory in logical order, on the current streams. wait() waits
+// for all of them, and so does the destructor. Host bytes must stay in place until then.
 class CudaTransfers {
  public:
   CudaTransfers() = default;
@@ -64,10 +65,10 @@ class CudaTransfers {
   void hold(at::Tensor tensor, bool made_here);
 
   std::vector<at::Tensor> held_;
-  std::size_t made_ = 0;  // bytes of device memory that was made for it
+  std::size_t made_ = 0;  // bytes of device memory allocated for packed copies
 };
 
-// Page-locks images, so that a device copies into them by itself; said once where that fails.
+// Page-locks images, so that devices copy into them directly. Logs once if that fails.
 PrepareImage cuda_image_preparation();
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -17,7 +17,7 @@
 #include <cpuid.h>
 #endif
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 // oneDNN and MKL choose kernels and block sizes by the processor's model.
@@ -45,7 +45,7 @@ std::string processor() {
 std::string device_name(const std::string& device) {
 #ifdef HOLDFAST_WITH_CUDA
   if (device == "cuda") {
-    // Asked once: it takes milliseconds, and every save records it.
+    // Asked once: the call takes milliseconds, and every save records the name.
     static const std::string kName = [] {
       cudaDeviceProp properties{};
       return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? std::string(properties.name) : "";
@@ -56,7 +56,7 @@ std::string device_name(const std::string& device) {
   return device;
 }
 
-// LibTorch has two ways to say so; asked in the one, it throws where the other was used.
+// LibTorch has two APIs for TF32. A query through one throws if the program has used the other.
 template <class Ask>
 std::string tf32(const Ask& ask) {
   try {
@@ -89,4 +89,4 @@ void put_environment(const std::string& device, Attributes& out) {
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

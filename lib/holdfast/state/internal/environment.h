@@ -1,6 +1,6 @@
-// What else the bits of a result depend on: libraries, processor, devices, threads, flags. Recorded as
-// `environment.*`, never compared bit for bit: the checkpoint side reads a difference as the end of the
-// bit-exact promise, and says so.
+// What else the bits of a result depend on: libraries, processor, devices, threads, flags. Checkpoints record
+// it as `environment.*`. If it differs on resume, the run continues and logs that bit-exactness is not
+// promised.
 //
 // Threads: any.
 #pragma once
@@ -9,9 +9,9 @@
 
 #include "holdfast/snapshot/attributes.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// `device`: the first parameter's, "cpu" or "cuda".
+// `device`: where the first parameter is, "cpu" or "cuda".
 void put_environment(const std::string& device, Attributes& out);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

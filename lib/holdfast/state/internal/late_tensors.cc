@@ -4,7 +4,7 @@
 
 #include "holdfast/state/stager.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 void LateTensors::add(const std::string& name, const at::Tensor& tensor, std::span<std::byte> to) {
   const auto* const memory = static_cast<const std::byte*>(tensor.const_data_ptr());
@@ -12,9 +12,14 @@ void LateTensors::add(const std::string& name, const at::Tensor& tensor, std::sp
     const std::span from(memory, tensor.nbytes());
     plain_.push_back({name, tensor.storage(), from, to});
     copies_.add(from, to);
+    samples_.add(2 * (plain_.size() - 1), from);
   } else if (tensor.device().is_cpu() && !tensor.is_conj() && !tensor.is_neg()) {
     strided_.push_back({name, tensor.storage(),
                         strided(memory, tensor.element_size(), tensor.sizes(), tensor.strides()), to});
+    // In the gaps of a sparse stride lie other tensors, which may change. Then only the first element is a
+    // sample.
+    samples_.add(2 * strided_.size() - 1,
+                 {memory, tensor.is_non_overlapping_and_dense() ? tensor.nbytes() : tensor.element_size()});
   } else {
     Stager now;
     now.add(tensor, to);
@@ -44,4 +49,12 @@ std::vector<std::string> LateTensors::changed() const {
   return names;
 }
 
-}  // namespace holdfast::inline v1::internal
+std::vector<std::string> LateTensors::changed_samples() const {
+  std::vector<std::string> names;
+  for (const std::size_t owner : samples_.changed()) {
+    names.push_back(owner % 2 == 0 ? plain_[owner / 2].name : strided_[owner / 2].name);
+  }
+  return names;
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,8 +1,8 @@
-// The late copy of live tensors in host memory, by whoever calls run(): those in logical order as bytes, laid
-// end to end; those with other strides (channels_last) element by element. What cannot be read so (conjugated
-// and negated views) is copied at once, when it is added.
+// The late copy of live tensors in host memory. The threads that call run() share the work. Contiguous
+// tensors are copied as bytes, those with other strides (channels_last) element by element. Conjugated and
+// negated views cannot be read that way; add() copies them at once.
 //
-// Threads: as LateCopy says.
+// Threads: as in LateCopy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,23 +14,27 @@
 #include <vector>
 
 #include "holdfast/snapshot/copy_list.h"
+#include "holdfast/snapshot/samples.h"
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/state/internal/strided_copy.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class LateTensors final : public LateCopy {
  public:
   void add(const std::string& name, const at::Tensor& tensor, std::span<std::byte> to);
+  // Call once, after the last add().
+  void keep_samples() { samples_.keep(); }
   bool empty() const { return plain_.empty() && strided_.empty(); }
   void run() noexcept override;
   std::vector<std::string> changed() const override;
+  std::vector<std::string> changed_samples() const override;
 
  private:
   struct Plain {
     std::string name;
-    c10::Storage storage;  // module.to() gives a tensor another one
-    std::span<const std::byte> from;
+    c10::Storage storage;             // module.to() gives a tensor another one
+    std::span<const std::byte> from;  // keeps this memory alive: module.to() gives the tensor another storage
     std::span<std::byte> to;
   };
   struct Spread {
@@ -41,8 +45,9 @@ class LateTensors final : public LateCopy {
   };
   std::vector<Plain> plain_;
   std::vector<Spread> strided_;
-  std::atomic<std::size_t> taken_{0};  // of strided_
+  std::atomic<std::size_t> taken_{0};  // index of the next item of strided_ to copy
   CopyList copies_;
+  Samples samples_;  // owner: 2 * index in plain_, or 2 * index in strided_ + 1
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

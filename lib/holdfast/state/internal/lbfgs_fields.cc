@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 using State = torch::optim::LBFGSParamState;
@@ -54,7 +54,7 @@ void put_lbfgs_attributes(const std::string& prefix, State& state, Attributes& o
   for (const auto& [name, queue] : queues(state)) {
     out.set(prefix + "." + name, static_cast<std::int64_t>(queue->size()));
   }
-  if (const auto& al = state.al()) {  // absent is not the same as empty
+  if (const auto& al = state.al()) {  // an absent list differs from an empty one
     std::vector<std::int64_t> used;
     for (std::size_t i = 0; i < al->size(); ++i) {
       if ((*al)[i].defined()) used.push_back(static_cast<std::int64_t>(i));
@@ -98,4 +98,4 @@ void fill_lbfgs(const std::string& prefix, const Attributes& recorded, std::int6
   state.al(std::move(al));
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

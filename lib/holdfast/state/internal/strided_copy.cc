@@ -1,11 +1,12 @@
 #include "holdfast/state/internal/strided_copy.h"
 
 #include <cstring>
+#include <type_traits>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// Element by element in logical order until `visit` says false.
+// Visits elements in logical order until `visit` returns false.
 template <std::size_t kElement, class Visit>
 bool walk(const Strided& tensor, std::size_t dimension, const std::byte* from, const Visit& visit) {
   const std::int64_t size = tensor.sizes[dimension];
@@ -40,6 +41,23 @@ bool same_elements(const Strided& tensor, const std::byte* image) {
   });
 }
 
+// `work` with the size of an element as a constant.
+template <class Work>
+auto with_element(std::size_t bytes, const Work& work) {
+  switch (bytes) {
+    case 1:
+      return work(std::integral_constant<std::size_t, 1>());
+    case 2:
+      return work(std::integral_constant<std::size_t, 2>());
+    case 4:
+      return work(std::integral_constant<std::size_t, 4>());
+    case 8:
+      return work(std::integral_constant<std::size_t, 8>());
+    default:
+      return work(std::integral_constant<std::size_t, 16>());
+  }
+}
+
 }  // namespace
 
 Strided strided(const std::byte* from, std::size_t element, c10::ArrayRef<std::int64_t> sizes,
@@ -57,7 +75,7 @@ Strided strided(const std::byte* from, std::size_t element, c10::ArrayRef<std::i
       tensor.strides.push_back(strides[i]);
     }
   }
-  if (tensor.sizes.empty()) {  // one element
+  if (tensor.sizes.empty()) {  // the tensor has one element
     tensor.sizes.push_back(1);
     tensor.strides.push_back(1);
   }
@@ -65,33 +83,11 @@ Strided strided(const std::byte* from, std::size_t element, c10::ArrayRef<std::i
 }
 
 void copy_strided(const Strided& tensor, std::byte* to) noexcept {
-  switch (tensor.element) {
-    case 1:
-      return copy_elements<1>(tensor, to);
-    case 2:
-      return copy_elements<2>(tensor, to);
-    case 4:
-      return copy_elements<4>(tensor, to);
-    case 8:
-      return copy_elements<8>(tensor, to);
-    default:
-      return copy_elements<16>(tensor, to);
-  }
+  with_element(tensor.element, [&](auto bytes) { copy_elements<bytes.value>(tensor, to); });
 }
 
 bool same_as_strided(const Strided& tensor, const std::byte* image) noexcept {
-  switch (tensor.element) {
-    case 1:
-      return same_elements<1>(tensor, image);
-    case 2:
-      return same_elements<2>(tensor, image);
-    case 4:
-      return same_elements<4>(tensor, image);
-    case 8:
-      return same_elements<8>(tensor, image);
-    default:
-      return same_elements<16>(tensor, image);
-  }
+  return with_element(tensor.element, [&](auto bytes) { return same_elements<bytes.value>(tensor, image); });
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

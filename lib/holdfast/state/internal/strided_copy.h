@@ -1,8 +1,8 @@
-// The elements of a strided tensor in logical order, by plain loads and stores: no temporary, no threads and
-// no dispatch, so that any thread may do it beside the training.
+// Copies the elements of a strided tensor in logical order with plain loads and stores. It needs no temporary
+// memory, no threads and no ATen dispatch, so any thread may call it beside the training.
 //
-// Requires memory that holds the elements; element sizes of 1, 2, 4, 8 or 16 bytes.
-// Threads: free functions; they only read the tensor's memory.
+// Requires: memory that holds the elements; element sizes of 1, 2, 4, 8 or 16 bytes. Threads: free functions;
+// they only read the tensor's memory.
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -10,13 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct Strided {
   const std::byte* from = nullptr;  // the first element
   std::size_t element = 1;          // bytes
-  // The outermost first; strides count elements. Without dimensions of one element, and with those joined
-  // that are walked as one.
+  // Outermost dimension first; strides count elements. Dimensions of size 1 are left out, and dimensions that
+  // lie end to end are joined.
   c10::SmallVector<std::int64_t, 5> sizes;
   c10::SmallVector<std::int64_t, 5> strides;
 };
@@ -25,7 +25,7 @@ Strided strided(const std::byte* from, std::size_t element, c10::ArrayRef<std::i
                 c10::ArrayRef<std::int64_t> strides);
 
 void copy_strided(const Strided& tensor, std::byte* to) noexcept;
-// Whether copy_strided would write what is there already.
+// Returns true if copy_strided() would write the bytes that `image` already has.
 bool same_as_strided(const Strided& tensor, const std::byte* image) noexcept;
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

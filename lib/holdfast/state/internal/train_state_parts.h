@@ -1,5 +1,5 @@
-// The inside of a TrainState: what was added, and one look at all of it. Three sources: train_state.cc
-// (composition, staging), train_state_check.cc (would a checkpoint fit), train_state_load.cc.
+// The inside of a TrainState: its parts, and one inventory of them. Three sources use it: train_state.cc
+// (composition, staging), train_state_check.cc (does a checkpoint fit) and train_state_load.cc.
 //
 // Threads: the training thread.
 #pragma once
@@ -21,14 +21,14 @@
 #include "holdfast/state/rng_state.h"
 #include "holdfast/state/train_state.h"
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 
 struct TrainState::State {
   struct Part {
     std::string name;
     std::unique_ptr<Component> component;
   };
-  // All attributes as they are now, and which of them are options.
+  // All attributes at this moment, and the names of those that are options.
   struct Look {
     Attributes attributes;
     std::vector<std::string> options;
@@ -39,11 +39,13 @@ struct TrainState::State {
   bool may_be_new(std::string_view part) const;  // "component parallel"
   ModuleInventory look();
   Look look_at_attributes(const ModuleInventory& inventory);
-  // Parameters, buffers and slots, with the time to copy them.
+  // Visits parameters, buffers and slots, each with the part of the save that copies it.
   void visit_tensors(
       const std::function<void(const std::string& name, const at::Tensor&, holdfast::Part)>& visit);
   std::unique_ptr<LateCopy> prepare(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
-  // Do tensors keep this program's strides?
+  // Throws Error (74), which names the tensors of modules whose shape differs from started_with.
+  void check_shapes(const ImageLayout& layout) const;
+  // Returns true if tensors keep this program's strides.
   bool own_layout(const Overrides& overrides) const;
   std::vector<NamedGenerator> streams() const;
   std::vector<std::string> parts() const;  // "module model"
@@ -54,32 +56,36 @@ struct TrainState::State {
   std::vector<NamedGenerator> generators;  // private ones
   std::vector<std::pair<std::string, AttributeValue>> options;
   std::vector<std::string> layout_options;        // of these
-  std::set<std::string> early;                    // tensors that changed when they should have stood still
-  std::set<std::string, std::less<>> replicated;  // tensors, when last described
-  bool in_cuda = false;                           // some tensor was, when last described
-  bool components_in_cuda = false;                // some component's was, when last copied
-  std::shared_ptr<internal::CudaStaging> cuda;    // made with the first save from a device
+  std::set<std::string> early;                    // tensors that changed between after_step and before_update
+  std::set<std::string, std::less<>> trained;     // parameters and slots, as of the last describe()
+  std::set<std::string, std::less<>> replicated;  // tensors of replicated components, as of the last
+                                                  // describe()
+  std::vector<TensorSpec> started_with;           // tensors of modules, as of the last describe() before an
+                                                  // update
+  bool updated = false;                           // in this process
+  bool brought_together = false;                  // bring_together() was called at this step boundary
+  bool in_cuda = false;                           // a module's tensor was in CUDA memory at the last
+                                                  // describe()
+  bool components_in_cuda = false;                // a component's tensor was in CUDA memory at the last copy
+  std::shared_ptr<internal::CudaStaging> cuda;    // made by the first save from a device
   std::int64_t step = 0;
-  std::int64_t skipped = 0;  // of these steps
+  std::int64_t skipped = 0;  // skipped updates among `step`
   Cursor cursor;
 };
 
 namespace internal {
 
-// The full names of recorded options that `overrides` name, out of `options`.
-std::vector<std::string> overridden(const std::vector<std::string>& options, const Overrides& overrides);
-
-// What in the recorded model tensors does not fit, one text each. `strides`: compare those as well, where
-// they cannot be restored.
+// Describes which recorded model tensors do not fit, one text each. `strides`: also compares strides that
+// load() could not restore.
 std::vector<std::string> module_differences(std::span<const NamedModule> modules,
                                             const ModuleInventory& inventory,
                                             std::span<const TensorSpec> tensors, const Attributes& recorded,
                                             bool strides);
-// As recorded; those of a contiguous tensor where nothing is.
+// The recorded strides, or those of a contiguous tensor if none are recorded.
 std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attributes& recorded);
 
 // "a; b; c and 12 more"
 std::string joined(const std::vector<std::string>& texts, std::size_t most);
 
 }  // namespace internal
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,5 +1,5 @@
-// What of a tensor is to be copied into an image, where several ranks stage one file together
-// (ImageLayout::wanted): that part alone where its bytes lie in logical order, and otherwise all of it.
+// Which bytes of a tensor this rank copies into its image when several ranks stage one file together
+// (ImageLayout::wanted). It is the wanted part if the bytes lie in logical order, otherwise the whole tensor.
 //
 // Errors: none. Threads: the training thread.
 #pragma once
@@ -11,14 +11,14 @@
 
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 struct WantedPart {
   at::Tensor tensor;
-  std::span<std::byte> to;  // empty: nothing is
+  std::span<std::byte> to;  // empty: this rank copies nothing of it
 };
 
 WantedPart wanted_part(const at::Tensor& tensor, const ImageLayout& layout, std::size_t index,
                        std::span<std::byte> image);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,28 +1,29 @@
 #include "holdfast/store/internal/block_reaper.h"
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 
-namespace holdfast::inline v1::internal {
+#include "holdfast/base/mutex.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
+// Each waiting file still occupies its space on the volume, so only a few may wait.
 constexpr std::size_t kMostWaiting = 8;
 
 }  // namespace
 
 struct BlockReaper::State {
-  std::mutex mutex;
-  std::condition_variable idle;
-  std::deque<std::unique_ptr<HeldBlocks>> waiting;
-  bool running = false;
+  Mutex mutex;
+  CondVar idle;
+  std::deque<std::unique_ptr<HeldBlocks>> waiting HOLDFAST_GUARDED_BY(mutex);
+  bool running HOLDFAST_GUARDED_BY(mutex) = false;
 
-  void run() noexcept {
-    std::unique_lock lock(mutex);
+  void run() noexcept HOLDFAST_EXCLUDES(mutex) {
+    MutexLock lock(mutex);
     while (!waiting.empty()) {
       std::unique_ptr<HeldBlocks> blocks = std::move(waiting.front());
       waiting.pop_front();
@@ -48,10 +49,11 @@ bool BlockReaper::unlink(Directory& directory, const std::string& name) {
 
 void BlockReaper::take(std::unique_ptr<HeldBlocks> blocks) noexcept {
   try {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->waiting.size() >= kMostWaiting) return;  // freed here
-    // Before the queue has it: what a failure below leaves behind is then freed here as well.
+    const MutexLock lock(state_->mutex);
+    if (state_->waiting.size() >= kMostWaiting) return;  // the destructor of `blocks` frees them here
+    // Starts the thread before the queue owns the blocks: if that fails, the destructor frees them here too.
     if (!state_->running) {
+      // Detached, because the destructor must not wait for the volume. The thread shares the state.
       std::thread([state = state_] { state->run(); }).detach();
       state_->running = true;
     }
@@ -61,13 +63,13 @@ void BlockReaper::take(std::unique_ptr<HeldBlocks> blocks) noexcept {
 }
 
 bool BlockReaper::busy() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->running;
 }
 
 void BlockReaper::drain() {
-  std::unique_lock lock(state_->mutex);
-  state_->idle.wait(lock, [&] { return !state_->running; });
+  const MutexLock lock(state_->mutex);
+  state_->idle.wait(state_->mutex, [&]() HOLDFAST_REQUIRES(state_->mutex) { return !state_->running; });
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

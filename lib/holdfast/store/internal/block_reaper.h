@@ -1,11 +1,11 @@
-// Frees the blocks of deleted files beside the writer: on a volume mounted with `discard` that takes seconds
-// for a large file, and the next save would wait for it.
+// Frees the blocks of deleted files on a thread of its own. On a volume mounted with `discard` that takes
+// seconds for a large file, and the next save would wait.
 //
-// The names are gone already, so nothing depends on it: when the process ends first, the kernel frees the
-// rest. Where the system gives no thread, or more than a few files wait, the blocks are freed at once.
+// The names are already gone, so no decision depends on this thread: if the process ends first, the kernel
+// frees the rest. If no thread can start, or if several files wait, the caller frees the blocks at once.
 //
-// Errors: none. Threads: one at a time; the thread that it starts lives while there is something to free, and
-// may outlive this object.
+// Errors: none. Threads: one caller at a time. The reaper's thread runs only while blocks wait, and may
+// outlive this object.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,19 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class BlockReaper {
  public:
   BlockReaper();
-  ~BlockReaper();  // waits for nothing
+  ~BlockReaper();  // does not wait
   BlockReaper(const BlockReaper&) = delete;
   BlockReaper& operator=(const BlockReaper&) = delete;
 
-  // Deletes `name`; false when it did not exist. Errors: IoError of the deletion itself.
+  // Deletes `name`; false if it did not exist. Errors: IoError from the deletion.
   bool unlink(Directory& directory, const std::string& name);
   bool busy() const;
-  // Waits until everything is freed: before ENOSPC is believed.
+  // Blocks until all blocks are free. Call it before you believe an ENOSPC.
   void drain();
 
  private:
@@ -35,4 +35,4 @@ class BlockReaper {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

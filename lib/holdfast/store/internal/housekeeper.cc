@@ -7,9 +7,10 @@
 #include "holdfast/base/log.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
+// One shows what happened, the second whether it happened before; more would only fill the volume.
 constexpr std::size_t kDamagedKept = 2;
 
 }  // namespace
@@ -17,7 +18,7 @@ constexpr std::size_t kDamagedKept = 2;
 void Housekeeper::carry_out(std::span<const FileId> go) {
   for (const FileId id : go) {
     const std::string name = checkpoint_name(id);
-    attempt_.look();
+    attempt_.check_not_superseded();
     reaper_.unlink(directory_.run(), name);
     log_debug("deleted {}", name);
   }
@@ -25,7 +26,7 @@ void Housekeeper::carry_out(std::span<const FileId> go) {
 
 void Housekeeper::move_damaged(const std::vector<FileId>& damaged) {
   for (const FileId id : damaged) {
-    attempt_.look();
+    attempt_.check_not_superseded();
     try {
       directory_.run().rename_new(checkpoint_name(id), damaged_name(id));
     } catch (const IoError& error) {
@@ -39,10 +40,10 @@ void Housekeeper::move_damaged(const std::vector<FileId>& damaged) {
   }
   std::sort(aside.begin(), aside.end(), std::greater<>());
   for (std::size_t i = kDamagedKept; i < aside.size(); ++i) {
-    attempt_.look();
+    attempt_.check_not_superseded();
     reaper_.unlink(directory_.run(), damaged_name(aside[i]));
     log_debug("deleted {}", damaged_name(aside[i]));
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

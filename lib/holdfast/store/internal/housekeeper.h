@@ -1,9 +1,9 @@
-// What is done to the run directory after an acknowledgement: damaged files are moved aside, superfluous ones
-// deleted. Rules 4 and 5 of store/commit.h. Every step is optional: a crash, or a failure, between any two of
-// them leaves a directory that the next round finishes.
+// Tidies the run directory after an acknowledgement: moves damaged files aside and deletes superfluous ones.
+// Rules 4 and 5 of store/commit.h. Every step is optional: after a crash or a failure between two steps, the
+// next round finishes.
 //
-// Errors: IoError, SupersededError; what was not done by then is done by a later round.
-// Threads: one at a time. Durability: none needed; a deletion that a crash takes back is done again.
+// Errors: IoError, SupersededError; a later round does what is left.
+// Threads: one at a time. Durability: none needed; if a crash undoes a deletion, a later round repeats it.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@
 #include "holdfast/store/internal/retention_planner.h"
 #include "holdfast/store/internal/run_directory.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class Housekeeper {
  public:
@@ -23,7 +23,7 @@ class Housekeeper {
       : directory_(directory), attempt_(attempt), reaper_(reaper) {}
 
   void move_damaged(const std::vector<FileId>& damaged);
-  // Oldest first, so that what is left at any moment is a state that retention may leave.
+  // Deletes oldest first, so that every intermediate set of files is one that retention may leave.
   void carry_out(std::span<const FileId> go);
 
  private:
@@ -32,4 +32,4 @@ class Housekeeper {
   BlockReaper& reaper_;
 };
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

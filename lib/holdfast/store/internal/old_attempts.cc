@@ -12,14 +12,14 @@
 #include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
+// Bounds what one start waits for on a slow file server.
 constexpr std::size_t kMostAtOnce = 300;
-constexpr std::uint64_t kLongestState = 64 << 10;
 
 bool records_commit(Directory& attempts, const std::string& name) {
-  const auto text = read_small(attempts, name, kLongestState);
+  const auto text = read_small(attempts, name, kLongestRecord);
   const auto state = text ? run_state_from_json(*text) : std::nullopt;
   return state && state->durable_step >= 0;
 }
@@ -50,7 +50,7 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
     if (claim && *claim <= last) old.push_back(entry.name);
     if (const auto state = parse_state_name(entry.name)) states.emplace(*state, entry.name);
   }
-  // The claim's fsync made durable what stood in the directory, so the newer state outlives a crash.
+  // The fsync of our claim also made the newer state durable, so it outlives a crash.
   const auto first_kept = states.upper_bound(last);
   if (first_kept == states.begin()) return old;
   bool recorded = std::any_of(first_kept, states.end(),
@@ -68,7 +68,7 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
 void remove(Directory& directory, Attempt& attempt, std::vector<std::string> names) {
   if (names.size() > kMostAtOnce) names.resize(kMostAtOnce);
   for (const std::string& name : names) {
-    attempt.look();
+    attempt.check_not_superseded();
     directory.unlink(name);
   }
 }
@@ -89,4 +89,4 @@ void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumbe
   }
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,23 +1,20 @@
-// What attempts that are long over leave behind: claims, states and ledgers, three small files each. A run
-// that starts thousands of times would fill its volume with them, and every look for newer claims lists them
-// all.
+// Removes what long-finished attempts leave: a claim, a state and a ledger each. Thousands of starts would
+// fill the volume, and every check for newer claims lists all claims. Only attempts older than the `kept`
+// newest lose files, and:
+// - rule 6: the highest number stays taken, because the own claim is durable and newer names stay;
+// - rule 7: a recorded commit stays recorded: a state that records one goes only if a newer one does too;
+// - the ledger of an attempt that still has a checkpoint here stays.
+// One call removes at most 300 files of each directory; later starts remove the rest.
 //
-// Of attempts older than the `kept` newest these go, so that
-// - the highest number stays taken: the own claim is durable before, and nothing newer is touched (rule 6);
-// - a recorded commit stays recorded: a state that records one goes only when a newer one does, too (rule 7);
-// - a checkpoint keeps its story: the ledger of an attempt that has a checkpoint here stays.
-//
-// At most 300 files of each directory a call; what is left goes at later starts.
-// Requires: the own claim is durable. Errors: SupersededError. What the volume refuses is logged: the files
-// stay for now.
-// Threads: one at a time. Durability: none needed; a deletion that a crash takes back is done again.
+// Requires: the own claim is durable. Errors: SupersededError; other failures are logged, and the files stay.
+// Threads: one at a time. Durability: none needed; a later start repeats a deletion that a crash undid.
 #pragma once
 
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/internal/run_directory.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumber kept);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,11 +1,12 @@
 #include "holdfast/store/internal/retention_planner.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "holdfast/base/log.h"
 #include "holdfast/store/recovery.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 Verdict verdict_of(const CheckpointInfo& checkpoint) {
@@ -17,7 +18,7 @@ Verdict verdict_of(const CheckpointInfo& checkpoint) {
           .unix_seconds = checkpoint.unix_seconds};
 }
 
-// What a file says about its time may be anything; the difference must stay a number.
+// A file may claim any time. The difference must stay representable.
 Duration since(std::chrono::seconds now, std::int64_t unix_seconds) {
   constexpr std::chrono::seconds kLongest = std::chrono::hours(100 * 365 * 24);
   const std::int64_t then = std::clamp(unix_seconds, (now - kLongest).count(), (now + kLongest).count());
@@ -46,7 +47,7 @@ RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lin
                                               FileId newest_acknowledged) {
   forget_deleted(run, lineage);
   RetentionView view = view_of(run, lineage, newest_acknowledged);
-  // What goes may be the last good past but one: is the last one still what it was when it was verified?
+  // The deletions may leave the newest finite file as the only good one. So read it again, from the device.
   while (is_needed(view) && !holds(run, *view.newest_finite))
     view = view_of(run, lineage, newest_acknowledged);
   Plan plan;
@@ -74,16 +75,16 @@ RetentionView RetentionPlanner::view_of(Directory& run, const Lineage& lineage, 
                      .trusted = trusted_,
                      .newest_acknowledged = newest_acknowledged,
                      .newest_finite = {}};
-  // What is asked below costs reads, and only adds to what stays.
+  // The following reads files and only adds to what stays, so skip it if nothing would go.
   if (superfluous(view, keep_).empty()) return view;
   const std::size_t not_good = not_good_.size();
   if (keep_.reads_content()) view.facts = facts(run, view.present);
   view.newest_finite = newest_finite(run, view.present);
-  // A file that was set aside on the way is not among those present.
+  // set_aside() removes a file from the view, so compute the view again.
   return not_good_.size() == not_good ? view : view_of(run, lineage, newest_acknowledged);
 }
 
-// Not in a run whose losses are finite: there it is the one that was written and read back just now.
+// False in a run with finite losses: there the newest finite file was written and read back just now.
 bool RetentionPlanner::is_needed(const RetentionView& view) const {
   if (!view.newest_finite || *view.newest_finite == view.newest_acknowledged) return false;
   const std::vector<FileId> go = superfluous(view, keep_);
@@ -99,7 +100,7 @@ bool RetentionPlanner::holds(Directory& run, FileId id) {
   return trusts(id) && !not_good_.contains(id);
 }
 
-// Or a life of many saves would grow with each.
+// Keeps the maps of a process with many saves from growing.
 void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
   const std::vector<FileId> present = files_of(run, lineage);
   const auto gone = [&](const auto& known) {
@@ -118,7 +119,7 @@ void RetentionPlanner::set_aside(FileId id, const IoError& error) {
   log_warning("retention leaves {} alone: {}", checkpoint_name(id), error.what());
 }
 
-// Of files that nobody has verified here only the head is known; their names might lie.
+// For a file that nobody verified here only the head is known, and its name may be wrong.
 std::string RetentionPlanner::why_left(Directory& run, FileId id) {
   const Verdict* const verdict = head(run, id);
   if (verdict == nullptr) return "gone meanwhile";
@@ -133,7 +134,7 @@ std::string RetentionPlanner::why_left(Directory& run, FileId id) {
 std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::vector<FileId>& present) {
   std::map<FileId, KeepFacts> facts;
   const auto now = std::chrono::floor<std::chrono::seconds>(clock_.wall_now()).time_since_epoch();
-  // Oldest first: what a newer file tells of the same step came later.
+  // Oldest first: a newer file's value for the same step was measured later.
   for (auto id = present.rbegin(); id != present.rend(); ++id) {
     const Verdict* verdict = nullptr;
     try {
@@ -159,7 +160,7 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
       if (value != values.end()) file.metrics[metric] = value->second;
     }
   }
-  // Or a life of many saves would grow with each.
+  // Keeps the values of a process with many saves from growing.
   for (auto& [metric, values] : known_) {
     std::erase_if(values, [&](const auto& value) {
       return std::none_of(present.begin(), present.end(), [&](FileId id) { return id.step == value.first; });
@@ -186,16 +187,22 @@ std::optional<FileId> RetentionPlanner::newest_finite(Directory& run, const std:
   return found == present.end() ? std::nullopt : std::optional(*found);
 }
 
-// A file that others wrote counts when all of it verifies: it may be the only good past there is.
+// A file that others wrote counts only if all of it verifies: it may be the only good state to go back to.
 bool RetentionPlanner::finite(Directory& run, FileId id) {
   if (const auto own = trusted_.find(id); own != trusted_.end()) return own->second;
   if (const auto known = others_finite_.find(id); known != others_finite_.end()) return known->second;
   const auto says_finite = [&](const Verdict* verdict) {
     return verdict != nullptr && is(id, *verdict) && verdict->finite;
   };
-  if (!says_finite(head(run, id))) return others_finite_[id] = false;
-  const auto whole = inspect_all(run, id);
-  return others_finite_[id] = whole && says_finite(&*whole);
+  try {
+    if (!says_finite(head(run, id))) return others_finite_[id] = false;
+    const auto whole = inspect_all(run, id);
+    return others_finite_[id] = whole && says_finite(&*whole);
+  } catch (const IoError& error) {
+    if (error.code() != EIO) throw;
+    set_aside(id, error);
+    return false;
+  }
 }
 
 std::vector<FileId> RetentionPlanner::files_of(const Directory& run, const Lineage& lineage) const {
@@ -212,7 +219,12 @@ std::vector<FileId> RetentionPlanner::files_of(const Directory& run, const Linea
 void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
   int good = 0;
   for (const FileId id : files_of(run, lineage)) {
-    if (!trusts(id)) verify(run, id);
+    try {
+      if (!trusts(id)) verify(run, id);
+    } catch (const IoError& error) {
+      if (error.code() != EIO) throw;
+      set_aside(id, error);
+    }
     if (trusts(id) && ++good == 2) return;
   }
 }
@@ -238,7 +250,7 @@ void RetentionPlanner::verify(Directory& run, FileId id, bool uncached) {
 const Verdict* RetentionPlanner::head(Directory& run, FileId id) {
   if (const auto known = heads_.find(id); known != heads_.end()) return &known->second;
   auto verdict = inspect(run, id, Verifier::Depth::head);
-  // A bad page in memory must not cost the best file.
+  // A bad page in memory must not cost the best file, so look again, on the device.
   for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
     verdict = inspect(run, id, Verifier::Depth::head, true);
   }
@@ -246,7 +258,7 @@ const Verdict* RetentionPlanner::head(Directory& run, FileId id) {
   return &(heads_[id] = *verdict);
 }
 
-// Damage is believed as recovery believes it: seen twice more, from the device.
+// Damage needs two more looks that read the device, as in recovery.
 std::optional<Verdict> RetentionPlanner::inspect_all(Directory& run, FileId id, bool uncached) {
   auto verdict = inspect(run, id, Verifier::Depth::full, uncached);
   for (int more = 0; more < 2 && verdict && verdict->kind == Verdict::Kind::damaged; ++more) {
@@ -262,4 +274,4 @@ std::optional<Verdict> RetentionPlanner::inspect(Directory& run, FileId id, Veri
   return verifier_.inspect(*file, depth, uncached);
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

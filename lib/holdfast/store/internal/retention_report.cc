@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace holdfast::inline v1 {
+namespace holdfast { inline namespace v1 {
 namespace {
 
 using Fate = RetentionReport::Fate;
@@ -31,7 +31,7 @@ Judged judge(const DirectoryEntry& entry, AttemptNumber own) {
   return {Fate::goes, "half-written by attempt " + std::to_string(*owner)};
 }
 
-// For people and wrappers, a few KiB an attempt.
+// Small files for people and wrappers, a few KiB an attempt; no part of the report.
 bool is_small_print(const std::string& name) {
   return name == kAttemptsDirectory || name == kRunStateName || parse_ledger_name(name).has_value();
 }
@@ -68,4 +68,4 @@ RetentionReport report_of(const Directory& run, AttemptNumber own, const Retenti
 }
 
 }  // namespace internal
-}  // namespace holdfast::inline v1
+}}  // namespace holdfast::v1

@@ -1,4 +1,4 @@
-// A retention plan as people read it: every name in the run directory but the store's own small files.
+// A retention plan for people: every name in the run directory except the store's own small files.
 //
 // Errors: IoError. Threads: any.
 #pragma once
@@ -6,10 +6,10 @@
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/internal/retention_planner.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 // `own`: the attempt whose temporary files are in use; 0: none.
 RetentionReport report_of(const Directory& run, AttemptNumber own, const RetentionPlanner::Plan& plan,
                           const Selection& selection);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

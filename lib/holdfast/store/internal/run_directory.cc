@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 void refuse_other_kinds(const Directory& run) {
@@ -44,7 +44,7 @@ void RunDirectory::sync() {
     broken_ = true;
     broken_code_ = error.code();
     throw;
-  } catch (...) {  // it failed, and there was no memory to say how
+  } catch (...) {  // fsync failed, and there was no memory for the IoError
     broken_ = true;
     broken_code_ = EIO;
     throw;
@@ -65,10 +65,11 @@ std::optional<std::string> read_small(Directory& directory, const std::string& n
   const auto file = directory.open(name, OpenMode::read);
   if (!file) return std::nullopt;
   const std::uint64_t size = file->size();
+  // Checked again, because the open file may be another one by now.
   if (size > limit) return std::nullopt;
   std::string text(size, '\0');
   text.resize(file->read_at(std::as_writable_bytes(std::span(text)), 0));
   return text;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

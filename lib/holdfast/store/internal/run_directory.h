@@ -1,6 +1,6 @@
-// An open run directory with its `attempts`, and the memory of a failed fsync of it.
+// An open run directory with its `attempts` directory. It remembers a failed fsync.
 //
-// Errors: IoError; RefusedError where `attempts` is a symbolic link or a file. Threads: one at a time.
+// Errors: IoError; RefusedError if `attempts` is a symbolic link or a file. Threads: one at a time.
 // Durability: sync() covers every name in the run directory; after one failure it never succeeds again.
 #pragma once
 
@@ -12,23 +12,23 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 class RunDirectory {
  public:
-  // nullptr when it does not exist. Changes nothing.
+  // nullptr if the directory does not exist. Changes nothing.
   static std::unique_ptr<RunDirectory> open(FileSystem& file_system, const std::filesystem::path& path);
-  // Makes what is missing, `attempts` included; the names made are durable after Attempt::claim.
+  // Creates what is missing, including `attempts`. The new names are durable once Attempt has claimed.
   static std::unique_ptr<RunDirectory> make(FileSystem& file_system, const std::filesystem::path& path);
 
   Directory& run() const { return *run_; }
-  Directory* attempts() const { return attempts_.get(); }  // nullptr: there is none
+  Directory* attempts() const { return attempts_.get(); }  // nullptr if it does not exist
   const std::string& path() const { return run_->path(); }
   std::string path_of(const std::string& name) const { return path() + "/" + name; }
 
   void sync();
   bool sound() const { return !broken_; }
-  void require_sound() const;  // IoError with the failed fsync's reason
+  void require_sound() const;  // throws IoError with the reason of the failed fsync
 
  private:
   explicit RunDirectory(std::unique_ptr<Directory> run) : run_(std::move(run)) {}
@@ -39,7 +39,9 @@ class RunDirectory {
   int broken_code_ = 0;
 };
 
-// All of a small file; nullopt when it is missing, longer than `limit`, or not a regular file.
+// Longest claim or state that is read; real ones have less than 1 KiB. The limit bounds memory.
+inline constexpr std::uint64_t kLongestRecord = 64 << 10;
+// The whole content of a small file. nullopt if it is missing, longer than `limit`, or not a regular file.
 std::optional<std::string> read_small(Directory& directory, const std::string& name, std::uint64_t limit);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

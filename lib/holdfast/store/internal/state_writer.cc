@@ -6,27 +6,31 @@
 #include "holdfast/base/error.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 void replace_file(Directory& directory, Attempt& attempt, const std::string& name, std::string_view text) {
   const std::string temporary = temporary_name(attempt.number(), "state");
   auto file = directory.open(temporary, OpenMode::create);
-  if (!file) {  // of an earlier write that failed
+  if (!file) {  // left by an earlier write that failed
     directory.unlink(temporary);
     file = directory.open(temporary, OpenMode::create);
     if (!file) throw Error(directory.path() + "/" + temporary + " comes back after it was removed");
   }
   file->write_at(std::as_bytes(std::span(text)), 0);
+  // Before the rename, so that a crash leaves the old content or the new one, never a torn file.
   file->sync();
   file->close();
-  attempt.look();
+  attempt.check_not_superseded();
   try {
     directory.rename_over(temporary, name);
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
-    attempt.look();
-    attempt.supersede("its temporary file " + temporary + " was removed");
+    attempt.check_not_superseded();
+    // A file server that lost its reply repeats a rename that had succeeded. State files fence nothing:
+    // without a newer claim there is no successor.
+    const auto found = read_small(directory, name, text.size());
+    if (!found || *found != text) throw;
   }
 }
 
@@ -34,7 +38,7 @@ void sweep(Directory& directory, Attempt& attempt, BlockReaper& reaper) {
   for (const DirectoryEntry& entry : directory.list()) {
     const auto owner = parse_temporary_name(entry.name);
     if (!owner || *owner >= attempt.number() || entry.kind == FileKind::directory) continue;
-    attempt.look();
+    attempt.check_not_superseded();
     reaper.unlink(directory, entry.name);
   }
 }
@@ -43,17 +47,18 @@ void sweep(Directory& directory, Attempt& attempt, BlockReaper& reaper) {
 
 void write_state(RunDirectory& directory, Attempt& attempt, const RunState& state) {
   const std::string text = to_json(state);
-  attempt.look();
+  attempt.check_not_superseded();
+  // The attempt's own file is durable before its copy, so the copy never says more than the file.
   replace_file(*directory.attempts(), attempt, state_name(attempt.number()), text);
   directory.attempts()->sync();
   replace_file(directory.run(), attempt, kRunStateName, text);
 }
 
 void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& reaper) {
-  attempt.look();
+  attempt.check_not_superseded();
   sweep(*directory.attempts(), attempt, reaper);
   sweep(directory.run(), attempt, reaper);
   directory.sync();
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,5 +1,5 @@
-// The small files beside the checkpoints: what an attempt says about itself, and the sweep of what attempts
-// that are over left half-written. Rules 6 and 10 of store/commit.h.
+// Writes what an attempt says about itself, and removes the half-written files of finished attempts. Rules 6
+// and 10 of store/commit.h.
 //
 // Errors: IoError, SupersededError. Threads: one at a time.
 #pragma once
@@ -11,18 +11,17 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
-// Bytes: the losses of sixteen million steps. Of a longer ledger nothing is read, so that no file can ask for
-// more memory than that.
+// Bytes: a ledger of sixteen million steps. A longer one is not read at all, which bounds memory.
 inline constexpr std::uint64_t kLongestLedger = 256 << 20;
 
-// attempts/<n>.state.json, durable when this returns, then its copy RUN_STATE.json, which a crash may take
-// back but never tear.
+// Writes attempts/<n>.state.json, durable when this returns. Then copies it to RUN_STATE.json; a crash may
+// undo the copy but cannot tear it.
 void write_state(RunDirectory& directory, Attempt& attempt, const RunState& state);
 
-// Unlinks every temporary file of older attempts; durable when this returns. Whoever was about to rename one
-// of them has been fenced off from then on.
+// Unlinks every temporary file of older attempts; durable when this returns. From then on an older attempt
+// that tries to rename one of them fails, and so knows that it is superseded.
 void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& reaper);
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,4 +1,4 @@
-// Where an optimizer's parameters lie: the device of the first one, the CPU when there is none.
+// The device of an optimizer's first parameter; the CPU if it has none.
 //
 // Threads: pure.
 #pragma once
@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/optim/optimizer.h>
 
-namespace holdfast::inline v1::internal {
+namespace holdfast { inline namespace v1 { namespace internal {
 
 inline at::Device device_of(const torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups()) {
@@ -15,4 +15,4 @@ inline at::Device device_of(const torch::optim::Optimizer& optimizer) {
   return at::kCPU;
 }
 
-}  // namespace holdfast::inline v1::internal
+}}}  // namespace holdfast::v1::internal

@@ -1,4 +1,4 @@
-// See gloo/algorithm.h. The order of the functions is that of their table.
+// See gloo/algorithm.h. The functions have the order of Gloo's virtual table.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,65 @@
+// Instructions of one step of a loop in this very program: exact, and the same on every run. Callgrind counts
+// a run of many steps and one of few; the difference is divided by the steps between.
+//
+// Errors: Error if callgrind counts nothing. Threads: any.
+#pragma once
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "holdfast/base/error.h"
+#include "temporary_folder.h"
+
+namespace holdfast::bench {
+
+using Words = std::vector<std::string>;
+
+// Of one run of this program with these arguments; `options` are callgrind's. nullopt: no valgrind.
+inline std::optional<double> instructions(const Words& options, const Words& arguments) {
+  const TemporaryFolder folder;
+  const std::string log = folder.path() / "callgrind";
+  Words words = {"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT, 0600);
+  pid_t child = -1;
+  const int failed = ::posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return std::nullopt;
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  std::ifstream lines(log);
+  for (std::string line; status == 0 && std::getline(lines, line);) {
+    const auto at = line.find("Collected :");
+    if (at == std::string::npos) continue;
+    const double count = std::stod(line.substr(at + 11));
+    if (count > 0) return count;
+  }
+  throw Error("callgrind ended with status " + std::to_string(status) + " and counted nothing");
+}
+
+// `arguments` of a run of so many steps.
+inline std::optional<double> instructions_of_one(const Words& options, int few, int many,
+                                                 const std::function<Words(int steps)>& arguments) {
+  const auto least = instructions(options, arguments(few));
+  if (!least) return std::nullopt;
+  return (instructions(options, arguments(many)).value() - *least) / (many - few);
+}
+
+}  // namespace holdfast::bench

@@ -1,0 +1,95 @@
+"""`hf beacon`: one line on the machine's console, twice a minute, which `hf-aws status` reads without any way in.
+
+    holdfast-status {"t": 1700000000, "runs": [{"dir": "run", "attempt": 3, "phase": "running", "step": 1200, …}]}
+
+After the first checkpoint that this machine has committed it also writes the register gen/N/proved, once: only then
+may `hf-aws gc` delete what the run moved away from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from holdfast_aws.cloud import Clock, Cloud, CloudError
+from holdfast_aws.registers import Registers
+from holdfast_aws.run_state import checkpoints, ledger, newest_attempt, read_state
+from holdfast_aws.stop import OK, RETRY
+
+MARK = "holdfast-status "
+TAIL = 64 << 10  # bytes of the ledger
+PROVED = Path("/run/holdfast/proved")
+UPTIME = Path("/proc/uptime")
+
+
+def line(now: float, directories: Sequence[Path]) -> str:
+    return MARK + json.dumps({"t": round(now), "runs": [_of(now, each) for each in directories]})
+
+
+def _of(now: float, directory: Path) -> dict[str, object]:
+    told: dict[str, object] = {"dir": directory.name}
+    state = read_state(directory)
+    if state is not None:
+        told.update(
+            attempt=state.attempt, phase=state.phase, step=state.step, durable_step=state.durable_step
+        )
+    newest = checkpoints(directory)[:1]
+    if newest:
+        told["durable_age_s"] = round(now - newest[0].stat().st_mtime)
+    notice = _last_notice(ledger(directory, newest_attempt(directory)))
+    if notice:
+        told["notice"] = notice
+    return told
+
+
+def _last_notice(path: Path) -> str:
+    """When the newest attempt was last told that its machine goes away; "": never, as far as the tail says."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - TAIL))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    for text in reversed(lines):
+        try:
+            told = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(told, dict) and told.get("event") == "notice":
+            left = told.get("left_ms")
+            when = f", {left / 1000:.0f} s ahead" if isinstance(left, (int, float)) else ""
+            return f"{told.get('kind', 'notice')} by {told.get('source', '?')}{when}"
+    return ""
+
+
+def beacon(
+    cloud: Callable[[], Cloud],
+    clock: Clock,
+    run: str,
+    directories: Sequence[Path],
+    write: Callable[[str], object],
+    booted: float,
+    mark: Path = PROVED,
+) -> int:
+    """`booted`: Unix seconds; a checkpoint that is younger was committed by this machine."""
+    write(line(clock.now(), directories) + "\n")
+    if mark.exists():
+        return OK
+    newest = [found[0].stat().st_mtime for each in directories if (found := checkpoints(each))]
+    if not newest or max(newest) < booted:
+        return OK
+    try:
+        registers = Registers(cloud(), run)
+        current = registers.read().current
+        if current is not None:
+            registers.mark_proved(current.number, str(current.volume))
+    except CloudError:
+        return RETRY  # the next tick tries again
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    return OK
+
+
+def uptime(path: Path = UPTIME) -> float:
+    return float(path.read_text("ascii").split()[0])

@@ -1,0 +1,160 @@
+"""`hf-aws check`: everything that can refuse a run, before anything is created. It changes nothing.
+
+Each finding is good, bad or unknown (the user may not ask). Exit code 78 when one is bad.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast_aws.account import HUMAN, OK, Account, Answer, CommandError
+from holdfast_aws.launch import body, with_network, zones_that_offer
+from holdfast_aws.plan import LaunchPlan
+
+# Quotas count vCPUs, by family and by spot or on-demand.
+QUOTAS = {
+    "spot": {"g": "L-3819A6DF", "p": "L-7212CCBC"},
+    "on-demand": {"g": "L-DB2E81BA", "p": "L-417A185B"},
+}
+NEEDED = (
+    "autoscaling:CreateAutoScalingGroup",
+    "autoscaling:SetDesiredCapacity",
+    "cloudformation:CreateStack",
+    "ec2:CreateLaunchTemplate",
+    "ec2:CreateSecurityGroup",
+    "ec2:RunInstances",
+    "iam:CreateRole",
+    "iam:PassRole",
+    "iam:PutRolePolicy",
+    "ssm:GetParametersByPath",
+    "ssm:PutParameter",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    good: bool | None
+    says: str
+
+
+def check(account: Account, plan: LaunchPlan) -> Answer:
+    findings = [_identity(account)]
+    if findings[0].good is not False:
+        findings += [
+            _rights(account),
+            _machine_image(account, plan),
+            _zones(account, plan),
+            *_quotas(account, plan),
+            _network(account, plan),
+        ]
+    marks = {True: "ok     ", False: "BAD    ", None: "unknown"}
+    bad = any(finding.good is False for finding in findings)
+    return Answer(
+        {"findings": [{"what": f.what, "good": f.good, "says": f.says} for f in findings]},
+        [f"{marks[f.good]}  {f.what}: {f.says}" for f in findings],
+        HUMAN if bad else OK,
+    )
+
+
+def _identity(account: Account) -> Finding:
+    try:
+        return Finding("account", True, account.ask("sts", "get_caller_identity")["Arn"])
+    except CommandError as problem:
+        return Finding("account", False, str(problem))
+
+
+def _rights(account: Account) -> Finding:
+    """By IAM's own simulator, which some users may not ask."""
+    try:
+        me = account.ask("sts", "get_caller_identity")["Arn"]
+        if ":assumed-role/" in me:
+            role = me.split("/")[1]
+            me = account.ask("iam", "get_role", RoleName=role)["Role"]["Arn"]
+        answer = account.ask("iam", "simulate_principal_policy", PolicySourceArn=me, ActionNames=list(NEEDED))
+    except (
+        Exception
+    ) as problem:  # also what a double does not know: this is a question, never a reason to stop
+        return Finding("rights", None, f"IAM does not tell ({problem})")
+    denied = [
+        one["EvalActionName"] for one in answer["EvaluationResults"] if one["EvalDecision"] != "allowed"
+    ]
+    if denied:
+        return Finding(
+            "rights", False, f"this user may not {', '.join(denied)}: ask the account's administrator"
+        )
+    return Finding("rights", True, f"all {len(NEEDED)} that are needed")
+
+
+def _machine_image(account: Account, plan: LaunchPlan) -> Finding:
+    try:
+        name = plan.machine_image
+        if not name.startswith("ami-"):
+            name = account.ask("ssm", "get_parameter", Name=name)["Parameter"]["Value"]
+        images = account.ask("ec2", "describe_images", ImageIds=[name])["Images"]
+    except CommandError as problem:
+        return Finding("machine image", False, f"{plan.machine_image}: {problem}; name another by --ami")
+    if not images or images[0].get("State") != "available":
+        return Finding(
+            "machine image", False, f"{name} is not available in this region: name another by --ami"
+        )
+    image = images[0]
+    if image.get("RootDeviceName") != "/dev/sda1":
+        root = image.get("RootDeviceName")
+        return Finding(
+            "machine image", False, f"{name} boots from {root}, this kit knows /dev/sda1 (Ubuntu, Debian)"
+        )
+    least = max(
+        (d["Ebs"].get("VolumeSize", 0) for d in image.get("BlockDeviceMappings", []) if "Ebs" in d), default=0
+    )
+    if least > plan.root_gib:
+        return Finding("machine image", False, f"{name} needs --root-size {least}")
+    return Finding("machine image", True, f"{name} {image.get('Name', '')}".strip())
+
+
+def _zones(account: Account, plan: LaunchPlan) -> Finding:
+    try:
+        offered = zones_that_offer(account, plan.types)
+    except CommandError as problem:
+        return Finding("machines", None, str(problem))
+    if not offered:
+        return Finding("machines", False, f"no zone of this region offers {', '.join(plan.types)}")
+    text = "; ".join(f"{zone}: {', '.join(sorted(types))}" for zone, types in sorted(offered.items()))
+    missing = set(plan.types) - set().union(*offered.values())
+    return Finding("machines", True, text + (f" (nowhere: {', '.join(sorted(missing))})" if missing else ""))
+
+
+def _quotas(account: Account, plan: LaunchPlan) -> list[Finding]:
+    kinds = ["spot"] + (["on-demand"] if plan.fallback_minutes else [])
+    families = sorted({name[0] for name in plan.types} & {"g", "p"})
+    return [_quota(account, plan, kind, family) for kind in kinds for family in families]
+
+
+def _quota(account: Account, plan: LaunchPlan, kind: str, family: str) -> Finding:
+    what = f"quota of {kind} {family.upper()} machines"
+    types = [name for name in plan.types if name[0] == family]
+    try:
+        have = account.ask(
+            "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=QUOTAS[kind][family]
+        )["Quota"]["Value"]
+        described = account.ask("ec2", "describe_instance_types", InstanceTypes=types)["InstanceTypes"]
+    except Exception as problem:  # as above
+        return Finding(what, None, f"cannot be asked ({problem})")
+    needs: dict[str, int] = {d["InstanceType"]: plan.nodes * d["VCpuInfo"]["DefaultVCpus"] for d in described}
+    fits = sorted(name for name, count in needs.items() if count <= have)
+    if not fits:
+        least = min(needs.values(), default=0)
+        ask = f"ask for {least} (Service Quotas, EC2, {QUOTAS[kind][family]})"
+        return Finding(what, False, f"{have:.0f} vCPUs, {least} are needed: {ask}")
+    return Finding(what, True, f"{have:.0f} vCPUs, enough for {', '.join(fits)}")
+
+
+def _network(account: Account, plan: LaunchPlan) -> Finding:
+    try:
+        ready = with_network(account, plan)
+        size = len(body(ready))
+    except CommandError as problem:
+        return Finding("network", False, str(problem))
+    return Finding(
+        "network", True, f"{len(ready.subnets)} subnet(s) of {ready.vpc}; the template has {size} bytes"
+    )

@@ -1,0 +1,198 @@
+"""`hf-aws up`: the stack of a run, and its first machine. Run again, it brings the stack up to date and goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from holdfast_aws.account import HUMAN, LATER, Account, Answer, CommandError
+from holdfast_aws.cloud import RUN_TAG
+from holdfast_aws.plan import LaunchPlan, stack_of
+from holdfast_aws.template import template
+
+BODY_LIMIT = 51200  # bytes of a template that comes without a bucket
+POLL = 5.0  # seconds
+WAIT = 1200.0
+
+
+def body(plan: LaunchPlan) -> str:
+    text = json.dumps(template(plan), separators=(",", ":"))
+    if len(text) > BODY_LIMIT:
+        raise CommandError(HUMAN, f"the template has {len(text)} bytes, CloudFormation takes {BODY_LIMIT}")
+    return text
+
+
+def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
+    plan = with_network(account, plan)
+    name = stack_of(plan.run)
+    arguments: dict[str, Any] = {
+        "StackName": name,
+        "TemplateBody": body(plan),
+        "Parameters": [
+            {"ParameterKey": "Vpc", "ParameterValue": plan.vpc},
+            {"ParameterKey": "Subnets", "ParameterValue": ",".join(plan.subnets)},
+            {"ParameterKey": "Image", "ParameterValue": plan.machine_image},
+        ],
+        "Capabilities": ["CAPABILITY_IAM"],
+        "Tags": [{"Key": RUN_TAG, "Value": plan.run}],
+    }
+    state = stack_state(account, name)
+    if state is None:
+        account.change(f"create the stack {name}", "cloudformation", "create_stack", **arguments)
+    elif state in ("ROLLBACK_COMPLETE", "CREATE_FAILED", "DELETE_FAILED"):
+        raise CommandError(
+            HUMAN, f"the stack {name} is {state}: hf-aws down {plan.run}, then up again (data stays)"
+        )
+    elif state.endswith("_IN_PROGRESS"):
+        raise CommandError(LATER, f"the stack {name} is {state}: try again when that is over")
+    else:
+        try:
+            account.change(
+                f"bring the stack {name} up to date", "cloudformation", "update_stack", **arguments
+            )
+        except CommandError as problem:
+            if "No updates are to be performed" not in str(problem):
+                raise
+    if not account.dry_run:
+        _wait_for(account, name)
+    _start(account, plan, max_hours)
+    return Answer(
+        {"run": plan.run, "stack": name, "subnets": list(plan.subnets), "changes": account.changes},
+        [f"the run {plan.run} is on its way: hf-aws status {plan.run}"],
+    )
+
+
+def _start(account: Account, plan: LaunchPlan, max_hours: float) -> None:
+    groups = account.groups(plan.run)
+    for name in plan.groups:
+        # It would end a healthy machine for the sake of even zones; CloudFormation cannot say so.
+        account.change(
+            f"let {name} alone whatever the zones are",
+            "autoscaling",
+            "suspend_processes",
+            AutoScalingGroupName=name,
+            ScalingProcesses=["AZRebalance"],
+        )
+        mine = [group for group in groups if group["AutoScalingGroupName"] == name]
+        stopped = [process["ProcessName"] for group in mine for process in group["SuspendedProcesses"]]
+        if "AlarmNotification" in stopped:
+            account.change(
+                f"let {name} hear its alarms again",
+                "autoscaling",
+                "resume_processes",
+                AutoScalingGroupName=name,
+                ScalingProcesses=["AlarmNotification"],
+            )
+        _lift_limit(account, name)
+        if max_hours:
+            _limit(account, name, max_hours)
+    if not any(group["DesiredCapacity"] for group in groups):
+        account.change(
+            f"ask for {plan.nodes} machine{'s' if plan.nodes > 1 else ''}",
+            "autoscaling",
+            "set_desired_capacity",
+            AutoScalingGroupName=plan.groups[0],
+            DesiredCapacity=plan.nodes,
+            HonorCooldown=False,
+        )
+
+
+def _lift_limit(account: Account, group: str) -> None:
+    """Each `up` sets its own limit, or none."""
+    for action in account.pages(
+        "autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions", AutoScalingGroupName=group
+    ):
+        if action["ScheduledActionName"].startswith("max-hours-"):
+            account.change(
+                f"forget the limit of {group}",
+                "autoscaling",
+                "delete_scheduled_action",
+                AutoScalingGroupName=group,
+                ScheduledActionName=action["ScheduledActionName"],
+            )
+
+
+def _limit(account: Account, group: str, hours: float) -> None:
+    """At that time AWS itself sets the group to 0, twice: an alarm may have acted in between. The run can go on."""
+    for number in (1, 2):
+        at = datetime.fromtimestamp(account.now(), timezone.utc) + timedelta(
+            hours=hours, minutes=5 * (number - 1)
+        )
+        account.change(
+            f"end {group} at {at:%Y-%m-%d %H:%M} UTC",
+            "autoscaling",
+            "put_scheduled_update_group_action",
+            AutoScalingGroupName=group,
+            ScheduledActionName=f"max-hours-{number}",
+            StartTime=at,
+            DesiredCapacity=0,
+        )
+
+
+def with_network(account: Account, plan: LaunchPlan) -> LaunchPlan:
+    """The plan with its network: what was named, else the default one's subnets in zones that have the machines."""
+    filters = [{"Name": "default-for-az", "Values": ["true"]}]
+    if plan.subnets:
+        found = account.ask("ec2", "describe_subnets", SubnetIds=list(plan.subnets))["Subnets"]
+    else:
+        found = account.ask("ec2", "describe_subnets", Filters=filters)["Subnets"]
+        offered = zones_that_offer(account, plan.types)
+        found = [subnet for subnet in found if subnet["AvailabilityZone"] in offered]
+    if not found:
+        raise CommandError(
+            HUMAN,
+            f"no default subnet in a zone that offers {', '.join(plan.types)}: name --subnets, or another --region",
+        )
+    vpcs = {subnet["VpcId"] for subnet in found}
+    if len(vpcs) > 1:
+        raise CommandError(
+            HUMAN, f"the subnets belong to several networks ({', '.join(sorted(vpcs))}): name those of one"
+        )
+    found = sorted(found, key=lambda subnet: str(subnet["AvailabilityZone"]))[: 1 if plan.nodes > 1 else None]
+    return replace(plan, vpc=vpcs.pop(), subnets=tuple(subnet["SubnetId"] for subnet in found))
+
+
+def zones_that_offer(account: Account, types: tuple[str, ...]) -> dict[str, set[str]]:
+    """Zone -> those of the types that it has."""
+    offered: dict[str, set[str]] = {}
+    for offer in account.pages(
+        "ec2",
+        "describe_instance_type_offerings",
+        "InstanceTypeOfferings",
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": list(types)}],
+    ):
+        offered.setdefault(offer["Location"], set()).add(offer["InstanceType"])
+    return offered
+
+
+def stack_state(account: Account, name: str) -> str | None:
+    """None: there is no such stack."""
+    try:
+        stacks = account.ask("cloudformation", "describe_stacks", StackName=name)["Stacks"]
+    except CommandError as problem:
+        if "does not exist" in str(problem):
+            return None
+        raise
+    return str(stacks[0]["StackStatus"]) if stacks else None
+
+
+def _wait_for(account: Account, name: str) -> None:
+    until = account.now() + WAIT
+    while True:
+        state = stack_state(account, name) or "gone"
+        if state in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+            return
+        if not state.endswith("_IN_PROGRESS"):
+            events = account.ask("cloudformation", "describe_stack_events", StackName=name)["StackEvents"]
+            why = next(
+                (e.get("ResourceStatusReason", "") for e in events if "FAILED" in e["ResourceStatus"]), ""
+            )
+            raise CommandError(
+                HUMAN, f"the stack {name} is {state}: {why or 'see its events'}; hf-aws down removes it"
+            )
+        if account.now() > until:
+            raise CommandError(LATER, f"the stack {name} is still {state} after {WAIT / 60:.0f} min")
+        account.sleep(POLL)

@@ -1,0 +1,77 @@
+"""The machine itself, for the state machine: devices, file systems, mounts, and the library's verify."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from holdfast_aws import device, filesystem, lease
+from holdfast_aws.commands import MISSING, TOO_LONG, Runner, run
+from holdfast_aws.run_state import checkpoints, held_checkpoints
+from holdfast_aws.settings import Settings
+from holdfast_aws.stop import HUMAN, RETRY, StopError
+from holdfast_aws.world import Lease, Mounted
+
+
+class LinuxHost:
+    """Implements host.Host."""
+
+    def __init__(self, settings: Settings, instance: str, runner: Runner = run) -> None:
+        self._settings = settings
+        self._instance = instance
+        self._run = runner
+        self._boot = lease.boot_id()
+
+    def find_device(self, volume_id: str, label: str) -> tuple[str, ...]:
+        return device.find_device(self._settings.dev_root, volume_id, label)
+
+    def examine(self, device: str) -> str:
+        return filesystem.examine(self._run, device)
+
+    def make_filesystem(self, device: str) -> str:
+        filesystem.make(self._run, device, self._settings.filesystem, self._settings.run)
+        return self._settings.filesystem
+
+    def check(self, device: str, content: str) -> bool:
+        return filesystem.check(self._run, device, content)
+
+    def mounted(self) -> Mounted | None:
+        return filesystem.mounted(Path("/proc/self/mountinfo").read_text("utf-8"), self._settings.mount)
+
+    def mount(self, device: str, content: str, read_only: bool) -> None:
+        filesystem.mount(self._run, device, content, self._settings.mount, read_only)
+
+    def unmount(self) -> None:
+        if self.mounted() is not None:
+            os.sync()
+            filesystem.unmount(self._run, self._settings.mount)
+
+    def verify(self) -> str:
+        """The newest checkpoint of each run directory, every byte."""
+        seen = "nothing"
+        for directory in self._settings.run_dirs:
+            files = checkpoints(directory)
+            if not files:
+                if held_checkpoints(directory):
+                    return f"{directory.name} speaks of checkpoints, but there is none"
+                continue
+            done = self._run(["holdfast", "verify", str(files[0])], 3600)
+            if done.code in (MISSING, TOO_LONG):
+                raise StopError(RETRY if done.code == TOO_LONG else HUMAN, f"holdfast verify: {done.out}")
+            if done.code != 0:
+                last = done.out.splitlines()[-1:] or [f"code {done.code}"]
+                return f"{directory.name}/{files[0].name}: {last[0]}"
+            seen = "good"
+        return seen
+
+    def lease(self) -> Lease | None:
+        return lease.read(self._settings.mount, self._instance, self._boot, time.time())
+
+    def take_lease(self) -> None:
+        lease.take(self._settings.mount, self._instance, self._boot)
+
+    def drop_lease(self) -> None:
+        held = self.mounted()
+        if held is not None and not held.read_only:
+            lease.drop(self._settings.mount)

@@ -1,0 +1,264 @@
+"""`hf-aws status` and `logs`: they change nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from typing import Any
+
+from holdfast_aws.account import HUMAN, LATER, OK, Account, Answer, CommandError
+from holdfast_aws.beacon import MARK
+from holdfast_aws.plan import on_demand_group
+from holdfast_aws.prices import ON_DEMAND, spot_price
+from holdfast_aws.registers import Book, parse, path_of
+from holdfast_aws.stop import StopError
+
+SILENT = 300  # seconds without a word of a machine that trains
+
+
+def status(account: Account, run: str) -> Answer:
+    """One screen. Exit code 75 when a machine should train and does not tell, 78 when a person must look."""
+    groups = account.groups(run)
+    book, volumes = _book(account, run), account.volumes(run)
+    if not groups and book.empty and not volumes:
+        raise CommandError(
+            HUMAN, f"there is no run {run} in this region: hf-aws up {run} …, or name another --region"
+        )
+    machines = [_machine(run, machine) for machine in account.machines(run)]
+    running = [machine for machine in machines if machine["state"] == "running"]
+    progress = _progress(account, running)
+    data: dict[str, Any] = {
+        "run": run,
+        "groups": [_group(group) for group in groups],
+        "machines": machines,
+        "volume": _volume(book, volumes),
+        "move": _move(book),
+        "progress": progress,
+        "cost": cost(account, run, groups, machines),
+    }
+    wanted = sum(group["DesiredCapacity"] for group in groups)
+    silent = bool(running) and (progress is None or progress["age_s"] > SILENT)
+    code = LATER if wanted and (not running or silent) else OK
+    return Answer(data, _lines(data, wanted), code)
+
+
+def _book(account: Account, run: str) -> Book:
+    try:
+        return parse(run, account.parameters(path_of(run)))
+    except StopError as error:
+        raise CommandError(HUMAN, error.message) from error
+
+
+def _group(group: Any) -> dict[str, Any]:
+    mix = group.get("MixedInstancesPolicy", {}).get("InstancesDistribution", {})
+    spot = (
+        mix.get("OnDemandBaseCapacity", 0) == 0 and mix.get("OnDemandPercentageAboveBaseCapacity", 100) == 0
+    )
+    return {
+        "name": group["AutoScalingGroupName"],
+        "desired": group["DesiredCapacity"],
+        "kind": "spot" if spot else "on-demand",
+        "zones": sorted(group["AvailabilityZones"]),
+    }
+
+
+def _machine(run: str, machine: Any) -> dict[str, Any]:
+    tags = {tag["Key"]: tag["Value"] for tag in machine.get("Tags", [])}
+    group = tags.get("aws:autoscaling:groupName", "")
+    spot = machine.get("InstanceLifecycle") == "spot"
+    return {
+        "id": machine["InstanceId"],
+        "type": machine["InstanceType"],
+        "zone": machine["Placement"]["AvailabilityZone"],
+        "state": machine["State"]["Name"],
+        "kind": "spot" if spot and group != on_demand_group(run) else "on-demand",
+        "since": machine["LaunchTime"].timestamp(),
+    }
+
+
+def _volume(book: Book, volumes: list[Any]) -> dict[str, Any] | None:
+    current = book.current
+    if current is None:
+        return None
+    seen = next((volume for volume in volumes if volume["VolumeId"] == current.volume), None)
+    attached = seen["Attachments"] if seen else []
+    return {
+        "id": current.volume,
+        "generation": current.number,
+        "zone": current.zone,
+        "state": seen["State"] if seen else "not found",
+        "holder": attached[0]["InstanceId"] if attached else None,
+        "size_gib": seen["Size"] if seen else None,
+    }
+
+
+def _move(book: Book) -> dict[str, Any] | None:
+    if book.open is None:
+        return None
+    return {"generation": book.open.number, "by": book.open.claimed_by}
+
+
+def _progress(account: Account, running: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The newest word of any machine."""
+    newest: dict[str, Any] | None = None
+    for machine in running:
+        for text in console(account, machine["id"]).splitlines():
+            told = _status_line(text)
+            if told is not None and (newest is None or told["t"] >= newest["t"]):
+                newest = {**told, "machine": machine["id"]}
+    if newest is not None:
+        newest["age_s"] = max(0, round(account.now() - newest["t"]))
+    return newest
+
+
+def _status_line(text: str) -> dict[str, Any] | None:
+    _, mark, rest = text.partition(MARK)
+    try:
+        told = json.loads(rest) if mark else None
+    except ValueError:
+        return None  # cut by another line of the console
+    if (
+        not isinstance(told, dict)
+        or not isinstance(told.get("t"), int)
+        or not isinstance(told.get("runs"), list)
+    ):
+        return None
+    return told
+
+
+def console(account: Account, instance: str) -> str:
+    """What the machine has written on its console; "" when EC2 has none yet."""
+    try:
+        # Of Xen machines (P3) EC2 keeps an old copy only.
+        answer = account.ask("ec2", "get_console_output", InstanceId=instance, Latest=True)
+    except CommandError:
+        answer = account.ask("ec2", "get_console_output", InstanceId=instance)
+    return str(answer.get("Output") or "")
+
+
+def logs(account: Account, run: str, count: int = 50) -> Answer:
+    machines = [machine for machine in account.machines(run) if machine["State"]["Name"] == "running"]
+    if not machines:
+        raise CommandError(LATER, f"no machine of {run} runs: the run's ledger is on its volume")
+    data = {}
+    lines = []
+    for machine in machines:
+        name = machine["InstanceId"]
+        said = [text.rstrip() for text in console(account, name).splitlines() if MARK not in text][-count:]
+        data[name] = said
+        lines += [f"== {name}", *(said or ["(EC2 shows no console yet; it can take some minutes)"])]
+    return Answer({"run": run, "logs": data}, lines)
+
+
+# Money
+
+
+def cost(account: Account, run: str, groups: list[Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Dollars so far, by today's spot prices. A machine that is gone counts as the dearest type of its group."""
+    lives = _lives(account, groups)
+    for machine in machines:
+        lives[machine["id"]] = {
+            **lives.get(machine["id"], {"end": None, "types": []}),
+            **machine,
+            "begin": machine["since"],
+        }
+    total, hours, guessed = 0.0, 0.0, False
+    for life in lives.values():
+        length = max(0.0, (life["end"] or account.now()) - life["begin"]) / 3600
+        kinds = [life["type"]] if life.get("type") else life["types"]
+        prices = [_price(account, kind, life["zone"], life["kind"]) for kind in kinds]
+        known = [price for price in prices if price is not None]
+        guessed |= len(known) != 1 or len(kinds) != 1
+        total += length * max(known, default=0.0)
+        hours += length
+    return {"machines": len(lives), "hours": round(hours, 2), "usd": round(total, 2), "estimate": guessed}
+
+
+def _price(account: Account, kind: str, zone: str, how: str) -> float | None:
+    return spot_price(account, kind, zone) if how == "spot" else ON_DEMAND.get(kind)
+
+
+def _lives(account: Account, groups: list[Any]) -> dict[str, dict[str, Any]]:
+    """Launches and ends of the last six weeks, as the groups remember them."""
+    lives: dict[str, dict[str, Any]] = {}
+    for group in groups:
+        name = group["AutoScalingGroupName"]
+        overrides = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {}).get("Overrides", [])
+        for activity in account.pages(
+            "autoscaling", "describe_scaling_activities", "Activities", AutoScalingGroupName=name
+        ):
+            match = re.search(
+                r"(Launching a new|Terminating) EC2 instance: (i-[0-9a-f]+)", activity["Description"]
+            )
+            if not match or activity.get("StatusCode") not in ("Successful", "InProgress"):
+                continue
+            details = json.loads(activity.get("Details") or "{}")
+            life = lives.setdefault(
+                match[2],
+                {
+                    "begin": activity["StartTime"].timestamp(),
+                    "end": None,
+                    "zone": "",
+                    "types": [one["InstanceType"] for one in overrides],
+                    "kind": _group(group)["kind"],
+                },
+            )
+            life["zone"] = details.get("Availability Zone", life["zone"])
+            if match[1] == "Terminating":
+                life["end"] = (activity.get("EndTime") or activity["StartTime"]).timestamp()
+            else:
+                life["begin"] = activity["StartTime"].timestamp()
+    return lives
+
+
+# Words
+
+
+def _lines(data: dict[str, Any], wanted: int) -> list[str]:
+    lines = [f"run {data['run']}: " + ("no stack" if not data["groups"] else f"wants {wanted} machine(s)")]
+    for group in data["groups"]:
+        lines.append(
+            f"  group     {group['name']} ({group['kind']}): {group['desired']}, {', '.join(group['zones'])}"
+        )
+    for machine in data["machines"]:
+        since = datetime.fromtimestamp(machine["since"], timezone.utc)
+        what = f"{machine['id']} {machine['type']} ({machine['kind']}) in {machine['zone']}"
+        lines.append(f"  machine   {what}: {machine['state']} since {since:%Y-%m-%d %H:%M} UTC")
+    volume = data["volume"]
+    if volume is None:
+        lines.append("  volume    none yet")
+    else:
+        held = f"held by {volume['holder']}" if volume["holder"] else "free"
+        what = (
+            f"{volume['id']}, generation {volume['generation']}, {volume['size_gib']} GiB in {volume['zone']}"
+        )
+        lines.append(f"  volume    {what}: {volume['state']}, {held}")
+    if data["move"]:
+        lines.append(f"  move      generation {data['move']['generation']} by {data['move']['by']}")
+    lines += _progress_lines(data["progress"])
+    cost_so_far = data["cost"]
+    about = "at most about" if cost_so_far["estimate"] else "about"
+    lines.append(
+        f"  cost      {about} ${cost_so_far['usd']:.2f} for {cost_so_far['hours']:.1f} h of "
+        f"{cost_so_far['machines']} machine(s), volume not counted"
+    )
+    return lines
+
+
+def _progress_lines(progress: dict[str, Any] | None) -> list[str]:
+    if progress is None:
+        return ["  training  no word of it yet (a machine tells twice a minute on its console)"]
+    lines = []
+    for one in progress["runs"]:
+        risk = "none durable"
+        if "durable_age_s" in one:
+            risk = f"{one['durable_age_s'] + progress['age_s']} s of work at risk"
+        step = f"step {one.get('step', '?')}, durable {one.get('durable_step', '?')}, {risk}"
+        phase = f"{one.get('phase', 'not begun')}, attempt {one.get('attempt', 0)}"
+        lines.append(f"  training  {one['dir']}: {phase}, {step}")
+        if one.get("notice"):
+            lines.append(f"  notice    {one['notice']}")
+    if progress["age_s"] > SILENT:
+        lines.append(f"  silence   the last word is {progress['age_s']} s old: hf-aws logs")
+    return lines

@@ -1,0 +1,134 @@
+"""The commands of a machine of the run. Settings come from the environment, see settings.py.
+
+    hf volume up | down | status    find, make or move the run's volume and mount it; give it back; look
+    hf finish [--exit-code N]       end the run if all of it is complete
+    hf park                         a person must look: wait half an hour, then stop the run
+    hf health                       look at the worker; every 30 seconds
+    hf sick                         report this instance as Unhealthy
+    hf nodes COUNT                  which of several nodes this is, in the words of `holdfast launch`
+    hf secret                       what the ranks of all nodes know each other by
+    hf beacon                       one line on the console, for hf-aws status
+    hf lead-snapshot                a snapshot ahead of a move
+
+Exit codes: 0 done, 75 try again later, 78 a person must look, 64 wrong use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast_aws import nodes
+from holdfast_aws.beacon import beacon, uptime
+from holdfast_aws.cloud import Cloud
+from holdfast_aws.commands import run
+from holdfast_aws.finish import finish, park
+from holdfast_aws.health import Health, unhealthy
+from holdfast_aws.lead_snapshot import lead_snapshot
+from holdfast_aws.metadata import Metadata
+from holdfast_aws.settings import Settings, from_environment
+from holdfast_aws.stop import OK, StopError
+
+WRONG_USE = 64
+SUPERSEDED = 76  # the library's
+
+
+class SteadyClock:
+    """Unix seconds that no correction of the time moves."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def say(text: str) -> None:
+    print(f"holdfast: {text}", file=sys.stderr, flush=True)
+
+
+def main(words: Sequence[str]) -> int:
+    command = " ".join(words[:2] if words[:1] == ["volume"] else words[:1])
+    if command in ("-h", "--help"):
+        print(__doc__ or "the commands are described in machine.py")
+        return OK
+    try:
+        return _carry_out(command, words, from_environment(os.environ), SteadyClock())
+    except StopError as stop:
+        say(stop.message)
+        return stop.code
+
+
+def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: SteadyClock) -> int:
+    metadata = Metadata(clock, settings.imds)
+    if command == "health":
+        here = metadata.machine
+        return Health(lambda: _aws(here().region), clock, settings, metadata, run, say=say).tick()
+    if command == "beacon":
+        return beacon(
+            lambda: _aws(metadata.machine().region),
+            clock,
+            settings.run,
+            settings.run_dirs,
+            lambda text: Path("/dev/console").write_text(text, "ascii"),
+            time.time() - uptime(),
+        )
+    if command == "park" and os.environ.get("HOLDFAST_EXIT_CODE") == str(SUPERSEDED):
+        say("a newer attempt trains: to park the run would end it, too")
+        return OK
+    if command == "park" and os.environ.get("HOLDFAST_HOOK"):
+        # The supervisor ends a hook after a while, and waits for it: the service does the waiting.
+        return run(["systemctl", "start", "--no-block", "hf-park.service"], 60).code
+    me = metadata.machine()
+    if command == "nodes":
+        import boto3
+
+        if len(words) != 2 or not words[1].isdigit():
+            say("how many nodes? hf nodes COUNT")
+            return WRONG_USE
+        ec2 = boto3.client("ec2", region_name=me.region)
+        print(*nodes.wait_for_all(lambda: nodes.of_run(ec2, settings.run), clock, me.instance, int(words[1])))
+        return OK
+    cloud = _aws(me.region)
+    if command == "secret":
+        print(nodes.job_secret(cloud, clock, settings.run))
+        return OK
+    if command in ("volume up", "volume down", "volume status"):
+        from holdfast_aws.executor import Executor
+        from holdfast_aws.linux_host import LinuxHost
+
+        executor = Executor(cloud, LinuxHost(settings, me.instance), clock, settings, me, say=say)
+        return {"up": executor.up, "down": executor.down, "status": executor.status}[words[1]]()
+    if command == "finish":
+        return finish(cloud, clock, settings.run, settings.run_dirs, _exit_code(words), say)
+    if command == "park":
+        return park(cloud, clock, settings.run, say=say)
+    if command == "sick":
+        return unhealthy(cloud, settings.run, me.instance, say)
+    if command == "lead-snapshot":
+        return lead_snapshot(cloud, clock, settings.run, me.instance, say)
+    say(f"unknown command {command!r} (hf --help)")
+    return WRONG_USE
+
+
+def _aws(region: str) -> Cloud:
+    from holdfast_aws.aws import Aws  # half a second, which a healthy tick does not need
+
+    return Aws(region)
+
+
+def _exit_code(words: Sequence[str]) -> int | None:
+    """--exit-code N, else what `holdfast supervise` or systemd say; None when nobody says it."""
+    told = words[2] if words[1:2] == ["--exit-code"] and len(words) == 3 else ""
+    told = told or os.environ.get("HOLDFAST_EXIT_CODE", "") or os.environ.get("EXIT_STATUS", "")
+    return int(told) if told.isascii() and told.isdigit() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

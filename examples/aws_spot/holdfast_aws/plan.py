@@ -1,0 +1,156 @@
+"""What the user wants to launch. The template and the user data are functions of this alone.
+
+Errors: UsageError, which names the option.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+# The open driver of today's Deep Learning AMIs runs on all of these but not on V100.
+OPEN_DRIVER_IMAGE = (
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+)
+
+# Several types each: the deepest pool of them wins. The first is asked first where on-demand is bought.
+TYPES = {
+    "v100": ("p3.2xlarge", "p3.8xlarge", "p3.16xlarge"),
+    "a100": ("p4d.24xlarge", "p4de.24xlarge"),
+    "any": ("g5.xlarge", "g6.xlarge", "g4dn.xlarge", "g5.2xlarge", "g6.2xlarge", "g4dn.2xlarge"),
+}
+
+RUN_DIR_MARK = "{run_dir}"
+MOUNT = "/mnt/holdfast"
+
+
+class UsageError(Exception):
+    """The options make no sense together; exit code 64."""
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    run: str
+    command: tuple[str, ...]  # "{run_dir}" in it becomes the run directory
+    types: tuple[str, ...] = TYPES["any"]
+    vpc: str = ""
+    subnets: tuple[str, ...] = ()
+    machine_image: str = OPEN_DRIVER_IMAGE  # an AMI, or the SSM parameter that names one
+    image: str = ""  # a container image by digest; "" when the machine image has the programs
+    setup: str = ""  # a shell command, once a boot, before the volume is attached
+    size_gib: int = 100
+    iops: int = 6000
+    throughput: int = 500
+    root_gib: int = 100
+    filesystem: str = "ext4"
+    fallback_minutes: int = 0  # 0: wait for spot for ever
+    rebalance: bool = False  # CapacityRebalance: pays for a second machine that waits
+    strategy: str = "price-capacity-optimized"
+    nodes: int = 1
+    shared: str = ""  # what several nodes mount instead of an EBS volume, such as fs-1.fsx…@tcp:/x
+    slices: int = 0  # MIG slices, a run each
+    gpu: bool = True
+    remote_shell: bool = False  # AWS's own session manager, for a look and for `rehearse`
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def run_dirs(self) -> tuple[str, ...]:
+        if self.slices:
+            return tuple(f"{MOUNT}/run-{number}" for number in range(self.slices))
+        return (f"{MOUNT}/run",)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return (
+            (spot_group(self.run), on_demand_group(self.run))
+            if self.fallback_minutes
+            else (spot_group(self.run),)
+        )
+
+    @property
+    def from_ecr(self) -> bool:
+        return bool(re.match(r"[0-9]{12}\.dkr\.ecr\.", self.image))
+
+
+def stack_of(run: str) -> str:
+    return f"holdfast-{run.replace('_', '-')}"
+
+
+def spot_group(run: str) -> str:
+    return f"holdfast-{run}-spot"
+
+
+def on_demand_group(run: str) -> str:
+    return f"holdfast-{run}-on-demand"
+
+
+def check(plan: LaunchPlan) -> LaunchPlan:
+    """The plan, if it can be launched."""
+
+    def need(good: bool, what: str) -> None:
+        if not good:
+            raise UsageError(what)
+
+    need(
+        bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", plan.run)),
+        f"the run's name {plan.run!r}: letters, digits, - and _, 64 at most",
+    )
+    need(
+        bool(plan.command),
+        "which command trains? It goes last: hf-aws up RUN --image IMAGE -- ./train --lr 0.1",
+    )
+    need(
+        any(RUN_DIR_MARK in word for word in plan.command),
+        f"the command names no run directory: write {RUN_DIR_MARK} where your trainer wants it, "
+        f"such as --checkpoint-dir {RUN_DIR_MARK}",
+    )
+    need(
+        not any("\n" in word or "\0" in word for word in plan.command),
+        "the command has a line break in a word",
+    )
+    need(
+        not plan.image or bool(re.fullmatch(r"[^\s@]+@sha256:[0-9a-f]{64}", plan.image)),
+        f"--image {plan.image}: name it by digest, image@sha256:…; every machine of the run must train the same",
+    )
+    need(
+        bool(re.fullmatch(r"ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+", plan.machine_image)),
+        f"--ami {plan.machine_image}: an AMI, or an SSM parameter that names one",
+    )
+    need(
+        not (plan.machine_image == OPEN_DRIVER_IMAGE and any(name.startswith("p3.") for name in plan.types)),
+        "V100 (P3) needs --ami: the open driver of the default AMI does not run on it; "
+        "take a Deep Learning AMI with the proprietary driver",
+    )
+    need(bool(plan.types), "--types: at least one instance type")
+    need(plan.filesystem in ("ext4", "xfs"), f"--filesystem {plan.filesystem}: ext4 or xfs")
+    need(1 <= plan.size_gib <= 16384, f"--size {plan.size_gib}: from 1 to 16384 GiB")
+    need(3000 <= plan.iops <= 16000, f"--iops {plan.iops}: from 3000 to 16000")
+    need(125 <= plan.throughput <= 1000, f"--throughput {plan.throughput}: from 125 to 1000 MiB/s")
+    need(
+        plan.throughput * 4 <= plan.iops, f"--throughput {plan.throughput} needs --iops {plan.throughput * 4}"
+    )
+    need(plan.iops <= 500 * plan.size_gib, f"--iops {plan.iops} needs --size {-(-plan.iops // 500)}")
+    need(
+        plan.strategy in ("price-capacity-optimized", "capacity-optimized"),
+        f"--strategy {plan.strategy}: price-capacity-optimized or capacity-optimized",
+    )
+    need(0 <= plan.fallback_minutes <= 1440, f"--fallback-minutes {plan.fallback_minutes}: from 0 to 1440")
+    need(1 <= plan.nodes <= 64, f"--nodes {plan.nodes}: from 1 to 64")
+    need(
+        (plan.nodes > 1) == bool(plan.shared),
+        "--nodes and --shared go together: an EBS volume is attached to one machine, several need a file system",
+    )
+    need(
+        plan.nodes == 1 or not plan.image,
+        "--nodes has no --image: `holdfast launch` runs on the machines themselves; install the programs by --setup",
+    )
+    need(plan.nodes == 1 or len(plan.subnets) <= 1, "--nodes: one subnet, EFA does not cross zones")
+    need(
+        plan.nodes == 1 or not plan.fallback_minutes,
+        "--nodes has no --fallback-minutes: a group is spot or is not",
+    )
+    need(
+        0 <= plan.slices <= 7 and (not plan.slices or plan.nodes == 1),
+        "--mig-slices: from 1 to 7, on one node",
+    )
+    return plan

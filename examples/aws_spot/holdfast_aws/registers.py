@@ -1,0 +1,128 @@
+"""The registers that decide which volume is the run's: SSM parameters that are created once, never changed.
+
+    /holdfast/RUN/gen/N/claim      i-…                     who makes generation N
+    /holdfast/RUN/gen/N/outcome    commit:vol-…:zone       N is the run's volume
+                                   cancel:i-…              N will never be
+    /holdfast/RUN/gen/N/proved     vol-…                   a machine has committed a checkpoint on it (hf-aws gc)
+    /holdfast/RUN/formatted        vol-…                   the run has a file system: never make another
+    /holdfast/RUN/job-secret       (encrypted)             what the ranks of several nodes know each other by
+
+AWS lets only the first writer of a parameter win, so all machines agree on each of them. The run's volume is
+the one of the highest N with a commit. A claim without an outcome is a move in progress.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast_aws.cloud import Cloud
+from holdfast_aws.stop import HUMAN, StopError
+
+_COMMIT = re.compile(r"commit:(vol-[0-9a-z]+):([a-z0-9-]+)")
+_CANCEL = re.compile(r"cancel:(i-[0-9a-z]+)")
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generation of the run's volume. `volume` is None unless it was committed."""
+
+    number: int
+    claimed_by: str | None = None
+    volume: str | None = None
+    zone: str | None = None
+    cancelled_by: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.volume is None and self.cancelled_by is None
+
+
+@dataclass(frozen=True)
+class Book:
+    """All registers of a run at one moment."""
+
+    generations: Mapping[int, Generation] = field(default_factory=dict)
+    formatted: bool = False
+
+    @property
+    def empty(self) -> bool:
+        return not self.generations and not self.formatted
+
+    @property
+    def top(self) -> int:
+        return max(self.generations, default=0)
+
+    @property
+    def current(self) -> Generation | None:
+        """The run's volume; None before the first commit."""
+        committed = [g for g in self.generations.values() if g.volume is not None]
+        return max(committed, key=lambda g: g.number, default=None)
+
+    @property
+    def open(self) -> Generation | None:
+        """The newest generation when nobody has ended it yet: a first volume or a move in progress."""
+        newest = self.generations.get(self.top)
+        return newest if newest is not None and newest.open else None
+
+
+def path_of(run: str) -> str:
+    return f"/holdfast/{run}"
+
+
+def parse(run: str, parameters: Mapping[str, str]) -> Book:
+    """Stop 78 for a value that the kit never writes: somebody changed the registers by hand."""
+    generations: dict[int, Generation] = {}
+    formatted = False
+    for name, value in sorted(parameters.items()):
+        below = name[len(path_of(run)) + 1 :]
+        if below == "formatted":
+            formatted = True
+            continue
+        place = re.fullmatch(r"gen/([1-9][0-9]{0,8})/(claim|outcome)", below)
+        if place is None:
+            continue
+        number = int(place[1])
+        known = generations.get(number, Generation(number))
+        if place[2] == "claim":
+            known = Generation(number, value, known.volume, known.zone, known.cancelled_by)
+        elif commit := _COMMIT.fullmatch(value):
+            known = Generation(number, known.claimed_by, commit[1], commit[2])
+        elif cancel := _CANCEL.fullmatch(value):
+            known = Generation(number, known.claimed_by, cancelled_by=cancel[1])
+        else:
+            raise StopError(
+                HUMAN, f"the register {name} says {value!r}, which is no outcome: mend it by hand"
+            )
+        generations[number] = known
+    return Book(generations, formatted)
+
+
+class Registers:
+    """The registers of one run. Every write is create-once: False means that somebody was first."""
+
+    def __init__(self, cloud: Cloud, run: str) -> None:
+        self._cloud = cloud
+        self._run = run
+
+    def read(self) -> Book:
+        return parse(self._run, self._cloud.parameters(path_of(self._run)))
+
+    def claim(self, number: int, instance: str) -> bool:
+        return self._put(f"gen/{number}/claim", instance)
+
+    def commit(self, number: int, volume: str, zone: str) -> bool:
+        return self._put(f"gen/{number}/outcome", f"commit:{volume}:{zone}")
+
+    def cancel(self, number: int, instance: str) -> bool:
+        return self._put(f"gen/{number}/outcome", f"cancel:{instance}")
+
+    def mark_formatted(self, volume: str) -> bool:
+        return self._put("formatted", volume)
+
+    def mark_proved(self, number: int, volume: str) -> bool:
+        return self._put(f"gen/{number}/proved", volume)
+
+    def _put(self, name: str, value: str) -> bool:
+        return self._cloud.put_once(f"{path_of(self._run)}/{name}", value)

@@ -1,0 +1,162 @@
+"""`hf-aws gc` and `down`: the only places that delete anything, and only at the user's word.
+
+gc removes what the run has left behind: volumes that it moved away from, copies of moves that were cancelled, and
+snapshots but the newest. It never touches the committed volume, an open move, or anything in use; and nothing at all
+while the committed volume has not proved itself: some machine has committed a checkpoint on it (register
+gen/N/proved, written by the machine).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast_aws.account import HUMAN, Account, Answer, CommandError
+from holdfast_aws.cloud import GENERATION_TAG, RETIRED_TAG
+from holdfast_aws.launch import POLL, WAIT, stack_state
+from holdfast_aws.plan import stack_of
+from holdfast_aws.registers import Book, parse, path_of
+from holdfast_aws.steer import stop
+from holdfast_aws.stop import StopError
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """What gc would do with each thing, and why it leaves the rest."""
+
+    delete: list[str] = field(default_factory=list)
+    keep: dict[str, str] = field(default_factory=dict)
+
+
+def proved(run: str, parameters: dict[str, str], generation: int) -> bool:
+    return f"{path_of(run)}/gen/{generation}/proved" in parameters
+
+
+def sort_out(book: Book, is_proved: bool, volumes: list[Any], snapshots: list[Any]) -> Sorted:
+    """Pure: decides from what AWS has shown."""
+    current, keep, delete = book.current, {}, []
+    complete = [snapshot for snapshot in snapshots if snapshot["State"] == "completed"]
+    newest = max(complete, key=lambda snapshot: (snapshot["StartTime"], snapshot["SnapshotId"]), default=None)
+    for volume in volumes:
+        name, tags = volume["VolumeId"], _tags(volume)
+        generation = _generation(tags)
+        if current is None:
+            keep[name] = "the run has no committed volume"
+        elif name == current.volume:
+            keep[name] = f"the run's volume, generation {current.number}"
+        elif not is_proved:
+            keep[name] = f"nobody has committed on {current.volume} yet"
+        elif volume["State"] != "available":
+            keep[name] = f"it is {volume['State']}"
+        elif generation is None:
+            keep[name] = f"it has no tag {GENERATION_TAG}: not made by this kit"
+        elif RETIRED_TAG in tags or generation < current.number or _cancelled(book, generation):
+            delete.append(name)
+        else:
+            keep[name] = f"generation {generation} is open: a move may be at work"
+    for snapshot in snapshots:
+        name, generation = snapshot["SnapshotId"], _generation(_tags(snapshot))
+        if snapshot["State"] == "pending":
+            keep[name] = "it is being made"
+        elif newest is not None and name == newest["SnapshotId"]:
+            keep[name] = "the newest"
+        elif current is None or not is_proved:
+            keep[name] = "the run's volume has not proved itself yet"
+        elif generation is None:
+            keep[name] = f"it has no tag {GENERATION_TAG}: not made by this kit"
+        elif generation > current.number and not _cancelled(book, generation):
+            keep[name] = f"generation {generation} is open: a move may be at work"
+        else:
+            delete.append(name)
+    return Sorted(sorted(delete), keep)
+
+
+def _tags(thing: Any) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in thing.get("Tags", [])}
+
+
+def _generation(tags: dict[str, str]) -> int | None:
+    text = tags.get(GENERATION_TAG, "")
+    return int(text) if text.isdigit() else None
+
+
+def _cancelled(book: Book, generation: int) -> bool:
+    known = book.generations.get(generation)
+    return known is not None and known.cancelled_by is not None
+
+
+def gc(account: Account, run: str, *, delete: bool = False) -> Answer:
+    chosen = _look(account, run)
+    account.dry_run = account.dry_run or not delete
+    for name in chosen.delete:
+        # Looked at again before each: a machine may have begun a move.
+        if delete and name not in _look(account, run).delete:
+            account.say(f"{name} is needed meanwhile: left alone")
+            continue
+        _delete(account, name)
+    lines = [f"kept {name}: {why}" for name, why in sorted(chosen.keep.items())]
+    if not delete and chosen.delete:
+        lines.append(f"nothing was deleted: hf-aws gc {run} --delete")
+    return Answer(
+        {"run": run, "delete": chosen.delete, "keep": chosen.keep, "deleted": not account.dry_run}, lines
+    )
+
+
+def _look(account: Account, run: str) -> Sorted:
+    # Things first, registers after: whatever was made in between is not in the list.
+    volumes, snapshots = account.volumes(run), account.snapshots(run)
+    parameters = account.parameters(path_of(run))
+    try:
+        book = parse(run, parameters)
+    except StopError as error:
+        raise CommandError(HUMAN, error.message) from error
+    current = book.current
+    return sort_out(book, current is not None and proved(run, parameters, current.number), volumes, snapshots)
+
+
+def _delete(account: Account, name: str) -> None:
+    if name.startswith("snap-"):
+        account.change(f"delete {name}", "ec2", "delete_snapshot", SnapshotId=name)
+    else:
+        account.change(f"delete {name}", "ec2", "delete_volume", VolumeId=name)
+
+
+def down(account: Account, run: str, delete_data: str = "") -> Answer:
+    """No machine, no stack. The volume stays unless `delete_data` repeats the run's name."""
+    if delete_data and delete_data != run:
+        raise CommandError(
+            64, f"--delete-data {delete_data}: repeat the run's name, {run}, to delete its data"
+        )
+    name = stack_of(run)
+    if account.groups(run):
+        stop(account, run)
+    if stack_state(account, name) is not None:
+        account.change(f"delete the stack {name}", "cloudformation", "delete_stack", StackName=name)
+        if not account.dry_run:
+            _wait_until_deleted(account, name)
+    volumes = [volume["VolumeId"] for volume in account.volumes(run)]
+    snapshots = [snapshot["SnapshotId"] for snapshot in account.snapshots(run)]
+    lines = []
+    if delete_data:
+        # Volumes before registers: what is half deleted is a run that refuses to start, never one that starts anew.
+        for thing in (*volumes, *snapshots):
+            _delete(account, thing)
+        for register in sorted(account.parameters(path_of(run))):
+            account.change(f"delete the register {register}", "ssm", "delete_parameter", Name=register)
+    elif volumes or snapshots:
+        kept = ", ".join((*volumes, *snapshots))
+        lines.append(
+            f"kept, and paid for: {kept}. hf-aws up {run} goes on with them; --delete-data {run} deletes them"
+        )
+    lines.append(f"the run {run} has no machine and no stack")
+    return Answer({"run": run, "volumes": volumes, "snapshots": snapshots, "changes": account.changes}, lines)
+
+
+def _wait_until_deleted(account: Account, name: str) -> None:
+    until = account.now() + WAIT
+    while (state := stack_state(account, name)) is not None and state != "DELETE_COMPLETE":
+        if state == "DELETE_FAILED" or account.now() > until:
+            raise CommandError(
+                HUMAN, f"the stack {name} is {state}: look at its events, then hf-aws down again"
+            )
+        account.sleep(POLL)

@@ -1,0 +1,89 @@
+"""What the worker's ledger says of its steps. The rules are those of `holdfast supervise --stall-timeout`:
+
+a training stands still when its ledger goes on telling the same step for max(10 min, 20 times the 95th
+percentile of a step). Starts, declared evaluations and pauses before an announced end do not count. A ledger
+that says nothing at all for that long, of an attempt that has begun and not ended, counts too: the whole
+process hangs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+LEAST = 600.0  # seconds
+STEPS = 20
+GAP = 30.0  # seconds; lines come every 10 s, and not while a checkpoint is written
+TAIL = 1 << 20  # bytes of the ledger that are read
+
+
+@dataclass(frozen=True)
+class Progress:
+    step: int
+    standing: float  # seconds that the step has not moved, by the ledger's own clock; 0 when it need not
+    limit: float  # seconds
+    last: float | None  # Unix seconds of the newest line of a training that has begun and not ended
+
+
+def read_progress(ledger: Path) -> Progress:
+    """Of a long ledger the newest lines only."""
+    try:
+        with ledger.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return progress_of([])
+    if size > TAIL:  # the first is torn, and the training began before it
+        lines[0] = '{"event":"go on","up_ms":0}'
+    return progress_of(lines[:-1])
+
+
+def progress_of(lines: Iterable[str]) -> Progress:
+    """A torn or foreign line says nothing."""
+    counts, step = False, -1
+    steps: list[float] = []
+    moved = told = step_told = 0.0
+    last: float | None = None
+    for text in lines:
+        line = _object(text)
+        up, event = _number(line, "up_ms"), line.get("event")
+        if up is None or not isinstance(event, str):
+            continue
+        up /= 1000
+        now_at = _number(line, "step")
+        at = step if now_at is None else int(now_at)
+        wall = _number(line, "t")
+        if event in ("start", "go on"):
+            counts, step = True, max(step, at)
+            moved = told = step_told = up
+        elif event in ("pause", "end"):
+            counts, last = False, None
+        elif event == "progress":
+            if "phase" in line or up - told > GAP:
+                step = max(step, at)
+                moved = step_told = up
+            elif at > step:
+                steps.append((up - step_told) / (at - step))
+                step, moved, step_told = at, up, up
+            told = up
+        if counts and wall is not None:
+            last = wall / 1000
+    steps.sort()
+    p95 = steps[(len(steps) - 1) * 95 // 100] if steps else 0.0
+    return Progress(step, told - moved if counts else 0.0, max(LEAST, STEPS * p95), last if counts else None)
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _number(line: dict[str, object], name: str) -> float | None:
+    value = line.get(name)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

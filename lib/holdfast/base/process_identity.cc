@@ -1,0 +1,58 @@
+#include "holdfast/base/process_identity.h"
+
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+std::uint64_t own_namespace() {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
+}
+
+}  // namespace
+
+std::uint64_t start_of_process(std::int64_t pid) {
+  std::string text;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), text);
+  // Field 2 is a name in parentheses that may hold any byte, so count from its end. Field 22 is the start.
+  const std::size_t name_ends = text.rfind(')');
+  if (name_ends == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_ends + 1));
+  std::string state;
+  fields >> state;
+  if (state == "Z" || state == "X") return 0;
+  std::string field;
+  for (int i = 4; i < 22; ++i) fields >> field;
+  std::uint64_t ticks = 0;
+  return fields >> ticks ? ticks : 0;
+}
+
+ProcessIdentity own_process() {
+  const std::int64_t pid = getpid();
+  return {.pid = pid, .started = start_of_process(pid), .pid_namespace = own_namespace()};
+}
+
+bool is_running(const ProcessIdentity& process) {
+  if (process.pid <= 0 || process.started == 0 || process.pid_namespace == 0) return false;
+  return process.pid_namespace == own_namespace() && start_of_process(process.pid) == process.started;
+}
+
+// The descriptor names one process for good. Its number cannot pass to another between the check and the
+// signal.
+bool signal_process(const ProcessIdentity& process, int signal) {
+  if (process.pid <= 0) return false;
+  const auto held = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(process.pid), 0U));
+  if (held < 0) return false;
+  const bool sent = is_running(process) && syscall(SYS_pidfd_send_signal, held, signal, nullptr, 0U) == 0;
+  close(held);
+  return sent;
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,185 @@
+// Nothing here ends a training by itself, and nothing throws: without memory for a plan the step goes on and
+// the next one asks again.
+#include "holdfast/checkpoint/internal/outlook.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+// A steady clock stands still while the machine sleeps, its wall clock does not.
+constexpr Duration kSlept = std::chrono::seconds(5);
+// A guessed deadline leaves this much more: a disk that hangs does not hold the process for ever.
+constexpr Duration kBeyondGuess = std::chrono::minutes(5);
+
+Duration wall_ahead(const Clock& clock) {
+  return std::chrono::duration_cast<Duration>(clock.wall_now().time_since_epoch()) -
+         std::chrono::duration_cast<Duration>(clock.now().time_since_epoch());
+}
+
+}  // namespace
+
+void Outlook::add_agreement(Duration longest) {
+  agreement_ = std::max(agreement_.value_or(Duration::zero()), longest);
+}
+
+// What ranks decide at one step boundary they do at the next.
+Costs Outlook::costs() const noexcept {
+  Costs known = costs_.costs();
+  if (agreement_) known.agreement = known.step + *agreement_;
+  return known;
+}
+
+bool Outlook::must_stop() const noexcept {
+  return stop_.leaving || monitor_.stop_requested() || superseded();
+}
+
+bool Outlook::should_stop() noexcept {
+  if (must_stop()) return true;
+  try {
+    const auto notice = monitor_.standing();
+    if (!notice || notice->hibernates || clock_.now() >= *notice->deadline + kAliveAfter) return false;
+    pursue(*notice);
+    return active_->policy == OnNotice::exit;
+  } catch (const std::bad_alloc&) {
+    return false;  // asked again at the next step
+  }
+}
+
+std::string Outlook::reason() const noexcept {
+  if (superseded()) return writer_->superseded_reason();
+  return text_or_out_of_memory([&] {
+    if (stop_.leaving) return stop_.reason;
+    const bool exits = active_ && active_->policy == OnNotice::exit;
+    return monitor_.stop_requested() || exits ? monitor_.reason() : std::string();
+  });
+}
+
+void Outlook::leave() noexcept {
+  if (stop_.leaving) return;
+  stop_.reason = reason();
+  stop_.leaving = true;
+}
+
+// A notice is the same until its source withdraws it or announces another one.
+void Outlook::pursue(const Notice& notice) {
+  if (active_ && active_->source == notice.source && active_->seen == *notice.seen) return;
+  active_ = ActiveNotice{.source = notice.source,
+                         .seen = *notice.seen,
+                         .policy = chosen_policy(notice),
+                         .wall_ahead = wall_ahead(clock_),
+                         .insurance = std::exchange(answer_, nullptr)};
+  warned_ = false;
+}
+
+OnNotice Outlook::chosen_policy(const Notice& notice) const noexcept {
+  if (options_.on_notice != OnNotice::callback) return options_.on_notice;
+  try {
+    const Duration left = std::max(Duration(*notice.deadline - clock_.now()), Duration::zero());
+    const OnNotice chosen = options_.decide(notice, left);
+    return chosen == OnNotice::callback ? OnNotice::train_on : chosen;
+  } catch (const std::exception& error) {
+    log_warning("what to do about the notice could not be decided ({}): training on", what_of(error));
+  } catch (...) {
+    log_warning("what to do about the notice could not be decided: training on");
+  }
+  return OnNotice::train_on;
+}
+
+void Outlook::insured_by(const BegunSave& save) {
+  if (active_) active_->insurance = save;
+}
+
+void Outlook::answered_by(const BegunSave& save) {
+  if (const auto notice = monitor_.standing()) pursue(*notice);
+  answer_ = active_ ? nullptr : save;
+  insured_by(save);
+}
+
+void Outlook::forget_answer(std::int64_t step) {
+  if (answer_ && step > answer_->step) answer_ = nullptr;
+}
+
+Standing Outlook::with_insurance(Standing standing) const {
+  if (!active_ || !active_->insurance) return standing;
+  const SaveStatus status = SaveHandle(active_->insurance).status();
+  standing.insured = is_open(status) || status == SaveStatus::durable;
+  return standing;
+}
+
+Plan Outlook::decide(const Reached& at) noexcept {
+  try {
+    const Plan decided = plan(at);
+    if (decided.too_late) warn_too_late(at);
+    return decided;
+  } catch (const std::exception& error) {
+    log_debug("no plan for the notice: {}", what_of(error));
+    return {};
+  }
+}
+
+Plan Outlook::plan(const Reached& at) {
+  if (must_stop()) return plan_for_stop(clock_.now(), monitor_.named_deadline(), costs_.costs(), at.standing);
+  while (const auto notice = monitor_.standing()) {
+    pursue(*notice);
+    const SteadyTime now = clock_.now();
+    if (notice->hibernates && wall_ahead(clock_) - active_->wall_ahead > kSlept) {
+      log_info("the machine has slept and is awake again: the run goes on");
+      monitor_.dismiss(now - kAliveAfter, true);
+      continue;
+    }
+    const Plan plan = plan_for_deadline(
+        now, {.at = *notice->deadline, .hibernates = notice->hibernates, .guessed = notice->guessed}, costs(),
+        with_insurance(at.standing), active_->policy);
+    if (plan.move != Move::go_on) return plan;
+    log_info("the machine lives {} after its end was due ({}): the run goes on",
+             format_duration(now - *notice->deadline), notice->text);
+    monitor_.dismiss(now - kAliveAfter);
+  }
+  active_.reset();
+  warned_ = false;
+  return {};
+}
+
+void Outlook::warn_too_late(const Reached& at) noexcept {
+  if (std::exchange(warned_, true)) return;
+  const std::string too_late = text_or_out_of_memory([&] {
+    const Costs known = costs_.costs();
+    std::string text = "no time for a save of step " + std::to_string(at.step);
+    if (known.commit) text += ", which takes about " + format_duration(*known.commit);
+    if (const auto left = monitor_.time_left()) text += ": " + format_duration(*left) + " left";
+    return text;
+  });
+  if (at.durable >= 0) {
+    log_warning("{}; step {} is the newest that is durable", too_late, at.durable);
+  } else {
+    log_warning("{}; nothing of this run is durable", too_late);
+  }
+}
+
+// Without a stop, a machine has outlived a deadline that had passed before the wait began. A run that came to
+// its end by itself loses nothing by trying.
+bool Outlook::out_of_time(SteadyTime since) const noexcept {
+  if (!hurried()) return false;
+  const SteadyTime now = clock_.now();
+  const auto passed = [&](std::optional<SteadyTime> deadline) {
+    return deadline && now >= *deadline && (monitor_.stop_requested() || *deadline > since);
+  };
+  if (passed(monitor_.named_deadline())) return true;
+  const auto guess = monitor_.deadline();
+  return guess && passed(*guess + std::max<Duration>(kBeyondGuess,
+                                                     3 * costs_.costs().commit.value_or(Duration::zero())));
+}
+
+bool Outlook::fits(const Standing& writer) const noexcept {
+  return !plan_for_stop(clock_.now(), monitor_.named_deadline(), costs_.costs(), writer).too_late;
+}
+
+}}}  // namespace holdfast::v1::internal

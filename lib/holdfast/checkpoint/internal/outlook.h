@@ -1,0 +1,110 @@
+// Whether the run must stop, and what it does before an announced end. Nobody else decides that.
+//
+//   Outlook outlook(options.notices, monitor, costs, clock);
+//   const Plan plan = outlook.decide({.step = 1200, .durable = 1100, .standing = {.covered = false}});
+//   if (plan.move == Move::stop) outlook.leave();   // for good: no withdrawal changes it
+//
+// Errors: none. Without memory for a plan the run trains on, and the next step asks again.
+// Threads: the training thread; fits() any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/interruption/monitor.h"
+#include "holdfast/planning/cost_model.h"
+#include "holdfast/planning/deadline_planner.h"
+#include "holdfast/writing/async_writer.h"
+#include "holdfast/writing/save_handle_shared.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+// The newest step boundary. Outlook sets Standing::insured itself.
+struct Reached {
+  std::int64_t step = 0;
+  std::int64_t durable = -1;  // the newest step that is safe; −1: none
+  Standing standing = {};
+};
+
+class Outlook {
+ public:
+  using BegunSave = std::shared_ptr<SaveHandle::Shared>;
+
+  // All of them outlive it.
+  Outlook(const NoticeOptions& options, Monitor& monitor, const CostModel& costs, const Clock& clock)
+      : options_(options), monitor_(monitor), costs_(costs), clock_(clock) {}
+
+  // From the claim on: a writer that was superseded stops the run.
+  void follow(const AsyncWriter& writer) { writer_ = &writer; }
+  // Other ranks take part: a decision takes one more step and, at a save, this long.
+  void add_agreement(Duration longest);
+
+  Plan decide(const Reached& at) noexcept;
+  // Told to stop, or superseded: no withdrawn notice changes that.
+  bool must_stop() const noexcept;
+  // Or a deadline is announced and OnNotice::exit applies.
+  bool should_stop() noexcept;
+  // Latches the stop.
+  void leave() noexcept;
+  bool leaving() const { return stop_.leaving; }
+  // Why the run stops; empty while it does not.
+  std::string reason() const noexcept;
+
+  // A save that began after the notice was seen: its insurance.
+  void insured_by(const BegunSave& save);
+  // The same in an evaluation of several ranks, which may come before the votes tell of the notice.
+  void answered_by(const BegunSave& save);
+  // The votes of `step` told of no end.
+  void forget_answer(std::int64_t step);
+
+  // The run came to its end by itself: it waits for its last save without a limit.
+  void take_time(bool so) { unhurried_ = so; }
+  bool hurried() const noexcept { return !unhurried_ || must_stop(); }
+  // True if a wait that began at `since` has to end.
+  bool out_of_time(SteadyTime since) const noexcept;
+  // True if a commit that begins now ends before any named deadline.
+  bool fits(const Standing& writer) const noexcept;
+  // One warning for each notice: there is no time for a save of this step.
+  void warn_too_late(const Reached& at) noexcept;
+
+  Costs costs() const noexcept;
+
+ private:
+  struct StopState {
+    bool leaving = false;  // the program was told to stop
+    std::string reason;
+  };
+  // The notice that the planner goes by.
+  struct ActiveNotice {
+    std::string source;
+    SteadyTime seen{};
+    OnNotice policy = OnNotice::train_on;
+    Duration wall_ahead{};  // of the steady clock, when it was first looked at
+    BegunSave insurance;    // the newest save that began since
+  };
+
+  Plan plan(const Reached& at);
+  void pursue(const Notice& notice);
+  OnNotice chosen_policy(const Notice& notice) const noexcept;
+  Standing with_insurance(Standing standing) const;
+  bool superseded() const noexcept { return writer_ != nullptr && writer_->superseded(); }
+
+  const NoticeOptions& options_;
+  Monitor& monitor_;
+  const CostModel& costs_;
+  const Clock& clock_;
+  const AsyncWriter* writer_ = nullptr;  // null until the claim
+
+  StopState stop_;
+  std::optional<ActiveNotice> active_;
+  BegunSave answer_;                   // for a notice that the votes will report
+  std::optional<Duration> agreement_;  // none: this rank decides alone
+  bool unhurried_ = false;
+  bool warned_ = false;  // about this notice
+};
+
+}}}  // namespace holdfast::v1::internal

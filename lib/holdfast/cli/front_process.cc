@@ -1,0 +1,50 @@
+#include "holdfast/cli/front_process.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "holdfast/base/error.h"
+#include "holdfast/cli/attended_child.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+int pass_on_until_the_end(pid_t child, const sigset_t& heard) {
+  for (;;) {
+    int status = 0;
+    for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (who == child) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    const int signal = sigwaitinfo(&heard, nullptr);
+    if (signal > 0 && signal != SIGCHLD) kill(child, signal);
+  }
+}
+
+}  // namespace
+
+int run_apart(const std::function<int()>& work) {
+  const pid_t front = getpid();
+  if (front != 1 && children_of(front).empty()) return work();
+  sigset_t heard;
+  sigset_t before;
+  sigfillset(&heard);
+  // Job control signals keep their effect: Ctrl-Z must stop the terminal's foreground job.
+  for (const int job_control : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&heard, job_control);
+  std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the kernel would reap the child and drop its ending
+  pthread_sigmask(SIG_BLOCK, &heard, &before);
+  const pid_t child = fork();
+  const int refused = errno;
+  if (child > 0) return pass_on_until_the_end(child, heard);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (child < 0) throw IoError("fork", "", refused);
+  setpgid(0, 0);  // so that a Ctrl-C reaches only the front process, which forwards it once
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != front) _exit(128 + SIGKILL);  // the front process died before prctl()
+  return work();
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,22 @@
+// Separates the children of a wrapper (`supervise`, `rehearse`) from those of others. The wrapper inherits
+// and ends what its command leaves behind. It must not end processes that others started:
+//
+//   * Process 1 of a container inherits every orphan there, including those of `docker exec`.
+//   * A shell passes on its own children: `exec holdfast supervise … > >(tee log)`.
+//
+// In these cases the wrapper works in a child process, and so inherits only what its command started. The
+// front process forwards signals, reaps, and ends with that child's code (128 + N after signal N). If it
+// dies, the child dies too.
+//
+// Errors: IoError if no process can be made; exceptions of `work` pass through. Threads: call before others
+// start.
+#pragma once
+
+#include <functional>
+
+namespace holdfast { inline namespace v1 {
+
+// Returns the result of `work`, in the child or in this process.
+int run_apart(const std::function<int()>& work);
+
+}}  // namespace holdfast::v1

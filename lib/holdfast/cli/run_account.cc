@@ -1,0 +1,137 @@
+#include "holdfast/cli/run_account.h"
+
+#include <algorithm>
+
+#include "holdfast/base/exit_code.h"
+#include "holdfast/base/machine.h"
+#include "holdfast/cli/predecessor.h"
+#include "holdfast/snapshot/utf8.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr Duration kSilenceOfTheDead = std::chrono::minutes(10);  // a living trainer writes a line every 10 s
+
+Ending exit_with(int code) { return {.exit_code = code}; }
+
+Ending exit_with(ExitCode code) { return exit_with(static_cast<int>(code)); }
+
+}  // namespace
+
+bool may_be_alive(const AttemptWord& word, const RunNews& news) {
+  if (word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running) {
+    return false;
+  }
+  const ProcessIdentity& process = word.claimant.process;
+  // On this machine the process itself can be asked; elsewhere only its signs of life count.
+  const bool here = !word.claimant.boot_id.empty() && word.claimant.boot_id == boot_id() &&
+                    process.pid_namespace != 0 && process.pid_namespace == own_process().pid_namespace;
+  if (here && !is_running(process)) return false;
+  return !news.silent_for || *news.silent_for < kSilenceOfTheDead;
+}
+
+std::string to_text(const AttemptWord& word) {
+  std::string text = "attempt " + std::to_string(word.attempt);
+  if (!word.claimant.host.empty()) text += " (host " + printable(word.claimant.host) + ")";
+  return text;
+}
+
+SupervisedRun::SupervisedRun() : supervisor_(new_supervisor_name()) {}
+
+void SupervisedRun::begin(const RunNews& news) {
+  life_ = supervisor_ + "/" + std::to_string(++lives_) + "/";
+  before_ = news.readable ? std::optional(news.newest()) : std::nullopt;
+  if (lives_ == 1) first_ = before_;
+  learn(news);
+}
+
+void SupervisedRun::learn(const RunNews& news) {
+  for (const AttemptWord& word : news.attempts) {
+    if (word.state) durable_step_ = std::max(durable_step_, word.state->durable_step);
+  }
+}
+
+bool SupervisedRun::is_ours(const AttemptWord& word, const RunNews& news, AttemptNumber since,
+                            const std::string& name) const {
+  if (!word.claimant.supervisor.empty()) return word.claimant.supervisor.starts_with(name);
+  if (!before_ || word.attempt <= since) return false;
+  return std::none_of(news.attempts.begin(), news.attempts.end(), [this](const AttemptWord& other) {
+    return other.claimant.supervisor.starts_with(supervisor_ + "/");
+  });
+}
+
+bool SupervisedRun::is_of_this_life(const AttemptWord& word) const {
+  return word.attempt != 0 && is_ours(word, {.attempts = {word}}, before_.value_or(0), life_);
+}
+
+const AttemptWord* SupervisedRun::usurper(const RunNews& news) const {
+  if (news.attempts.empty() || !before_) return nullptr;
+  const AttemptWord& newest = news.attempts.front();
+  if (newest.attempt <= *before_ || is_ours(newest, news, *before_, supervisor_ + "/")) return nullptr;
+  return may_be_alive(newest, news) ? &newest : nullptr;
+}
+
+Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
+  Judgement judged{.ending = ending};
+  const std::int64_t before = durable_step_;
+  for (const AttemptWord& word : news.attempts) {
+    if (word.state && is_ours(word, news, before_.value_or(0), life_)) {
+      judged.progress = judged.progress || word.state->durable_step > before;
+    }
+  }
+  learn(news);
+  const auto counts_as = [&](const Ending& other, const std::string& why) {
+    judged.ending = other;
+    judged.remark = to_text(ending) + ", but " + why;
+  };
+  if (const AttemptWord* const other = usurper(news)) {
+    if (ending.code() != static_cast<int>(ExitCode::superseded)) {
+      counts_as(exit_with(ExitCode::superseded), to_text(*other) + " has taken the run over");
+    }
+    return judged;
+  }
+  // Only a 0 is checked: a launcher may turn an interruption or a failure into it, and the run would count as
+  // over.
+  if (ending.code() != 0) return judged;
+
+  if (news.attempts.empty()) {
+    counts_as(exit_with(ExitCode::internal), news.silence);
+    return judged;
+  }
+  const AttemptWord& newest = news.attempts.front();
+  if (!is_ours(newest, news, first_.value_or(0), supervisor_ + "/")) {
+    counts_as(exit_with(ExitCode::internal),
+              "the command began no attempt in the run directory; the newest is " + to_text(newest) +
+                  ". Is --directory the directory that the command trains in?");
+    return judged;
+  }
+  if (!newest.state) {
+    counts_as(exit_with(ExitCode::internal), news.silence);
+    return judged;
+  }
+  const RunState& state = *newest.state;
+  const std::string says = "attempt " + std::to_string(state.attempt) + " says '" + word_of(state.phase) +
+                           "', not 'complete'" +
+                           (state.reason.empty() ? "" : " (" + printable(state.reason) + ")");
+  switch (state.phase) {
+    case RunPhase::complete:
+      judged.complete = true;
+      break;
+    case RunPhase::interrupted:
+      counts_as(exit_with(ExitCode::interrupted), says);
+      break;
+    case RunPhase::superseded:
+      counts_as(exit_with(ExitCode::superseded), says);
+      break;
+    case RunPhase::failed:
+      counts_as(state.exit_code > 0 ? exit_with(state.exit_code) : exit_with(ExitCode::internal), says);
+      break;
+    case RunPhase::starting:
+    case RunPhase::running:
+      counts_as(exit_with(ExitCode::internal), says);
+      break;
+  }
+  return judged;
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,87 @@
+#include "holdfast/cli/stall_watch.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr Duration kLongestGap = std::chrono::seconds(30);  // lines come every 10 s
+constexpr std::size_t kMostSteps = 512;
+// Larger times are malformed, and could overflow.
+constexpr std::int64_t kLatest = std::int64_t{100} * 366 * 24 * 3600 * 1000;  // ms; a hundred years
+
+std::optional<std::int64_t> number_in(const nlohmann::json& line, const char* name) {
+  const auto found = line.find(name);
+  if (found == line.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<std::int64_t>();
+}
+
+}  // namespace
+
+void StallWatch::begin() {
+  torn_.clear();
+  counts_ = false;
+  step_ = -1;
+}
+
+void StallWatch::hear(std::string_view text) {
+  torn_ += text;
+  std::string_view rest = torn_;
+  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    hear_line(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+  }
+  torn_ = std::string(rest);
+}
+
+void StallWatch::restart_at(Duration up) { moved_up_ = step_up_ = last_up_ = up; }
+
+void StallWatch::hear_line(std::string_view text) {
+  const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+  if (!line.is_object()) return;
+  const auto up_ms = number_in(line, "up_ms");
+  const auto event = line.find("event");
+  if (!up_ms || *up_ms < 0 || *up_ms > kLatest || event == line.end() || !event->is_string()) return;
+  const Duration up = std::chrono::milliseconds(*up_ms);
+  const std::int64_t step = number_in(line, "step").value_or(-1);
+  if (*event == "start" || *event == "go on") {
+    counts_ = true;
+    step_ = std::max(step_, step);
+    restart_at(up);
+  } else if (*event == "pause" || *event == "end") {
+    counts_ = false;
+  } else if (*event == "progress" && counts_) {
+    const bool declared = line.contains("phase");
+    if (declared || up - last_up_ > kLongestGap) {
+      step_ = std::max(step_, step);
+      restart_at(up);
+    } else if (step > step_) {
+      const Duration each = (up - step_up_) / (step - step_);
+      if (steps_.size() < kMostSteps) {
+        steps_.push_back(each);
+      } else {
+        steps_[next_step_time_++ % kMostSteps] = each;
+      }
+      step_ = step;
+      restart_at(up);
+    }
+    last_up_ = up;
+  }
+}
+
+std::optional<Duration> StallWatch::standing() const {
+  if (!counts_) return std::nullopt;
+  return last_up_ - moved_up_;
+}
+
+Duration StallWatch::limit() const {
+  if (limit_) return *limit_;
+  if (steps_.empty()) return kLeast;
+  std::vector<Duration> sorted = steps_;
+  const auto p95 = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) * 95 / 100);
+  std::nth_element(sorted.begin(), p95, sorted.end());
+  return std::max<Duration>(kLeast, *p95 * kSteps);
+}
+
+}}  // namespace holdfast::v1

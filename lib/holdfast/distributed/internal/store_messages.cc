@@ -1,0 +1,73 @@
+#include "holdfast/distributed/internal/store_messages.h"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "holdfast/distributed/internal/keyed_hash.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+void put(std::string& bytes, std::size_t number) {
+  const auto value = static_cast<std::uint32_t>(number);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::size_t number_at(const std::string& bytes, std::size_t at) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+constexpr std::size_t kNumber = sizeof(std::uint32_t);
+
+}  // namespace
+
+std::string packed(const Message& message) {
+  std::size_t length = 1;
+  for (const std::string& word : message.words) length += kNumber + word.size();
+  if (length > kLongestMessage) throw std::runtime_error("a message of more than 1 GiB for the run's store");
+  std::string bytes;
+  bytes.reserve(kNumber + length);
+  put(bytes, length);
+  bytes += static_cast<char>(message.kind);
+  for (const std::string& word : message.words) {
+    put(bytes, word.size());
+    bytes += word;
+  }
+  return bytes;
+}
+
+std::optional<Message> take_message(std::string& bytes, std::size_t limit) {
+  if (bytes.size() < kNumber) return std::nullopt;
+  const std::size_t length = number_at(bytes, 0);
+  if (length < 1 || length > limit) throw std::runtime_error("no message of a run's store");
+  if (bytes.size() < kNumber + length) return std::nullopt;
+  Message message;
+  const std::size_t end = kNumber + length;
+  const auto kind = static_cast<std::uint8_t>(bytes[kNumber]);
+  if (kind > static_cast<std::uint8_t>(Kind::failed)) throw std::runtime_error("no message of a run's store");
+  message.kind = static_cast<Kind>(kind);
+  for (std::size_t at = kNumber + 1; at < end;) {
+    if (end - at < kNumber || end - at - kNumber < number_at(bytes, at)) {
+      throw std::runtime_error("no message of a run's store");
+    }
+    const std::size_t size = number_at(bytes, at);
+    message.words.push_back(bytes.substr(at + kNumber, size));
+    at += kNumber + size;
+  }
+  bytes.erase(0, end);
+  return message;
+}
+
+std::string proof_of_client(const std::string& secret, const std::string& server_nonce,
+                            const std::string& client_nonce) {
+  return keyed_hash(secret, "holdfast store, client: " + server_nonce + client_nonce);
+}
+
+std::string proof_of_server(const std::string& secret, const std::string& server_nonce,
+                            const std::string& client_nonce) {
+  return keyed_hash(secret, "holdfast store, server: " + client_nonce + server_nonce);
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,107 @@
+#include "holdfast/interruption/notice_watch.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+constexpr auto kLookEvery = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void NoticeWatch::wake(const RiskCommand& command) noexcept {
+  try {
+    {
+      const MutexLock lock(mutex_);
+      if (stopping_) return;
+      if (!command.text.empty()) commands_.push_back(command);
+      woken_ = true;
+      if (!thread_.joinable()) {
+        // Keeps signal handlers on the program's own threads.
+        sigset_t all;
+        sigset_t before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        try {
+          thread_ = std::thread([this] { run(); });
+        } catch (...) {
+          pthread_sigmask(SIG_SETMASK, &before, nullptr);
+          throw;
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      }
+    }
+    changed_.notify_all();
+  } catch (const std::exception& error) {
+    log_warning("nobody watches whether the notice is heard, and no command is run: {}", what_of(error));
+  }
+}
+
+void NoticeWatch::stop() noexcept {
+  std::thread thread;
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    thread.swap(thread_);
+  }
+  changed_.notify_all();
+  if (thread.joinable()) thread.join();
+}
+
+void NoticeWatch::run() noexcept {
+  const InRole role(thread_role_);
+  RiskHook hook;
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    woken_ = false;
+    const std::vector<RiskCommand> commands = std::exchange(commands_, {});
+    lock.unlock();
+    for (const RiskCommand& command : commands) hook.start(command);
+    const bool running = hook.look();
+    const bool pending = callbacks_.pending();
+    const bool waits = callbacks_.waits && callbacks_.waits();
+    if (pending || waits) callbacks_.look();
+    if (pending) {
+      look_for_silence();
+    } else {
+      noticed_ = 0;
+    }
+    lock.lock();
+    const auto news = [this]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || woken_; };
+    if (running || pending || waits) {
+      changed_.wait_for(mutex_, kLookEvery, news);
+    } else {
+      changed_.wait(mutex_, news);
+    }
+  }
+  // A command that came with the end still runs: the machine may live longer than the training.
+  for (const RiskCommand& command : std::exchange(commands_, {})) hook.start(command);
+  hook.look();
+}
+
+void NoticeWatch::look_for_silence() noexcept {
+  const std::int64_t now = clock_.now().time_since_epoch().count();
+  if (noticed_ == 0) noticed_ = now;
+  const std::int64_t heard = heard_.load(std::memory_order_relaxed);
+  if (!expected_.load(std::memory_order_acquire) || said_about_ == heard) return;
+  const Duration silent(now - std::max(heard, noticed_));
+  if (silent < callbacks_.patience()) return;
+  said_about_ = heard;
+  const std::string text = text_or_out_of_memory([&] {
+    return "deaf for " + format_duration(silent) + ": " + callbacks_.what() +
+           ", and neither after_step() nor tick() has been called since; call tick() wherever the program "
+           "is busy for long, and put evaluations into an EvaluationScope";
+  });
+  log_warning(text);
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,16 @@
+#include "holdfast/interruption/service_source.h"
+
+#include <new>
+
+namespace holdfast { inline namespace v1 {
+
+std::vector<Notice> ServiceSource::poll() {
+  try {
+    return conversation_->poll();
+  } catch (const std::bad_alloc&) {
+    conversation_->tell_again();
+    throw;
+  }
+}
+
+}}  // namespace holdfast::v1

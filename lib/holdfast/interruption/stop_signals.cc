@@ -1,0 +1,22 @@
+#include "holdfast/interruption/stop_signals.h"
+
+#include <string>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/interruption/internal/signal_latch.h"
+
+namespace holdfast { inline namespace v1 {
+
+StopSignals stop_signals() {
+  const auto list = env_text(kEnvStopSignals);
+  const auto found = internal::parse_stop_signals(list ? list->c_str() : nullptr);
+  if (!found) {
+    throw UsageError(
+        "environment variable " + std::string(kEnvStopSignals.name) + "=" + *list +
+        ": expected a list such as USR1 or HUP,USR2 of the signals TERM, INT, HUP, USR1, USR2, XCPU");
+  }
+  return *found;
+}
+
+}}  // namespace holdfast::v1

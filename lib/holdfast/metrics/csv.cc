@@ -1,0 +1,64 @@
+#include "holdfast/metrics/csv.h"
+
+#include <exception>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+// Appends `more` to `text`, which lies at the start of `buffer`.
+std::string_view add(std::string_view text, std::string_view more, std::span<char> buffer) {
+  return {text.data(), text.size() + more.copy(buffer.data() + text.size(), buffer.size() - text.size())};
+}
+
+}  // namespace
+
+CsvSink::CsvSink(FileSystem& file_system, std::filesystem::path path, const CsvOptions& options,
+                 const Clock& clock)
+    : file_system_(file_system), path_(std::move(path)), options_(options), clock_(clock) {
+  CsvFile::check(file_system_, path_);
+}
+
+template <class Write>
+void CsvSink::attempt_to(std::int64_t step, const Write& write) {
+  if (failed_) return;
+  try {
+    if (!file_) {
+      const CsvPosition position{.step = step, .attempt = attempt_, .keep_dropped = options_.keep_dropped};
+      file_.emplace(file_system_, path_, position);
+    }
+    write();
+  } catch (const std::exception& error) {
+    failed_ = true;
+    log_warning("no more metrics are written to {} (training goes on): {}", path_, what_of(error));
+  }
+}
+
+void CsvSink::begin(const BeginEvent& event) {
+  attempt_ = event.attempt;
+  attempt_to(event.step, [] {});
+}
+
+void CsvSink::step(const StepEvent& event) {
+  attempt_to(event.step - 1, [&] {
+    if (event.step <= file_->last_step()) return;
+    const std::string_view fixed = write_csv_step(event, clock_.wall_now(), attempt_, buffer_);
+    file_->append(add(fixed, ",\n", buffer_), fixed.size(), event.step);
+  });
+}
+
+void CsvSink::evaluation(const EvaluationEvent& event) {
+  attempt_to(event.step, [&] {
+    if (event.step < file_->last_step()) return;
+    if (event.step > file_->last_step()) {  // the file was created after this step
+      const std::string_view fixed = write_csv_step(event, clock_.wall_now(), attempt_, buffer_);
+      file_->append(add(fixed, ",\n", buffer_), fixed.size(), event.step);
+    }
+    file_->complete(add(write_csv_evaluation(event, buffer_), "\n", buffer_));
+  });
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,56 @@
+// `training.csv` for pandas and spreadsheets: one row a step, each step once, after any number of
+// interruptions. csv_row.h has the columns; csv_file.h says what a resume does with existing rows.
+//
+//   CsvSink sink(FileSystem::real(), "run/training.csv");
+//
+// begin() opens the file, because then the resumed step is known and the volume is mounted. In your own loop
+// call begin() after Checkpointer::resume(). Without it the first event counts as the resume, with attempt 0.
+//
+// Errors: the constructor throws IoError if the name belongs to something else than a regular file. A later
+// error is logged once, and the sink then writes nothing more.
+// Threads: one thread. A row costs one write(2) and no allocation.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/metrics/csv_file.h"
+#include "holdfast/metrics/csv_row.h"
+#include "holdfast/metrics/sink.h"
+
+namespace holdfast { inline namespace v1 {
+
+struct CsvOptions {
+  // True for a resume from a chosen point (CheckpointerOptions::start.resume_from): keeps the rows of the
+  // abandoned branch under another name. Default false: later steps are computed again. Cost: one more file each time.
+  bool keep_dropped = false;
+};
+
+class CsvSink final : public MetricSink {
+ public:
+  CsvSink(FileSystem& file_system, std::filesystem::path path, const CsvOptions& options = {},
+          const Clock& clock = Clock::real());
+
+  void begin(const BeginEvent& event) override;
+  void step(const StepEvent& event) override;
+  void evaluation(const EvaluationEvent& event) override;
+  bool failed() const { return failed_; }
+
+ private:
+  // Runs `write` with an open file, unless the sink has failed.
+  template <class Write>
+  void attempt_to(std::int64_t step, const Write& write);
+
+  FileSystem& file_system_;
+  std::filesystem::path path_;
+  CsvOptions options_;
+  const Clock& clock_;
+  std::uint64_t attempt_ = 0;
+  std::optional<CsvFile> file_;
+  bool failed_ = false;
+  std::array<char, kCsvRowSize> buffer_{};
+};
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,119 @@
+#include "holdfast/planning/save_policy.h"
+
+#include <algorithm>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+// After a first save that failed or is still being written.
+constexpr Duration kUnmeasured = std::chrono::minutes(1);
+
+void check(const SaveEvery& trigger) {
+  if (!trigger.time && !trigger.step_count && !trigger.chosen) {
+    throw UsageError("a save interval is empty; give a time (5min), a number of steps (500steps), or auto");
+  }
+  if (trigger.time && *trigger.time <= Duration::zero()) {
+    throw UsageError("the save interval " + std::to_string(trigger.time->count()) +
+                     " ns is not positive; give for instance 5min");
+  }
+  if (trigger.step_count && *trigger.step_count <= 0) {
+    throw UsageError("the save interval of " + std::to_string(*trigger.step_count) +
+                     " steps is not positive; give at least 1");
+  }
+  if (!trigger.chosen) return;
+  const IntervalLimits& limits = *trigger.chosen;
+  if (!(limits.stall_budget > 0 && limits.stall_budget <= 1)) {
+    throw UsageError("the budget of an automatic save interval is " + format_number(limits.stall_budget) +
+                     "; give a share of the training time such as 0.01");
+  }
+  if (limits.shortest <= Duration::zero() || limits.longest < limits.shortest) {
+    throw UsageError("an automatic save interval has no room between " + format_duration(limits.shortest) +
+                     " and " + format_duration(limits.longest));
+  }
+}
+
+}  // namespace
+
+SaveEvery SaveEvery::steps(std::int64_t count) {
+  SaveEvery trigger;
+  trigger.step_count = count;
+  return trigger;
+}
+
+SaveEvery SaveEvery::automatic(IntervalLimits limits) {
+  SaveEvery trigger;
+  trigger.chosen = limits;
+  return trigger;
+}
+
+std::optional<SaveEvery> parse_save_every(std::string_view text) {
+  if (text == "auto") return SaveEvery::automatic();
+  for (const std::string_view unit : {"steps", "step"}) {
+    if (!text.ends_with(unit)) continue;
+    const auto count = parse_int(text.substr(0, text.size() - unit.size()));
+    return count && *count > 0 ? std::optional(SaveEvery::steps(*count)) : std::nullopt;
+  }
+  const auto time = parse_duration(text);
+  return time && *time > Duration::zero() ? std::optional(SaveEvery(*time)) : std::nullopt;
+}
+
+SavePolicy::SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start, std::int64_t step)
+    : start_(start), last_time_(start), last_step_(step) {
+  for (const SaveEvery& every : triggers) {
+    check(every);
+    Trigger trigger{every, every.time};
+    if (every.chosen) {
+      automatic_ = true;
+      trigger.time = std::clamp(kUnmeasured, every.chosen->shortest, every.chosen->longest);
+    }
+    triggers_.push_back(trigger);
+  }
+}
+
+bool SavePolicy::due(SteadyTime now, std::int64_t step) const {
+  return first_due(now) || triggered(now, step);
+}
+
+bool SavePolicy::first_due(SteadyTime now) const {
+  return !saved_ && !triggers_.empty() && now - start_ >= kFirstSave;
+}
+
+bool SavePolicy::triggered(SteadyTime now, std::int64_t step) const {
+  const int part = hurry_until_ && now < *hurry_until_ ? 2 : 1;
+  return std::any_of(triggers_.begin(), triggers_.end(), [&](const Trigger& trigger) {
+    return (trigger.time && now - last_time_ >= *trigger.time / part) ||
+           (trigger.every.step_count && step - last_step_ >= (*trigger.every.step_count + part - 1) / part);
+  });
+}
+
+void SavePolicy::saved(SteadyTime now, std::int64_t step) {
+  const bool early = first_due(now) && !triggered(now, step);
+  saved_ = true;
+  last_time_ = now;
+  if (!early) last_step_ = step;
+}
+
+void SavePolicy::learn(const std::vector<MachineLife>& lives) { hazard_ = hazard_of(lives); }
+
+void SavePolicy::measured(const SaveCost& cost) {
+  for (Trigger& trigger : triggers_) {
+    if (!trigger.every.chosen) continue;
+    trigger.time = plan_interval(cost, hazard_, *trigger.every.chosen);
+  }
+}
+
+std::optional<Duration> SavePolicy::chosen_interval() const {
+  for (const Trigger& trigger : triggers_) {
+    if (trigger.every.chosen) return trigger.time;
+  }
+  return std::nullopt;
+}
+
+void SavePolicy::hurry_until(SteadyTime until) {
+  hurry_until_ = std::max(hurry_until_.value_or(until), until);
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,83 @@
+// When to save: after a time or a number of steps, whichever comes first, or at intervals chosen from the
+// cost of saves and the lifetimes of machines (interval_planner.h). Times count from the start of the last
+// save, so saves never queue on a slow disk.
+//
+// With any trigger, the first save comes kFirstSave after the start or earlier: a notice must find the cost
+// of a save measured. This save does not move the steps at which a trigger by steps falls due.
+//
+// Errors: the constructor throws UsageError. Threads: one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/planning/interval_planner.h"
+
+namespace holdfast { inline namespace v1 {
+
+// One trigger. `.every = 5min`, `.every = SaveEvery::steps(500)`, `.every = SaveEvery::automatic()`, or a
+// list.
+struct SaveEvery {
+  std::optional<Duration> time;
+  std::optional<std::int64_t> step_count;
+  std::optional<IntervalLimits> chosen;
+
+  SaveEvery() = default;
+  template <class Rep, class Period>
+  SaveEvery(std::chrono::duration<Rep, Period> t)
+      : time(std::chrono::duration_cast<Duration>(t)) {}  // NOLINT
+  static SaveEvery steps(std::int64_t count);
+  // Saves early to measure the cost of a save, then at the best interval.
+  static SaveEvery automatic(IntervalLimits limits = {});
+};
+
+// Parses "5min", "500steps" or "auto"; nullopt for anything else.
+std::optional<SaveEvery> parse_save_every(std::string_view text);
+
+class SavePolicy {
+ public:
+  // Within half a minute of the start where a step takes up to 10 s.
+  static constexpr Duration kFirstSave = std::chrono::seconds(20);
+
+  // UsageError for an interval that is not positive, or for contradictory limits.
+  SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start, std::int64_t step);
+
+  bool due(SteadyTime now, std::int64_t step) const;
+  void saved(SteadyTime now, std::int64_t step);
+
+  // True if the following calls have an effect.
+  bool automatic() const { return automatic_; }
+  // The machines' lives so far, this one's included.
+  void learn(const std::vector<MachineLife>& lives);
+  // The measured cost of a save. Chooses the next interval.
+  void measured(const SaveCost& cost);
+  // The current interval; nullopt without an automatic trigger.
+  std::optional<Duration> chosen_interval() const;
+
+  // The machine is at risk: until `until`, every interval (of steps too) is half as long.
+  void hurry_until(SteadyTime until);
+
+ private:
+  struct Trigger {
+    SaveEvery every;
+    std::optional<Duration> time;  // configured or chosen
+  };
+
+  bool first_due(SteadyTime now) const;
+  bool triggered(SteadyTime now, std::int64_t step) const;
+
+  std::vector<Trigger> triggers_;
+  bool saved_ = false;  // any save began since the start
+  bool automatic_ = false;
+  double hazard_ = hazard_of({});
+  SteadyTime start_;
+  std::optional<SteadyTime> hurry_until_;
+  SteadyTime last_time_;
+  std::int64_t last_step_;
+};
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,72 @@
+#include "holdfast/staging/late_stager.h"
+
+#include <exception>
+#include <utility>
+
+#include "holdfast/base/log.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+LateStager::~LateStager() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    wanted_ = nullptr;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LateStager::begin(std::unique_ptr<LateCopy> copy) {
+  copy_ = std::move(copy);
+  {
+    const MutexLock lock(mutex_);
+    wanted_ = copy_.get();
+  }
+  if (thread_.joinable()) {
+    wake_.notify_one();
+    return;
+  }
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::exception& error) {
+    log_debug("no thread to stage beside the training ({}): before_update() copies", error.what());
+  }
+}
+
+void LateStager::complete() noexcept {
+  if (!copy_) return;
+  copy_->run();
+  // The training thread helps: run() may be called on several threads, and each copies what is left.
+  const MutexLock lock(mutex_);
+  wanted_ = nullptr;
+  rest_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return !copying_; });
+  copy_->hold_update();
+}
+
+void LateStager::arrive() {
+  complete();
+  copy_->arrive();
+}
+
+std::unique_ptr<LateCopy> LateStager::take() noexcept {
+  complete();
+  return std::move(copy_);
+}
+
+void LateStager::work() {
+  MutexLock lock(mutex_);
+  while (true) {
+    wake_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || wanted_ != nullptr; });
+    if (stopping_) return;
+    LateCopy* const copy = std::exchange(wanted_, nullptr);
+    copying_ = true;
+    lock.unlock();
+    copy->run();
+    lock.lock();
+    copying_ = false;
+    rest_.notify_all();
+  }
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,80 @@
+#include "holdfast/store/claim.h"
+
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/json.h"
+#include "holdfast/base/machine.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/internal/run_directory.h"
+#include "holdfast/store/names.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+// `holdfast supervise` reads these at every exit of its command.
+// Bounds the reads in a directory with thousands of attempts.
+constexpr std::size_t kMostAttempts = 64;
+constexpr std::size_t kLongestSupervisor = 256;
+
+std::string text_in(const JsonValue& object, const char* name) {
+  return text_member(object, name).value_or("");
+}
+
+}  // namespace
+
+std::string claim_text(const std::string& by) {
+  const ProcessIdentity process = own_process();
+  std::string text = "{\"boot_id\":" + json_text(boot_id()) + ",\"host\":" + json_text(host_name()) +
+                     ",\"pid\":" + std::to_string(process.pid) +
+                     ",\"pid_start\":" + std::to_string(process.started) +
+                     ",\"pid_ns\":" + std::to_string(process.pid_namespace);
+  const auto supervisor = env_text(kEnvSupervisor);
+  if (supervisor && supervisor->size() <= kLongestSupervisor)
+    text += ",\"supervisor\":" + json_text(*supervisor);
+  if (!by.empty()) text += ",\"by\":" + json_text(by);
+  return text + "}\n";
+}
+
+Claimant claimant_from_text(const std::string& text) {
+  const JsonValue claim = parse_json(text);
+  const auto count_in = [&](const char* name) {
+    return static_cast<std::uint64_t>(integer_member(claim, name).value_or(0));
+  };
+  return {.boot_id = text_in(claim, "boot_id"),
+          .host = text_in(claim, "host"),
+          .by = text_in(claim, "by"),
+          .supervisor = text_in(claim, "supervisor"),
+          .process = {.pid = integer_member(claim, "pid").value_or(0),
+                      .started = count_in("pid_start"),
+                      .pid_namespace = count_in("pid_ns")}};
+}
+
+std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber since) {
+  std::vector<AttemptWord> words;
+  const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
+  if (!attempts) return words;
+  std::set<AttemptNumber, std::greater<>> claims;
+  for (const DirectoryEntry& entry : attempts->list()) {
+    if (const auto number = parse_claim_name(entry.name)) claims.insert(*number);
+  }
+  for (const AttemptNumber attempt : claims) {
+    if (!words.empty() && (attempt <= since || words.size() == kMostAttempts)) break;
+    AttemptWord word{.attempt = attempt};
+    if (const auto text = internal::read_small(*attempts, claim_name(attempt), internal::kLongestRecord)) {
+      word.claimant = claimant_from_text(*text);
+    }
+    if (word.claimant.by == kClaimedByPrune) continue;
+    if (const auto text = internal::read_small(*attempts, state_name(attempt), internal::kLongestRecord)) {
+      auto state = run_state_from_json(*text);
+      if (state && state->attempt == attempt) word.state = std::move(state);
+    }
+    if (word.state && word.state->copy_of != 0) continue;  // a prune with a torn claim
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
+}}  // namespace holdfast::v1

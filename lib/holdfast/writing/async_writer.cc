@@ -1,0 +1,431 @@
+#include "holdfast/writing/async_writer.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/format/image_writer.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/writing/internal/finite_note.h"
+#include "holdfast/writing/save_handle_shared.h"
+
+namespace holdfast { inline namespace v1 {
+
+AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses, RunState run,
+                         AsyncWriterOptions options)
+    : store_(store),
+      clock_(clock),
+      losses_(losses),
+      run_(std::move(run)),
+      options_(options),
+      last_look_(clock.now()) {
+  last_.checkpoint.reserve(SaveHandle::Shared::kLongestName);
+  try {
+    thread_ = std::thread([this] { this->run(); });
+  } catch (const std::system_error& error) {
+    throw Error(std::string("cannot start the thread that writes checkpoints: ") + error.what() +
+                    "; raise the limit of processes (ulimit -u) or of memory (ulimit -v)",
+                ExitCode::io_failed);
+  }
+}
+
+AsyncWriter::~AsyncWriter() { stop(); }
+
+SaveHandle AsyncWriter::submit(WriteRequest request) {
+  auto handle = std::exchange(request.save, nullptr);
+  if (!handle) {
+    handle = std::make_shared<SaveHandle::Shared>(request.snapshot->step, SaveStatus::staged, clock_.now());
+  }
+  std::optional<Job> job(Job{std::move(request), handle});
+  std::optional<Job> overtaken;
+  std::string refused;
+  {
+    const MutexLock lock(mutex_);
+    if (superseded()) {
+      refused = superseded_reason_;
+    } else if (stopping_) {
+      refused = "the writer has been stopped";
+    } else {
+      overtaken = std::exchange(waiting_, std::exchange(job, std::nullopt));
+      note_activity();
+    }
+  }
+  // Outside the lock, because settle() calls the program's on_save.
+  if (job) {
+    not_begun(*job, refused);
+    handle->settle(SaveStatus::failed, refused);
+  } else {
+    wake_.notify_one();
+  }
+  if (overtaken) {
+    not_begun(*overtaken, "a newer save took its place");
+    overtaken->handle->settle(SaveStatus::overtaken, {});
+  }
+  return SaveHandle(handle);
+}
+
+bool AsyncWriter::recall(bool any) noexcept {
+  std::optional<Job> waiting;
+  {
+    const MutexLock lock(mutex_);
+    if (!waiting_ || (waiting_->handle->asked_for && !any)) return false;
+    waiting = std::exchange(waiting_, std::nullopt);
+    note_activity();
+  }
+  not_begun(*waiting, "a newer save takes its place");
+  waiting->handle->settle(SaveStatus::overtaken, {});
+  idle_.notify_all();
+  return true;
+}
+
+std::optional<Duration> AsyncWriter::writing_for() const noexcept {
+  const MutexLock lock(mutex_);
+  if (!writing_since_) return std::nullopt;
+  return clock_.now() - *writing_since_;
+}
+
+void AsyncWriter::note_activity() noexcept {
+  const std::uint64_t now = activity_.load(std::memory_order_relaxed);
+  const bool active = writing_ || waiting_;
+  if ((now % 2 != 0) != active) activity_.store(now + 1, std::memory_order_relaxed);
+}
+
+bool AsyncWriter::wait_idle(std::chrono::nanoseconds limit) const {
+  const MutexLock lock(mutex_);
+  return idle_.wait_for(mutex_, limit, [&]() HOLDFAST_REQUIRES(mutex_) { return !writing_ && !waiting_; });
+}
+
+void AsyncWriter::stop() {
+  if (!process_.is_this_one()) {
+    abandon(thread_);
+    abandon(wake_);
+    abandon(idle_);
+    return;
+  }
+  // The process waits for the write in flight now, so it gets no speed limit.
+  hurry(true);
+  std::optional<Job> dropped;
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    dropped = std::exchange(waiting_, std::nullopt);
+    note_activity();
+  }
+  wake_.notify_one();
+  if (dropped) {
+    not_begun(*dropped, "the run ended");
+    dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
+    idle_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<std::string> AsyncWriter::failure() const noexcept {
+  const MutexLock lock(mutex_);
+  if (!failure_) return std::nullopt;
+  const std::string& text = *failure_;
+  return text_or_out_of_memory([&] { return text; });
+}
+
+std::string AsyncWriter::superseded_reason() const noexcept {
+  return text_or_out_of_memory([this] {
+    const MutexLock lock(mutex_);
+    return superseded_reason_;
+  });
+}
+
+AsyncWriter::Acknowledged AsyncWriter::last_acknowledged() const {
+  const MutexLock lock(mutex_);
+  return last_;
+}
+
+std::int64_t AsyncWriter::last_step() const noexcept {
+  const MutexLock lock(mutex_);
+  return last_.step;
+}
+
+void AsyncWriter::run() noexcept {
+  const InRole role(thread_role_);
+  MutexLock lock(mutex_);
+  while (true) {
+    wake_.wait_for(mutex_, options_.ledger_interval,
+                   [&]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || waiting_; });
+    if (waiting_) {
+      Job job = *std::exchange(waiting_, std::nullopt);
+      writing_ = true;
+      writing_since_ = clock_.now();
+      lock.unlock();
+      write(std::move(job));
+      lock.lock();
+      writing_ = false;
+      writing_since_.reset();
+      note_activity();
+      idle_.notify_all();
+    } else if (stopping_) {
+      break;
+    } else {
+      lock.unlock();
+      look_around();
+      lock.lock();
+    }
+  }
+  lock.unlock();
+  flush_ledger();
+}
+
+// Every failure ends in the handle, because an exception that left the thread would end the training. That
+// includes a lack of memory while the failure is reported.
+void AsyncWriter::write(Job job) noexcept {
+  if (superseded()) {
+    const std::string reason = superseded_reason();
+    not_begun(job, reason);
+    job.handle->settle(SaveStatus::failed, reason);
+    return;
+  }
+  std::optional<CheckpointInfo> checkpoint;
+  try {
+    checkpoint = commit(job);
+  } catch (const SupersededError& error) {
+    supersede(error.what());
+    job.request = {};
+    job.handle->settle(SaveStatus::failed, error.what());
+    return;
+  } catch (const OtherRankError& error) {
+    spoiled_by(error, job);
+  } catch (const std::exception& error) {
+    failed(job, what_of(error));
+  } catch (...) {
+    failed(job, "an exception of unknown type");
+  }
+  if (checkpoint) {
+    acknowledged(job, *checkpoint);
+    keep_house(*checkpoint, *job.handle);
+  }
+  flush_ledger();
+}
+
+// What the other ranks must know before the write. If something fails here, they are told too.
+Snapshot AsyncWriter::seal(const WriteRequest& request) {
+  const auto& others = request.others;
+  try {
+    if (others && others->writers() > 1 && others_failed()) {
+      throw Error("another rank has failed in the save before");
+    }
+    Snapshot sealed = *request.snapshot;  // shares the image, but has its own attributes
+    if (others && others->writers() == 1) others->begin_alone();
+    return sealed;
+  } catch (const std::exception& error) {
+    if (others) others->decline(what_of(error));
+    throw;
+  }
+}
+
+CheckpointInfo AsyncWriter::commit(const Job& job) {
+  const WriteRequest& request = job.request;
+  const bool shared = request.others && request.others->writers() > 1;
+  Snapshot sealed = seal(request);
+  // A shared save waits for the image itself, so that the other ranks learn of a failure there.
+  if (!shared) request.snapshot->wait_for_arrival();
+  if (request.complete) request.complete();
+  const SteadyTime began = clock_.now();
+  const bool slowed = options_.write_limit > 0 && !hurry_.load(std::memory_order_relaxed);
+  Duration wrote{};
+  CheckpointInfo checkpoint = write_file(request, sealed, wrote);
+  const Duration took = clock_.now() - began;
+  if (options_.costs != nullptr && !slowed && request.usual) options_.costs->committed(request.copied + took);
+  job.handle->written(began, checkpoint.bytes, wrote, took - wrote);
+  return checkpoint;
+}
+
+CheckpointInfo AsyncWriter::write_file(const WriteRequest& request, Snapshot& sealed, Duration& wrote) {
+  ImageWriterOptions how{
+      .threads = options_.threads, .write_limit = options_.write_limit, .clock = &clock_, .hurry = &hurry_};
+  // If run.finite is false already, the loss was not finite, and that was logged.
+  if (sealed.attributes.get_bool(kRunFinite)) {
+    using NotFinite = std::optional<std::size_t>;
+    how.before_seal = [this](Snapshot& snapshot, NotFinite not_finite) HOLDFAST_REQUIRES(thread_role_) {
+      snapshot.attributes.set(kRunFinite, !not_finite, Role::record);
+      internal::note_finite(snapshot, not_finite, was_finite_);
+    };
+  }
+  if (request.others && request.others->writers() > 1) {
+    how.write_limit /= request.others->writers();  // the limit is the volume's, and all ranks write to it
+    return request.others->commit(store_, sealed, request.ancestry, std::move(how), wrote);
+  }
+  return store_.commit({.step = sealed.step,
+                        .bytes = request.plan->layout->length(),
+                        .ancestry = request.ancestry,
+                        .write = [&](File& file) {
+                          const SteadyTime start = clock_.now();
+                          write_image(file, sealed, *request.plan, how);
+                          wrote = clock_.now() - start;
+                        }});
+}
+
+// The other ranks wait for rank 0's first word about this save, so it is sent here too.
+void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
+  if (job.request.others) {
+    job.request.others->decline(text_or_out_of_memory([&] { return std::string(reason); }));
+  }
+  job.request = {};
+}
+
+void AsyncWriter::spoiled_by(const OtherRankError& error, Job& job) noexcept {
+  spoiled_.fetch_add(1, std::memory_order_relaxed);
+  if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what());
+  if (!others_failed_.exchange(true)) {
+    log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(error));
+    // The measured costs are those of all ranks writing together.
+    if (options_.costs != nullptr) {
+      options_.costs->scale_commits(job.request.others->writers());
+    }
+  }
+  failed(job, what_of(error));
+}
+
+void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {
+  job.request = {};  // first, so that a waiter that sees the durable step finds the image free
+  refused_ = false;
+  bool recovered = false;
+  {
+    const MutexLock lock(mutex_);
+    recovered = failure_.has_value();
+    failure_.reset();
+    failing_.store(false, std::memory_order_relaxed);
+    writing_since_.reset();  // from here on only housekeeping follows, which is short compared with a write
+    last_.step = checkpoint.step;
+    last_.checkpoint.assign(checkpoint.name);  // the constructor reserved the memory
+    last_.when = clock_.now();
+  }
+  job.handle->settle(SaveStatus::durable, checkpoint.name);
+  if (recovered) {
+    log_info("saving works again: step {} is durable ({})", checkpoint.step, checkpoint.name);
+  } else if (log_enabled(LogLevel::debug)) {
+    log_debug("step {} is durable ({}): {}", checkpoint.step, checkpoint.name,
+              text_or_out_of_memory([&] { return to_text(job.handle->known()); }));
+  }
+}
+
+void AsyncWriter::failed(Job& job, const char* error) noexcept {
+  const std::string text = text_or_out_of_memory(
+      [&] { return "save of step " + std::to_string(job.handle->step) + " failed: " + error; });
+  note_failure(text);
+  job.request = {};
+  job.handle->settle(SaveStatus::failed, text);
+}
+
+void AsyncWriter::note_failure(const std::string& text) noexcept {
+  bool first = false;
+  std::int64_t durable = -1;
+  {
+    const MutexLock lock(mutex_);
+    first = !failure_.has_value();
+    failure_ = text_or_out_of_memory([&] { return text; });
+    failing_.store(true, std::memory_order_relaxed);
+    writing_since_.reset();  // a waiter that sees the failure need not wait for the housekeeping
+    durable = last_.step;
+  }
+  // Logged once until a save works again; otherwise a full disk would log at every interval.
+  if (!first) {
+    log_debug(text);
+  } else if (durable >= 0) {
+    log_warning("{}; training goes on, step {} is the last durable one", text, durable);
+  } else {
+    log_warning("{}; training goes on, nothing of this attempt is durable yet", text);
+  }
+}
+
+void AsyncWriter::supersede(const char* reason) noexcept {
+  std::optional<Job> waiting;
+  {
+    const MutexLock lock(mutex_);
+    if (superseded_reason_.empty()) {
+      superseded_reason_ = text_or_out_of_memory([&] { return std::string(reason); });
+    }
+    superseded_.store(true, std::memory_order_release);
+    waiting = std::exchange(waiting_, std::nullopt);
+    note_activity();
+  }
+  if (waiting) {
+    not_begun(*waiting, reason);
+    waiting->handle->settle(SaveStatus::failed, reason);
+  }
+  idle_.notify_all();
+  log_warning("{}; this attempt stops and leaves the directory alone", reason);
+}
+
+// The checkpoint is acknowledged: a failure from here on leaves files behind, but loses no work.
+void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept {
+  const auto guarded = [&](const auto& work) HOLDFAST_REQUIRES(thread_role_) {
+    if (superseded()) return;
+    try {
+      work();
+    } catch (const SupersededError& error) {
+      supersede(error.what());
+    } catch (const std::exception& error) {
+      log_warning("after the save of step {}: {}; the checkpoint itself is durable", checkpoint.step,
+                  what_of(error));
+    }
+  };
+  guarded([&] {
+    RunState state = run_;
+    state.phase = RunPhase::running;
+    state.step = checkpoint.step;
+    state.durable_step = checkpoint.step;
+    state.checkpoint = checkpoint.name;
+    state.time = format_utc(clock_.wall_now());
+    if (save.keeper) put_figures(state, save.keeper->figures());
+    store_.write_run_state(state);
+  });
+  guarded([&]() HOLDFAST_REQUIRES(thread_role_) {
+    const SaveFigures figures = save.known();
+    const Duration took = figures.write + figures.commit;
+    store_.append_ledger(R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"ms":)" +
+                         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+                         commit_members(save) + ',' + to_json_members(figures) + "}");
+  });
+  // Runs even if the steps above failed, because it frees the space for the next save.
+  guarded([&] {
+    if (!leaving_.load(std::memory_order_relaxed)) store_.apply_retention();
+  });
+}
+
+std::string AsyncWriter::commit_members(const SaveHandle::Shared& save) const {
+  if (options_.ledger == nullptr) return {};
+  const Duration waited = save.keeper ? save.keeper->figures().blocked : Duration::zero();
+  return options_.ledger->commit_members(save.boundary, waited);
+}
+
+// Without this an idle attempt would notice that it is superseded only at its next commit.
+void AsyncWriter::look_around() noexcept {
+  flush_ledger();
+  if (superseded() || clock_.now() - last_look_ < options_.claim_interval) return;
+  last_look_ = clock_.now();
+  try {
+    store_.check_claim();
+  } catch (const SupersededError& error) {
+    supersede(error.what());
+  } catch (const std::exception& error) {
+    log_debug("could not look for newer attempts: {}", what_of(error));  // the next commit looks again
+  }
+}
+
+void AsyncWriter::flush_ledger() noexcept {
+  const auto append = [&](const std::string& line) {
+    if (!superseded()) store_.append_ledger(line);
+  };
+  try {
+    if (options_.ledger != nullptr) options_.ledger->drain(append);
+    for (const std::string& line : losses_.drain()) append(line);
+  } catch (const std::exception& error) {  // the lines stay in the ring until there is memory
+    log_debug("the ledger waits: {}", what_of(error));
+  }
+}
+
+}}  // namespace holdfast::v1

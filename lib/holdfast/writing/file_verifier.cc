@@ -1,0 +1,151 @@
+#include "holdfast/writing/file_verifier.h"
+
+#include <cmath>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/staging/run_record.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+Verdict rejected(const Rejection& rejection) {
+  Verdict verdict;
+  verdict.kind =
+      rejection.kind == Rejection::Kind::newer_format ? Verdict::Kind::newer_format : Verdict::Kind::damaged;
+  verdict.reason = rejection.reason;
+  return verdict;
+}
+
+Verdict accepted(const CheckpointIndex& index) {
+  Verdict verdict;
+  try {
+    const RunRecord record = run_record_of(index.attributes);
+    verdict.step = index.step;
+    verdict.attempt = record.attempt;
+    verdict.ancestry = record.ancestry;
+    verdict.finite = record.finite;
+    verdict.metrics = record.metrics;
+    if (record.loss && !std::isnan(*record.loss)) verdict.metrics["loss"][index.step] = *record.loss;
+    if (const auto time = parse_utc(record.time)) {
+      verdict.unix_seconds = std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count();
+    }
+  } catch (const RefusedError& error) {
+    return rejected({Rejection::Kind::damaged, std::string("holds no record of a run: ") + error.what()});
+  }
+  return verdict;
+}
+
+// Looks again on the device: a bad page in the cache, or one bad transfer, is not the file's fault.
+template <class Look>
+auto twice(const Look& look) {
+  auto seen = look(ReadMode::once);
+  if (std::holds_alternative<Rejection>(seen)) seen = look(ReadMode::uncached);
+  return seen;
+}
+
+}  // namespace
+
+Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
+  // A head is small, and a caller that lists a directory reads it repeatedly: use the cache.
+  ReadMode mode = depth == Depth::head ? ReadMode::cached : ReadMode::once;
+  if (uncached) mode = ReadMode::uncached;
+  auto read = read_index(file, mode, known_index().get());
+  if (const auto* rejection = std::get_if<Rejection>(&read)) return rejected(*rejection);
+  auto& index = std::get<CheckpointIndex>(read);
+  Verdict verdict = accepted(index);
+  if (depth == Depth::head || verdict.kind != Verdict::Kind::good) return verdict;
+
+  bool keep = false;
+  {
+    const MutexLock lock(mutex_);
+    keep = keeping_ && !uncached;
+  }
+  // An uncached look checks damage a second time, or reads back. It must read, and must not keep anything.
+  if (!keep) {
+    const auto rejection = verify_bytes(file, index, mode, threads_);
+    return rejection ? rejected(*rejection) : verdict;
+  }
+  if (kept_of(index)) return verdict;
+  forget();
+  if (listener_) listener_(index);
+  auto state = read_snapshot(file, index, threads_, mode);
+  if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
+  auto kept_index = std::make_shared<const CheckpointIndex>(std::move(index));
+  const MutexLock lock(mutex_);
+  if (!keeping_) return verdict;
+  kept_index_ = std::move(kept_index);
+  kept_ = std::get<std::shared_ptr<Snapshot>>(std::move(state));
+  return verdict;
+}
+
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file) {
+  return twice([&](ReadMode mode) { return load(file, mode); });
+}
+
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_some(const File& file,
+                                                                      const TensorFilter& wanted) const {
+  return twice([&](ReadMode mode) -> std::variant<Loaded, Rejection> {
+    auto read = read_index(file, mode);
+    if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
+    Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
+    auto state = read_tensors(file, loaded.index, wanted, threads_, mode);
+    if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
+    loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
+    return loaded;
+  });
+}
+
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_in(const File& file,
+                                                                    std::shared_ptr<Arena> image) const {
+  auto read = read_index(file);
+  if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
+  Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
+  if (auto rejection = verify_bytes(file, loaded.index, ReadMode::cached, threads_)) return *rejection;
+  loaded.snapshot = snapshot_in(std::move(image), loaded.index);
+  return loaded;
+}
+
+std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file, ReadMode mode) {
+  auto read = read_index(file, mode, known_index().get());
+  if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
+  Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
+  loaded.snapshot = kept_of(loaded.index);
+  if (!loaded.snapshot) {
+    forget();
+    if (listener_) listener_(loaded.index);
+    auto state = read_snapshot(file, loaded.index, threads_, mode);
+    if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
+    loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
+  }
+  return loaded;
+}
+
+void FileVerifier::stop_keeping() {
+  const MutexLock lock(mutex_);
+  keeping_ = false;
+  kept_index_.reset();
+  kept_.reset();
+}
+
+void FileVerifier::forget() {
+  const MutexLock lock(mutex_);
+  kept_index_.reset();
+  kept_.reset();
+}
+
+std::shared_ptr<Snapshot> FileVerifier::kept_of(const CheckpointIndex& index) {
+  const MutexLock lock(mutex_);
+  // Equal indexes mean equal files: an index has digests of all bytes, and the attributes themselves.
+  const bool same =
+      kept_ && kept_index_->digest == index.digest && kept_index_->file_length == index.file_length;
+  return same ? kept_ : nullptr;
+}
+
+std::shared_ptr<const CheckpointIndex> FileVerifier::known_index() {
+  const MutexLock lock(mutex_);
+  return kept_index_;
+}
+
+}}  // namespace holdfast::v1

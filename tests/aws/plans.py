@@ -1,0 +1,40 @@
+"""Launch plans that the tests share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast_aws.plan import TYPES, LaunchPlan, check
+
+DIGEST = "@sha256:" + "0123456789abcdef" * 4
+COMMAND = ("resnet50_cifar10", "--checkpoint-dir", "{run_dir}", "--lr", "0.1")
+
+PLAIN = check(
+    LaunchPlan(
+        "r1", COMMAND, vpc="vpc-11111111", subnets=("subnet-11111111",), image="registry/train" + DIGEST
+    )
+)
+
+
+def plan(**changes: Any) -> LaunchPlan:
+    return check(replace(PLAIN, **changes))
+
+
+ALL = {
+    "plain": PLAIN,
+    "on-the-machine": plan(image="", setup="curl -fsS https://example.com/train | tar -xz -C /usr/local"),
+    "fallback": plan(fallback_minutes=20),
+    "rebalance": plan(rebalance=True),
+    "ecr": plan(image="111122223333.dkr.ecr.us-east-1.amazonaws.com/train" + DIGEST),
+    "v100": plan(types=TYPES["v100"], machine_image="ami-0123456789abcdef0"),
+    "a100-mig": plan(types=TYPES["a100"], slices=7),
+    "nodes": plan(
+        types=("p4d.24xlarge",),
+        nodes=4,
+        image="",
+        setup="true",
+        shared="fs-1.fsx.us-east-1.amazonaws.com@tcp:/x",
+    ),
+    "remote-shell": plan(remote_shell=True),
+}

@@ -1,0 +1,102 @@
+"""What a machine tells on its console, and when it says that its volume has proved itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast_aws.beacon import MARK, beacon, line
+from holdfast_aws.look import _status_line
+
+NOW = 1_800_000_000.0
+PATH = "/holdfast/r1"
+
+
+class Registers:
+    """Enough of a Cloud."""
+
+    def __init__(self, known: dict[str, str]) -> None:
+        self.known = known
+
+    def parameters(self, path: str) -> dict[str, str]:
+        return dict(self.known)
+
+    def put_once(self, name: str, value: str) -> bool:
+        return self.known.setdefault(name, value) == value
+
+
+class Clock:
+    def now(self) -> float:
+        return NOW
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("the beacon never waits")
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    directory = tmp_path / "run"
+    (directory / "attempts").mkdir(parents=True)
+    state = {"attempt": 3, "phase": "running", "step": 1200, "durable_step": 1180}
+    (directory / "attempts/3").touch()
+    (directory / "attempts/3.state.json").write_text(json.dumps(state))
+    checkpoint = directory / "step-000000001180-a0003.h5"
+    checkpoint.touch()
+    os.utime(checkpoint, (NOW - 40, NOW - 40))
+    ledger = directory / "ledger-a0003.jsonl"
+    notice = {"event": "notice", "kind": "deadline", "source": "ec2", "left_ms": 119000}
+    ledger.write_text(f'{json.dumps(notice)}\n{{"event":"progress"}}\n{{"event":"pro')
+    return directory
+
+
+def test_status_understands_the_line(run_dir: Path) -> None:
+    told = _status_line("[  12.3] " + line(NOW, [run_dir]))
+    assert told is not None
+    (one,) = told["runs"]
+    assert (one["attempt"], one["step"], one["durable_step"], one["durable_age_s"]) == (3, 1200, 1180, 40)
+    assert one["notice"] == "deadline by ec2, 119 s ahead"
+
+
+@pytest.mark.parametrize(
+    "text", ["", MARK, MARK + "{", MARK + "[]", MARK + '{"t": "x", "runs": []}', "kernel: …"]
+)
+def test_status_ignores_torn_lines(text: str) -> None:
+    assert _status_line(text) is None
+
+
+def test_line_of_a_run_that_has_not_begun(tmp_path: Path) -> None:
+    assert json.loads(line(NOW, [tmp_path / "run"]).removeprefix(MARK))["runs"] == [{"dir": "run"}]
+
+
+def send(cloud: Registers, run_dir: Path, booted: float, mark: Path) -> int:
+    kept: Any = cloud
+    return beacon(lambda: kept, Clock(), "r1", [run_dir], lambda text: None, booted, mark)
+
+
+def committed() -> Registers:
+    return Registers({f"{PATH}/gen/2/claim": "i-2", f"{PATH}/gen/2/outcome": "commit:vol-2:us-east-1b"})
+
+
+def test_proof_comes_with_the_first_commit_of_this_boot(run_dir: Path, tmp_path: Path) -> None:
+    cloud = committed()
+    assert send(cloud, run_dir, NOW - 10, tmp_path / "proved") == 0
+    assert f"{PATH}/gen/2/proved" not in cloud.known
+    assert send(cloud, run_dir, NOW - 100, tmp_path / "proved") == 0
+    assert cloud.known[f"{PATH}/gen/2/proved"] == "vol-2"
+
+
+def test_proof_is_asked_for_once(run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "proved").touch()
+    cloud = committed()
+    send(cloud, run_dir, NOW - 100, tmp_path / "proved")
+    assert f"{PATH}/gen/2/proved" not in cloud.known
+
+
+def test_no_proof_without_a_checkpoint(tmp_path: Path) -> None:
+    cloud = committed()
+    send(cloud, tmp_path / "run", NOW - 100, tmp_path / "proved")
+    assert f"{PATH}/gen/2/proved" not in cloud.known

@@ -1,0 +1,367 @@
+"""`hf-aws` against moto: up, stop, mode, move, down, check, status, and that --dry-run changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import account_lab
+import pytest
+from account_lab import Lab
+
+from holdfast_aws import checks, launch, look, rehearse, steer, tidy
+from holdfast_aws.account import CommandError
+from holdfast_aws.cli import main
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    with account_lab.lab() as made:
+        yield made
+
+
+def group(lab: Lab, name: str = "holdfast-r1-spot") -> Any:
+    return next(g for g in lab.another().groups("r1") if g["AutoScalingGroupName"] == name)
+
+
+def test_up_starts_one_spot_machine(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    assert group(lab)["DesiredCapacity"] == 1
+    assert len(lab.another().machines("r1")) == 1
+    assert [p["ProcessName"] for p in group(lab)["SuspendedProcesses"]] == ["AZRebalance"]
+
+
+def test_up_suspends_zone_balancing_before_the_first_machine(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    assert lab.calls.index("SuspendProcesses") < lab.calls.index("SetDesiredCapacity")
+
+
+def test_up_again_does_not_start_a_second_machine(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    launch.up(lab.another(), lab.plan(size_gib=200))
+    assert lab.calls.count("SetDesiredCapacity") == 1
+    assert "UpdateStack" in lab.calls
+
+
+def test_up_while_on_demand_trains_leaves_spot_alone(lab: Lab) -> None:
+    plan = lab.plan(fallback_minutes=20)
+    launch.up(lab.account, plan)
+    scaling = lab.client("autoscaling")
+    scaling.set_desired_capacity(AutoScalingGroupName="holdfast-r1-spot", DesiredCapacity=0)
+    scaling.set_desired_capacity(AutoScalingGroupName="holdfast-r1-on-demand", DesiredCapacity=1)
+    launch.up(lab.another(), plan)
+    assert group(lab)["DesiredCapacity"] == 0
+
+
+def test_up_with_a_limit_ends_all_groups_twice(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan(fallback_minutes=20), max_hours=5)
+    assert lab.calls.count("PutScheduledUpdateGroupAction") == 4  # moto keeps one a name, whatever the group
+    actions = lab.client("autoscaling").describe_scheduled_actions()["ScheduledUpdateGroupActions"]
+    assert {action["DesiredCapacity"] for action in actions} == {0}
+    launch.up(lab.another(), lab.plan(fallback_minutes=20))
+    assert lab.client("autoscaling").describe_scheduled_actions()["ScheduledUpdateGroupActions"] == []
+
+
+def test_up_where_nothing_offers_the_machines_creates_nothing(lab: Lab) -> None:
+    with pytest.raises(CommandError, match="no default subnet"):
+        launch.up(lab.account, lab.plan(types=("x99.large",)))
+    assert lab.calls == []
+
+
+def test_stop_keeps_alarms_away_first(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan(fallback_minutes=20))
+    lab.calls.clear()
+    steer.stop(lab.another(), "r1")
+    assert lab.calls == ["SuspendProcesses"] * 2 + ["SetDesiredCapacity"] * 2
+    assert {g["DesiredCapacity"] for g in lab.another().groups("r1")} == {0}
+
+
+def test_stop_says_when_a_machine_does_not_go(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.up(lab.account, lab.plan())
+    again = lab.another()
+    monkeypatch.setattr(again, "machines", lambda run: [{"InstanceId": "i-1"}])
+    with pytest.raises(CommandError, match="i-1 still runs") as refusal:
+        steer.stop(again, "r1")
+    assert refusal.value.code == 75
+
+
+def test_up_after_stop_hears_alarms_again(lab: Lab) -> None:
+    plan = lab.plan(fallback_minutes=20)
+    launch.up(lab.account, plan)
+    steer.stop(lab.another(), "r1")
+    launch.up(lab.another(), plan)
+    assert group(lab)["DesiredCapacity"] == 1
+    for one in lab.another().groups("r1"):
+        assert [p["ProcessName"] for p in one["SuspendedProcesses"]] == ["AZRebalance"]
+
+
+def test_mode_there_and_back(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    steer.mode(lab.another(), "r1", "on-demand")
+    mix = group(lab)["MixedInstancesPolicy"]["InstancesDistribution"]
+    assert (mix["OnDemandBaseCapacity"], mix["OnDemandPercentageAboveBaseCapacity"]) == (1, 0)
+    assert look.status(lab.another(), "r1").data["groups"][0]["kind"] == "on-demand"
+    steer.mode(lab.another(), "r1", "spot")
+    assert group(lab)["MixedInstancesPolicy"]["InstancesDistribution"]["OnDemandBaseCapacity"] == 0
+
+
+def test_move_opens_one_zone_and_replaces_the_machine(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.up(lab.account, lab.plan())
+    here = group(lab)["Instances"][0]["AvailabilityZone"]
+    there = next(z for z in sorted(group(lab)["AvailabilityZones"]) if z != here)
+    again = lab.another()
+    asked = again.change
+    ended: list[str] = []
+
+    def change(what: str, service: str, call: str, **arguments: Any) -> Any:
+        if call == "terminate_instance_in_auto_scaling_group":  # moto does not know it
+            assert arguments["ShouldDecrementDesiredCapacity"] is False
+            ended.append(arguments["InstanceId"])
+            return None
+        return asked(what, service, call, **arguments)
+
+    monkeypatch.setattr(again, "change", change)
+    steer.move(again, "r1", there)
+    assert ended == [group(lab)["Instances"][0]["InstanceId"]]
+    assert group(lab)["AvailabilityZones"] == [there]
+    steer.move(lab.another(), "r1", "any")
+    assert here in group(lab)["AvailabilityZones"]
+
+
+def test_move_to_a_zone_without_subnet_is_refused(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    lab.calls.clear()
+    with pytest.raises(CommandError, match="no subnet in eu-north-1z"):
+        steer.move(lab.another(), "r1", "eu-north-1z")
+    assert lab.calls == []
+
+
+def make_volume(lab: Lab, generation: int) -> str:
+    made = lab.client("ec2").create_volume(
+        AvailabilityZone="us-east-1a",
+        Size=8,
+        VolumeType="gp3",
+        TagSpecifications=[
+            {
+                "ResourceType": "volume",
+                "Tags": [
+                    {"Key": "holdfast:run", "Value": "r1"},
+                    {"Key": "holdfast:gen", "Value": str(generation)},
+                ],
+            }
+        ],
+    )
+    return str(made["VolumeId"])
+
+
+def register(lab: Lab, name: str, value: str) -> None:
+    lab.client("ssm").put_parameter(Name=f"/holdfast/r1/{name}", Value=value, Type="String")
+
+
+def test_down_keeps_the_data(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    volume = make_volume(lab, 1)
+    register(lab, "gen/1/claim", "i-1")
+    answer = tidy.down(lab.another(), "r1")
+    assert launch.stack_state(lab.another(), "holdfast-r1") in (None, "DELETE_COMPLETE")
+    assert [v["VolumeId"] for v in lab.another().volumes("r1")] == [volume]
+    assert volume in answer.lines[0]
+    assert not {"DeleteVolume", "DeleteSnapshot", "DeleteParameter"} & set(lab.calls)
+
+
+def test_down_deletes_data_only_for_the_name_twice(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    make_volume(lab, 1)
+    register(lab, "gen/1/claim", "i-1")
+    with pytest.raises(CommandError, match="repeat the run's name") as refusal:
+        tidy.down(lab.another(), "r1", "r2")
+    assert refusal.value.code == 64
+    tidy.down(lab.another(), "r1", "r1")
+    assert lab.another().volumes("r1") == []
+    assert lab.another().parameters("/holdfast/r1") == {}
+    assert lab.calls.index("DeleteVolume") < lab.calls.index("DeleteParameter")
+
+
+def test_dry_run_changes_nothing(lab: Lab) -> None:
+    plan = lab.plan(fallback_minutes=20)
+    launch.up(lab.another(dry_run=True), plan)
+    assert lab.calls == []
+    launch.up(lab.account, plan)
+    make_volume(lab, 1)
+    lab.calls.clear()
+    zone = group(lab)["AvailabilityZones"][0]
+    steer.stop(lab.another(dry_run=True), "r1")
+    steer.mode(lab.another(dry_run=True), "r1", "on-demand", now=True)
+    steer.move(lab.another(dry_run=True), "r1", zone)
+    tidy.gc(lab.another(dry_run=True), "r1", delete=True)
+    tidy.down(lab.another(dry_run=True), "r1", "r1")
+    rehearse.rehearse(lab.another(dry_run=True), "r1")
+    assert lab.calls == []
+    assert any(text.startswith("would set holdfast-r1-spot to 0") for text in lab.said)
+
+
+def test_status_reads_the_console(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.up(lab.account, lab.plan())
+    volume = make_volume(lab, 1)
+    register(lab, "gen/1/claim", "i-0")
+    register(lab, "gen/1/outcome", f"commit:{volume}:us-east-1a")
+    register(lab, "gen/2/claim", "i-0abc")
+    told = {
+        "t": int(lab.clock[0]) - 20,
+        "runs": [
+            {
+                "dir": "run", "attempt": 3, "phase": "running", "step": 1200, "durable_step": 1180,
+                "durable_age_s": 40, "notice": "deadline by ec2, 119 s ahead",
+            }
+        ],
+    }  # fmt: skip
+    text = (
+        f'holdfast-status {{"t": 1, "runs": []}}\nkernel: …\nholdfast-status {json.dumps(told)}\nholdfast-sta'
+    )
+    monkeypatch.setattr(look, "console", lambda account, instance: text)
+    answer = look.status(lab.another(), "r1")
+    assert answer.code == 0
+    assert answer.data["progress"]["age_s"] == 20
+    assert answer.data["volume"]["generation"] == 1
+    assert answer.data["move"] == {"generation": 2, "by": "i-0abc"}
+    words = "\n".join(answer.lines)
+    assert "step 1200, durable 1180, 60 s of work at risk" in words
+    assert "deadline by ec2" in words
+
+
+def test_status_of_a_silent_machine_is_no_success(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.up(lab.account, lab.plan())
+    monkeypatch.setattr(look, "console", lambda account, instance: "")
+    assert look.status(lab.another(), "r1").code == 75
+
+
+def test_status_counts_money(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.up(lab.account, lab.plan())
+    monkeypatch.setattr(look, "spot_price", lambda account, kind, zone: 0.5)
+    machines = [
+        {
+            "id": "i-1",
+            "type": "g5.xlarge",
+            "zone": "us-east-1a",
+            "kind": "spot",
+            "since": lab.clock[0] - 7200,
+        },
+        {
+            "id": "i-2",
+            "type": "g5.xlarge",
+            "zone": "us-east-1a",
+            "kind": "on-demand",
+            "since": lab.clock[0] - 3600,
+        },
+    ]
+    cost = look.cost(lab.another(), "r1", [], machines)
+    assert cost == {"machines": 2, "hours": 3.0, "usd": 2.01, "estimate": False}
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "stop", "mode", "move", "rehearse"])
+def test_unknown_run_is_refused(lab: Lab, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {"mode": ["spot"], "move": ["--zone", "any"]}.get(command, [])
+    assert main([command, "nobody", *words], lab.client) in (75, 78)
+    assert "nobody" in capsys.readouterr().err
+    assert lab.calls == []
+
+
+def test_wrong_use_is_64() -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["explode", "r1"])
+    assert end.value.code == 64
+    assert main(["up", "r1", "--image", "x:latest", "--", "train", "{run_dir}"], lambda name: None) == 64
+
+
+def test_up_needs_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", "r1", "--", "train", "{run_dir}"], lambda name: None) == 64
+    assert "--image" in capsys.readouterr().err
+
+
+def test_json_is_one_object(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    launch.up(lab.account, lab.plan())
+    main(["status", "r1", "--json"], lab.client)
+    assert json.loads(capsys.readouterr().out)["run"] == "r1"
+    main(["status", "r2", "--json"], lab.client)
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 78
+
+
+class Quotas:
+    def __init__(self, vcpus: float) -> None:
+        self._vcpus = vcpus
+
+    def get_service_quota(self, **arguments: str) -> Any:
+        return {"Quota": {"Value": self._vcpus}}
+
+
+def findings(lab: Lab, **changes: Any) -> dict[str, bool | None]:
+    answer = checks.check(lab.another(), lab.plan(**changes))
+    return {finding["what"]: finding["good"] for finding in answer.data["findings"]}
+
+
+def test_check_changes_nothing_and_finds_what_is_missing(lab: Lab) -> None:
+    lab.stand_ins["service-quotas"] = Quotas(8)
+    good = findings(lab)
+    assert good["account"] is True
+    assert good["machines"] is True
+    assert good["machine image"] is True
+    assert good["network"] is True
+    assert good["quota of spot G machines"] is True
+    assert findings(lab, types=("x99.large",))["machines"] is False
+    assert lab.calls == []
+
+
+def test_check_sees_a_quota_of_none(lab: Lab) -> None:
+    lab.stand_ins["service-quotas"] = Quotas(0)
+    answer = checks.check(lab.another(), lab.plan(fallback_minutes=20))
+    assert answer.code == 78
+    assert sum(finding["good"] is False for finding in answer.data["findings"]) == 2
+
+
+def test_check_sees_a_missing_image(lab: Lab) -> None:
+    import plans
+
+    plan = plans.plan(machine_image="/aws/service/none", vpc="", subnets=())
+    answer = checks.check(lab.another(), plan)
+    assert {f["what"]: f["good"] for f in answer.data["findings"]}["machine image"] is False
+
+
+def test_up_refuses_what_check_refuses(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.stand_ins["service-quotas"] = Quotas(0)
+    image = lab.plan().machine_image
+    words = ["up", "r1", "--ami", image, "--setup", "true", "--", "train", "{run_dir}"]
+    assert main(words, lab.client) == 78
+    assert "nothing was created" in capsys.readouterr().err
+    assert lab.calls == []
+
+
+def test_render_prints_what_up_would_send(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["render", "r1", "--setup", "true", "--fallback-minutes", "20"]
+    trainer = ["--", "train", "{run_dir}"]
+    made = {}
+    for kind in ([], ["--user-data"], ["--policy"]):
+        assert main([*words, *kind, *trainer], lab.client) == 0
+        made["".join(kind)] = capsys.readouterr().out
+    resources = json.loads(made[""])["Resources"]
+    assert {"Spot", "OnDemand", "NoSpot", "SpotIsBack"} <= set(resources)
+    (document,) = (p["PolicyDocument"] for p in resources["Role"]["Properties"]["Policies"])
+    assert json.loads(made["--policy"]) == document
+    assert made["--user-data"].startswith("#cloud-config\n")
+    assert lab.calls == []
+
+
+def test_simulate_prints_a_row_a_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--draw", "3", "--hours", "2"], lambda name: None) == 0
+    out = capsys.readouterr().out
+    assert all(mode in out for mode in ("spot ", "spot with fallback", "on-demand"))
+    for wrong in (["--draw", "0"], ["--hours", "0"], ["--zones", "0"], ["--fallback-minutes", "0"]):
+        assert main(["simulate", *wrong], lambda name: None) == 64
+
+
+def test_commands_reach_their_functions(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    launch.up(lab.account, lab.plan())
+    zone = group(lab)["AvailabilityZones"][0]
+    for words in (["mode", "r1", "on-demand"], ["move", "r1", "--zone", zone], ["gc", "r1"]):
+        assert main([*words, "--dry-run"], lab.client) == 0, words
+    assert "r1 may use" in capsys.readouterr().out

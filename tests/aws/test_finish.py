@@ -1,0 +1,190 @@
+"""The end of a run: the kit page's scenarios 24, 25 and 26, and parking."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import boto3
+import pytest
+from fake_cloud import FakeCloud
+from lab import RUN
+from strict import REGION, StrictAws
+from virtual import VirtualClock
+
+from holdfast_aws.aws import Aws
+from holdfast_aws.cloud import CloudError
+from holdfast_aws.finish import finish, park
+from holdfast_aws.run_state import newest_attempt, read_state
+
+TORN = '{"attempt": 1, "phase": "comp'
+STATES: dict[str, str | None] = {
+    "complete": json.dumps({"attempt": 1, "phase": "complete", "step": 9, "durable_step": 9, "exit_code": 0}),
+    "complete with a code": json.dumps({"attempt": 1, "phase": "complete", "exit_code": 74}),
+    "interrupted": json.dumps({"attempt": 1, "phase": "interrupted", "exit_code": 75}),
+    "running": json.dumps({"attempt": 1, "phase": "running"}),
+    "failed": json.dumps({"attempt": 1, "phase": "failed", "exit_code": 74}),
+    "torn": TORN,
+    "no object": "[]",
+    "missing": None,
+}
+
+
+def run_directory(path: Path, state: str | None, attempt: int = 1) -> Path:
+    (path / "attempts").mkdir(parents=True)
+    (path / "attempts" / str(attempt)).touch()
+    if state is not None:
+        (path / "attempts" / f"{attempt}.state.json").write_text(state)
+        (path / "RUN_STATE.json").write_text(state)
+    return path
+
+
+def cloud_with_two_groups() -> FakeCloud:
+    cloud = FakeCloud(VirtualClock())
+    cloud.capacity = {f"{RUN}-spot": 1, f"{RUN}-on-demand": 1, "other": 3}
+    return cloud
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("code", [0, 75, 74, 78, 137, 1, None])
+def test_one_cell_of_the_matrix_ends_the_run(tmp_path: Path, state: str, code: int | None) -> None:
+    cloud = cloud_with_two_groups()
+    directory = run_directory(tmp_path / "run", STATES[state])
+    assert finish(cloud, cloud.clock, RUN, [directory], code, lambda _: None) == 0
+    ended = state == "complete" and code == 0
+    assert cloud.capacity == {
+        f"{RUN}-spot": 0 if ended else 1,
+        f"{RUN}-on-demand": 0 if ended else 1,
+        "other": 3,
+    }
+
+
+def test_all_slices_must_be_complete(tmp_path: Path) -> None:
+    cloud = cloud_with_two_groups()
+    directories = [
+        run_directory(tmp_path / "run-0", STATES["complete"]),
+        run_directory(tmp_path / "run-1", STATES["running"]),
+    ]
+    finish(cloud, cloud.clock, RUN, directories, 0, lambda _: None)
+    assert cloud.capacity[f"{RUN}-spot"] == 1
+
+
+def test_an_older_attempt_cannot_declare_the_run_complete(tmp_path: Path) -> None:
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    (directory / "attempts" / "2").touch()
+    assert newest_attempt(directory) == 2
+    assert read_state(directory) is None
+    cloud = cloud_with_two_groups()
+    finish(cloud, cloud.clock, RUN, [directory], 0, lambda _: None)
+    assert cloud.capacity[f"{RUN}-spot"] == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step-000000000009-a0002.h5",
+        "step-000000000009-a0002.h5.damaged",
+        "tmp-a0002-x",
+        "attempts/2.state.json",
+    ],
+)
+def test_every_name_of_an_attempt_counts(tmp_path: Path, name: str) -> None:
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    (directory / name).touch()
+    assert newest_attempt(directory) == 2
+    assert read_state(directory) is None
+
+
+def test_the_copy_is_believed_when_it_names_the_newest_attempt(tmp_path: Path) -> None:
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    (directory / "attempts" / "1.state.json").write_text(TORN)
+    state = read_state(directory)
+    assert state is not None
+    assert state.phase == "complete"
+
+
+class Failing:
+    """A double whose SetDesiredCapacity fails so many times."""
+
+    def __init__(self, cloud: FakeCloud, times: int) -> None:
+        self.cloud = cloud
+        self.left = times
+
+    def __getattr__(self, method: str) -> object:
+        if method == "set_desired" and self.left > 0:
+            self.left -= 1
+            raise CloudError("ServiceUnavailable")
+        return getattr(self.cloud, method)
+
+
+def test_nine_failures_then_the_run_ends(tmp_path: Path) -> None:
+    cloud = cloud_with_two_groups()
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    assert finish(Failing(cloud, 9), cloud.clock, RUN, [directory], 0, lambda _: None) == 0  # type: ignore[arg-type]
+    assert cloud.capacity[f"{RUN}-spot"] == 0
+
+
+def test_a_failure_that_lasts_is_said_and_counted(tmp_path: Path) -> None:
+    cloud = cloud_with_two_groups()
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    said: list[str] = []
+    begin = cloud.clock.now()
+    assert finish(Failing(cloud, 10**6), cloud.clock, RUN, [directory], 0, said.append) == 75  # type: ignore[arg-type]
+    assert cloud.metrics == ["finish_failed"]
+    assert "costs money" in said[-1]
+    assert cloud.clock.now() - begin == 270
+
+
+def test_a_run_without_groups_is_not_taken_for_ended(tmp_path: Path) -> None:
+    cloud = FakeCloud(VirtualClock())
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    assert finish(cloud, cloud.clock, RUN, [directory], 0, lambda _: None) == 75
+
+
+def test_an_answer_that_is_not_read_back_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = cloud_with_two_groups()
+    monkeypatch.setattr(cloud, "set_desired", lambda *_: None)
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    assert finish(cloud, cloud.clock, RUN, [directory], 0, lambda _: None) == 75
+
+
+def test_parking_waits_and_keeps_all() -> None:
+    cloud = cloud_with_two_groups()
+    begin = cloud.clock.now()
+    assert park(cloud, cloud.clock, RUN, say=lambda _: None) == 0
+    assert cloud.clock.now() - begin == 1800
+    assert cloud.metrics == ["needs_human"]
+    assert cloud.capacity[f"{RUN}-spot"] == 0
+
+
+def test_the_real_calls_end_both_groups_and_only_them(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    with StrictAws(clock) as aws:
+        scaling = boto3.client("autoscaling", region_name=REGION)
+        boto3.client("ec2", region_name=REGION).create_launch_template(
+            LaunchTemplateName="kit",
+            LaunchTemplateData={"ImageId": "ami-12345678", "InstanceType": "g5.xlarge"},
+        )
+        for name, run in (("spot", RUN), ("on-demand", RUN), ("else", "r2")):
+            scaling.create_auto_scaling_group(
+                AutoScalingGroupName=name,
+                MinSize=0,
+                MaxSize=1,
+                DesiredCapacity=1,
+                AvailabilityZones=["us-east-1a"],
+                LaunchTemplate={"LaunchTemplateName": "kit"},
+                Tags=[{"Key": "holdfast:run", "Value": run, "PropagateAtLaunch": True}],
+            )
+        clock.sleep(60)
+        directory = run_directory(tmp_path / "run", STATES["complete"])
+        assert finish(Aws(REGION), clock, RUN, [directory], 0, lambda _: None) == 0
+        clock.sleep(60)
+        groups = scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+        assert {g["AutoScalingGroupName"]: len(g["Instances"]) for g in groups} == {
+            "spot": 0,
+            "on-demand": 0,
+            "else": 1,
+        }
+        assert not [call for call in aws.log if call.startswith(("Delete", "Terminate"))]

@@ -1,0 +1,414 @@
+"""The kit's shell scripts, with doubles of the programs that they call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast_aws.nodes import Node, wait_for_all, words
+from holdfast_aws.stop import StopError
+
+KIT = Path(__file__).resolve().parents[2] / "examples" / "aws_spot"
+
+
+class Bench:
+    """A folder of doubles: each writes its words to a log, and does what it was told."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bin = root / "bin"
+        self.home = root / "home"
+        self.log = root / "log"
+        self.planted: tuple[str, str] | None = None  # a bug: this text of the script becomes that
+        for folder in (self.bin, self.home, root / "etc", root / "mnt"):
+            folder.mkdir()
+
+    def double(self, name: str, does: str = "", folder: Path | None = None) -> None:
+        place = (folder or self.bin) / name
+        place.write_text(f'#!/bin/bash\necho "{name} $*" >>{self.log}\n{does}\n')
+        place.chmod(0o755)
+
+    def run(self, script: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        program = KIT / script
+        if self.planted is not None:
+            text = program.read_text()
+            assert self.planted[0] in text
+            program = self.root / "planted"
+            program.write_text(text.replace(*self.planted))
+            program.chmod(0o755)
+        return subprocess.run(
+            [str(program), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                "PATH": f"{self.bin}:/usr/bin:/bin",
+                "HF_HOME": str(self.home),
+                "HF_ETC": str(self.root / "etc"),
+                "HF_MOUNT": str(self.root / "mnt"),
+                "HF_BIN": str(self.root / "bin"),
+                "HF_PYTHON": "/bin/true",
+                **environment,
+            },
+        )
+
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path)
+    for name in ("hf", "hf-node", "run-docker.sh", "fetch-kit", "holdfast-in-docker"):
+        made.double(name, folder=made.home)
+    made.double("apt-get", "exit 1")
+    words = ["train", "--checkpoint-dir", "{run_dir}", "--metrics", "{run_dir}/training.csv"]
+    (tmp_path / "etc/command").write_text("\n".join([*words, "--note", "two words"]) + "\n")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "result", "call"),
+    [
+        ("exited", "0", "success", "hf finish --exit-code 0"),
+        ("exited", "75", "success", None),
+        ("exited", "74", "exit-code", None),
+        ("exited", "1", "exit-code", None),
+        ("killed", "KILL", "signal", None),
+        ("exited", "78", "exit-code", "systemctl start --no-block hf-park.service"),
+        ("exited", "70", "exit-code", "systemctl start --no-block hf-park.service"),
+        ("exited", "76", "exit-code", None),
+        ("exited", "64", "exit-code", "systemctl start --no-block hf-park.service"),
+        ("exited", "1", "start-limit-hit", "systemctl start --no-block hf-park.service"),
+        ("", "", "", None),
+    ],
+)
+def test_end_of_the_trainer(bench: Bench, code: str, status: str, result: str, call: str | None) -> None:
+    bench.double("systemctl")
+    bench.run("machine/hf-ended", EXIT_CODE=code, EXIT_STATUS=status, SERVICE_RESULT=result)
+    assert bench.calls() == ([] if call is None else [call])
+
+
+def test_run_on_the_machine(bench: Bench) -> None:
+    bench.double("holdfast", 'printf "%s\\n" "$@" >"$HF_MOUNT/words"')
+    assert bench.run("machine/hf-run").returncode == 0
+    run_dir = f"{bench.root}/mnt/run"
+    assert (bench.root / "mnt/words").read_text().splitlines() == [
+        *("supervise", "--directory", run_dir),
+        *("--on-complete", f"{bench.home}/hf finish", "--on-give-up", f"{bench.home}/hf park"),
+        *("--", "train", "--checkpoint-dir", run_dir),
+        *("--metrics", f"{run_dir}/training.csv", "--note", "two words"),
+    ]
+
+
+def test_run_of_a_slice_has_its_own_directory(bench: Bench) -> None:
+    bench.double("holdfast")
+    bench.run("machine/hf-run", "3")
+    assert f"--checkpoint-dir {bench.root}/mnt/run-3 " in bench.calls()[0]
+
+
+def test_run_in_docker(bench: Bench) -> None:
+    bench.double("chown")
+    bench.run("machine/hf-run", HF_IMAGE="x@sha256:0")
+    assert bench.calls()[-1].startswith(f"run-docker.sh {bench.root}/mnt/run train --checkpoint-dir")
+
+
+def docker_words(bench: Bench, **environment: str) -> str:
+    bench.double("docker")
+    bench.run(
+        "run-docker.sh", "/mnt/holdfast/run", "train", "--lr", "0.1", HF_IMAGE="x@sha256:0", **environment
+    )
+    return bench.calls()[-1]
+
+
+def test_docker_gets_what_a_run_needs(bench: Bench) -> None:
+    called = docker_words(bench)
+    assert called.endswith("x@sha256:0 supervise --directory /mnt/holdfast/run -- train --lr 0.1")
+    for option in ("--gpus all", "--network host", "--stop-timeout 100", "--shm-size", "-v"):
+        assert option in called
+    assert "--init" not in called
+
+
+def test_docker_of_a_slice_sees_one_device(bench: Bench) -> None:
+    assert '--gpus "device=MIG-1"' in docker_words(bench, CUDA_VISIBLE_DEVICES="MIG-1")
+
+
+def test_docker_refuses_an_image_that_can_change(bench: Bench) -> None:
+    bench.double("docker")
+    assert bench.run("run-docker.sh", "/mnt/run", "train", HF_IMAGE="x:latest").returncode == 64
+    assert bench.calls() == []
+
+
+def test_setup_of_a_machine_without_gpu_fails_before_the_image(bench: Bench) -> None:
+    bench.double("cloud-init", "echo us-east-1")
+    bench.double("nvidia-smi", "exit 9")
+    bench.double("docker")
+    done = bench.run("machine/hf-setup", HF_IMAGE="x@sha256:0")
+    assert done.returncode == 1
+    assert "no GPU" in done.stderr
+    assert not any(call.startswith("docker") for call in bench.calls())
+
+
+def test_setup_in_docker(bench: Bench) -> None:
+    bench.double("cloud-init", "echo us-east-1")
+    bench.double("nvidia-smi")
+    bench.double("docker", "[[ $1 != image ]]")
+    assert bench.run("machine/hf-setup", HF_IMAGE="x@sha256:0").returncode == 0
+    assert "docker pull -q x@sha256:0" in bench.calls()
+    assert (bench.bin / "holdfast").is_symlink()
+
+
+def test_setup_without_programs_fails(bench: Bench) -> None:
+    bench.double("cloud-init", "echo us-east-1")
+    done = bench.run("machine/hf-setup", HF_GPU="0")
+    assert done.returncode == 1
+    assert "--image" in done.stderr
+
+
+# MIG
+
+
+def mig(bench: Bench, made: int, enabled: str = "Enabled") -> None:
+    slices = " ".join(str(n) for n in range(made))
+    bench.double(
+        "nvidia-smi",
+        f"""case "$*" in
+  *mig.mode.current*) echo {enabled} ;;
+  -L) echo "GPU 0: A100 (UUID: GPU-1)"
+    [[ ! -e $HF_MOUNT/cut ]] || for n in {slices}; do echo "  MIG 1g (UUID: MIG-$n)"; done ;;
+  *-cgi*) touch $HF_MOUNT/cut ;;
+esac""",
+    )
+
+
+def test_mig_makes_one_environment_a_slice(bench: Bench) -> None:
+    mig(bench, 7, "Disabled")
+    assert bench.run("mig/hf-mig", "make", HF_SLICES="7", HF_RUNTIME=str(bench.root / "run")).returncode == 0
+    assert any("mig -i 0 -cgi 19,19,19,19,19,19,19 -C" in call for call in bench.calls())
+    assert any("-i 0 -mig 1" in call for call in bench.calls())
+    assert (bench.root / "run/slice-6.env").read_text() == "CUDA_VISIBLE_DEVICES=MIG-6\n"
+
+
+def test_mig_refuses_a_gpu_that_is_cut_otherwise(bench: Bench) -> None:
+    mig(bench, 3)
+    done = bench.run("mig/hf-mig", "make", HF_SLICES="2", HF_RUNTIME=str(bench.root / "run"))
+    assert done.returncode == 78
+    assert not (bench.root / "run/slice-0.env").exists()
+
+
+# Local drives
+
+
+@pytest.fixture
+def p4d(bench: Bench) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """A P4d: EBS first, as EC2 numbers them, then local drives."""
+    (bench.root / "proc").mkdir()
+    (bench.root / "proc/mounts").write_text("/dev/nvme0n1 / ext4 rw 0 0\n")
+    for name in ("mdadm", "mkfs.xfs", "mount"):
+        bench.double(name)
+    bench.double("mountpoint", "exit 1")
+
+    def drive(name: str, model: str) -> None:
+        (bench.root / f"sys/block/{name}/device").mkdir(parents=True)
+        (bench.root / f"sys/block/{name}/device/model").write_text(model.ljust(40) + "\n")
+
+    def run(*drives: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+        for name, model in drives:
+            drive(name, model)
+        return bench.run("p4d/raid0", str(bench.root / "fast"), HF_DEV_ROOT=str(bench.root))
+
+    return run
+
+
+EBS = "Amazon Elastic Block Store"
+LOCAL = "Amazon EC2 NVMe Instance Storage"
+
+
+def test_raid0_takes_all_local_drives_and_no_other(bench: Bench, p4d: Callable[..., object]) -> None:
+    p4d(("nvme0n1", EBS), ("nvme1n1", EBS), *((f"nvme{n}n1", LOCAL) for n in range(2, 10)))
+    drives = " ".join(f"/dev/nvme{n}n1" for n in range(2, 10))
+    assert f"mdadm --create /dev/md/hf --run --force --level=0 --raid-devices=8 {drives}" in bench.calls()
+    assert not any("nvme0n1" in call or "nvme1n1" in call for call in bench.calls())
+
+
+def test_raid0_leaves_used_drives_alone(bench: Bench, p4d: Callable[..., object]) -> None:
+    (bench.root / "sys/block/nvme1n1/holders/md0").mkdir(parents=True)
+    (bench.root / "sys/block/nvme2n1/nvme2n1p1").mkdir(parents=True)
+    (bench.root / "proc/mounts").write_text("/dev/nvme3n1 /data xfs rw 0 0\n")
+    p4d(*((f"nvme{n}n1", LOCAL) for n in range(1, 5)))
+    assert "mkfs.xfs -f -q /dev/nvme4n1" in bench.calls()
+    assert not any(call.startswith("mdadm") for call in bench.calls())
+
+
+def test_raid0_without_local_drives_touches_nothing(
+    bench: Bench, p4d: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    assert p4d(("nvme0n1", EBS), ("nvme1n1", EBS)).returncode == 78
+    assert not any(call.startswith(("mdadm", "mkfs")) for call in bench.calls())
+
+
+# EFA
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)", 0),
+        ("NCCL INFO NET/Socket : Using [0]eth0\nNCCL INFO Using network Socket", 78),
+        ("NCCL INFO NET/OFI Selected Provider is efa\nNCCL INFO Using network Socket", 78),
+        ("", 78),
+    ],
+)
+def test_efa_check_never_goes_on_over_tcp(bench: Bench, said: str, code: int) -> None:
+    bench.double("all_reduce_perf", f"cat <<'END'\n{said}\nEND")
+    assert bench.run("p4d/efa-check", "--", "all_reduce_perf", HF_SKIP_DEVICES="1").returncode == code
+
+
+def test_efa_check_needs_a_device(bench: Bench) -> None:
+    assert bench.run("p4d/efa-check", "--", "true").returncode == 78
+
+
+# Several nodes
+
+
+NODES = [Node("i-b", 20, "10.0.0.2"), Node("i-a", 10, "10.0.0.1"), Node("i-c", 30, "10.0.0.3")]
+
+
+def test_nodes_agree_on_the_oldest() -> None:
+    ranks = {node.instance: words(NODES, node.instance, 3) for node in NODES}
+    assert ranks["i-a"] == ["--nnodes", "3", "--node-rank", "0", "--master", "10.0.0.1:29500"]
+    assert sorted(str(found and found[3]) for found in ranks.values()) == ["0", "1", "2"]
+    assert len({found and found[5] for found in ranks.values()}) == 1
+
+
+def test_nodes_wait_for_all_and_not_for_ever() -> None:
+    class Clock:
+        time = 0.0
+
+        def now(self) -> float:
+            return self.time
+
+        def sleep(self, seconds: float) -> None:
+            self.time += seconds
+
+    clock = Clock()
+    assert wait_for_all(lambda: NODES if clock.time > 60 else NODES[:2], clock, "i-b", 3)[3] == "1"
+    with pytest.raises(StopError, match="2 of 3 nodes"):
+        wait_for_all(lambda: NODES[:2], clock, "i-b", 3)
+
+
+def test_node_joins_by_holdfast_launch(bench: Bench) -> None:
+    bench.double("hf", "echo --nnodes 3 --node-rank 1 --master 10.0.0.1:29500", folder=bench.home)
+    bench.double("nvidia-smi", "printf 'GPU 0: A100\\nGPU 1: A100\\n'")
+    bench.double("holdfast")
+    bench.run("machine/hf-node", "train", "--lr", "0.1", HF_NODES="3")
+    launch = "holdfast launch --nproc 2 --nnodes 3 --node-rank 1 --master 10.0.0.1:29500 -- train --lr 0.1"
+    assert bench.calls()[-1] == launch
+
+
+@pytest.mark.parametrize(
+    ("shared", "kind"),
+    [("fs-1.fsx.us-east-1.amazonaws.com@tcp:/x", "lustre"), ("fs-1.efs.amazonaws.com:/", "nfs4")],
+)
+def test_nodes_share_a_file_system_that_passes_the_probe(bench: Bench, shared: str, kind: str) -> None:
+    bench.double("mountpoint", "exit 1")
+    bench.double("mount")
+    bench.double("holdfast", "exit 1")
+    assert bench.run("machine/hf-shared", "up", HF_SHARED=shared).returncode == 78
+    assert any(call.startswith(f"mount -t {kind} ") for call in bench.calls())
+
+
+# The order in which systemd stops
+
+
+def test_trainer_stops_before_the_volume_goes() -> None:
+    """systemd stops in the reverse order of After=; Requires= makes a stop of the volume stop the trainer."""
+    for name in ("holdfast.service", "holdfast@.service"):
+        unit = (KIT / "units" / name).read_text()
+        after = next(line for line in unit.splitlines() if line.startswith("After="))
+        assert "holdfast-volume.service" in after
+        assert "Requires=holdfast-volume.service" in unit
+        assert "KillMode=mixed" in unit
+
+
+# The Dockerfile
+
+
+def test_dockerfile_copies_all_libraries(tmp_path: Path) -> None:
+    program = shutil.which("curl") or shutil.which("git")
+    if program is None or os.uname().machine != "x86_64":
+        pytest.skip("no program with libraries of its own here")
+    subprocess.run([str(KIT / "collect-libraries"), program, str(tmp_path)], check=True)
+    copied = {path.name for path in tmp_path.iterdir()}
+    assert "libz.so.1" in copied
+    assert not {"libc.so.6", "libm.so.6"} & copied
+
+
+def test_dockerfile_is_for_no_root_and_process_one() -> None:
+    text = (KIT / "Dockerfile").read_text()
+    last = text[text.rindex("\nFROM ") :]
+    assert "\nUSER trainer\n" in last
+    assert 'ENTRYPOINT ["holdfast"]' in last
+    assert "HEALTHCHECK" in last
+
+
+def test_programs_know_the_options_that_the_kit_gives_them() -> None:
+    holdfast = Path(os.environ["HOLDFAST_BUILD"]) / "bin" / "holdfast"
+    if not holdfast.exists():
+        pytest.skip(f"{holdfast} is not built")
+
+    def knows(command: str, *options: str) -> bool:
+        told = subprocess.run([holdfast, command, "--help"], capture_output=True, text=True, check=False)
+        return told.returncode == 0 and all(option in told.stdout for option in options)
+
+    assert knows("supervise", "--directory", "--on-complete", "--on-give-up")
+    assert knows("launch", "--nproc", "--nnodes", "--node-rank", "--master")
+    assert knows("verify")
+    assert knows("probe")
+    assert knows("health", "DIR")
+
+
+# Planted bugs: what the tests above look for does happen without the line that prevents it.
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ('== "Amazon EC2 NVMe Instance Storage" ]]', "!= nothing ]]"),
+        ('"$root/sys/block/$name/holders/*"', "/nowhere/at/all"),
+        ('"^/dev/$name "', '"^nothing"'),
+    ],
+    ids=["guesses the empty disk", "takes an array's drive", "takes a mounted drive"],
+)
+def test_raid0_needs_each_of_its_guards(
+    bench: Bench, p4d: Callable[..., subprocess.CompletedProcess[str]], good: str, bad: str
+) -> None:
+    (bench.root / "sys/block/nvme1n1/holders/md0").mkdir(parents=True)
+    (bench.root / "proc/mounts").write_text("/dev/nvme2n1 /data xfs rw 0 0\n")
+    bench.planted = (good, bad)
+    p4d(("nvme0n1", EBS), *((f"nvme{n}n1", LOCAL) for n in range(1, 5)))
+    (made,) = (call for call in bench.calls() if call.startswith("mdadm"))
+    assert any(drive in made for drive in ("nvme0n1", "nvme1n1", "nvme2n1"))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "status"),
+    [("exited/0)", "exited/*)", "1"), ("exited/64|", "exited/75|exited/64|", "75")],
+    ids=["ignores the exit code", "parks an interrupted run"],
+)
+def test_planted_end_of_the_trainer(bench: Bench, good: str, bad: str, status: str) -> None:
+    bench.double("systemctl")
+    bench.planted = (good, bad)
+    bench.run("machine/hf-ended", EXIT_CODE="exited", EXIT_STATUS=status, SERVICE_RESULT="exit-code")
+    assert bench.calls() != []
+
+
+def test_planted_efa_check_goes_on_over_tcp(bench: Bench) -> None:
+    bench.double("all_reduce_perf", "echo 'NET/OFI Selected Provider is efa'; echo 'Using network Socket'")
+    bench.planted = ("! grep -q 'Using network Socket'", "true; grep -q ''")
+    assert bench.run("p4d/efa-check", "--", "all_reduce_perf", HF_SKIP_DEVICES="1").returncode == 0

@@ -1,0 +1,59 @@
+"""The fallback's rules on drawn spot lives, minute by minute."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast_aws import simulate
+from holdfast_aws.simulate import Assumptions, BrokenRuleError, Mersenne64, compare, life_minutes
+
+
+def test_draws_what_cpp_draws() -> None:
+    """The C++ standard names the 10000th value of a default-constructed std::mt19937_64."""
+    random = Mersenne64(5489)
+    for _ in range(9999):
+        random()
+    assert random() == 9981545732273789042
+
+
+def test_lives_have_the_quantiles_of_the_bench() -> None:
+    assert [round(life_minutes(share), 6) for share in (0, 0.25, 0.5, 1)] == [0, 10, 39, 690]
+
+
+@pytest.mark.parametrize("fallback", [None, 5, 20, 60, -1])
+def test_rules_hold(fallback: int | None) -> None:
+    """`simulate` itself looks after each minute: one writer, and no on-demand machine beside a settled spot one."""
+    for seed in range(60):
+        outcome = simulate.simulate(seed, Assumptions(work_hours=12, fallback_minutes=fallback, drought=0.5))
+        assert outcome.trained >= 12 * 60
+        if fallback == -1:
+            assert outcome.spot_hours == 0
+        if fallback is None:
+            assert outcome.on_demand_hours == 0
+
+
+def test_without_the_second_alarm_a_rule_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = simulate._alarms
+
+    def never_back(cloud: simulate.Cloud, given: Assumptions) -> None:
+        desired = cloud.on_demand_desired
+        original(cloud, given)
+        cloud.on_demand_desired = max(desired, cloud.on_demand_desired)
+
+    monkeypatch.setattr(simulate, "_alarms", never_back)
+    with pytest.raises(BrokenRuleError, match="spot is back"):
+        for seed in range(60):
+            simulate.simulate(seed, Assumptions(work_hours=12, fallback_minutes=5, drought=0.5))
+
+
+def test_fallback_costs_more_than_spot_and_ends_sooner() -> None:
+    rows = compare(Assumptions(work_hours=12, drought=0.4), 40, 1, 20).data["modes"]
+    assert rows["spot"]["dollars"] < rows["spot with fallback"]["dollars"] < rows["on-demand"]["dollars"]
+    assert rows["on-demand"]["hours"] < rows["spot with fallback"]["hours"] < rows["spot"]["hours"]
+
+
+def test_same_options_same_table() -> None:
+    assert (
+        compare(Assumptions(work_hours=6), 5, 3, 20).lines
+        == compare(Assumptions(work_hours=6), 5, 3, 20).lines
+    )

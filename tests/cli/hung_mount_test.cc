@@ -1,0 +1,136 @@
+// `holdfast supervise` over a volume whose server is gone: a mount of the kernel's own (FUSE) that nobody
+// serves. Whoever touches it waits in the kernel until it is killed, as on a hard NFS mount.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <functional>
+
+#include "support/subprocess.h"
+
+namespace holdfast::test { namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+class HungMount : public testing::Test {
+ protected:
+  HungMount() { fs::create_directory(hung_); }
+  ~HungMount() override {
+    if (child_ > 0) kill(child_, SIGKILL), waitpid(child_, nullptr, 0);
+    if (device_ >= 0) close(device_);
+  }
+  void SetUp() override {
+    start({"/bin/true"});
+    const Ended ended = wait();
+    if (ended.exit_code != 0)
+      GTEST_SKIP() << "nothing can be mounted here: " << std::strerror(ended.exit_code);
+  }
+
+  // In a mount namespace of its own. The mount lives as long as the descriptor, which is good for one.
+  void start(const Words& command) {
+    if (device_ >= 0) close(device_);
+    device_ = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    const std::string options = "fd=" + std::to_string(device_) + ",rootmode=40000,user_id=0,group_id=0";
+    child_ = start_program(command, {}, folder_.path(), [&] {
+      if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          mount("hung", hung_.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+        _exit(errno);
+      }
+    });
+  }
+  void supervise(Words words, const Words& child) {
+    words.insert(words.begin(), {HOLDFAST_BIN_DIR "/holdfast", "supervise"});
+    words.emplace_back("--");
+    words.insert(words.end(), child.begin(), child.end());
+    start(words);
+  }
+  // A trainer that commits and leaves when it is told to.
+  Words trainer() const {
+    return {"/bin/sh", "-c",
+            "cd '" + folder_.path().string() +
+                "'; trap 'echo TERM >>heard; exit 75' TERM; : >ready; n=0; until [ $n -ge 6000 ]; do sleep "
+                "0.01; n=$((n+1)); done"};
+  }
+  // False after half a minute, which is six times what the supervisor allows itself.
+  static bool soon(const std::function<bool()>& condition) {
+    const auto limit = std::chrono::steady_clock::now() + 30s;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > limit) return false;
+      usleep(1000);
+    }
+    return true;
+  }
+  bool there(const std::string& file) const { return fs::exists(folder_.path() / file); }
+  std::string err() const { return read_text(folder_.path() / "err"); }
+  Words heard() const { return lines_of(read_text(folder_.path() / "heard")); }
+  void send(int signal) const { kill(child_, signal); }
+  // A signal of -1: it did not end.
+  Ended wait() {
+    int status = 0;
+    if (!soon([&] { return waitpid(child_, &status, WNOHANG) == child_; })) return {.signal = -1};
+    child_ = -1;
+    return ended_with(status, folder_.path());
+  }
+
+  TemporaryFolder folder_;
+  const fs::path hung_ = folder_.path() / "hung";
+
+ private:
+  int device_ = -1;
+  pid_t child_ = -1;
+};
+
+TEST_F(HungMount, IsNoReasonNotToHearASigtermAtTheStart) {
+  supervise({"--directory", (hung_ / "run").string()}, trainer());
+  ASSERT_TRUE(soon([&] {
+    return err().find("waiting for " + (hung_ / "run").string()) != std::string::npos;
+  })) << "it says what it waits for: "
+      << err();
+  send(SIGTERM);
+  EXPECT_EQ(wait().exit_code, 75) << err();
+  EXPECT_FALSE(there("ready"));
+}
+
+TEST_F(HungMount, IsDoneWithoutAfterAWhile) {
+  supervise({"--directory", (hung_ / "run").string(), "--directory-timeout", "100ms"}, trainer());
+  ASSERT_TRUE(soon([&] { return there("ready"); })) << err();
+  EXPECT_THAT(err(), HasSubstr((hung_ / "run").string() + " does not answer"));
+  send(SIGTERM);
+  EXPECT_EQ(wait().exit_code, 75) << err();
+  EXPECT_THAT(heard(), testing::ElementsAre("TERM"));
+}
+
+// `volume` is a link, so that it can be taken away.
+TEST_F(HungMount, ThatHangsWhileTheCommandRunsStopsNoSignal) {
+  fs::create_directories(folder_.path() / "good/run");
+  fs::create_symlink("good", folder_.path() / "volume");
+  fs::create_symlink("hung", folder_.path() / "gone");
+  supervise({"--directory", (folder_.path() / "volume/run").string(), "--stall-timeout", "4s"}, trainer());
+  ASSERT_TRUE(soon([&] { return there("ready"); })) << err();
+  fs::rename(folder_.path() / "gone", folder_.path() / "volume");
+  sleep(3);  // the ledger is looked at every second
+  send(SIGTERM);
+  EXPECT_TRUE(soon([&] { return !heard().empty(); })) << "it is passed on at once";
+  EXPECT_EQ(wait().exit_code, 75) << err();
+  EXPECT_THAT(err(), HasSubstr("does not answer"));
+}
+
+TEST_F(HungMount, WithTheCommandOnItStopsNoSignalEither) {
+  supervise({}, {(hung_ / "train").string()});
+  ASSERT_TRUE(soon([&] { return err().find("supervising process") != std::string::npos; })) << err();
+  send(SIGTERM);
+  EXPECT_EQ(wait().exit_code, 128 + SIGTERM) << err();
+}
+
+}}  // namespace holdfast::test

@@ -1,0 +1,120 @@
+// Who may talk to the ranks of a run: processes that know its secret, at the address that the ranks name.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/subprocess.h"
+
+namespace holdfast::test { namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+constexpr auto kLimit = 5min;
+
+sockaddr_in place_of(const char* address, int port) {
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(static_cast<std::uint16_t>(port));
+  inet_pton(AF_INET, address, &place.sin_addr);
+  return place;
+}
+
+// -1: nobody listens there. The caller closes it.
+int connected_to(const char* address, int port) {
+  const int made = ::socket(AF_INET, SOCK_STREAM, 0);
+  const sockaddr_in place = place_of(address, port);
+  if (::connect(made, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0) return made;
+  ::close(made);
+  return -1;
+}
+
+bool listens(const char* address, int port) {
+  const int made = connected_to(address, port);
+  if (made >= 0) ::close(made);
+  return made >= 0;
+}
+
+int free_port() {
+  const int made = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in place = place_of("127.0.0.1", 0);
+  socklen_t length = sizeof place;
+  ::bind(made, reinterpret_cast<sockaddr*>(&place), length);
+  ::getsockname(made, reinterpret_cast<sockaddr*>(&place), &length);
+  ::close(made);
+  return ntohs(place.sin_port);
+}
+
+class Strangers : public testing::Test {
+ protected:
+  // Two ranks of which one comes only when `let_both_meet` was called.
+  void start_a_run() {
+    run_ = std::make_unique<Subprocess>(Words{HOLDFAST_BIN_DIR "/holdfast", "launch", "--nproc", "2", "--",
+                                              HOLDFAST_RANK_PROGRAM, "first", folder_.path().string()},
+                                        std::map<std::string, std::string>{{"OMP_NUM_THREADS", "1"}});
+    ASSERT_TRUE(run_->wait_until([&] { return fs::exists(folder_.path() / "port"); }, kLimit)) << run_->err();
+  }
+  int port() const { return std::stoi(read_text(folder_.path() / "port")); }
+  Ended let_both_meet() {
+    write_text(folder_.path() / "second is over", "");
+    return run_->wait(kLimit);
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Subprocess> run_;
+};
+
+TEST_F(Strangers, CannotReadOrOverwriteAKey) {
+  start_a_run();
+  // The run's two ranks look at their store many times meanwhile.
+  const Ended stranger =
+      Subprocess({HOLDFAST_RANK_PROGRAM, "stranger", folder_.path().string()}).wait(kLimit);
+  EXPECT_EQ(stranger.out, "kept out\n") << stranger.err;
+  const Ended ended = let_both_meet();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("[0] met\n"));
+}
+
+// A server that reads one request to its end before the next would wait for them.
+TEST_F(Strangers, WhoSayNothingOrHalfAWordHoldNobodyUp) {
+  start_a_run();
+  std::vector<int> open;
+  for (const std::string said : {"", "\x3c", "\xff\xff\xff\xff\xff\xff\xff\xff and more"}) {
+    for (int i = 0; i < 50; ++i) {
+      open.push_back(connected_to("127.0.0.1", port()));
+      ASSERT_GE(open.back(), 0);
+      ::send(open.back(), said.data(), said.size(), MSG_NOSIGNAL);
+    }
+  }
+  const Ended ended = let_both_meet();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  for (const int one : open) ::close(one);
+}
+
+TEST_F(Strangers, FindTheStoreAtTheAddressThatTheRanksNameAlone) {
+  const int port = free_port();
+  Subprocess zero({HOLDFAST_RANK_PROGRAM, "second", folder_.path().string()},
+                  {{"RANK", "0"},
+                   {"LOCAL_RANK", "0"},
+                   {"WORLD_SIZE", "2"},
+                   {"LOCAL_WORLD_SIZE", "2"},
+                   {"MASTER_ADDR", "127.0.0.1"},
+                   {"MASTER_PORT", std::to_string(port)}});
+  ASSERT_TRUE(zero.wait_until([&] { return listens("127.0.0.1", port); }, kLimit)) << zero.err();
+  EXPECT_FALSE(listens("127.0.0.2", port)) << "another address of this host";
+}
+
+}}  // namespace holdfast::test

@@ -1,0 +1,184 @@
+// The store by which ranks meet: what it keeps, and for whom.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "holdfast/distributed/internal/keyed_hash.h"
+#include "holdfast/distributed/internal/store_client.h"
+#include "holdfast/distributed/internal/store_server.h"
+
+namespace holdfast { namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+
+// The examples of FIPS 180-2 and RFC 4231.
+TEST(KeyedHash, IsThatOfTheStandards) {
+  EXPECT_EQ(in_hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(in_hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(in_hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(in_hex(keyed_hash(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(in_hex(keyed_hash("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(
+      in_hex(keyed_hash(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_TRUE(equal_in_constant_time("same", "same"));
+  EXPECT_FALSE(equal_in_constant_time("same", "Same"));
+  EXPECT_FALSE(equal_in_constant_time("same", "sam"));
+}
+
+class Store : public testing::Test {
+ protected:
+  Store() {
+    auto listening = listen_at("127.0.0.1", 0);
+    place_ = {"127.0.0.1", own_end(listening->get()).second, "our secret"};
+    server_ = std::make_shared<StoreServer>(std::move(*listening), place_.secret);
+  }
+  c10::intrusive_ptr<StoreClient> client() const { return c10::make_intrusive<StoreClient>(place_, 60s); }
+
+  StoreClient::Place place_;
+  std::shared_ptr<StoreServer> server_;
+};
+
+TEST_F(Store, KeepsWhatItIsTold) {
+  const auto one = client();
+  const auto other = one->clone();
+  c10d::Store& store = *one;
+  store.set("text", std::string("a\0b", 3));
+  EXPECT_EQ(other->get_to_str("text"), std::string("a\0b", 3));
+  EXPECT_EQ(store.add("count", 2), 2);
+  EXPECT_EQ(other->add("count", -5), -3);
+  EXPECT_EQ(other->get_to_str("count"), "-3");
+  EXPECT_TRUE(store.check({"text", "count"}));
+  EXPECT_FALSE(store.check({"text", "none"}));
+  EXPECT_EQ(store.compareSet("text", "other", "no"), std::string("a\0b", 3));
+  EXPECT_EQ(store.compareSet("text", std::string("a\0b", 3), "yes"), "yes");
+  EXPECT_TRUE(store.deleteKey("text"));
+  EXPECT_FALSE(store.deleteKey("text"));
+  EXPECT_EQ(store.getNumKeys(), 1);
+  const std::vector<std::uint8_t> long_one(3'000'000, 7);
+  store.multiSet({"a", "b"}, {long_one, {}});
+  store.append("b", {1, 2});
+  EXPECT_THAT(other->multiGet({"a", "b"}), ElementsAre(long_one, std::vector<std::uint8_t>{1, 2}));
+  EXPECT_THROW(store.wait({"never"}, 10ms), c10::DistStoreError);
+  std::thread later([&] {
+    std::this_thread::sleep_for(50ms);
+    other->set("late", std::vector<std::uint8_t>{'x'});
+  });
+  EXPECT_EQ(store.get_to_str("late"), "x");
+  later.join();
+}
+
+TEST_F(Store, WhoHasAnotherSecretIsTurnedAway) {
+  for (const char* const secret : {"", "our secret ", "another"}) {
+    place_.secret = secret;
+    EXPECT_THROW(client(), OtherSecret) << secret;
+  }
+}
+
+// A server that does not know the secret must not be told anything.
+TEST_F(Store, AFalseServerIsTurnedAway) {
+  auto listening = listen_at("127.0.0.1", 0);
+  place_.port = own_end(listening->get()).second;
+  std::thread liar([&] {
+    pollfd wait{listening->get(), POLLIN, 0};
+    ::poll(&wait, 1, 60'000);
+    Socket came(::accept(listening->get(), nullptr, nullptr));
+    const std::string all =
+        packed({Kind::hello, {std::string(16, 'x')}}) + packed({Kind::welcome, {std::string(32, 'x')}});
+    send_all(came.get(), std::as_bytes(std::span(all)));
+    std::string said(200, ' ');
+    receive_all(came.get(), std::as_writable_bytes(std::span(said)), Clock::real().now() + 60s);
+  });
+  EXPECT_THROW(client(), OtherSecret);
+  liar.join();
+}
+
+TEST_F(Store, StrangersCannotHoldItUp) {
+  const auto one = client();
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 600; ++i) {
+    strangers.push_back(
+        connect_to("127.0.0.1", place_.port, Clock::real().now() + 60s, [] { return false; }));
+    const std::string half = "\x08";
+    send_all(strangers.back().get(), std::as_bytes(std::span(half)));
+  }
+  EXPECT_EQ(one->add("count", 1), 1);
+  EXPECT_EQ(client()->add("count", 1), 2);
+}
+
+// Rank 0 saves with the same descriptors.
+TEST(StoreServer, StrangersThatComeInOneMomentTakeFewDescriptors) {
+  auto listening = listen_at("127.0.0.1", 0);
+  const std::uint16_t port = own_end(listening->get()).second;
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 420; ++i) {
+    strangers.push_back(connect_to("127.0.0.1", port, Clock::real().now() + 60s, [] { return false; }));
+  }
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  const auto before = descriptors();
+  const StoreServer server(std::move(*listening), "our secret");
+  for (const Socket& stranger : strangers) {  // each is let in, if only for a moment
+    pollfd wait{stranger.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&wait, 1, 60'000), 1);
+  }
+  EXPECT_LT(descriptors() - before, 340);
+}
+
+TEST_F(Store, WillsHoldUnlessTheyAreWithdrawn) {
+  const auto one = client();
+  auto dies = client();
+  auto leaves = client();
+  dies->make_will("dead", "yes");
+  leaves->make_will("left", "yes");
+  leaves->withdraw_will();
+  EXPECT_FALSE(one->check({"dead"}));
+  dies.reset();
+  leaves.reset();
+  EXPECT_EQ(one->get_to_str("dead"), "yes");
+  EXPECT_FALSE(one->check({"left"}));
+}
+
+TEST_F(Store, ItsEndIsNoticed) {
+  const auto one = client();
+  server_.reset();
+  EXPECT_THROW(one->add("count", 1), c10::DistNetworkError);
+  EXPECT_THROW(one->add("count", 1), c10::DistNetworkError);
+}
+
+TEST(StoreMessages, WhatIsNoneIsRefused) {
+  const std::string whole = packed({Kind::set, {"key", "value"}});
+  std::string bytes = whole.substr(0, whole.size() - 1);
+  EXPECT_FALSE(take_message(bytes, 100));
+  bytes = whole + whole.substr(0, 3);
+  EXPECT_THAT(take_message(bytes, 100).value().words, ElementsAre("key", "value"));
+  EXPECT_EQ(bytes, whole.substr(0, 3));
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (const char value : {'\0', '\x7f', '\xff'}) {
+      bytes = whole;
+      bytes[i] = value;
+      try {
+        take_message(bytes, 100);
+      } catch (const std::runtime_error&) {
+      }
+    }
+  }
+  bytes = whole;
+  EXPECT_THROW(take_message(bytes, 10), std::runtime_error);
+}
+
+}}  // namespace holdfast

@@ -1,0 +1,115 @@
+#include "holdfast/interruption/notice_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "holdfast/interruption/internal/risk_hook.h"
+#include "support/captured_log.h"
+#include "support/gate.h"
+#include "support/soon.h"
+#include "support/subprocess.h"
+
+namespace holdfast::test { namespace {
+
+using namespace std::chrono_literals;
+
+struct Watched {
+  FakeClock clock;
+  std::atomic<bool> pending{false};
+  std::atomic<int> looks{0};
+  std::atomic<int> said{0};
+  internal::NoticeWatch watch{clock,
+                              {.pending = [this] { return pending.load(); },
+                               .look = [this] { ++looks; },
+                               .patience = [] { return Duration(10s); },
+                               .what =
+                                   [this] {
+                                     ++said;
+                                     return std::string("the end is near");
+                                   }}};
+  void notice(const std::string& command = {}) {
+    pending = true;
+    watch.wake({.text = command});
+    await_look();
+  }
+  void await_look() {
+    const int before = looks;
+    EXPECT_TRUE(soon([&] { return looks >= before + 2; }));
+  }
+};
+
+TEST(NoticeWatch, SaysOnceThatNobodyComesToLook) {
+  CapturedLog log;
+  Watched run;
+  run.watch.begin();
+  run.notice();
+  run.clock.advance(9s);
+  run.await_look();
+  EXPECT_EQ(run.said, 0);
+  run.clock.advance(2s);
+  run.await_look();
+  run.clock.advance(60s);
+  run.await_look();
+  EXPECT_EQ(run.said, 1);
+  run.watch.heard();
+  run.clock.advance(11s);
+  run.await_look();
+  EXPECT_EQ(run.said, 2) << "deaf again";
+  EXPECT_THAT(log.text(),
+              testing::HasSubstr("deaf for 11s: the end is near, and neither after_step() nor tick()"));
+}
+
+TEST(NoticeWatch, ATrainingThatLooksIsNotDeaf) {
+  Watched run;
+  run.watch.begin();
+  run.notice();
+  for (int i = 0; i < 4; ++i) {
+    run.clock.advance(9s);
+    run.watch.heard();
+    run.await_look();
+  }
+  EXPECT_EQ(run.said, 0);
+}
+
+TEST(NoticeWatch, SilenceCountsFromTheNotice) {
+  Watched run;
+  run.watch.begin();
+  run.clock.advance(1h);
+  run.notice();
+  run.clock.advance(9s);
+  run.await_look();
+  EXPECT_EQ(run.said, 0);
+}
+
+TEST(NoticeWatch, NobodyIsExpectedBeforeTheRunBeginsAndAfterItsEnd) {
+  Watched run;
+  run.notice();
+  run.clock.advance(1h);
+  run.await_look();
+  run.watch.begin();
+  run.watch.end();
+  run.clock.advance(1h);
+  run.await_look();
+  EXPECT_EQ(run.said, 0);
+}
+
+TEST(RiskHook, SaysHowACommandEnded) {
+  CapturedLog log;
+  TemporaryFolder folder;
+  const auto sign = folder.path() / "sign";
+  internal::RiskHook hook;
+  EXPECT_FALSE(hook.look());
+  for (const std::string command : {"exit 3", "kill -9 $$", "true"}) hook.start({.text = command});
+  hook.start({.text = "cat && touch " + sign.native()});  // standard input is empty
+  EXPECT_TRUE(soon([&] { return !hook.look(); }));
+  EXPECT_TRUE(std::filesystem::exists(sign));
+  const std::string text = log.text();
+  EXPECT_THAT(text, testing::HasSubstr("ended with code 3"));
+  EXPECT_THAT(text, testing::HasSubstr("was ended by signal 9"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+}}  // namespace holdfast::test
