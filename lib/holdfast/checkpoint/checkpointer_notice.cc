@@ -216,7 +216,7 @@ void Checkpointer::State::clear_shelf() noexcept {
   policy.saved(save->boundary, save->step);
   try {
     measurements.saved(save->step);
-    unsettled.push_back(newest);
+    unsettled.push_back(save);
     if (ranks) outlook.answered_by(save);  // tick() has not looked at the notice, which may be another rank's
   } catch (const std::bad_alloc&) {
     log_debug("a value that was measured at this step may be forgotten: no memory");

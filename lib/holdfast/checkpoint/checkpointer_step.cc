@@ -324,15 +324,15 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
   outlook.insured_by(save);
   settle_measurements();  // an earlier save of this very step may have failed
   measurements.saved(step);
-  unsettled.push_back(newest);
+  unsettled.push_back(save);
 }
 
 // A save that failed, or that a newer one overtook, left no file: its values are of no checkpoint.
 void Checkpointer::State::settle_measurements() {
-  std::erase_if(unsettled, [&](const SaveHandle& save) {
-    const SaveStatus status = save.status();
-    if (is_open(status)) return false;
-    if (status != SaveStatus::durable) measurements.not_saved(save.step());
+  std::erase_if(unsettled, [&](const BegunSave& save) {
+    const SaveStatus status = SaveHandle(save).status();
+    if (is_open(status) && !save->lost.load(std::memory_order_acquire)) return false;
+    if (status != SaveStatus::durable) measurements.not_saved(save->step);
     return true;
   });
 }

@@ -315,8 +315,9 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexc
 void AsyncWriter::failed(Job& job, const char* error) noexcept {
   const std::string text = text_or_out_of_memory(
       [&] { return "save of step " + std::to_string(job.handle->step) + " failed: " + error; });
+  job.request = {};  // first: the report may take its time
+  job.handle->lost.store(true, std::memory_order_release);
   note_failure(text);
-  job.request = {};
   job.handle->settle(SaveStatus::failed, text);
 }
 

@@ -81,6 +81,8 @@ struct SaveHandle::Shared {
   std::thread::id settled_by{};
   // ranks/share_writer_thread.h settles it, and nobody else while that thread has it.
   std::atomic<bool> in_hand{false};
+  // No file will come of it. Set before anybody is told of the failure, which is before it is settled.
+  std::atomic<bool> lost{false};
   const std::shared_ptr<SaveKeeper> keeper;
 };
 

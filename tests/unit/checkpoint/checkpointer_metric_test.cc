@@ -1,7 +1,11 @@
 // Metrics from the training loop into checkpoints, and back out of them when retention decides.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <stdexcept>
 #include <variant>
 
 #include "holdfast/format/reader.h"
@@ -134,11 +138,40 @@ TEST(CheckpointerMetric, AnInterruptedEvaluationSavesTheBoundaryAlone) {
   EXPECT_TRUE(record_of(volume, volume.checkpoints().at(0)).evaluation_due);
 }
 
-// A value whose file was never written must not keep a later one from being the best.
+// Standard error that nobody reads: who writes to it waits until this is gone.
+class StuckLog {
+ public:
+  StuckLog() : kept_(dup(STDERR_FILENO)) {
+    if (pipe(pipe_.data()) != 0) throw std::runtime_error("no pipe");
+    fcntl(pipe_[1], F_SETFL, O_NONBLOCK);
+    while (write(pipe_[1], "................", 16) > 0) {
+    }
+    fcntl(pipe_[1], F_SETFL, 0);
+    dup2(pipe_[1], STDERR_FILENO);
+  }
+  ~StuckLog() {
+    dup2(kept_, STDERR_FILENO);
+    for (const int descriptor : {kept_, pipe_[1], pipe_[0]}) close(descriptor);
+  }
+  StuckLog(const StuckLog&) = delete;
+  StuckLog& operator=(const StuckLog&) = delete;
+  // Those who wait go on.
+  void read_on() {
+    std::array<char, 65536> text{};
+    EXPECT_GT(read(pipe_[0], text.data(), text.size()), 0);
+  }
+
+ private:
+  int kept_;
+  std::array<int, 2> pipe_{};
+};
+
+// A value whose file was never written must not keep a later one from being the best: from the step at which
+// training hears of the failure, also while the writer is still busy with its report.
 TEST(CheckpointerMetric, AValueWhoseSaveFailedIsNotAmongTheBest) {
   Volume volume;
-  CapturedLog log;
   Attempt run(best_by_accuracy(volume, {}));
+  StuckLog log;
   run.train_to(3);
   volume.disk.set_capacity(1000);
   run.checkpointer.metric("accuracy", 0.9);
@@ -148,6 +181,7 @@ TEST(CheckpointerMetric, AValueWhoseSaveFailedIsNotAmongTheBest) {
   run.train_to(run.source.step() + 2);
   const std::int64_t step = run.source.step();
   run.checkpointer.metric("accuracy", 0.7);
+  log.read_on();
   ASSERT_TRUE(soon([&] { return run.checkpointer.last_durable().step == step; }));
   EXPECT_THAT(record_of(volume, volume.checkpoints().back()).metrics,
               ElementsAre(Pair("accuracy", ElementsAre(Pair(step, 0.7)))));

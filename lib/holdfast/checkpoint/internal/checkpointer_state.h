@@ -282,7 +282,7 @@ struct Checkpointer::State {
   bool evaluation_due = false;      // as the last step's report said
   bool loss_was_finite = true;      // the newest that was told
   Measurements measurements;
-  std::vector<SaveHandle> unsettled;  // saves whose values `measurements` counts, until they are durable
+  std::vector<BegunSave> unsettled;  // saves whose values `measurements` counts, until they are durable
   SteadyTime boundary_time{};         // when the training stood at the last step boundary
   Duration waited_since{};            // of that, the training thread waited for saves
   int waiting_calls = 0;              // calls inside which a Waiting measures
