@@ -283,11 +283,11 @@ struct Checkpointer::State {
   bool loss_was_finite = true;      // the newest that was told
   Measurements measurements;
   std::vector<BegunSave> unsettled;  // saves whose values `measurements` counts, until they are durable
-  SteadyTime boundary_time{};         // when the training stood at the last step boundary
-  Duration waited_since{};            // of that, the training thread waited for saves
-  int waiting_calls = 0;              // calls inside which a Waiting measures
-  std::uint64_t last_activity = 0;    // of the writer, at that boundary
-  bool best_wanted = false;           // the step boundary is to be saved once its evaluation is over
+  SteadyTime boundary_time{};        // when the training stood at the last step boundary
+  Duration waited_since{};           // of that, the training thread waited for saves
+  int waiting_calls = 0;             // calls inside which a Waiting measures
+  std::uint64_t last_activity = 0;   // of the writer, at that boundary
+  bool best_wanted = false;          // the step boundary is to be saved once its evaluation is over
 
   internal::Staged late;       // while late_stager is open: its image
   BegunSave late_save;         // its save
