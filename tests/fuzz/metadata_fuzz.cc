@@ -1,11 +1,11 @@
 // What metadata services say: every parser on the same bytes. Never a time that cannot be, never a text that
 // steers a terminal, and what is no JSON value is nothing.
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/interruption/internal/azure_words.h"
 #include "holdfast/interruption/internal/ec2_words.h"
 #include "holdfast/interruption/internal/shown_text.h"
 #include "holdfast/interruption/service_time.h"
-#include "holdfast/snapshot/utf8.h"
 #include "memory_budget.h"
 
 namespace {

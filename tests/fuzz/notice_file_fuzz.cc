@@ -1,8 +1,8 @@
 // What a notice file says: never no answer, never a time that is not ahead, never a text that steers a
 // terminal.
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/interruption/notice_file.h"
-#include "holdfast/snapshot/utf8.h"
 #include "memory_budget.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -28,6 +28,7 @@
 #include "support/fake_clock.h"
 #include "support/fault_file_system.h"
 #include "support/memory_file_system.h"
+#include "support/tensor_digests.h"
 
 namespace holdfast::test {
 
@@ -234,7 +235,7 @@ class SharedWorld {
     try {
       SharedCommit done = writer(0).commit(*store, saves_of_[0], *snapshot, ancestry_, how);
       if (!done.digests.empty()) {
-        EXPECT_EQ(done.digests, digest_tensors(all));
+        EXPECT_EQ(done.digests, tensor_digests(all));
       }
       outcome.kind = SharedOutcome::Kind::committed;
       outcome.checkpoint = done.checkpoint.name;

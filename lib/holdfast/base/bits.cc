@@ -14,15 +14,6 @@ void write_hex(Unsigned bits, char* out) {
   for (std::size_t i = sizeof(Unsigned) * 2; i-- > 0; bits >>= 4) out[i] = "0123456789abcdef"[bits & 15];
 }
 
-template <class Unsigned>
-std::optional<Unsigned> parse_hex(std::string_view hex) {
-  if (hex.size() != sizeof(Unsigned) * 2) return std::nullopt;
-  Unsigned bits = 0;
-  const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), bits, 16);
-  if (error != std::errc{} || end != hex.data() + hex.size()) return std::nullopt;
-  return bits;
-}
-
 // std::to_chars prints "-nan" and "nan(…)" for some bit patterns. One spelling keeps equal columns equal.
 template <class Float>
 std::size_t write_decimal(Float value, std::span<char> buffer) {
@@ -53,15 +44,11 @@ std::string bits_hex(float value) {
 }
 
 std::optional<double> double_from_bits_hex(std::string_view hex) {
-  const auto bits = parse_hex<std::uint64_t>(hex);
-  if (!bits) return std::nullopt;
-  return std::bit_cast<double>(*bits);
-}
-
-std::optional<float> float_from_bits_hex(std::string_view hex) {
-  const auto bits = parse_hex<std::uint32_t>(hex);
-  if (!bits) return std::nullopt;
-  return std::bit_cast<float>(*bits);
+  std::uint64_t bits = 0;
+  if (hex.size() != sizeof(bits) * 2) return std::nullopt;
+  const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), bits, 16);
+  if (error != std::errc{} || end != hex.data() + hex.size()) return std::nullopt;
+  return std::bit_cast<double>(bits);
 }
 
 std::string shortest_decimal(double value) {

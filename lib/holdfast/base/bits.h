@@ -16,9 +16,8 @@ namespace holdfast { inline namespace v1 {
 // gives "3f800000".
 std::string bits_hex(double value);
 std::string bits_hex(float value);
-// Requires exactly 16 (float: 8) hex digits of either case. Keeps every NaN payload. nullopt for other text.
+// Requires exactly 16 hex digits of either case. Keeps every NaN payload. nullopt for other text.
 std::optional<double> double_from_bits_hex(std::string_view hex);
-std::optional<float> float_from_bits_hex(std::string_view hex);
 
 // Shortest decimal that parses to the same bits: "0.1", "-0", "1e+300", and "nan", "inf", "-inf". The payload
 // of a NaN is lost; bits_hex() keeps it.

@@ -5,11 +5,11 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/tensor_difference.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -7,8 +7,8 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/interruption/signal_source.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 

@@ -9,7 +9,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/staging/run_record.h"
 
 namespace holdfast { inline namespace v1 {

@@ -17,11 +17,11 @@
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/launched_ranks.h"
 #include "holdfast/cli/listening_socket.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

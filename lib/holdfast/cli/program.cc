@@ -7,9 +7,9 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/format/layout.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
-#include "holdfast/snapshot/utf8.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/retention_text.h"
 #include "holdfast/writing/file_verifier.h"

@@ -6,6 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
@@ -17,7 +18,6 @@
 #include "holdfast/cli/run_watch.h"
 #include "holdfast/ledger/ledger_reader.h"
 #include "holdfast/ledger/loss_search.h"
-#include "holdfast/snapshot/utf8.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v1 {

@@ -4,8 +4,8 @@
 
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/machine.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/predecessor.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

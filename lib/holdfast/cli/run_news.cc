@@ -6,8 +6,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/announced_ends.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 

@@ -9,10 +9,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/predecessor.h"
 #include "holdfast/interruption/deadline_source.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

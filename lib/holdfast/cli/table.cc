@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -133,7 +133,6 @@ class Loader::Impl {
   const BatchPlan& whole_plan() const { return whole_plan_; }
   std::int64_t size() const { return size_; }
   Cursor applied_cursor() const { return applied_; }
-  Cursor delivered_cursor() const { return delivered_; }
 
  private:
   // At the first next(): a resume may move the cursor before, and no batch is made for nothing.
@@ -222,7 +221,6 @@ void Loader::applied(Cursor cursor) { impl_->applied(cursor); }
 void Loader::applied_all_delivered() { impl_->applied_all_delivered(); }
 std::int64_t Loader::epoch() const { return impl_->next_epoch(); }
 Cursor Loader::cursor() const { return impl_->applied_cursor(); }
-Cursor Loader::delivered() const { return impl_->delivered_cursor(); }
 void Loader::restart() { impl_->go_to({}); }
 std::int64_t Loader::size() const { return impl_->size(); }
 std::int64_t Loader::batches_per_epoch() const { return impl_->whole_plan().batches_per_epoch(); }

@@ -88,8 +88,7 @@ class Loader {
   // The epoch of the next batch, asked between updates: where a loop over epochs continues. At the end of an
   // epoch the cursor still has that epoch's number.
   std::int64_t epoch() const;
-  Cursor cursor() const;     // the last applied cursor, which save() writes
-  Cursor delivered() const;  // the cursor after the newest batch of next()
+  Cursor cursor() const;  // the last applied cursor, which save() writes
 
   // Goes back to the start of epoch 0, for an evaluation that passes over the data again and again.
   void restart();

@@ -10,10 +10,10 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/hdf5_layout.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/internal/scratch_file.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

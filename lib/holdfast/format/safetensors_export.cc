@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors_writer.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -5,11 +5,11 @@
 #include <unordered_set>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/safetensors_dtype.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

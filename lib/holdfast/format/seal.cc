@@ -1,7 +1,6 @@
 #include "holdfast/format/seal.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "holdfast/base/error.h"
@@ -9,8 +8,6 @@
 #include "holdfast/format/internal/header.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/piece_hasher.h"
-#include "holdfast/format/internal/workers.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -65,12 +62,6 @@ CheckpointIndex index_of(const Snapshot& snapshot, const FilePlan& plan, std::sp
 }
 
 }  // namespace
-
-std::vector<Digest> digest_tensors(const Snapshot& snapshot, int threads) {
-  internal::PieceHasher hasher(snapshot);
-  internal::run_workers(threads, [&](const internal::Stopped& stopped) { hasher.work(stopped); });
-  return hasher.finish();
-}
 
 void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tensor_digests) {
   if (snapshot.layout != plan.layout || snapshot.arena->size() != plan.layout->length()) {

@@ -5,16 +5,13 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "holdfast/format/file_plan.h"
 
 namespace holdfast { inline namespace v1 {
 
-// Digests of all tensors of a snapshot in layout order; `threads` hash pieces in parallel.
-std::vector<Digest> digest_tensors(const Snapshot& snapshot, int threads = 1);
-
-// Requires a snapshot staged into an image of this plan. Writes only [0, head) of the arena.
+// Requires a snapshot staged into an image of this plan, and the digests of its tensors in layout order.
+// Writes only [0, head) of the arena.
 // Errors: RefusedError if the attributes outgrow the plan's capacity; then make a new plan.
 void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tensor_digests);
 

@@ -107,7 +107,6 @@ void Monitor::let_go() noexcept {
   threads_.clear();
   for (auto& source : sources_) leave_to_parent(source);
   sources_.clear();
-  abandon(changed_);
   stop_event_ = -1;
 }
 
@@ -298,15 +297,9 @@ void Monitor::post(Notice notice, const Source* from) {
     log_info("a notice, and no memory for its words");
   }
   // From here on without the mutex, because the listener may query this Monitor.
-  changed_.notify_all();
   if (!listener_) return;
   const MutexLock lock(listener_mutex_);
   listener_(notice);
-}
-
-bool Monitor::wait_for(Duration limit) {
-  const MutexLock lock(mutex_);
-  return changed_.wait_for(mutex_, limit, [this] { return (flags_.load() & (kStop | kDeadline)) != 0; });
 }
 
 bool Monitor::poll(Source& source) noexcept {

@@ -78,9 +78,6 @@ class Monitor {
   const std::vector<std::unique_ptr<Source>>& sources() const { return sources_; }
   // Adds a notice from inside the program, such as a stop that the user's code asks for.
   void post(Notice notice);
-  // Blocks until a stop or deadline notice exists, at most `limit` on the machine's own clock. Returns
-  // whether there is one.
-  bool wait_for(Duration limit);
 
  private:
   static constexpr std::uint32_t kCheckpoint = 1;
@@ -118,7 +115,6 @@ class Monitor {
   std::atomic<std::int64_t> named_deadline_;
   Mutex listener_mutex_;  // one call of the listener at a time
   mutable Mutex mutex_;
-  CondVar changed_;
   std::vector<Notice> notices_ HOLDFAST_GUARDED_BY(mutex_);
   std::vector<Announced> announced_ HOLDFAST_GUARDED_BY(mutex_);
   std::optional<SteadyTime> stop_seen_ HOLDFAST_GUARDED_BY(mutex_);

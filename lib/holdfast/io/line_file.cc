@@ -39,13 +39,4 @@ void LineFile::append(std::string_view line) {
   torn_ = false;
 }
 
-std::vector<std::string> whole_lines(std::string_view text) {
-  std::vector<std::string> lines;
-  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  return lines;
-}
-
 }}  // namespace holdfast::v1

@@ -11,7 +11,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "holdfast/io/file_system.h"
 
@@ -33,8 +32,5 @@ class LineFile {
   std::string buffer_;  // kept between calls, so that a line usually allocates nothing
   bool torn_ = false;   // the file ends in the middle of a line
 };
-
-// The whole lines of `text`, without a torn last one.
-std::vector<std::string> whole_lines(std::string_view text);
 
 }}  // namespace holdfast::v1

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

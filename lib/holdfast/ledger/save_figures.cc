@@ -32,11 +32,6 @@ std::string beside_text(const RunFigures& figures) {
 
 }  // namespace
 
-double SaveFigures::bytes_per_second() const {
-  const double took = seconds(write + commit);
-  return took > 0 ? static_cast<double>(bytes) / took : 0;
-}
-
 std::optional<Duration> RunFigures::lost() const {
   if (!beside) return std::nullopt;
   return blocked + std::max(beside->lost, Duration::zero());

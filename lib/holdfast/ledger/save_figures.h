@@ -29,9 +29,6 @@ struct SaveFigures {
   // The work at risk right before this save was acknowledged.
   std::int64_t risk_steps = 0;
   Duration risk_time{};
-
-  // Bytes over (write + commit); 0 before the save is durable.
-  double bytes_per_second() const;
 };
 
 // What training steps lost because a copy or a write ran at the same time. A *window* is a run of such steps,

@@ -125,9 +125,4 @@ std::optional<c10::ScalarType> autocast_type(Precision precision) {
 
 bool needs_scaler(Precision precision) { return precision == Precision::fp16; }
 
-c10::MemoryFormat advised_memory_format(Precision precision, c10::DeviceType device) {
-  const bool exact_on_gpu = precision == Precision::fp32 && device == c10::DeviceType::CUDA;
-  return exact_on_gpu ? c10::MemoryFormat::Contiguous : c10::MemoryFormat::ChannelsLast;
-}
-
 }}  // namespace holdfast::v1

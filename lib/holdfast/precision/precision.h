@@ -12,7 +12,6 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <c10/core/MemoryFormat.h>
 #include <c10/core/ScalarType.h>
 
 #include <optional>
@@ -54,9 +53,5 @@ std::optional<c10::ScalarType> autocast_type(Precision precision);
 
 // True for fp16: without a loss scale its gradients underflow.
 bool needs_scaler(Precision precision);
-
-// The layout in which convolutions are fast: channels_last for tensor cores and oneDNN, contiguous for exact
-// FP32 on a GPU. Advice only: the caller applies it. Another layout has other bits.
-c10::MemoryFormat advised_memory_format(Precision precision, c10::DeviceType device);
 
 }}  // namespace holdfast::v1

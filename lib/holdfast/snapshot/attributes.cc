@@ -7,7 +7,7 @@
 
 #include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/state/other_keys.h"
 #include "holdfast/state/tensor_bytes.h"
 

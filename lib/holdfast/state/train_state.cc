@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/state/internal/component_io.h"
 #include "holdfast/state/internal/environment.h"
 #include "holdfast/state/internal/late_tensors.h"

@@ -219,18 +219,6 @@ void CheckpointStore::append_ledger(const std::string& json_line) {
   }
 }
 
-std::vector<std::string> CheckpointStore::read_ledger(AttemptNumber attempt) {
-  RunDirectory* directory = state_->look_up();
-  if (directory == nullptr || attempt == 0 || attempt > kHighestNumber) return {};
-  try {
-    const auto text = internal::read_small(directory->run(), ledger_name(attempt), internal::kLongestLedger);
-    return text ? whole_lines(*text) : std::vector<std::string>{};
-  } catch (const std::exception& error) {
-    log_warning("{}; the run goes on without that ledger", what_of(error));
-    return {};
-  }
-}
-
 std::vector<CheckpointInfo> CheckpointStore::list() {
   std::vector<CheckpointInfo> all;
   RunDirectory* directory = state_->look_up();

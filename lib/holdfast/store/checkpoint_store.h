@@ -144,8 +144,6 @@ class CheckpointStore {
   void write_run_state(const RunState& state);
   // Appends one line to this attempt's ledger. Best effort: a failure is logged once, never thrown.
   void append_ledger(const std::string& json_line);
-  // The ledger lines of one attempt without a torn last line. Empty if there is none.
-  std::vector<std::string> read_ledger(AttemptNumber attempt);
 
   // Every file with a checkpoint's name, newest first. The content is not verified.
   std::vector<CheckpointInfo> list();

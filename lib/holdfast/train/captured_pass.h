@@ -9,7 +9,6 @@
 //
 // Requires: see CapturedPass::Pass; a wrong loss function corrupts memory. Errors: UsageError of the
 // constructor. Threads: the training thread, always the same one.
-// forget() corrupts memory. Threads: the training thread, always the same.
 #pragma once
 
 #include <ATen/core/Generator.h>

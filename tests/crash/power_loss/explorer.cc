@@ -7,6 +7,7 @@
 
 #include "distinct_set.h"
 #include "judge.h"
+#include "support/ledger_lines.h"
 
 namespace holdfast::test::power_loss {
 namespace {
@@ -243,7 +244,7 @@ void Explorer::go_on(SimFileSystem& files, Session& session, Promise& promise, c
     session.write_state(RunPhase::running);
     session.append_ledger();
     session.tidy();
-    const auto lines = session.store().read_ledger(session.attempt());
+    const auto lines = ledger_lines(files, kRun, session.attempt());
     if (lines.empty() || lines.back() != R"({"step":)" + std::to_string(session.step()) + "}") {
       report(Broken::Kind::lost, point, first(), "a line of the ledger that was written after the cut");
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "holdfast/ledger/ledger_reader.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/recovery.h"
@@ -117,7 +118,7 @@ std::optional<Broken> judge(SimFileSystem& files, Session& session, const Promis
       return lost("step " + std::to_string(state->durable_step) + ", of which a state file tells");
     }
     if (thorough) {
-      session.store().read_ledger(claimed);
+      read_life(claimed, *files.open_directory(kRun, false));
       if (auto broken = judge_finite(*files.open_directory(kRun, false), promise, maker.verifier()))
         return broken;
     }

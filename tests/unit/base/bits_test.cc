@@ -26,12 +26,10 @@ TEST(Bits, EveryPatternComesBack) {
     const auto back = double_from_bits_hex(bits_hex(value));
     ASSERT_TRUE(back);
     EXPECT_EQ(std::bit_cast<std::uint64_t>(*back), bits);
-    const auto narrow = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(*float_from_bits_hex(bits_hex(narrow))),
-              static_cast<std::uint32_t>(bits));
     if (std::isfinite(value)) {
       EXPECT_EQ(std::strtod(shortest_decimal(value).c_str(), nullptr), value);
     }
+    const auto narrow = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
     if (std::isfinite(narrow)) {
       EXPECT_EQ(std::strtof(shortest_decimal(narrow).c_str(), nullptr), narrow);
     }
@@ -43,7 +41,6 @@ TEST(Bits, RefusesWhatIsNotSixteenDigits) {
        {"", "3ff", "3ff000000000000g", "3ff00000000000000", "-3ff000000000000", "0x3ff00000000000"}) {
     EXPECT_EQ(double_from_bits_hex(text), std::nullopt) << text;
   }
-  EXPECT_EQ(float_from_bits_hex("3f80000"), std::nullopt);
   EXPECT_EQ(double_from_bits_hex("3FF0000000000000"), 1.0);
 }
 

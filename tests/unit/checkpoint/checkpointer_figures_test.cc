@@ -46,7 +46,6 @@ TEST(Figures, OfOneSaveAreMeasured) {
   EXPECT_EQ(figures.queued, 0ms);
   EXPECT_EQ(figures.write, 30ms);
   EXPECT_EQ(figures.commit, 7ms);
-  EXPECT_DOUBLE_EQ(figures.bytes_per_second(), static_cast<double>(figures.bytes) / 0.037);
   EXPECT_EQ(figures.risk_steps, 2);
   EXPECT_EQ(figures.risk_time, 2s + 47ms);
   const RunFigures all = run.checkpointer.figures();

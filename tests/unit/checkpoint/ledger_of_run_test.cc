@@ -11,6 +11,7 @@
 #include "holdfast/io/line_file.h"
 #include "holdfast/ledger/goodput.h"
 #include "rig.h"
+#include "support/ledger_lines.h"
 
 namespace holdfast::test { namespace {
 
@@ -61,9 +62,8 @@ TEST(LedgerOfARun, TellsItsStartItsCommitsAndItsEnd) {
     attempt.step();
     EXPECT_EQ(attempt.checkpointer.finish(), 75);
   }
-  const auto bytes = volume.disk.get(volume.path("ledger-a0001.jsonl"));
   std::vector<Json> lines;
-  for (const std::string& line : whole_lines({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) {
+  for (const std::string& line : ledger_lines(volume.disk, kRun, 1)) {
     lines.push_back(Json::parse(line));
   }
   const auto find = [&](const std::string& event) {

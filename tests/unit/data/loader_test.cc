@@ -183,7 +183,8 @@ TEST(Loader, LoadsInTheMiddleOfItsOwnWork) {
   loader.applied(loader.next()->cursor);
   loader.load(state);
   EXPECT_EQ(loader.cursor(), (Cursor{0, 0}));
-  EXPECT_EQ(loader.delivered(), (Cursor{0, 0}));
+  loader.applied_all_delivered();  // nothing: load() forgets the batches delivered before it
+  EXPECT_EQ(loader.cursor(), (Cursor{0, 0}));
   EXPECT_EQ(text_of(*loader.next()), first[0]);
   loader.restart();
   EXPECT_EQ(text_of(*loader.next()), first[0]);
@@ -217,13 +218,12 @@ TEST(Loader, RestartRepeatsAnEvaluation) {
 TEST(Loader, RecordsOptionsAndTheAppliedCursor) {
   Loader loader(Numbers(40), {.batch_size = 4, .seed = 12, .workers = 2});
   loader.applied(loader.next()->cursor);
-  const auto second = loader.next();
+  loader.next();  // delivered, not applied
   MemoryState state;
   loader.save(state);
   EXPECT_EQ(state.get_int("epoch"), 0);
   EXPECT_EQ(state.get_int("samples"), 4);
   EXPECT_EQ(loader.cursor(), (Cursor{0, 4}));
-  EXPECT_EQ(loader.delivered(), second->cursor);
   EXPECT_EQ(state.get_int("seed"), 12);
   EXPECT_EQ(state.get_int("batch_size"), 4);
   EXPECT_THAT(state.get_string("fingerprint"), HasSubstr("size 40"));

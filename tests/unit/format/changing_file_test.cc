@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "holdfast/base/error.h"
+#include "support/tensor_digests.h"
 #include "unit/format/checkpoint_maker.h"
 
 namespace holdfast::test { namespace {
@@ -146,7 +147,7 @@ TEST(Header, AnotherMagicNumberWithItsDigestInOrderIsNoCheckpoint) {
 
 TEST(Seal, ASnapshotOfAnotherPlanOrSizeIsRefused) {
   const Made made = make_snapshot(small_tensors(), small_attributes());
-  const std::vector<Digest> digests = digest_tensors(*made.snapshot, 1);
+  const std::vector<Digest> digests = tensor_digests(*made.snapshot);
   Snapshot longer = *made.snapshot;
   longer.arena = std::make_shared<Arena>(made.plan->layout->length() + 1);
   EXPECT_THROW(seal(longer, *made.plan, digests), Error);
@@ -159,7 +160,7 @@ TEST(Seal, AttributesThatOutgrowTheIndexAloneAreRefused) {
   Attributes attributes;
   attributes.set("halves", std::vector<double>(150, 0.5));
   const Made made = make_snapshot(small_tensors(), attributes);
-  EXPECT_THROW(seal(*made.snapshot, *made.plan, digest_tensors(*made.snapshot, 1)), RefusedError);
+  EXPECT_THROW(seal(*made.snapshot, *made.plan, tensor_digests(*made.snapshot)), RefusedError);
 }
 
 }}  // namespace holdfast::test

@@ -9,6 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/io/posix_file_system.h"
 #include "support/fault_file_system.h"
+#include "support/tensor_digests.h"
 #include "unit/format/checkpoint_maker.h"
 
 namespace holdfast::test { namespace {
@@ -51,7 +52,7 @@ class Raced : public testing::TestWithParam<bool> {
 
 TEST_P(Raced, ThreadsWriteBlocksOfOneFile) {
   hurry = true;
-  EXPECT_EQ(write(files, "a"), digest_tensors(*made.snapshot));
+  EXPECT_EQ(write(files, "a"), tensor_digests(*made.snapshot));
   EXPECT_TRUE(is_good("a"));
 }
 

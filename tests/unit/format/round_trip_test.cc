@@ -9,6 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/format/internal/header.h"
 #include "support/fault_file_system.h"
+#include "support/tensor_digests.h"
 #include "unit/format/checkpoint_maker.h"
 
 namespace holdfast::test { namespace {
@@ -42,7 +43,7 @@ void expect_same(const Snapshot& a, const Snapshot& b) {
 void expect_round_trip(const Made& made, int threads) {
   MemoryFileSystem disk;
   const auto digests = write(disk, "/a", made, threads);
-  EXPECT_EQ(digests, digest_tensors(*made.snapshot));
+  EXPECT_EQ(digests, tensor_digests(*made.snapshot));
   const auto file = disk.open_file("/a", OpenMode::read);
   const CheckpointIndex index = good_index(*file);
   EXPECT_EQ(index.file_length, made.plan->layout->length());

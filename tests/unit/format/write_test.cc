@@ -8,6 +8,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/format/seal.h"
 #include "support/fault_file_system.h"
+#include "support/tensor_digests.h"
 #include "unit/format/checkpoint_maker.h"
 
 namespace holdfast::test { namespace {
@@ -90,7 +91,7 @@ TEST(WriteImage, TellsBeforeTheSealWhetherAllNumbersAreFinite) {
                        snapshot.attributes.set("found", !found, Role::record);
                      }});
     EXPECT_EQ(told, 1);
-    EXPECT_EQ(digests, digest_tensors(*made.snapshot));
+    EXPECT_EQ(digests, tensor_digests(*made.snapshot));
     EXPECT_EQ(judge(disk.get("/a")), "good");
     const auto read = read_index(*disk.open_file("/a", OpenMode::read), ReadMode::cached);
     EXPECT_EQ(std::get<CheckpointIndex>(read).attributes.get_bool("found"), finite);
@@ -110,7 +111,7 @@ TEST(WriteImage, WhatIsThrownBeforeTheSealLeavesNoValidFile) {
 
 TEST(Seal, TakesOnlyItsOwnPlansSnapshots) {
   Made made = make_snapshot(small_tensors(), small_attributes());
-  const auto digests = digest_tensors(*made.snapshot);
+  const auto digests = tensor_digests(*made.snapshot);
   const auto other = make_file_plan(small_tensors(), kSmallCapacity);
   EXPECT_THROW(seal(*made.snapshot, *other, digests), Error);
   EXPECT_THROW(seal(*made.snapshot, *made.plan, std::span(digests).first(1)), Error);
@@ -126,11 +127,11 @@ TEST(Seal, StrayWritesIntoTheImageShowAsDamage) {
   EXPECT_THAT(judge(disk.get("/a")), testing::HasSubstr("HDF5 metadata"));
 }
 
-TEST(DigestTensors, AreTheSameForAnyNumberOfThreads) {
+TEST(WriteImage, FindsTheSameDigestsWithAnyNumberOfThreads) {
   const Made made = large();
-  const auto digests = digest_tensors(*made.snapshot, 1);
-  EXPECT_EQ(digest_tensors(*made.snapshot, 4), digests);
-  EXPECT_EQ(digests[0], tensor_digest(made.snapshot->bytes(0)));
+  MemoryFileSystem disk;
+  EXPECT_EQ(write(disk, "/a", made, 1), tensor_digests(*made.snapshot));
+  EXPECT_EQ(write(disk, "/b", made, 4), tensor_digests(*made.snapshot));
 }
 
 }}  // namespace holdfast::test

@@ -10,6 +10,7 @@
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
+#include "support/notice_heard.h"
 #include "support/subprocess.h"
 
 namespace holdfast { namespace {
@@ -122,7 +123,7 @@ TEST_F(Cloud, WhatIsFoundIsListenedToOnTheSourcesOwnThread) {
     Monitor monitor(clock_);
     monitor.add(std::make_unique<CloudSource>(clock_, folder_.path()));
     monitor.start();
-    ASSERT_TRUE(monitor.wait_for(60s)) << name;
+    ASSERT_TRUE(test::heard_soon(monitor)) << name;
     ASSERT_THAT(monitor.notices(), SizeIs(1));
     EXPECT_EQ(monitor.notices()[0].source, name);
     EXPECT_FALSE(monitor.stop_requested());

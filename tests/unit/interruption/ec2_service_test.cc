@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "holdfast/interruption/monitor.h"
+#include "support/notice_heard.h"
 #include "unit/interruption/ec2_cases.h"
 
 namespace holdfast { namespace {
@@ -318,7 +319,7 @@ TEST_F(Ec2, TheTrainingThreadMakesNoRequest) {
   monitor.start();
   ASSERT_TRUE(server_.wait_for_requests(MetadataServer::kEc2Action, 20, 60s));
   server_.announce({.in = 120s});
-  ASSERT_TRUE(monitor.wait_for(60s));
+  ASSERT_TRUE(test::heard_soon(monitor));
   EXPECT_FALSE(monitor.stop_requested());
   EXPECT_THAT(monitor.reason(), testing::StartsWith("EC2 announces")) << "by the action or by the older form";
   monitor.stop();

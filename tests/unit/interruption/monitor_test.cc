@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "support/fake_clock.h"
+#include "support/notice_heard.h"
 
 namespace holdfast { namespace {
 
@@ -92,7 +93,7 @@ TEST(Monitor, NothingIsPendingAtFirst) {
   EXPECT_EQ(monitor.deadline(), std::nullopt);
   EXPECT_EQ(monitor.time_left(), std::nullopt);
   EXPECT_EQ(monitor.reason(), "");
-  EXPECT_FALSE(monitor.wait_for(1ms));
+  EXPECT_FALSE(test::heard(monitor));
 }
 
 TEST(Monitor, WhatASourceKnowsAtTheStartIsSeenWhenStartReturns) {
@@ -328,7 +329,7 @@ TEST(Monitor, AWakingSourceIsPolledAtOnce) {
   monitor.start();
   EXPECT_FALSE(monitor.pending());
   script.tell(stop_notice("now"));
-  EXPECT_TRUE(monitor.wait_for(5s));
+  EXPECT_TRUE(test::heard_soon(monitor));
   EXPECT_TRUE(monitor.stop_requested());
 }
 
@@ -351,7 +352,7 @@ TEST(Monitor, ASourceThatHangsDelaysNobody) {
   monitor.start();
   EXPECT_TRUE(soon([&] { return hanging.polls == 1; }));
   quick.tell(stop_notice("heard"));
-  EXPECT_TRUE(monitor.wait_for(5s));
+  EXPECT_TRUE(test::heard_soon(monitor));
   const auto begin = std::chrono::steady_clock::now();
   monitor.stop();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
@@ -372,7 +373,7 @@ TEST(Monitor, ASourceThatThrowsIsSwitchedOffAlone) {
             "holdfast: error: the interruption source \"script\" failed and is off: broken\n");
   EXPECT_EQ(broken.polls, 1);
   good.tell(stop_notice("heard"));
-  EXPECT_TRUE(monitor.wait_for(5s));
+  EXPECT_TRUE(test::heard_soon(monitor));
 }
 
 // Its own listener may be gone before the monitor is.

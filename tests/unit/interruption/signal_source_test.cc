@@ -19,6 +19,7 @@
 #include "holdfast/interruption/monitor.h"
 #include "support/child_process.h"
 #include "support/fake_clock.h"
+#include "support/notice_heard.h"
 
 namespace holdfast { namespace {
 
@@ -51,7 +52,7 @@ auto listening(Then then) {
 
 TEST(Signals, SigtermAsksToStopWithinTheGrace) {
   ChildProcess child(listening([](Monitor& monitor) {
-    if (!monitor.wait_for(10s)) return 1;
+    if (!test::heard_soon(monitor)) return 1;
     const auto left = *monitor.time_left();
     if (left > 25s || left < 5s) return 2;
     if (monitor.reason() != "SIGTERM from process " + std::to_string(getppid())) return 3;
@@ -140,7 +141,7 @@ TEST(Signals, EarlierHandlersAreCalledAndComeBack) {
       kill(getpid(), SIGTERM);
       kill(getpid(), SIGUSR1);
       if (earlier_calls != 2) return 1;
-      if (!monitor.wait_for(10s)) return 2;
+      if (!test::heard_soon(monitor)) return 2;
       kill(getpid(), SIGINT);
       while (monitor.notices().size() < 2) std::this_thread::yield();  // ignored before, heard now
     }
@@ -263,7 +264,7 @@ TEST(Signals, AReaderThatLeftDoesNotEndTheRun) {
 TEST(CtrlC, WithoutATerminalTheSecondOneChangesNothing) {
   ChildProcess child(listening([](Monitor& monitor) {
     raise(SIGINT);
-    if (!monitor.wait_for(10s)) return 1;
+    if (!test::heard_soon(monitor)) return 1;
     std::this_thread::sleep_for(250ms);
     raise(SIGINT);
     std::this_thread::sleep_for(50ms);
@@ -297,7 +298,7 @@ TEST_F(CtrlCAtATerminal, AForwardedOneIsNotASecondKeyPress) {
   int code = 130;
   for (int i = 0; i < 5 && code == 130; ++i) {
     ChildProcess child(listening([](Monitor& monitor) {
-                         if (!monitor.wait_for(10s)) return 1;
+                         if (!test::heard_soon(monitor)) return 1;
                          raise(SIGINT);
                          std::this_thread::sleep_for(50ms);
                          return 75;
@@ -314,7 +315,7 @@ TEST_F(CtrlCAtATerminal, ItWaitsForTheEndOfARename) {
   ChildProcess child(listening([](Monitor& monitor) {
                        const HoldOffForcedExit guard;
                        say("in the rename");
-                       monitor.wait_for(10s);
+                       test::heard_soon(monitor);
                        // Not a wait without end: a thread sanitizer runs handlers only between such calls.
                        fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
                        char end = 0;

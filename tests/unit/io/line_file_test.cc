@@ -45,10 +45,4 @@ TEST(LineFile, AfterAFailedWriteTheNextLineStandsAlone) {
   EXPECT_EQ(disk.get_text("/m"), "one\nsec\nthree\n");
 }
 
-TEST(LineFile, WholeLinesLeaveOutTheTornOne) {
-  EXPECT_EQ(whole_lines("a\n\nb\nto"), (std::vector<std::string>{"a", "", "b"}));
-  EXPECT_TRUE(whole_lines("torn").empty());
-  EXPECT_TRUE(whole_lines("").empty());
-}
-
 }}  // namespace holdfast

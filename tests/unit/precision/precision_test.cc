@@ -69,17 +69,13 @@ TEST(Precision, ADeviceThatIsNotThereIsAnError) {
   EXPECT_THROW(require_supported(fp32, at::Device(at::kCUDA, 99)), UsageError);
 }
 
-TEST(Precision, ImpliesTypeScalerAndLayout) {
+TEST(Precision, ImpliesTypeAndScaler) {
   EXPECT_EQ(autocast_type(fp32), std::nullopt);
   EXPECT_EQ(autocast_type(tf32), std::nullopt);
   EXPECT_EQ(autocast_type(fp16), at::kHalf);
   EXPECT_EQ(autocast_type(bf16), at::kBFloat16);
   for (const Precision precision : {fp32, tf32, bf16}) EXPECT_FALSE(needs_scaler(precision));
   EXPECT_TRUE(needs_scaler(fp16));
-  EXPECT_EQ(advised_memory_format(fp32, at::kCUDA), at::MemoryFormat::Contiguous);
-  EXPECT_EQ(advised_memory_format(fp16, at::kCUDA), at::MemoryFormat::ChannelsLast);
-  EXPECT_EQ(advised_memory_format(tf32, at::kCUDA), at::MemoryFormat::ChannelsLast);
-  EXPECT_EQ(advised_memory_format(bf16, at::kCPU), at::MemoryFormat::ChannelsLast);
 }
 
 TEST(Precision, TheMathModeSwitchesTF32InBothLibraries) {

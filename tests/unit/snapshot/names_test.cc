@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/snapshot/dtype.h"
 #include "holdfast/snapshot/tensor_spec.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { namespace {
 

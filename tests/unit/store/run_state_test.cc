@@ -9,6 +9,7 @@
 #include "holdfast/base/error.h"
 #include "life.h"
 #include "support/fault_file_system.h"
+#include "support/ledger_lines.h"
 
 namespace holdfast::test { namespace {
 
@@ -191,10 +192,8 @@ TEST_F(Rule10State, LedgersBelongToTheirAttempt) {
   Life second(disk);
   second.start();
   second.store.append_ledger(R"({"b":1})");
-  EXPECT_THAT(second.store.read_ledger(1), ElementsAre(R"({"a":1})", R"({"a":2})"));
-  EXPECT_THAT(second.store.read_ledger(2), ElementsAre(R"({"b":1})"));
-  EXPECT_THAT(second.store.read_ledger(3), IsEmpty());
-  EXPECT_THAT(second.store.read_ledger(0), IsEmpty());
+  EXPECT_THAT(ledger_lines(disk, kRun, 1), ElementsAre(R"({"a":1})", R"({"a":2})"));
+  EXPECT_THAT(ledger_lines(disk, kRun, 2), ElementsAre(R"({"b":1})"));
   EXPECT_THAT(disk.names(kRun), ElementsAre("attempts", "ledger-a0001.jsonl", "ledger-a0002.jsonl"));
 }
 
@@ -202,23 +201,22 @@ TEST_F(Rule10State, ATornLastLineIsSkipped) {
   Life life(disk);
   life.start();
   disk.put(in_run("ledger-a0001.jsonl"), "{\"a\":1}\n{\"a\":2}\n{\"a\":");
-  EXPECT_THAT(life.store.read_ledger(1), ElementsAre(R"({"a":1})", R"({"a":2})"));
+  EXPECT_THAT(ledger_lines(disk, kRun, 1), ElementsAre(R"({"a":1})", R"({"a":2})"));
   life.store.append_ledger(R"({"a":3})");
-  EXPECT_THAT(life.store.read_ledger(1), ElementsAre(R"({"a":1})", R"({"a":2})", R"({"a":)", R"({"a":3})"));
+  EXPECT_THAT(ledger_lines(disk, kRun, 1), ElementsAre(R"({"a":1})", R"({"a":2})", R"({"a":)", R"({"a":3})"));
 }
 
 TEST_F(Rule10State, ALedgerThatFailsNeverThrows) {
   FaultFileSystem files(disk);
   Life life(files);
   life.start();
-  for (const Op op : {Op::open_append, Op::write, Op::read, Op::status}) {
+  for (const Op op : {Op::open_append, Op::write, Op::status}) {
     files.fail(op, 1, EIO, {.for_ever = true});
     life.store.append_ledger("{}");
-    EXPECT_THAT(life.store.read_ledger(1), testing::AnyOf(IsEmpty(), ElementsAre("{}")));
     files.clear_faults();
   }
   life.store.append_ledger("{}");
-  EXPECT_EQ(life.store.read_ledger(1).back(), "{}");
+  EXPECT_EQ(ledger_lines(disk, kRun, 1).back(), "{}");
 }
 
 TEST_F(Rule10State, ASupersededAttemptAddsNothing) {
@@ -228,7 +226,7 @@ TEST_F(Rule10State, ASupersededAttemptAddsNothing) {
   Life(disk).store.claim();
   EXPECT_THROW(first.store.check_claim(), SupersededError);
   first.store.append_ledger("{}");
-  EXPECT_EQ(first.store.read_ledger(1).size(), 1u);
+  EXPECT_EQ(ledger_lines(disk, kRun, 1).size(), 1u);
 }
 
 }}  // namespace holdfast::test

@@ -15,6 +15,7 @@
 #include "support/captured_log.h"
 #include "support/fault_file_system.h"
 #include "support/gate.h"
+#include "support/ledger_lines.h"
 #include "support/memory_source.h"
 #include "support/run_disk.h"
 #include "support/soon.h"
@@ -216,10 +217,12 @@ TEST_F(Writer, StoppingFinishesTheWriteInFlightAndDropsTheWaitingOne) {
 
 TEST_F(Writer, LossesReachTheLedgerWhileIdleAndAtTheEnd) {
   losses->push(1, 0.5);
-  for (int i = 0; i < 2000 && store->read_ledger(attempt).empty(); ++i) std::this_thread::sleep_for(1ms);
+  for (int i = 0; i < 2000 && ledger_lines(volume.disk, kRun, attempt).empty(); ++i)
+    std::this_thread::sleep_for(1ms);
   losses->push(2, 0.25);
   writer->stop();
-  EXPECT_EQ(losses_in(store->read_ledger(attempt)), (std::map<std::int64_t, double>{{1, 0.5}, {2, 0.25}}));
+  EXPECT_EQ(losses_in(ledger_lines(volume.disk, kRun, attempt)),
+            (std::map<std::int64_t, double>{{1, 0.5}, {2, 0.25}}));
 }
 
 TEST_F(Writer, RunStateFollowsTheAcknowledgement) {

@@ -4,9 +4,9 @@
 #include <unordered_set>
 
 #include "holdfast/base/mutex.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/hdf5_types.h"
 #include "holdfast/format/layout.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/layout.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {

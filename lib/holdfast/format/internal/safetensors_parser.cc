@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/snapshot/arena.h"
-#include "holdfast/snapshot/utf8.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {

@@ -4,17 +4,12 @@
 // Errors: IoError, SupersededError. Threads: one at a time.
 #pragma once
 
-#include <cstdint>
-
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/internal/block_reaper.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
-
-// Bytes: a ledger of sixteen million steps. A longer one is not read at all, which bounds memory.
-inline constexpr std::uint64_t kLongestLedger = 256 << 20;
 
 // Writes attempts/<n>.state.json, durable when this returns. Then copies it to RUN_STATE.json; a crash may
 // undo the copy but cannot tear it.

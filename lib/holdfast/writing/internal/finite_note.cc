@@ -4,7 +4,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
