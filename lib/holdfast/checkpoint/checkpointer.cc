@@ -73,9 +73,10 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       stager(source, options.writing.second_image ? 2 : 1),
       policy(options.every, clock.now(), 0),
       book(std::make_shared<internal::SaveBook>(clock, options.writing.on_save)),
-      outlook(options.notices, monitor, costs, clock) {
+      outlook(options.notices, monitor, costs, clock),
+      parts{options, source, file_system, clock, monitor, outlook, verifier, stager},
+      finder(parts) {
   if (ranks) outlook.add_agreement(Duration::zero());
-  required = required_sources(options.notices.require_sources);
   check_staging = env_flag(kEnvCheckStaging).value_or(false);
   listen();
   verifier.when_reading([this](const CheckpointIndex& index) {
@@ -142,7 +143,8 @@ Checkpointer::~Checkpointer() {
 }
 
 void Checkpointer::read_ahead() {
-  if (!state_->ranks || state_->ranks->leads()) state_->read_ahead();
+  if (state_->phase != State::Phase::constructed) return;
+  if (!state_->ranks || state_->ranks->leads()) state_->finder.read_ahead();
 }
 
 Resumed Checkpointer::resume() {
@@ -188,7 +190,7 @@ int Checkpointer::finish() {
   return state_->finish();
 }
 
-AttemptNumber Checkpointer::attempt() const { return state_->record.attempt; }
+AttemptNumber Checkpointer::attempt() const { return state_->started.record.attempt; }
 
 Durable Checkpointer::last_durable() const {
   return or_out_of_memory([&]() -> Durable {
@@ -196,7 +198,7 @@ Durable Checkpointer::last_durable() const {
       AsyncWriter::Acknowledged last = state_->writer->last_acknowledged();
       if (last.step >= 0) return {last.step, std::move(last.checkpoint), last.when};
     }
-    return state_->started_from;
+    return state_->started.durable;
   });
 }
 

@@ -77,7 +77,7 @@ internal::Staged Checkpointer::State::image_of_boundary() {
   if (image) {
     auto boundary_of_it = std::make_shared<Snapshot>(*image.snapshot);
     note_record();
-    put_run_record(boundary_of_it->attributes, record);
+    put_run_record(boundary_of_it->attributes, started.record);
     if (attribute_capacity_for(boundary_of_it->attributes) <= image.plan->attribute_capacity) {
       image.snapshot = std::move(boundary_of_it);
       return image;
@@ -174,7 +174,7 @@ int Checkpointer::State::finish_alone() {
     if (ranks) ranks->patience.end_by(ranks->end.value_or(SteadyTime::max()));
     in_time = commit_last_step();
   }
-  receipt.close();
+  started.receipt.close();
 
   gave_up = !in_time;
   if (in_time) writer->stop();
@@ -241,7 +241,7 @@ void Checkpointer::State::add_to_reason(const std::string& text) noexcept {
 
 // Calmly: an exception that ends the program has its own words.
 void Checkpointer::State::say_unfinished() const noexcept {
-  const std::int64_t durable = writer ? newest_durable() : started_from.step;
+  const std::int64_t durable = writer ? newest_durable() : started.durable.step;
   const std::string text = text_or_out_of_memory([&] {
     return "the Checkpointer goes without finish(): nothing new is committed, and the run counts as broken "
            "off; step " +
@@ -312,7 +312,7 @@ Digest Checkpointer::State::digest_now() {
   if (last && !last.shares && last.snapshot->step == source.step()) {
     return holdfast::state_digest(*last.snapshot);
   }
-  auto whole = stager.stage(record).snapshot;
+  auto whole = stager.stage(started.record).snapshot;
   return holdfast::state_digest(ranks ? *internal::share_of(ranks->rank(), whole) : *whole);
 }
 

@@ -86,7 +86,7 @@ Standing Checkpointer::State::standing_of_writer() const noexcept {
 }
 
 std::int64_t Checkpointer::State::newest_durable() const noexcept {
-  return std::max(writer->last_step(), started_from.step);
+  return std::max(writer->last_step(), started.durable.step);
 }
 
 internal::Reached Checkpointer::State::reached() const {
@@ -176,7 +176,7 @@ bool Checkpointer::State::commit_from_shelf() noexcept {
                                                      shelf.boundary, true, book);
     WriteRequest request{.snapshot = shelf.image.snapshot,
                          .plan = shelf.image.plan,
-                         .ancestry = record.ancestry,
+                         .ancestry = started.record.ancestry,
                          .copied = shelf.image.copied,
                          .usual = !ranks || !ranks->sharing,
                          .save = save};

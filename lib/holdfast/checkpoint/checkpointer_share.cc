@@ -29,7 +29,7 @@ constexpr char kStillWriting[] = "it still writes its share of the save before";
 // After the claim. Collective.
 void Checkpointer::State::find_ranks_on_volume() {
   const SharedVolume volume =
-      find_shared_volume(file_system, options.directory, record.attempt, ranks->channel, clock);
+      find_shared_volume(file_system, options.directory, started.record.attempt, ranks->channel, clock);
   const auto others = std::count(volume.sees.begin() + 1, volume.sees.end(), true);
   ranks->sees = volume.sees;
   if (ranks->leads()) {

@@ -1,213 +1,168 @@
-// Where a run could start, found without changing anything: the volume, the user's choice, the candidate's
-// content.
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <system_error>
+// From a start to the first step.
+#include <algorithm>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/checkpointer_state.h"
-#include "holdfast/format/layout.h"
-#include "holdfast/format/safetensors.h"
-#include "holdfast/format/state_dict.h"
-#include "holdfast/interruption/required_sight.h"
-#include "holdfast/io/volume_probe.h"
+#include "holdfast/checkpoint/internal/rank_start.h"
+#include "holdfast/ledger/ledger_reader.h"
 
 namespace holdfast { inline namespace v1 {
-namespace {
 
-// A name that the user typed: that nothing is there is a refusal, not a fault of the volume.
-std::unique_ptr<File> open_given(FileSystem& file_system, const std::filesystem::path& path,
-                                 const char* option) {
+Resumed Checkpointer::State::resume() {
+  require(Phase::constructed, "resume");
+  stager.check_source();
+  if (ranks) return ranks->leads() ? lead() : follow();
+  start_alone({});
+  return started.resumed;
+}
+
+void Checkpointer::State::start_alone(const internal::BeforeClaim& before_claim) {
+  const int world_size = ranks ? ranks->world_size() : 1;
+  started = internal::start_run(parts, finder, ledger, world_size, before_claim);
+  internal::telling_errors([&] { begin_training(); },
+                           [&](const Error& error) {
+                             const bool superseded = error.exit_code() == ExitCode::superseded;
+                             note_end(superseded ? RunPhase::superseded : RunPhase::failed, error.what(),
+                                      static_cast<int>(error.exit_code()));
+                           });
+}
+
+Resumed Checkpointer::State::lead() {
+  internal::RankStart start(*ranks, parts, finder);
+  std::unique_ptr<File> file;
+  internal::telling_errors(
+      [&] {
+        start_alone([&](CheckpointStore& store, const Selection& found, const internal::Start& candidate) {
+          start.ask_others(store, found, candidate);
+        });
+        file = start.file_to_share(started.resumed);
+      },
+      [&](const Error& error) { start.tell_failure(error); });
   try {
-    if (auto file = file_system.open_file(path, OpenMode::read)) return file;
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
+    start.tell_verdict(started, file.get());
+    if (options.ranks.shared_write) find_ranks_on_volume();
+    start.send(started, file.get());
+    started.resumed.bit_exact = start.all_ready(started.resumed.bit_exact) && started.resumed.bit_exact;
+  } catch (const Error& error) {
+    abandon(error);
+    throw;
   }
-  throw RefusedError(option + path.native() + ": no such file");
+  return started.resumed;
 }
 
-bool looks_like_checkpoint(const File& file) {
-  std::array<std::byte, kMagic.size()> start{};
-  return file.read_at(start, 0) == start.size() &&
-         std::memcmp(start.data(), kMagic.data(), start.size()) == 0;
+Resumed Checkpointer::State::follow() {
+  internal::RankStart start(*ranks, parts, finder);
+  start.answer_rank_0();
+  const internal::Verdict verdict = start.hear_verdict();
+  started.record.attempt = verdict.attempt;
+  ranks->together = std::make_unique<SharedWriter>(ranks->guarded, verdict.attempt, clock);
+  if (verdict.shared_write) find_ranks_on_volume();
+  std::shared_ptr<Arena> received = start.receive(verdict);
+  internal::telling_errors(
+      [&] {
+        started = start.load(verdict, std::move(received));
+        begin_training();
+      },
+      [&](const Error& error) { start.tell_not_ready(error); });
+  started.resumed.bit_exact = start.all_ready(started.resumed.bit_exact) && started.resumed.bit_exact;
+  return started.resumed;
 }
 
-}  // namespace
-
-void Checkpointer::State::require_sight() {
-  await_sight(monitor, required, [this] { return !outlook.should_stop(); });
-  if (!required.empty() && outlook.should_stop()) {
-    throw Error("interrupted (" + outlook.reason() + ") before the run began; nothing was begun",
-                static_cast<ExitCode>(options.notices.exit_code_interrupted));
-  }
+void Checkpointer::State::begin_training() {
+  loss = started.loss;
+  evaluation_due = started.resumed.evaluation_due;
+  measurements = Measurements(started.metrics);
+  if (started.store) begin_writing();
+  boundary_time = clock.now();
+  book->open(started.resumed.step, boundary_time);
+  phase = ranks ? Phase::together : Phase::running;
+  watch->begin();
 }
 
-void Checkpointer::State::wait_for_volume() {
-  if (options.mount.empty()) {
-    if (const auto warning = root_file_system_warning(file_system, options.directory)) log_warning(*warning);
-    return;
-  }
-  const MountWait outcome = wait_for_mount(
-      file_system, clock, options.mount,
-      {.limit = options.start.mount_wait, .go_on = [this](Duration) { return !outlook.should_stop(); }});
-  if (outcome == MountWait::stopped) {
-    throw Error("interrupted (" + outlook.reason() + ") while waiting for " + options.mount.native() +
-                    "; nothing was begun",
-                static_cast<ExitCode>(options.notices.exit_code_interrupted));
-  }
-  if (outcome == MountWait::timed_out) {
-    throw IoError("mount", options.mount.native(), ENODEV,
-                  "no volume was mounted there within " + format_duration(options.start.mount_wait) +
-                      "; attach it and start again");
-  }
-  check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
-}
+// Of a process that commits: alone, or rank 0.
+void Checkpointer::State::begin_writing() {
+  CheckpointStore& store = *started.store;
+  stager.plan_ahead();
+  if (started.image) stager.offer(std::move(started.image));
+  policy = SavePolicy(options.every, clock.now(), started.resumed.step);
 
-StoreOptions Checkpointer::State::store_options(const StartingPoint& point) const {
-  return {.directory = options.directory,
-          // A user who names a file elsewhere has chosen a start; nothing here is lost by it.
-          .allow_fresh = options.start.allow_fresh || !outside.empty(),
-          .start = point,
-          .keep = options.keep,
-          .mount = options.mount,
-          .only_ours = !options.start.trust_directory,
-          .read_back = options.writing.read_back};
-}
-
-// What is found stays with the verifier; what fails will fail again, in resume(), which says it.
-void Checkpointer::State::read_ahead() noexcept {
-  if (phase != Phase::constructed || reading_ahead.valid() || !options.start.resume_from.empty()) return;
-  const auto look = [this] {
-    try {
-      if (!options.mount.empty() && !file_system.is_mount_point(options.mount)) return;
-      CheckpointStore(file_system, clock, store_options({}), verifier).preflight();
-    } catch (const std::exception& error) {
-      log_debug("reading ahead: {}", error.what());
+  RunState run;
+  run.attempt = started.record.attempt;
+  run.phase = RunPhase::running;
+  run.step = started.resumed.step;
+  run.durable_step = started.durable.step;
+  run.checkpoint = started.durable.checkpoint;
+  run.time = format_utc(clock.wall_now());
+  try {
+    store.write_run_state(run);
+  } catch (const IoError& error) {  // retention after the next save may make the room that is missing
+    log_warning("the run state could not be written: {}", error.what());
+  }
+  const Duration before =
+      options.start.seams.clock == nullptr ? program_age().value_or(Duration::zero()) : Duration::zero();
+  const SteadyTime now = clock.now();
+  learn_lives();
+  store.append_ledger(ledger.start_line({.attempt = run.attempt,
+                                         .step = run.step,
+                                         .from_attempt = started.from,
+                                         .host = started.record.host,
+                                         .boot = boot_id(),
+                                         .startup = std::max(before, now - constructed),
+                                         .resume = now - started.began}));
+  ledger.observe([this] {
+    Ledger::Sample sample{
+        .step = book->step(), .evaluating = evaluating, .figures = book->figures(), .sources = {}};
+    for (const auto& heard : monitor.sources()) {
+      sample.sources.push_back({std::string(heard->name()), heard->figures()});
     }
-  };
+    return sample;
+  });
+  if (ranks) ranks->together = std::make_unique<SharedWriter>(ranks->guarded, run.attempt, clock);
+  writer = std::make_unique<AsyncWriter>(store, clock, losses, run,
+                                         AsyncWriterOptions{.threads = options.writing.threads,
+                                                            .write_limit = options.writing.write_limit,
+                                                            .costs = &costs,
+                                                            .ledger = &ledger});
+  outlook.follow(*writer);
+}
+
+// What earlier attempts tell of their machines, for an interval that is chosen.
+void Checkpointer::State::learn_lives() noexcept {
+  if (!policy.automatic()) return;
   try {
-    reading_ahead = std::async(std::launch::async, look);
+    const auto run_directory = file_system.open_directory(options.directory, false);
+    if (!run_directory) return;
+    policy.learn(machine_lives(read_lives(*run_directory), boot_id()));
   } catch (const std::exception& error) {
-    log_debug("no thread to read ahead: {}", error.what());
+    log_warning("the save interval is chosen without earlier attempts: {}", what_of(error));
   }
 }
 
-// A number is a step. Anything else is a file: one of the run directory by its name or path, or one
-// elsewhere.
-StartingPoint Checkpointer::State::starting_point() {
-  StartingPoint point;
-  if (options.start.resume_from.empty()) return point;
-  if (const auto step = parse_int(options.start.resume_from)) {
-    if (*step < 0) throw UsageError("resume_from " + options.start.resume_from + ": steps are not negative");
-    point.step = *step;
-    return point;
-  }
-  const std::filesystem::path file(options.start.resume_from);
-  const auto directory = file_system.open_directory(options.directory, false);
-  std::error_code no_parent;
-  std::error_code no_directory;
-  const bool same_folder = std::filesystem::weakly_canonical(file.parent_path(), no_parent) ==
-                               std::filesystem::weakly_canonical(options.directory, no_directory) &&
-                           !no_parent && !no_directory;
-  const bool beneath =
-      file.has_parent_path() ? same_folder : directory && directory->status(file.native()).has_value();
-  if (beneath) {
-    point.file = file.filename().native();
-  } else {
-    outside = file;
-  }
-  return point;
-}
-
-Checkpointer::State::Start Checkpointer::State::candidate(const Selection& selection) {
-  if (!outside.empty()) return from_outside();
-  Start start;
-  if (!selection.newest) return start;
-  const auto file = store->open(*selection.newest);
-  if (!file) {
-    throw IoError("open", (options.directory / selection.newest->name).native(), ENOENT,
-                  "the checkpoint vanished while it was read; is another program deleting files there?");
-  }
-  auto loaded = verifier.load(*file);
-  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
-    throw IoError("read", (options.directory / selection.newest->name).native(), EIO,
-                  "it was whole a moment ago and now is not (" + rejection->reason + "); check the volume");
-  }
-  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
-  start.fresh = false;
-  start.step = index.step;
-  start.name = selection.newest->name;
-  start.record = run_record_of(index.attributes);
-  // Whole, but not the one that was chosen: another file's bytes came into its place in between.
-  if (start.step != selection.newest->step || start.record.attempt != selection.newest->attempt) {
-    throw IoError("read", (options.directory / start.name).native(), EIO,
-                  "it held step " + std::to_string(selection.newest->step) +
-                      " a moment ago and now holds step " + std::to_string(start.step) + " of attempt " +
-                      std::to_string(start.record.attempt) + "; check the volume");
-  }
-  start.attributes = std::move(index.attributes);
-  start.snapshot = std::move(snapshot);
-  return start;
-}
-
-Checkpointer::State::Start Checkpointer::State::from_outside() {
-  const auto file = open_given(file_system, outside, "resume_from ");
-  auto loaded = verifier.load(*file);
-  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
-    throw RefusedError("resume_from " + outside.native() + ": " + rejection->reason);
-  }
-  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
-  Start start;
-  start.fresh = false;
-  start.outside = true;
-  start.step = index.step;
-  start.name = outside.native();
-  start.record = run_record_of(index.attributes);
-  // Attempt numbers of another directory mean nothing here: an ancestry of them could name files that this
-  // history never grew from.
-  start.record.attempt = 0;
-  start.record.ancestry.clear();
-  start.attributes = std::move(index.attributes);
-  start.snapshot = std::move(snapshot);
-  return start;
-}
-
-void Checkpointer::State::start_fresh() {
-  if (source.step() != 0) {
-    throw UsageError("the training state stands at step " + std::to_string(source.step()) +
-                     " before a fresh start; call resume() before the first update");
-  }
-  stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
-  if (options.start.init_from.empty()) return;
-  const std::string given = "init_from " + options.start.init_from.native() + ": ";
-  const auto file = open_given(file_system, options.start.init_from, "init_from ");
-  auto weights = weights_in(*file);
-  if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
-    throw RefusedError(given + rejection->reason);
-  }
+bool Checkpointer::State::note_end(RunPhase how, const char* reason, int exit_code) noexcept {
   try {
-    source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
-  } catch (const RefusedError& error) {
-    throw RefusedError(given + error.what());
+    const AsyncWriter::Acknowledged last = writer ? writer->last_acknowledged() : AsyncWriter::Acknowledged{};
+    RunState run;
+    run.attempt = started.record.attempt;
+    run.phase = how;
+    run.step = source.step();
+    run.durable_step = last.step >= 0 ? last.step : started.durable.step;
+    run.checkpoint = last.step >= 0 ? last.checkpoint : started.durable.checkpoint;
+    run.reason = reason;
+    run.exit_code = exit_code;
+    run.time = format_utc(clock.wall_now());
+    put_figures(run, book->figures());
+    auto superseded = internal::write_end(*started.store, ledger, std::move(run));
+    if (!superseded) return true;
+    end_reason = std::move(*superseded);
+    return false;
+  } catch (const std::exception& error) {
+    log_warning("the run state could not be written: {}", what_of(error));
   }
-}
-
-// A checkpoint, or a safetensors file: the content says which.
-std::variant<std::shared_ptr<Snapshot>, Rejection> Checkpointer::State::weights_in(const File& file) {
-  if (looks_like_safetensors(file)) return read_weights(file, source.attributes(), options.writing.threads);
-  if (!looks_like_checkpoint(file)) {
-    return Rejection{Rejection::Kind::damaged,
-                     "neither a Holdfast checkpoint nor a safetensors file; Python writes one with "
-                     "safetensors.torch.save_file(model.state_dict(), FILE)"};
-  }
-  auto loaded =
-      verifier.load_some(file, [this](const TensorSpec& spec) { return source.takes_weight(spec); });
-  if (auto* const rejection = std::get_if<Rejection>(&loaded)) return std::move(*rejection);
-  return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
+  return true;
 }
 
 }}  // namespace holdfast::v1

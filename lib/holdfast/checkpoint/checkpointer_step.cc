@@ -31,7 +31,7 @@ namespace holdfast { inline namespace v1 {
   evaluation_due = report.evaluation_due;
   if (loss) {
     losses.push(step, *loss);
-    receipt.compare(step, *loss);
+    started.receipt.compare(step, *loss);
     if (std::isfinite(*loss) != loss_was_finite) [[unlikely]] {
       note_loss(*loss);
     }
@@ -261,7 +261,7 @@ bool Checkpointer::State::covered() const {
     const SaveStatus status = newest.status();
     if (is_open(status) || status == SaveStatus::durable) return true;
   }
-  return source.step() == start_step && start_is_safe;
+  return source.step() == started.resumed.step && started.is_safe;
 }
 
 bool Checkpointer::State::safe() const {
@@ -269,21 +269,21 @@ bool Checkpointer::State::safe() const {
 }
 
 void Checkpointer::State::note_record() {
-  record.loss = loss;
-  record.finite = !loss || std::isfinite(*loss);
-  record.evaluation_due = evaluation_due || evaluating;
-  record.time = format_utc(clock.wall_now());
+  started.record.loss = loss;
+  started.record.finite = !loss || std::isfinite(*loss);
+  started.record.evaluation_due = evaluation_due || evaluating;
+  started.record.time = format_utc(clock.wall_now());
   if (ranks) {
     for (const auto& [name, value] : ranks->best) measurements.add(name, source.step(), value);
   }
   settle_measurements();
-  record.metrics = measurements.recorded();
+  started.record.metrics = measurements.recorded();
 }
 
 internal::Staged Checkpointer::State::stage(Part part) {
   note_record();
   const SteadyTime began = clock.now();
-  internal::Staged staged = stager.stage(record, part, ranks ? ranks->round.plan : 0);
+  internal::Staged staged = stager.stage(started.record, part, ranks ? ranks->round.plan : 0);
   staged.copied = clock.now() - began;
   return staged;
 }
@@ -300,7 +300,7 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
   in_flight.snapshot = nullptr;
   WriteRequest request{.snapshot = std::move(staged.snapshot),
                        .plan = std::move(staged.plan),
-                       .ancestry = record.ancestry,
+                       .ancestry = started.record.ancestry,
                        .copied = staged.copied,
                        .complete = {},
                        .save = save};

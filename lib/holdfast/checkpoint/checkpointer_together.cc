@@ -133,7 +133,7 @@ void Checkpointer::State::learn(const Agreed& agreed) {
     }
   }
   if (!ranks->leads()) {
-    if (agreed.durable > started_from.step) started_from = {agreed.durable, {}, clock.now()};
+    if (agreed.durable > started.durable.step) started.durable = {agreed.durable, {}, clock.now()};
     if (monitor.deadline() && !monitor.stop_requested()) monitor.dismiss(clock.now() - kOutlived);
     return;
   }
@@ -411,7 +411,7 @@ void Checkpointer::State::hear_outcome() {
   end_code = outcome.value("code", static_cast<int>(ExitCode::internal));
   end_reason = outcome.value("reason", std::string());
   const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
-  if (durable > started_from.step) started_from = {durable, {}, clock.now()};
+  if (durable > started.durable.step) started.durable = {durable, {}, clock.now()};
   ranks->learn({.step = source.step(), .durable = durable});
   rest_hand(Duration::zero());
   ranks->settle(SaveStatus::failed, "rank 0 could not write it: its log says why");

@@ -1,9 +1,8 @@
-// The inside of a Checkpointer. Eleven sources, by idea: checkpointer.cc (construction and the public face),
-// checkpointer_start.cc (finding where to start), checkpointer_resume.cc (claiming it and going on there),
-// checkpointer_step.cc (the training loop), checkpointer_late.cc (staging beside the next step),
-// checkpointer_notice.cc (what notices ask for), checkpointer_finish.cc (evaluation, the end); with other
-// ranks checkpointer_gather.cc (starting), checkpointer_together.cc (the loop and the end),
-// checkpointer_evaluation.cc (evaluations) and checkpointer_share.cc (one file written by all).
+// The inside of a Checkpointer. Nine sources, by idea: checkpointer.cc (construction and the public face),
+// checkpointer_start.cc (from a start to the first step), checkpointer_step.cc (the training loop),
+// checkpointer_late.cc (staging beside the next step), checkpointer_notice.cc (what notices ask for),
+// checkpointer_finish.cc (evaluation, the end); with other ranks checkpointer_together.cc (the loop and the
+// end), checkpointer_evaluation.cc (evaluations) and checkpointer_share.cc (one file written by all).
 //
 // Threads: the training thread, except `monitor`, `costs`, `shelf` and what the writer keeps.
 #pragma once
@@ -12,19 +11,18 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <variant>
 
 #include "holdfast/base/owner_process.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/checkpoint/internal/outlook.h"
+#include "holdfast/checkpoint/internal/run_start.h"
+#include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/checkpoint/measurements.h"
-#include "holdfast/checkpoint/receipt.h"
 #include "holdfast/interruption/monitor.h"
 #include "holdfast/interruption/notice_watch.h"
 #include "holdfast/ledger/ledger.h"
@@ -55,53 +53,15 @@ struct Checkpointer::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Finding the start; changes nothing (checkpointer_start.cc).
-  struct Start {
-    bool fresh = true;
-    std::int64_t step = 0;
-    std::string name;       // of the file; empty when fresh
-    bool outside = false;   // a file that is not in the run directory
-    RunRecord record;       // what the file says
-    Attributes attributes;  // of the file
-    std::shared_ptr<Snapshot> snapshot;
-  };
-  void require_sight();
-  void wait_for_volume();
-  void read_ahead() noexcept;
-  StartingPoint starting_point();
-  StoreOptions store_options(const StartingPoint& point) const;
-  Start candidate(const Selection& selection);
-  Start from_outside();
-  void start_fresh();
-  std::variant<std::shared_ptr<Snapshot>, Rejection> weights_in(const File& file);  // of --init-from
-
-  // Becoming it (checkpointer_resume.cc).
+  // The start (checkpointer_start.cc).
   Resumed resume();
-  Resumed resume_alone();
-  void check(const Start& start);
-  Resumed become(Start start, Resumed resumed, SteadyTime began);
-  bool promise_bits(const Start& start, const std::vector<std::string>& accepted);
-  void expect_losses(const Start& start, bool bit_exact);
-  void record_history(const Start& start);
-  void try_record(const Start& start);
-  void begin_run(Start start, SteadyTime resuming);
-  bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
-  void learn_lives() noexcept;
-  void tell_end(const RunState& run) noexcept;  // in the ledger
-
-  // The same with other ranks (checkpointer_gather.cc).
-  Resumed lead();    // rank 0
+  void start_alone(const internal::BeforeClaim& before_claim);
+  Resumed lead();    // of several ranks: rank 0
   Resumed follow();  // any other
-  void ask_others(const Selection& selection, const Start& start);
-  void answer_rank_0();
-  void check_head(std::vector<std::byte> head, std::uint64_t file_bytes);
-  nlohmann::json hear_at_start(int rank, const char* name, Duration limit);
-  std::unique_ptr<File> file_to_share(const Resumed& resumed);  // null: the others need none
-  std::unique_ptr<File> file_seen(const std::string& name);
-  void load_as_follower(Start& start, const File& file, std::shared_ptr<Arena> received);
-  Resumed join(const Start& start, Resumed resumed, SteadyTime began);
-  Resumed all_ready(Resumed resumed);
-  std::vector<std::string> differences_to(const Start& start);
+  void begin_training();
+  void begin_writing();
+  void learn_lives() noexcept;
+  bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
 
   // Measures what the training thread waits for saves inside one call; calls nest.
   class Waiting {
@@ -256,25 +216,21 @@ struct Checkpointer::State {
   Clock& clock;
   Ledger ledger;
   const SteadyTime constructed;
-  std::atomic<bool> may_go{false};    // paused, and the step is durable
-  std::vector<std::string> required;  // sources
+  std::atomic<bool> may_go{false};  // paused, and the step is durable
   Monitor monitor;
   FileVerifier verifier;
-  std::optional<CheckpointStore> store;  // from resume() on
   internal::ImageStager stager;
   SavePolicy policy;
   std::shared_ptr<internal::SaveBook> book;  // shared with every save that has begun
   internal::StepTimes step_times;
   CostModel costs;
   internal::Outlook outlook;
-  Receipt receipt;
   LossRing losses;
+  internal::StartParts parts;
+  internal::StartFinder finder;
+  internal::StartedRun started;  // from resume() on
 
   Phase phase = Phase::constructed;
-  RunRecord record;               // what every checkpoint of this attempt records
-  std::filesystem::path outside;  // --resume-from a file elsewhere
-  std::int64_t start_step = 0;
-  bool start_is_safe = true;        // the next attempt would start there, too
   bool planned_with_slots = false;  // planned again after the first update
   bool save_wanted = false;         // asked for, and not staged yet
   std::int64_t saves_measured = 0;  // by the policy
@@ -316,7 +272,6 @@ struct Checkpointer::State {
   std::weak_ptr<Snapshot> snapshot_in_flight;
   SaveHandle newest;       // of the newest snapshot submitted
   BegunSave newest_begun;  // the same, as far as it was begun here
-  Durable started_from;    // the checkpoint this attempt began with
   std::string end_reason;  // latched by finish()
   int end_code = 0;
   bool gave_up = false;   // finish() left before the writer was done
@@ -325,8 +280,7 @@ struct Checkpointer::State {
   Shelf shelf;
   std::unique_ptr<internal::ShareWriterThread> hand;  // of a rank other than 0 that shares; uses ranks
   std::unique_ptr<AsyncWriter> writer;                // its thread uses store, losses and clock
-  std::future<void> reading_ahead;               // its thread uses options, verifier, file_system and clock
-  std::unique_ptr<internal::NoticeWatch> watch;  // its thread uses all that is for any thread
+  std::unique_ptr<internal::NoticeWatch> watch;       // its thread uses all that is for any thread
 };
 
 }}  // namespace holdfast::v1

@@ -1,0 +1,251 @@
+#include "holdfast/checkpoint/internal/start_finder.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/format/layout.h"
+#include "holdfast/format/safetensors.h"
+#include "holdfast/format/state_dict.h"
+#include "holdfast/interruption/required_sight.h"
+#include "holdfast/interruption/sources.h"
+#include "holdfast/io/volume_probe.h"
+#include "holdfast/ranks/ranked_state.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+// A name that the user typed: that nothing is there is a refusal, not a fault of the volume.
+std::unique_ptr<File> open_given(FileSystem& file_system, const std::filesystem::path& path,
+                                 const char* option) {
+  try {
+    if (auto file = file_system.open_file(path, OpenMode::read)) return file;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
+  }
+  throw RefusedError(option + path.native() + ": no such file");
+}
+
+bool looks_like_checkpoint(const File& file) {
+  std::array<std::byte, kMagic.size()> start{};
+  return file.read_at(start, 0) == start.size() &&
+         std::memcmp(start.data(), kMagic.data(), start.size()) == 0;
+}
+
+}  // namespace
+
+StartFinder::StartFinder(const StartParts& parts)
+    : parts_(parts), required_(required_sources(parts.options.notices.require_sources)) {}
+
+void StartFinder::read_ahead() noexcept {
+  if (reading_ahead_.valid() || !parts_.options.start.resume_from.empty()) return;
+  const auto look = [this] {
+    try {
+      const auto& mount = parts_.options.mount;
+      if (!mount.empty() && !parts_.file_system.is_mount_point(mount)) return;
+      CheckpointStore(parts_.file_system, parts_.clock, store_options({}), parts_.verifier).preflight();
+    } catch (const std::exception& error) {
+      log_debug("reading ahead: {}", error.what());
+    }
+  };
+  try {
+    reading_ahead_ = std::async(std::launch::async, look);
+  } catch (const std::exception& error) {
+    log_debug("no thread to read ahead: {}", error.what());
+  }
+}
+
+void StartFinder::await_sight() {
+  holdfast::await_sight(parts_.monitor, required_, [this] { return !parts_.outlook.should_stop(); });
+  if (!required_.empty() && parts_.outlook.should_stop()) {
+    throw Error("interrupted (" + parts_.outlook.reason() + ") before the run began; nothing was begun",
+                static_cast<ExitCode>(parts_.options.notices.exit_code_interrupted));
+  }
+}
+
+void StartFinder::await_volume() {
+  const CheckpointerOptions& options = parts_.options;
+  if (options.mount.empty()) {
+    if (const auto warning = root_file_system_warning(parts_.file_system, options.directory)) {
+      log_warning(*warning);
+    }
+    return;
+  }
+  const MountWait outcome = wait_for_mount(parts_.file_system, parts_.clock, options.mount,
+                                           {.limit = options.start.mount_wait, .go_on = [this](Duration) {
+                                              return !parts_.outlook.should_stop();
+                                            }});
+  if (outcome == MountWait::stopped) {
+    throw Error("interrupted (" + parts_.outlook.reason() + ") while waiting for " + options.mount.native() +
+                    "; nothing was begun",
+                static_cast<ExitCode>(options.notices.exit_code_interrupted));
+  }
+  if (outcome == MountWait::timed_out) {
+    throw IoError("mount", options.mount.native(), ENODEV,
+                  "no volume was mounted there within " + format_duration(options.start.mount_wait) +
+                      "; attach it and start again");
+  }
+  check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
+}
+
+void StartFinder::check_mounted() const {
+  const auto& mount = parts_.options.mount;
+  if (mount.empty() || parts_.file_system.is_mount_point(mount)) return;
+  throw IoError("mount", mount.native(), ENODEV,
+                "the volume went away during the start; attach it and start again");
+}
+
+std::unique_ptr<CheckpointStore> StartFinder::open_store() {
+  const StartingPoint point = starting_point();
+  if (reading_ahead_.valid()) reading_ahead_.get();
+  return std::make_unique<CheckpointStore>(parts_.file_system, parts_.clock, store_options(point),
+                                           parts_.verifier);
+}
+
+StoreOptions StartFinder::store_options(const StartingPoint& point) const {
+  const CheckpointerOptions& options = parts_.options;
+  return {.directory = options.directory,
+          // A user who names a file elsewhere has chosen a start; nothing here is lost by it.
+          .allow_fresh = options.start.allow_fresh || !outside_.empty(),
+          .start = point,
+          .keep = options.keep,
+          .mount = options.mount,
+          .only_ours = !options.start.trust_directory,
+          .read_back = options.writing.read_back};
+}
+
+// A number is a step. Anything else is a file: one of the run directory by its name or path, or one
+// elsewhere.
+StartingPoint StartFinder::starting_point() {
+  const CheckpointerOptions& options = parts_.options;
+  StartingPoint point;
+  if (options.start.resume_from.empty()) return point;
+  if (const auto step = parse_int(options.start.resume_from)) {
+    if (*step < 0) throw UsageError("resume_from " + options.start.resume_from + ": steps are not negative");
+    point.step = *step;
+    return point;
+  }
+  const std::filesystem::path file(options.start.resume_from);
+  const auto directory = parts_.file_system.open_directory(options.directory, false);
+  std::error_code no_parent;
+  std::error_code no_directory;
+  const bool same_folder = std::filesystem::weakly_canonical(file.parent_path(), no_parent) ==
+                               std::filesystem::weakly_canonical(options.directory, no_directory) &&
+                           !no_parent && !no_directory;
+  const bool beneath =
+      file.has_parent_path() ? same_folder : directory && directory->status(file.native()).has_value();
+  if (beneath) {
+    point.file = file.filename().native();
+  } else {
+    outside_ = file;
+  }
+  return point;
+}
+
+Start StartFinder::candidate(CheckpointStore& store, const Selection& selection) {
+  if (!outside_.empty()) return from_outside();
+  Start start;
+  if (!selection.newest) return start;
+  const std::string path = (parts_.options.directory / selection.newest->name).native();
+  const auto file = store.open(*selection.newest);
+  if (!file) {
+    throw IoError("open", path, ENOENT,
+                  "the checkpoint vanished while it was read; is another program deleting files there?");
+  }
+  auto loaded = parts_.verifier.load(*file);
+  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
+    throw IoError("read", path, EIO,
+                  "it was whole a moment ago and now is not (" + rejection->reason + "); check the volume");
+  }
+  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
+  start.fresh = false;
+  start.step = index.step;
+  start.name = selection.newest->name;
+  start.record = run_record_of(index.attributes);
+  // Whole, but not the one that was chosen: another file's bytes came into its place in between.
+  if (start.step != selection.newest->step || start.record.attempt != selection.newest->attempt) {
+    throw IoError("read", path, EIO,
+                  "it held step " + std::to_string(selection.newest->step) +
+                      " a moment ago and now holds step " + std::to_string(start.step) + " of attempt " +
+                      std::to_string(start.record.attempt) + "; check the volume");
+  }
+  start.attributes = std::move(index.attributes);
+  start.snapshot = std::move(snapshot);
+  return start;
+}
+
+Start StartFinder::from_outside() {
+  const auto file = open_given(parts_.file_system, outside_, "resume_from ");
+  auto loaded = parts_.verifier.load(*file);
+  if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
+    throw RefusedError("resume_from " + outside_.native() + ": " + rejection->reason);
+  }
+  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
+  Start start;
+  start.fresh = false;
+  start.outside = true;
+  start.step = index.step;
+  start.name = outside_.native();
+  start.record = run_record_of(index.attributes);
+  // Attempt numbers of another directory mean nothing here: an ancestry of them could name files that this
+  // history never grew from.
+  start.record.attempt = 0;
+  start.record.ancestry.clear();
+  start.attributes = std::move(index.attributes);
+  start.snapshot = std::move(snapshot);
+  return start;
+}
+
+void StartFinder::check(std::vector<TensorSpec> tensors, const Attributes& attributes) {
+  parts_.source.check(without_ranks(tensors), attributes, parts_.options.start.overrides);
+}
+
+void StartFinder::check(const Start& start) {
+  if (!start.fresh) check(start.snapshot->layout->tensors(), start.attributes);
+}
+
+void StartFinder::check_untrained() const {
+  if (parts_.source.step() == 0) return;
+  throw UsageError("the training state stands at step " + std::to_string(parts_.source.step()) +
+                   " before a fresh start; call resume() before the first update");
+}
+
+void StartFinder::start_fresh() {
+  check_untrained();
+  parts_.stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
+  const std::filesystem::path& path = parts_.options.start.init_from;
+  if (path.empty()) return;
+  const std::string given = "init_from " + path.native() + ": ";
+  const auto file = open_given(parts_.file_system, path, "init_from ");
+  auto weights = weights_in(*file);
+  if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
+    throw RefusedError(given + rejection->reason);
+  }
+  try {
+    parts_.source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
+  } catch (const RefusedError& error) {
+    throw RefusedError(given + error.what());
+  }
+}
+
+std::variant<std::shared_ptr<Snapshot>, Rejection> StartFinder::weights_in(const File& file) {
+  if (looks_like_safetensors(file)) {
+    return read_weights(file, parts_.source.attributes(), parts_.options.writing.threads);
+  }
+  if (!looks_like_checkpoint(file)) {
+    return Rejection{Rejection::Kind::damaged,
+                     "neither a Holdfast checkpoint nor a safetensors file; Python writes one with "
+                     "safetensors.torch.save_file(model.state_dict(), FILE)"};
+  }
+  auto loaded = parts_.verifier.load_some(
+      file, [this](const TensorSpec& spec) { return parts_.source.takes_weight(spec); });
+  if (auto* const rejection = std::get_if<Rejection>(&loaded)) return std::move(*rejection);
+  return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,95 @@
+// Finds where a run could start, and changes nothing: the volume, the user's choice, the candidate's content.
+//
+// Errors: RefusedError (78) where a person has to decide, IoError (74) for the volume, UsageError; Error with
+// NoticeOptions::exit_code_interrupted if the program is told to stop while it waits here.
+// Threads: the training thread; read_ahead() has one of its own until open_store().
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/checkpoint/internal/outlook.h"
+#include "holdfast/format/reader.h"
+#include "holdfast/interruption/monitor.h"
+#include "holdfast/io/file_system.h"
+#include "holdfast/snapshot/snapshot.h"
+#include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/staging/image_stager.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/store/checkpoint_store.h"
+#include "holdfast/writing/file_verifier.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+// What a start works with. All of them outlive it.
+struct StartParts {
+  const CheckpointerOptions& options;
+  SnapshotSource& source;
+  FileSystem& file_system;
+  Clock& clock;
+  Monitor& monitor;
+  Outlook& outlook;
+  FileVerifier& verifier;
+  ImageStager& stager;
+};
+
+// Where a run could start.
+struct Start {
+  bool fresh = true;
+  std::int64_t step = 0;
+  std::string name;       // of the file; empty if fresh
+  bool outside = false;   // a file that is not in the run directory
+  RunRecord record;       // what the file says
+  Attributes attributes;  // of the file
+  std::shared_ptr<Snapshot> snapshot;
+};
+
+class StartFinder {
+ public:
+  explicit StartFinder(const StartParts& parts);
+
+  // Checkpointer::read_ahead(). What it finds stays with the verifier. What fails will fail again, in
+  // open_store() or later, and is said there.
+  void read_ahead() noexcept;
+
+  // Wait for the sources that must answer, and for the mount.
+  void await_sight();
+  void await_volume();
+  // Throws IoError if the volume went away since. Call it before anything is made in the run directory.
+  void check_mounted() const;
+
+  // Ends reading ahead. Throws UsageError for a start that cannot be meant.
+  std::unique_ptr<CheckpointStore> open_store();
+  Start candidate(CheckpointStore& store, const Selection& selection);
+  // Throws RefusedError if the training state is another than the file's.
+  void check(std::vector<TensorSpec> tensors, const Attributes& attributes);
+  void check(const Start& start);
+  // Throws UsageError if the training has begun already.
+  void check_untrained() const;
+  // Loads the weights of `init_from`, if there are any.
+  void start_fresh();
+  // The weights in a checkpoint or a safetensors file: the content says which.
+  std::variant<std::shared_ptr<Snapshot>, Rejection> weights_in(const File& file);
+
+  // The file of `resume_from` that is not in the run directory; empty: there is none. Set by open_store().
+  const std::filesystem::path& outside() const { return outside_; }
+
+ private:
+  StartingPoint starting_point();
+  StoreOptions store_options(const StartingPoint& point) const;
+  Start from_outside();
+
+  const StartParts parts_;
+  const std::vector<std::string> required_;  // sources
+  std::filesystem::path outside_;
+  std::future<void> reading_ahead_;
+};
+
+}}}  // namespace holdfast::v1::internal
