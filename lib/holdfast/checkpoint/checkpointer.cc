@@ -73,6 +73,7 @@ Checkpointer::State::State(SnapshotSource& the_source, CheckpointerOptions the_o
       stager(source, options.writing.second_image ? 2 : 1),
       policy(options.every, clock.now(), 0),
       book(std::make_shared<internal::SaveBook>(clock, options.writing.on_save)),
+      time(clock, costs, *book),
       outlook(options.notices, monitor, costs, clock),
       parts{options, source, file_system, clock, monitor, outlook, verifier, stager},
       finder(parts) {

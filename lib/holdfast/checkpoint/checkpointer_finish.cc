@@ -45,9 +45,8 @@ bool Checkpointer::State::tick() {
 void Checkpointer::State::enter_evaluation() {
   require(Phase::running, "EvaluationScope");
   if (evaluating) throw UsageError("an EvaluationScope inside another one");
-  const Waiting waiting(*this);
-  step_times.leave_out();
-  step_is_no_measure = true;
+  const Waiting waiting(time);
+  time.leave_step_out();
   late_stager.complete();
   evaluating = true;
   stopped_inside = false;

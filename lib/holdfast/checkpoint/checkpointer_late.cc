@@ -88,7 +88,7 @@ void Checkpointer::State::submit_independent(const BegunSave& save, const Waitin
 // `ended`: no update follows, save() or finish() wants it now. What was copied inside after_step is then
 // right whatever has changed since.
 void Checkpointer::State::close_late(bool ended) {
-  const Waiting waiting(*this);
+  const Waiting waiting(time);
   internal::Staged staged = std::exchange(late, {});
   std::unique_ptr<LateCopy> copy = late_stager.take();  // goes before its image does
   staged.copied += waiting.so_far();

@@ -100,9 +100,8 @@ Plan Checkpointer::State::plan_now() noexcept { return outlook.decide(reached())
 // Looks at the notices as a step would. While the writer works, it waits for it; what a plan says then may
 // have become possible.
 void Checkpointer::State::pause(Decision& decision) noexcept {
-  const SteadyTime began = clock.now();
-  const Duration waited = waited_since;
-  SteadyTime retry = began;
+  const internal::TrainingTime::Pause paused(time);
+  SteadyTime retry = paused.began();
   bool said = false;
   while (true) {
     watch->heard();
@@ -128,10 +127,9 @@ void Checkpointer::State::pause(Decision& decision) noexcept {
     clock.sleep_for(kPauseSlice);
   }
   may_go = false;
-  waited_since = waited + (clock.now() - began);  // it is neither step nor save
   if (!said || decision.stop) return;
   ledger.go_on(source.step(), "the machine stays");
-  log_info("going on after a pause of {}", format_duration(clock.now() - began));
+  log_info("going on after a pause of {}", format_duration(paused.so_far()));
 }
 
 void Checkpointer::State::lift_limit() noexcept {
@@ -156,7 +154,7 @@ void Checkpointer::State::put_on_shelf(std::string own_text) noexcept {
   const std::lock_guard lock(shelf.mutex);
   shelf.image = boundary;
   shelf.own_text = std::move(own_text);
-  shelf.boundary = boundary_time;
+  shelf.boundary = time.boundary();
   shelf.tried = newest.step() == source.step() ? newest : SaveHandle();
   shelf.retry = clock.now();
 }
@@ -215,8 +213,7 @@ void Checkpointer::State::clear_shelf() noexcept {
   newest_begun = save;
   policy.saved(save->boundary, save->step);
   try {
-    measurements.saved(save->step);
-    unsettled.push_back(save);
+    measurements.saved_by(save);
     if (ranks) outlook.answered_by(save);  // tick() has not looked at the notice, which may be another rank's
   } catch (const std::bad_alloc&) {
     log_debug("a value that was measured at this step may be forgotten: no memory");

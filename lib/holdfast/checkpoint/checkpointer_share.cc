@@ -86,7 +86,7 @@ void Checkpointer::State::send_share(Decision& decision, bool last_one) {
 
 // What goes wrong here fails this save on all ranks, but where rank 0 writes alone.
 void Checkpointer::State::hand_share(Decision& decision, bool last_one) {
-  const Waiting waiting(*this);
+  const Waiting waiting(time);
   if (last_one) lift_limit();
   save_wanted = false;
   const bool free = !last_one || wait_for_own_image();

@@ -77,8 +77,8 @@ void Checkpointer::State::begin_training() {
   evaluation_due = started.resumed.evaluation_due;
   measurements = Measurements(started.metrics);
   if (started.store) begin_writing();
-  boundary_time = clock.now();
-  book->open(started.resumed.step, boundary_time);
+  time.begin();
+  book->open(started.resumed.step, time.boundary());
   phase = ranks ? Phase::together : Phase::running;
   watch->begin();
 }

@@ -60,7 +60,7 @@ Decision Checkpointer::State::after_step(const StepReport& report) {
   const std::int64_t step = source.step();
 
   const SteadyTime now = clock.now();
-  measure_step(now);
+  time.step(now, writer->activity());  // one read of the clock serves both: this and the policy
   book->boundary(step);
 
   Decision decision;
@@ -83,30 +83,6 @@ Decision Checkpointer::State::step_together(const StepReport& report) {
   return decision;
 }
 
-// The one read of the clock that a step has to have serves both: the interval of the policy and this.
-void Checkpointer::State::measure_step(SteadyTime now) {
-  const std::uint64_t activity = writer->activity();
-  const bool beside = activity != last_activity || activity % 2 != 0;
-  const Duration took = now - boundary_time - std::exchange(waited_since, Duration::zero());
-  if (step_is_no_measure) [[unlikely]] {
-    step_is_no_measure = false;
-  } else {
-    costs.stepped(took);
-  }
-  if (const auto longer = step_times.step(took, beside)) [[unlikely]] {
-    book->window(*longer);
-  }
-  last_activity = activity;
-  boundary_time = now;
-}
-
-Checkpointer::State::Waiting::~Waiting() {
-  if (--state_.waiting_calls > 0) return;
-  const Duration waited = so_far();
-  state_.waited_since += waited;
-  state_.book->blocked(waited);
-}
-
 void Checkpointer::State::act(Decision& decision) noexcept {
   watch->heard();
   take_requests();
@@ -124,8 +100,8 @@ void Checkpointer::State::save_boundary(Decision& decision, const Plan& plan) no
   const bool urgent = last_one || plan.move == Move::commit;
   if (plan.move == Move::stop || monitor.deadline()) lift_limit();
   const std::int64_t step = source.step();
-  const SteadyTime now = boundary_time;
-  const Waiting waiting(*this);
+  const SteadyTime now = time.boundary();
+  const Waiting waiting(time);
   BegunSave save;
   try {
     if (!std::exchange(planned_with_slots, true)) {
@@ -178,7 +154,7 @@ SaveHandle Checkpointer::State::save() {
     save_wanted = true;
     return {};
   }
-  const Waiting waiting(*this);
+  const Waiting waiting(time);
   clear_shelf();
   settle_late();
   SaveHandle saved = save_now(waiting);
@@ -215,7 +191,7 @@ SaveHandle Checkpointer::State::save_now(const Waiting& waiting) {
 
 void Checkpointer::State::metric(const std::string& name, double value) {
   require(Phase::running, "metric");
-  settle_measurements();
+  measurements.settle();
   measurements.add(name, source.step(), value);
   bool best = false;
   for (const KeepPolicy& policy : options.keep.policies()) {
@@ -276,7 +252,7 @@ void Checkpointer::State::note_record() {
   if (ranks) {
     for (const auto& [name, value] : ranks->best) measurements.add(name, source.step(), value);
   }
-  settle_measurements();
+  measurements.settle();
   started.record.metrics = measurements.recorded();
 }
 
@@ -289,7 +265,7 @@ internal::Staged Checkpointer::State::stage(Part part) {
 }
 
 Checkpointer::State::BegunSave Checkpointer::State::begin_save(bool asked_for) const {
-  return std::make_shared<SaveHandle::Shared>(source.step(), SaveStatus::staging, boundary_time, asked_for,
+  return std::make_shared<SaveHandle::Shared>(source.step(), SaveStatus::staging, time.boundary(), asked_for,
                                               book);
 }
 
@@ -322,19 +298,7 @@ void Checkpointer::State::submit(internal::Staged staged, const BegunSave& save,
   if (ranks) ranks->round.owed = false;
   newest_begun = save;
   outlook.insured_by(save);
-  settle_measurements();  // an earlier save of this very step may have failed
-  measurements.saved(step);
-  unsettled.push_back(save);
-}
-
-// A save that failed, or that a newer one overtook, left no file: its values are of no checkpoint.
-void Checkpointer::State::settle_measurements() {
-  std::erase_if(unsettled, [&](const BegunSave& save) {
-    const SaveStatus status = SaveHandle(save).status();
-    if (is_open(status) && !save->lost.load(std::memory_order_acquire)) return false;
-    if (status != SaveStatus::durable) measurements.not_saved(save->step);
-    return true;
-  });
+  measurements.saved_by(save);
 }
 
 // In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits

@@ -64,13 +64,7 @@ Agreed Checkpointer::State::await(const char* what, bool rank_0_may_save) {
 }
 
 void Checkpointer::State::agree(Decision& decision) {
-  const SteadyTime now = clock.now();
-  if (ranks->leads()) {
-    measure_step(now);
-  } else {
-    if (!std::exchange(step_is_no_measure, false)) costs.stepped(now - boundary_time);
-    boundary_time = now;
-  }
+  time.step(clock.now(), writer ? writer->activity() : 0);
   if (!std::exchange(planned_with_slots, true)) plan_together();
   book->boundary(source.step());
 
@@ -104,7 +98,7 @@ void Checkpointer::State::agree(Decision& decision) {
 
 // It waits for the other ranks: part of what a save costs.
 void Checkpointer::State::bring_together() {
-  const Waiting waiting(*this);
+  const Waiting waiting(time);
   source.bring_together();
   outlook.add_agreement(waiting.so_far());
 }
@@ -202,9 +196,8 @@ void Checkpointer::State::save_together(Decision& decision, const Plan& plan, co
 
 // In step with the others, a vote every moment: whoever has news ends it for all.
 void Checkpointer::State::pause_together(Decision& decision, Plan plan, Agreed agreed) {
-  const SteadyTime began = clock.now();
-  const Duration waited = waited_since;
-  ranks->retry_at = began;
+  const internal::TrainingTime::Pause paused(time);
+  ranks->retry_at = paused.began();
   log_info("pausing at step {} with all ranks until the machine goes away", source.step());
   if (ranks->leads()) ledger.pause(source.step(), "the end is near");
   while (true) {
@@ -237,11 +230,9 @@ void Checkpointer::State::pause_together(Decision& decision, Plan plan, Agreed a
     if (ranks->leads()) plan = plan_now();
   }
   may_go = false;
-  waited_since = waited + (clock.now() - began);  // it is neither step nor save
-  step_is_no_measure = true;
   if (decision.stop) return;
   if (ranks->leads()) ledger.go_on(source.step(), "the machine stays");
-  log_info("going on after a pause of {}", format_duration(clock.now() - began));
+  log_info("going on after a pause of {}", format_duration(paused.so_far()));
 }
 
 void Checkpointer::State::post(const Plan& plan) { post(vote(plan)); }
@@ -268,10 +259,10 @@ Vote Checkpointer::State::vote(const Plan& plan) noexcept {
   }
   vote.save = save_wanted;
   if (!ranks->leads()) return vote;
-  bool due = policy.due(boundary_time, vote.step);
+  bool due = policy.due(time.boundary(), vote.step);
   if (due && policy.automatic()) {
     choose_interval();
-    due = policy.due(boundary_time, vote.step);
+    due = policy.due(time.boundary(), vote.step);
   }
   const bool commit = plan.move == Move::commit;
   const bool last = plan.move == Move::last_commit && clock.now() >= ranks->retry_at;

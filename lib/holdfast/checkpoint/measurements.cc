@@ -64,6 +64,21 @@ void Measurements::saved(std::int64_t step) {
   std::erase_if(unsaved_, [&](const auto& metric) { return metric.second == step; });
 }
 
+void Measurements::saved_by(std::shared_ptr<SaveHandle::Shared> save) {
+  settle();  // an earlier save of this very step may have failed
+  saved(save->step);
+  open_.push_back(std::move(save));
+}
+
+void Measurements::settle() {
+  std::erase_if(open_, [this](const auto& save) {
+    const SaveStatus status = SaveHandle(save).status();
+    if (is_open(status) && !save->lost.load(std::memory_order_acquire)) return false;
+    if (status != SaveStatus::durable) not_saved(save->step);
+    return true;
+  });
+}
+
 void Measurements::not_saved(std::int64_t step) {
   if (last_saved_ == step) last_saved_.reset();
   for (auto& [name, values] : values_) {

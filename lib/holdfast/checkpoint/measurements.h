@@ -13,10 +13,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "holdfast/store/retention.h"
+#include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v1 {
 
@@ -28,8 +31,13 @@ class Measurements {
 
   // Requires a name as is_metric_name says, other than "loss"; 16 names at most.
   void add(const std::string& name, std::int64_t step, double value);
-  // The state at that step is being saved: its values are worth keeping.
+  // The state at that step is being saved: its values are worth keeping. With the save itself: until that
+  // comes to nothing.
   void saved(std::int64_t step);
+  void saved_by(std::shared_ptr<SaveHandle::Shared> save);
+  // Looks what became of those saves. A save that failed, or that a newer one overtook, left no file: its
+  // values are of no checkpoint.
+  void settle();
   // That save came to nothing: its values are dropped, the newest one of a metric with the next value.
   void not_saved(std::int64_t step);
 
@@ -41,6 +49,7 @@ class Measurements {
   Metrics values_;
   std::map<std::string, std::int64_t> unsaved_;  // the step of a metric's newest value
   std::optional<std::int64_t> last_saved_;
+  std::vector<std::shared_ptr<SaveHandle::Shared>> open_;  // saves that may still come to nothing
 };
 
 }}  // namespace holdfast::v1

@@ -22,13 +22,13 @@
 #include "holdfast/checkpoint/internal/outlook.h"
 #include "holdfast/checkpoint/internal/run_start.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
+#include "holdfast/checkpoint/internal/training_time.h"
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/interruption/monitor.h"
 #include "holdfast/interruption/notice_watch.h"
 #include "holdfast/ledger/ledger.h"
 #include "holdfast/ledger/loss_ring.h"
 #include "holdfast/planning/cost_model.h"
-#include "holdfast/planning/step_times.h"
 #include "holdfast/ranks/rank_group.h"
 #include "holdfast/ranks/share_writer_thread.h"
 #include "holdfast/staging/arrival_keeper.h"
@@ -43,6 +43,7 @@ namespace holdfast { inline namespace v1 {
 
 struct Checkpointer::State {
   using BegunSave = std::shared_ptr<SaveHandle::Shared>;
+  using Waiting = internal::TrainingTime::Waiting;
   enum class Phase { constructed, running, together, finished };  // together: running, with other ranks
 
   // A forked child has none of its threads, and its files are the parent's.
@@ -63,28 +64,11 @@ struct Checkpointer::State {
   void learn_lives() noexcept;
   bool note_end(RunPhase how, const char* reason, int exit_code) noexcept;  // false: superseded
 
-  // Measures what the training thread waits for saves inside one call; calls nest.
-  class Waiting {
-   public:
-    explicit Waiting(State& state) : state_(state), began_(state.clock.now()) { ++state_.waiting_calls; }
-    ~Waiting();
-    Waiting(const Waiting&) = delete;
-    Waiting& operator=(const Waiting&) = delete;
-    SteadyTime began() const { return began_; }
-    Duration so_far() const { return state_.clock.now() - began_; }
-
-   private:
-    State& state_;
-    const SteadyTime began_;
-  };
-
   // The loop (checkpointer_step.cc).
   Decision after_step(const StepReport& report);
   void arrive(const StepReport& report);
   void note_loss(double value) noexcept;
-  void settle_measurements();
   Decision step_together(const StepReport& report);
-  void measure_step(SteadyTime now);
   void act(Decision& decision) noexcept;
   void save_boundary(Decision& decision, const Plan& plan) noexcept;
   SaveHandle save();
@@ -222,8 +206,8 @@ struct Checkpointer::State {
   internal::ImageStager stager;
   SavePolicy policy;
   std::shared_ptr<internal::SaveBook> book;  // shared with every save that has begun
-  internal::StepTimes step_times;
   CostModel costs;
+  internal::TrainingTime time;
   internal::Outlook outlook;
   LossRing losses;
   internal::StartParts parts;
@@ -238,12 +222,7 @@ struct Checkpointer::State {
   bool evaluation_due = false;      // as the last step's report said
   bool loss_was_finite = true;      // the newest that was told
   Measurements measurements;
-  std::vector<BegunSave> unsettled;  // saves whose values `measurements` counts, until they are durable
-  SteadyTime boundary_time{};        // when the training stood at the last step boundary
-  Duration waited_since{};           // of that, the training thread waited for saves
-  int waiting_calls = 0;             // calls inside which a Waiting measures
-  std::uint64_t last_activity = 0;   // of the writer, at that boundary
-  bool best_wanted = false;          // the step boundary is to be saved once its evaluation is over
+  bool best_wanted = false;  // the step boundary is to be saved once its evaluation is over
 
   internal::Staged late;       // while late_stager is open: its image
   BegunSave late_save;         // its save
@@ -257,8 +236,7 @@ struct Checkpointer::State {
   bool check_staging = false;  // HOLDFAST_CHECK_STAGING
   int late_checked = 0;        // late snapshots compared with live memory
 
-  bool pressed = false;            // writes are hurried
-  bool step_is_no_measure = true;  // something else than the step takes its time
+  bool pressed = false;  // writes are hurried
 
   std::atomic<bool> evaluating = false;  // the writer's thread tells it to the ledger
   bool stopped_inside = false;           // a tick inside the scope said stop
