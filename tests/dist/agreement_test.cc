@@ -50,6 +50,18 @@ class Agreed : public testing::Test {
   TemporaryFolder folder_;
 };
 
+// The step at which all stopped, in an order of events that the speed of this machine decides: told after
+// step 7, they vote at 9 at the latest, because a save is due at 10.
+std::string stopped_after_7(const Words& states) {
+  for (const std::string& state : states) {
+    const auto space = state.find(' ');
+    const std::string step = state.substr(0, space);
+    EXPECT_THAT(step, testing::AnyOf("8", "9", "10"));
+    EXPECT_EQ(step, states[0].substr(0, states[0].find(' ')));
+  }
+  return states.empty() ? "" : states[0].substr(0, states[0].find(' '));
+}
+
 // Each rank has random numbers of its own, and a dropout that draws from them.
 TEST_F(Agreed, ASignalToTheLastRankInterruptsAllAndTheyGoOnToTheSameEnd) {
   for (const int ranks : {2, 4}) {
@@ -64,11 +76,12 @@ TEST_F(Agreed, ASignalToTheLastRankInterruptsAllAndTheyGoOnToTheSameEnd) {
     const std::string run = "cut" + count;
     const Ended first = live(ranks, run, {"term", std::to_string(ranks - 1), "7"});
     EXPECT_EQ(first.exit_code, 75) << first.err;
-    EXPECT_THAT(said(first, ranks, "state"), AllOf(SizeIs(ranks), Each(testing::StartsWith("9 "))))
-        << "told after step 7, voted at 8" << first.err;
+    const Words stopped = said(first, ranks, "state");
+    EXPECT_THAT(stopped, SizeIs(ranks)) << first.err;
+    const std::string step = stopped_after_7(stopped);
     const Ended second = live(ranks, run);
     EXPECT_EQ(second.exit_code, 0) << second.err;
-    EXPECT_THAT(said(second, ranks, "resumed"), AllOf(SizeIs(ranks), Each("9 exact"))) << second.err;
+    EXPECT_THAT(said(second, ranks, "resumed"), AllOf(SizeIs(ranks), Each(step + " exact"))) << second.err;
     EXPECT_EQ(said(second, ranks, "state"), end);
   }
 }
@@ -80,9 +93,10 @@ TEST_F(Agreed, SlotsThatAreSpreadOverTheRanksAreSavedAndComeBack) {
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   const Ended first = live(2, "cut", {"sharded", "term", "1", "7"});
   EXPECT_EQ(first.exit_code, 75) << first.err;
+  const std::string step = stopped_after_7(said(first, 2, "state"));
   const Ended second = live(2, "cut", {"sharded"});
   EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each("9 exact"))) << second.err;
+  EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each(step + " exact"))) << second.err;
   EXPECT_EQ(said(second, 2, "state"), said(whole, 2, "state"));
   for (const int ranks : {3, 1}) {
     const Ended other = live(ranks, "cut", {"sharded"});
@@ -126,9 +140,10 @@ TEST_F(Agreed, WithoutGradientsTheAgreementNotices) {
 TEST_F(Agreed, AnotherNumberOfRanksGoesOn) {
   const Ended first = live(4, "run", {"term", "2", "7"});
   ASSERT_EQ(first.exit_code, 75) << first.err;
+  const std::string step = stopped_after_7(said(first, 4, "state"));
   const Ended second = live(2, "run");
   EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each("9 not-exact")));
+  EXPECT_THAT(said(second, 2, "resumed"), AllOf(SizeIs(2), Each(step + " not-exact")));
   EXPECT_THAT(second.err, HasSubstr("world size: 4 → 2"));
   const Ended third = live(3, "run");
   EXPECT_EQ(third.exit_code, 0) << third.err;

@@ -117,9 +117,17 @@ TEST_F(Evaluation, SoDoesASignal) {
     ranks_[hears]->send(SIGTERM);
     boundary_is_committed();
     go(run_.filename());
-    for (const Ended& ended : end()) EXPECT_EQ(ended.exit_code, 75) << ended.err;
+    std::int64_t stopped = 0;
+    for (const Ended& ended : end()) {
+      EXPECT_EQ(ended.exit_code, 75) << ended.err;
+      const Words stood = said_alone(ended, "state");
+      ASSERT_THAT(stood, SizeIs(1)) << ended.out;
+      stopped = std::stoll(stood[0]);
+    }
+    // They vote once a second, at the latest when the steps are over.
+    EXPECT_THAT(stopped, AllOf(testing::Gt(kEvaluated), testing::Le(kSteps)));
     EXPECT_EQ(commits_of_the_boundary(), 1);
-    goes_on_from(kEvaluated + 2, state);
+    goes_on_from(stopped, state);
     meeting_ = std::make_unique<Meeting>();
   }
 }

@@ -99,14 +99,19 @@ TEST_F(Ranks, TheGlobalOrderIsThatOfOneRankWhateverTheirNumber) {
   const Ended second = live(2, "run", 24, {"most=5", "term=0:13"});
   EXPECT_EQ(second.exit_code, 75) << second.err;
   EXPECT_THAT(second.err, HasSubstr("global batch 24 = 2 ranks × 4 × 3 micro-batches\n"));
-  EXPECT_THAT(said(second, 2, "resumed"), testing::ElementsAre("8 not-exact", "8 not-exact")) << second.err;
+  EXPECT_THAT(said(second, 2, "resumed"), testing::ElementsAre("8 not-exact", "8 not-exact"))
+      << "told at 7, voted before the save of step 8" << second.err;
   EXPECT_THAT(second.err, HasSubstr("world size: 4 → 2"));
   order.add(second, 2);
   fs::copy(folder_.path() / "run", folder_.path() / "alone", fs::copy_options::recursive);
   GlobalOrder alone = order;
   const Ended third = live(3, "run", 24);
   EXPECT_EQ(third.exit_code, 0) << third.err;
-  EXPECT_THAT(said(third, 3, "resumed"), Each("14 not-exact")) << third.err;
+  // The latest vote is that before the save of step 16.
+  const Words stopped = said(third, 3, "resumed");
+  ASSERT_THAT(stopped, SizeIs(3)) << third.err;
+  EXPECT_THAT(stopped, Each(stopped[0]));
+  EXPECT_THAT(stopped[0], testing::AnyOf("14 not-exact", "15 not-exact", "16 not-exact"));
   order.add(third, 3);
   EXPECT_EQ(order.by_step(), straight.by_step());
   const Ended last = live(1, "alone", 24);

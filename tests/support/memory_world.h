@@ -38,6 +38,10 @@ class MemoryWorld {
     const std::lock_guard lock(mutex_);
     return told_[rank];
   }
+  std::vector<std::int64_t> votes(int rank) {  // the steps of its ballots up to now
+    const std::lock_guard lock(mutex_);
+    return votes_[rank];
+  }
   std::uint64_t broadcast() {  // bytes
     const std::lock_guard lock(mutex_);
     std::uint64_t bytes = 0;
@@ -70,6 +74,7 @@ class MemoryWorld {
       const std::lock_guard lock(world_.mutex_);
       Round& round = world_.rounds_[round_];
       round.largest = round.voted++ == 0 ? mine : larger_of(round.largest, mine);
+      world_.votes_[rank_].push_back(agreed_by(mine, world_.size()).step);
       world_.changed_.notify_all();
     }
     std::optional<Ballot> result(Duration limit) override {
@@ -150,6 +155,7 @@ class MemoryWorld {
   std::map<int, Sent> sent_;
   std::map<std::pair<int, std::string>, std::string> texts_;
   std::map<int, int> told_;
+  std::map<int, std::vector<std::int64_t>> votes_;
   int lost_ = -1;
   std::vector<std::unique_ptr<Member>> ranks_;
 };

@@ -134,18 +134,18 @@ struct WritingOptions {
 //     lost.
 //   * Before rank 0 claims, every rank checks read-only whether it would resume from that checkpoint: a rank
 //     with other options is refused (78, with its number), and the attempt that runs goes on.
-//   * Saves and stops are agreed, one step after one rank or more want them: all ranks save and stop at the
-//     same step, whichever rank a notice, a signal or a request comes from. save() asks as request_save()
-//     does, and returns an empty handle; tick() returns true once a stop is agreed. Decision::saved and
-//     failure are told to all, and finish() returns rank 0's code on all ranks when the last commit is
-//     acknowledged, or is not.
+//   * Saves and stops are agreed: the ranks vote about once a second (ranks/vote_cadence.h), so all save and
+//     stop at the same step, within about a second and two steps, whichever rank a notice, a signal or a
+//     request comes from. A save by steps begins at its step. save() asks as request_save() does, and returns
+//     an empty handle; tick() returns true once a stop is agreed. Decision::saved and failure are told to
+//     all, and finish() returns rank 0's code on all ranks when the last commit is acknowledged, or is not.
 //   * An EvaluationScope copies the whole state on rank 0, and each other rank's own state there. Whichever
 //     rank hears of an end, rank 0 commits that boundary at once; the ranks evaluate on, and what they do
 //     next is agreed as ever. It needs all of them to be inside one, at the same step, however late they
 //     come; where rank 0 evaluates alone, and for a component that other ranks have parts of
 //     (bring_together()), the next save is the first.
 //   * metric() counts on rank 0. A value among a KeepBest's best asks for a save, and counts for that file:
-//     the state of two steps later at most, where no rank is busy.
+//     the state a step after the next vote, where no rank is busy.
 //   * A rank's own state (SnapshotSource::own_of_rank) goes to rank 0 beside the training and lies in
 //     "rank/<r>/" of the file. Another number of ranks resumes from it, not bit-exact: own state of ranks
 //     that were not there is derived.

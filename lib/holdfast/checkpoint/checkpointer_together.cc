@@ -1,5 +1,6 @@
-// The loop and its end where several ranks train together: every rank casts a vote at each step boundary, and
-// acts on what all votes of the boundary before came to (rank_channel.h). Rank 0 has the claim and the plans;
+// The loop and its end where several ranks train together: about once a second every rank casts a vote at the
+// same step boundary (vote_cadence.h), and acts at the next one on what all votes came to (rank_channel.h).
+// Other boundaries do as little as those of a single process. Rank 0 has the claim and the plans;
 // the others ask for saves and stops, pass on what they hear, and write their share or send what is their
 // own.
 #include <algorithm>
@@ -64,35 +65,47 @@ Agreed Checkpointer::State::await(const char* what, bool rank_0_may_save) {
 }
 
 void Checkpointer::State::agree(Decision& decision) {
+  const std::int64_t step = source.step();
   time.step(clock.now(), writer ? writer->activity() : 0);
   if (!std::exchange(planned_with_slots, true)) plan_together();
-  book->boundary(source.step());
-
-  std::optional<Agreed> agreed;
-  if (ranks->pending) agreed = await("the vote of a step boundary");
-  if (agreed) learn(*agreed);
+  book->boundary(step);
   if (monitor.pending()) watch->heard();
-  take_requests();
-  // A notice that comes between these two calls for itself.
-  ranks->channel.call(false);
-  if (monitor.pending()) ranks->channel.call(true);
-  restore_limit();
-  // A stop that leaves no time for a save does not wait for what only a save needs.
-  const bool hopeless = agreed && agreed->stop >= 0 && agreed->hopeless();
-  if (agreed && !hopeless && (agreed->stop >= 0 || agreed->pause >= 0 || agreed->saves())) bring_together();
-  const Plan plan = ranks->leads() ? plan_now() : Plan{};
-  if (agreed && agreed->stop >= 0) {
-    stop_together(decision, *agreed);
-  } else if (agreed && agreed->pause >= 0) {
-    pause_together(decision, plan, *agreed);
-  } else if (agreed && agreed->saves()) {
-    save_together(decision, plan, *agreed);
+
+  if (ranks->pending) {
+    const Agreed agreed = await("the vote of a step boundary");
+    ranks->cadence.learn(agreed);
+    learn(agreed);
+    act_together(decision, agreed);
   }
-  if (!decision.stop) post(ranks->leads() ? plan_now() : Plan{});
+  if (!decision.stop && ranks->cadence.votes_at(step)) {
+    take_requests();
+    // A notice that comes between these two calls for itself.
+    ranks->channel.call(false);
+    if (monitor.pending()) ranks->channel.call(true);
+    restore_limit();
+    post(ranks->leads() ? plan_now() : Plan{});
+  }
   if (ranks->leads()) {
     if (writer->failing()) decision.failure = writer->failure();
   } else if (ranks->failing) {
     decision.failure = "rank 0's last save failed; its log says why";
+  }
+}
+
+void Checkpointer::State::act_together(Decision& decision, const Agreed& agreed) {
+  take_requests();
+  restore_limit();
+  // A stop that leaves no time for a save does not wait for what only a save needs.
+  const bool stops = agreed.stop >= 0;
+  const bool saves = agreed.pause >= 0 || agreed.saves();
+  if (stops ? !agreed.hopeless() : saves) bring_together();
+  const Plan plan = ranks->leads() ? plan_now() : Plan{};
+  if (stops) {
+    stop_together(decision, agreed);
+  } else if (agreed.pause >= 0) {
+    pause_together(decision, plan, agreed);
+  } else if (saves) {
+    save_together(decision, plan, agreed);
   }
 }
 
@@ -245,6 +258,7 @@ void Checkpointer::State::post(const Vote& vote) {
 
 Vote Checkpointer::State::vote(const Plan& plan) noexcept {
   Vote vote{.step = source.step(), .stop = outlook.must_stop()};
+  vote.step_time = costs.costs().step;
   try {
     vote.left = left_here();
   } catch (const std::bad_alloc&) {
@@ -259,11 +273,13 @@ Vote Checkpointer::State::vote(const Plan& plan) noexcept {
   }
   vote.save = save_wanted;
   if (!ranks->leads()) return vote;
-  bool due = policy.due(time.boundary(), vote.step);
+  // The save that is voted on now begins at the next step.
+  bool due = policy.due(time.boundary(), vote.step + 1);
   if (due && policy.automatic()) {
     choose_interval();
-    due = policy.due(time.boundary(), vote.step);
+    due = policy.due(time.boundary(), vote.step + 1);
   }
+  vote.due = policy.next_due_step(time.boundary()).value_or(-1);
   const bool commit = plan.move == Move::commit;
   const bool last = plan.move == Move::last_commit && clock.now() >= ranks->retry_at;
   vote.save = commit || last || (plan.room && (save_wanted || due));

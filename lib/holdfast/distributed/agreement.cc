@@ -1,5 +1,6 @@
 #include "holdfast/distributed/agreement.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
@@ -15,7 +16,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/owner_process.h"
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/ballot_tree.h"
+#include "holdfast/distributed/internal/connections.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/pulse.h"
 #include "holdfast/distributed/internal/roll_call.h"
@@ -30,6 +31,16 @@ constexpr Duration kFirstPause = 2ms;
 constexpr Duration kLongestPause = 50ms;
 constexpr Duration kAskWhetherGone = 1s;
 constexpr const char* kStartAgain = "; the newest checkpoint stands: start all ranks again";
+
+// A wait of c10d without a limit is one of zero milliseconds, and one that ends at its limit throws.
+bool completes_within(c10d::Work& work, Duration limit) {
+  if (work.isCompleted()) return true;
+  try {
+    work.wait(std::max(std::chrono::ceil<std::chrono::milliseconds>(limit), 1ms));
+  } catch (const std::exception&) {  // the limit, or a failure, which the next wait() throws again
+  }
+  return work.isCompleted();
+}
 
 std::string key_of(int rank, const std::string& name) { return "say/" + std::to_string(rank) + "/" + name; }
 
@@ -52,8 +63,10 @@ struct Agreement::Parts {
     }
   }
 
+  Connections connections;  // those of `gloo`
   c10::intrusive_ptr<c10d::Backend> gloo;
-  std::unique_ptr<BallotTree> tree;
+  at::Tensor ballot = at::empty({std::tuple_size_v<Ballot>}, at::kLong);
+  c10::intrusive_ptr<c10d::Work> vote;  // null: no ballot is pending
   std::mutex mutex;
   StoreLine line;
   std::shared_ptr<Pulse> pulse;
@@ -66,33 +79,30 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   parts_ = std::make_unique<Parts>(group.line());
   parts_->pulse = group.pulse();
   parts_->roll_call = group.roll_call();
-  // A separate group: its broadcast must not mix with the gradients' collectives.
-  parts_->gloo = group.connect_apart("agreement");
-  try {
-    StoreLine line = group.line();
-    line.heed_stop(true);
-    parts_->tree = std::make_unique<BallotTree>(line, group.address(), group.rank(), group.world_size(),
-                                                group.timeout());
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw GroupError("rank " + std::to_string(group.rank()) +
-                     " cannot connect to all that it exchanges ballots with (" + brief(error) +
-                     "): " + parts_->roll_call->who() + ". GLOO_SOCKET_IFNAME chooses another interface");
-  }
+  // A separate group: its collectives must not mix with the gradients'.
+  parts_->gloo = group.connect_apart("agreement", parts_->connections);
 }
 
 // In a forked child the connections belong to the parent, and a shutdown would cut them.
 Agreement::~Agreement() {
-  if (parts_ && !parts_->process.is_this_one()) leave_to_parent(parts_);
+  if (!parts_) return;
+  if (!parts_->process.is_this_one()) {
+    leave_to_parent(parts_);
+  } else if (parts_->vote && !parts_->vote->isCompleted()) {
+    // Nobody reads that result. Gloo's destructor would wait for ranks that may never vote.
+    parts_->connections.shut();
+  }
 }
 
-// Gloo's destructor waits for an exchange that a lost partner never completes, so a detached thread runs it.
+// The partners notice the shutdown. Gloo's destructor waits for the vote that it ends, so a detached thread
+// runs it.
 void Agreement::leave_behind() noexcept {
   broken_ = true;
   try {
-    parts_->tree->shut();
-    std::thread([gloo = std::move(parts_->gloo)]() mutable { gloo.reset(); }).detach();
+    parts_->connections.shut();
+    std::thread([vote = std::move(parts_->vote), gloo = std::move(parts_->gloo)]() mutable {
+      gloo.reset();
+    }).detach();
   } catch (const std::exception&) {  // no thread: Gloo was destroyed, and waited for, here
   }
 }
@@ -122,17 +132,27 @@ auto Agreement::with_partners(const char* what, const Work& work) {
 
 void Agreement::post(const Ballot& mine) {
   with_partners("agreement", [&] {
-    if (parts_->tree->pending()) throw UsageError("a ballot was posted while another is pending");
-    parts_->tree->post(mine);
+    if (parts_->vote) throw UsageError("a ballot was posted while another is pending");
+    std::copy(mine.begin(), mine.end(), parts_->ballot.mutable_data_ptr<std::int64_t>());
+    std::vector<at::Tensor> tensors = {parts_->ballot};
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::MAX;
+    parts_->vote = parts_->gloo->allreduce(tensors, options);
   });
 }
 
 std::optional<Ballot> Agreement::result(Duration limit) {
-  return with_partners("agreement", [&] {
-    if (!parts_->tree->pending()) throw UsageError("no ballot is pending");
-    auto largest = parts_->tree->result(limit);
-    // The tree does not see a rank that is stopped or out of reach; the signs of life do.
-    if (!largest && !parts_->pulse->lost().empty()) C10_THROW_ERROR(DistBackendError, "no sign of life");
+  return with_partners("agreement", [&]() -> std::optional<Ballot> {
+    if (!parts_->vote) throw UsageError("no ballot is pending");
+    if (!completes_within(*parts_->vote, limit)) {
+      // Gloo does not see a rank that is stopped or out of reach; the signs of life do.
+      if (!parts_->pulse->lost().empty()) C10_THROW_ERROR(DistBackendError, "no sign of life");
+      return std::nullopt;
+    }
+    parts_->vote->wait();  // throws if it failed
+    parts_->vote.reset();
+    Ballot largest;
+    std::copy_n(parts_->ballot.const_data_ptr<std::int64_t>(), largest.size(), largest.begin());
     return largest;
   });
 }

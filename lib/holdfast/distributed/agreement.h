@@ -7,8 +7,7 @@
 //
 // Requires: the group outlives it; one Agreement per group; all ranks create, use and destroy it together.
 // Errors: GroupError (75), which names the lost rank; constructor: as ProcessGroup's.
-// Threads: as in rank_channel.h. Costs two Gloo threads, a connection to each rank, and a thread if it has
-// children in the tree of ranks.
+// Threads: as in rank_channel.h. Costs two Gloo threads and a connection to each rank.
 #pragma once
 
 #include <atomic>
@@ -20,12 +19,12 @@
 
 namespace holdfast { inline namespace v1 {
 
-// A step costs one message to the parent in a tree of ranks and one to each child (ballot_tree.h). after_step
-// posts a ballot, and the next after_step reads the result, so no step waits for a message. Gradients use
-// other connections. bench_agreement measures the cost. A Gloo group sends the checkpoint that the ranks
-// resume from; texts go over the store.
+// The ranks vote about once a second (ranks/vote_cadence.h), by an all-reduce of Gloo: after_step posts a
+// ballot, and the next after_step reads the result, so no step waits for a message. Other steps send nothing.
+// Gradients use other connections. bench_agreement measures the cost. The same connections bring the
+// checkpoint that the ranks resume from; texts go over the store.
 //
-// A rank that dies fails the exchange that it took part in. Signs of life reveal a stopped or unreachable
+// A rank that dies fails the vote that waits for it. Signs of life reveal a stopped or unreachable
 // rank within 10 s (process_group.h), also to hear(). A rank that hangs otherwise is noticed when result()
 // has waited long enough: the Checkpointer waits a tenth of the time left once an end is announced. All these
 // throw GroupError, and the group is alone() afterwards. hear() fails only if the rank that it waits for is

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <initializer_list>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -50,7 +51,8 @@ std::string gloo_address(const LaunchEnvironment& place) {
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::string& name,
-                                            const GroupOptions& options, Connections& connections,
+                                            const GroupOptions& options,
+                                            std::initializer_list<Connections*> connections,
                                             const Pulse* pulse, RollCall& roll_call) {
   const LaunchEnvironment& place = options.place;
   const std::string address = gloo_address(place);
@@ -70,7 +72,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
                  c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
            },
            {.hopeless = pulse != nullptr ? &pulse->alarm()->rank : nullptr, .stop = true});
-    connections.add_since(before, place.master_port);
+    for (Connections* const one : connections) one->add_since(before, place.master_port);
     return *made;
   } catch (const Error&) {
     throw;
@@ -147,8 +149,8 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
     parts->line.heed(parts->pulse->alarm());
   }
   parts->roll_call = std::make_shared<RollCall>(parts->line, parts->pulse, place.rank, place.world_size);
-  const auto gloo =
-      make_gloo(parts->line, "gloo", options_, *parts->connections, parts->pulse.get(), *parts->roll_call);
+  const auto gloo = make_gloo(parts->line, "gloo", options_, {parts->connections.get()}, parts->pulse.get(),
+                              *parts->roll_call);
   if (options_.device.is_cuda()) {
     try {
       require_own_gpus(parts->line, place, gpu_of(options_.device), options_.timeout);
@@ -236,14 +238,12 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
   }
 }
 
-c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string& name) {
-  return make_gloo(parts_->line, name, options_, *parts_->connections, parts_->pulse.get(),
+c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string& name, Connections& own) {
+  return make_gloo(parts_->line, name, options_, {parts_->connections.get(), &own}, parts_->pulse.get(),
                    *parts_->roll_call);
 }
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }
-
-std::string ProcessGroup::address() const { return gloo_address(options_.place); }
 
 std::shared_ptr<Pulse> ProcessGroup::pulse() const { return parts_->pulse; }
 

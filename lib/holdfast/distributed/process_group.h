@@ -31,6 +31,7 @@ class ProcessGroup;
 
 namespace holdfast { inline namespace v1 {
 
+class Connections;
 class Pulse;
 class RollCall;
 class StoreLine;
@@ -105,10 +106,10 @@ class ProcessGroup {
   struct Parts;
   struct Nccl;
 
-  // Separate Gloo connections between all ranks, under that name. Collective. Requires !alone().
-  c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name);
+  // Separate Gloo connections between all ranks, under that name; their sockets are added to `own`. Collective.
+  // Requires !alone().
+  c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name, Connections& own);
   const StoreLine& line() const;                // requires !alone()
-  std::string address() const;                  // this host's address for the other ranks
   std::shared_ptr<Pulse> pulse() const;         // null in a world of one. Requires !alone()
   std::shared_ptr<RollCall> roll_call() const;  // as pulse()
   void throw_if_failed(const char* what);       // a collective failed on the device

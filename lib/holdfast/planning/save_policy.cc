@@ -81,11 +81,24 @@ bool SavePolicy::first_due(SteadyTime now) const {
   return !saved_ && !triggers_.empty() && now - start_ >= kFirstSave;
 }
 
+int SavePolicy::parts(SteadyTime now) const { return hurry_until_ && now < *hurry_until_ ? 2 : 1; }
+
+std::optional<std::int64_t> SavePolicy::next_due_step(SteadyTime now) const {
+  const int part = parts(now);
+  std::optional<std::int64_t> next;
+  for (const Trigger& trigger : triggers_) {
+    if (!trigger.every.step_count) continue;
+    const std::int64_t step = last_step_ + (*trigger.every.step_count + part - 1) / part;
+    if (!next || step < *next) next = step;
+  }
+  return next;
+}
+
 bool SavePolicy::triggered(SteadyTime now, std::int64_t step) const {
-  const int part = hurry_until_ && now < *hurry_until_ ? 2 : 1;
+  const auto due_step = next_due_step(now);
+  if (due_step && step >= *due_step) return true;
   return std::any_of(triggers_.begin(), triggers_.end(), [&](const Trigger& trigger) {
-    return (trigger.time && now - last_time_ >= *trigger.time / part) ||
-           (trigger.every.step_count && step - last_step_ >= (*trigger.every.step_count + part - 1) / part);
+    return trigger.time && now - last_time_ >= *trigger.time / parts(now);
   });
 }
 

@@ -47,6 +47,8 @@ class SavePolicy {
   SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start, std::int64_t step);
 
   bool due(SteadyTime now, std::int64_t step) const;
+  // The step at which a trigger by steps falls due next; nullopt without one.
+  std::optional<std::int64_t> next_due_step(SteadyTime now) const;
   void saved(SteadyTime now, std::int64_t step);
 
   // True if the following calls have an effect.
@@ -69,6 +71,7 @@ class SavePolicy {
 
   bool first_due(SteadyTime now) const;
   bool triggered(SteadyTime now, std::int64_t step) const;
+  int parts(SteadyTime now) const;
 
   std::vector<Trigger> triggers_;
   bool saved_ = false;  // any save began since the start

@@ -26,7 +26,9 @@ enum Element {
   at_other_plan,
   at_capacity,
   at_torn,
-  at_named_left
+  at_named_left,
+  at_step_time,
+  at_due
 };
 
 // Encodes "the least time left" so that a maximum finds it: less time is a larger number; 0 is none.
@@ -72,6 +74,8 @@ Ballot ballot_of(const Vote& vote, int rank, int world_size) {
   ballot[at_capacity] = vote.capacity;
   ballot[at_named_left] = urgency(vote.named_left);
   ballot[at_torn] = asks(vote.torn);
+  ballot[at_step_time] = vote.step_time.count();
+  ballot[at_due] = vote.due;
   return ballot;
 }
 
@@ -106,6 +110,8 @@ Agreed agreed_by(const Ballot& largest, int world_size) {
   agreed.torn = rank_in(largest[at_torn]);
   agreed.left = time_left(largest[at_left]);
   agreed.named_left = time_left(largest[at_named_left]);
+  agreed.step_time = Duration(largest[at_step_time]);
+  agreed.due = largest[at_due];
   return agreed;
 }
 

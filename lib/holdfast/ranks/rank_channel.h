@@ -1,10 +1,13 @@
 // The Checkpointer's interface to the other ranks, when several processes train one state together.
 //
-// Each rank has a Checkpointer, and all make the same calls at the same steps. Each after_step() posts this
-// rank's *ballot* and acts on the result of all ballots of the boundary before:
+// Each rank has a Checkpointer, and all make the same calls at the same steps. About once a second, at a
+// boundary that all compute alike (vote_cadence.h), after_step() posts this rank's *ballot*. The next
+// after_step() acts on the result of all ballots:
 //
-//   boundary k    result(of the ballots of k−1) → save or stop here; vote for k+1 → ballot → post()
+//   boundary k     vote → ballot → post()
+//   boundary k+1   result(of the ballots of k) → save or stop here
 //
+// At other boundaries nothing is sent.
 // The result is the maximum of each element, so every rank decides from the same numbers, and nobody waits
 // for a message. Elements carry the rank that asks, so that all ranks can name it.
 // Errors: a lost partner is an Error with ExitCode::interrupted (75); unequal steps are a UsageError. Both
@@ -40,11 +43,13 @@ struct Vote {
   std::int64_t capacity = 0;          // of that file for attributes, in bytes
   // Like `left`, but only for an end that somebody named.
   std::optional<Duration> named_left = {};
-  bool torn = false;  // this rank is inside an update, so its memory is no step boundary
+  bool torn = false;      // this rank is inside an update, so its memory is no step boundary
+  Duration step_time{};   // what a step lasts on this rank; 0: not measured
+  std::int64_t due = -1;  // rank 0: the next step at which a save by steps falls due; -1: none
 };
 
 // A vote as numbers. All ranks take the maximum of each.
-using Ballot = std::array<std::int64_t, 16>;
+using Ballot = std::array<std::int64_t, 18>;
 
 // The result of all votes of one boundary. A rank number is the highest of those that ask; −1: none.
 struct Agreed {
@@ -62,6 +67,8 @@ struct Agreed {
   std::int64_t capacity = 0;  // the maximum
   int torn = -1;
   std::optional<Duration> named_left = {};
+  Duration step_time{};  // the maximum
+  std::int64_t due = -1;
   bool saves() const { return save >= 0 && busy < 0; }
   // All ranks write a checkpoint that begins now.
   bool shares() const { return plan != 0 && !alone; }

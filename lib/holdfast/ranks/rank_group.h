@@ -19,6 +19,7 @@
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/ranks/shared_write.h"
+#include "holdfast/ranks/vote_cadence.h"
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
@@ -96,6 +97,7 @@ class RankGroup {
   RankChannel& channel;
   const std::shared_ptr<Parting> parting = std::make_shared<Parting>();
   bool asked = false;                  // rank 0: the others know which checkpoint it would start from
+  VoteCadence cadence;                 // of the votes in the loop
   bool pending = false;                // a ballot is in flight
   SteadyTime posted{};                 // when it was posted
   std::optional<SteadyTime> end = {};  // announced end, from the newest votes
@@ -111,7 +113,7 @@ class RankGroup {
   int evaluations = 0;
   std::vector<std::string> told_boundaries = {};
   // Rank 0: values that made their step one of the best. When all ranks can save, that step has passed; the
-  // checkpoint two steps later stands for it.
+  // checkpoint of the next vote stands for it.
   std::map<std::string, double> best = {};
 
   // All ranks write the save that begins now, by this plan (Agreed::plan); 0: rank 0 writes alone. While

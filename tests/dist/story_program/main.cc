@@ -11,6 +11,8 @@
 //   late=0                    milliseconds by which the last rank comes later to that
 //   lost=HOW:RANK:SIGNAL      no training: that rank is sent the signal while the others wait for it in
 //                             `hear`, `ballot`, `gradients`, `exchange` or `leave`; they tell how long
+//   votes=ROUNDS              no training: so many votes of all; they tell how many had a wrong result
+//   unread=1                  no training: all but rank 0 vote, and nobody reads the result
 //   mount=1                   the run directory's parent is a mount point
 //   busy=RANK                 that one sleeps for half a minute first
 //
@@ -222,10 +224,42 @@ int lose(const Story::Event& loss, int busy, ProcessGroup& group, Agreement& agr
   return 1;
 }
 
+// Not all are equally quick; rank 0 casts its first vote when the others have found that it is missing.
+int vote(std::int64_t rounds, ProcessGroup& group, Agreement& agreement) {
+  const int rank = group.rank();
+  const int ranks = group.world_size();
+  int wrong = 0;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (rank == round % ranks) std::this_thread::sleep_for(100us);
+    for (int other = 1; round == 0 && rank == 0 && other < ranks; ++other)
+      agreement.hear(other, "asked", 5min);
+    agreement.post({round, rank, -rank, (round + rank) % ranks});
+    if (round == 0 && rank > 0) {
+      if (agreement.result(20ms)) return 1;
+      agreement.tell("asked", "");
+    }
+    std::optional<Ballot> largest;
+    while (!largest) largest = agreement.result(10ms);
+    if (*largest != Ballot{round, ranks - 1, 0, ranks - 1}) ++wrong;
+  }
+  say("wrong %d\n", wrong);
+  group.leave();
+  return 0;
+}
+
 int live(const Story& story) {
   ProcessGroup group({.timeout = std::chrono::seconds(story.number("timeout", 60)),
                       .silence = std::chrono::seconds(story.number("silence", 6))});
+  if (story.number("unread", 0) != 0) {
+    {
+      Agreement unread(group);
+      if (group.rank() > 0) unread.post({});
+    }
+    group.leave();
+    return 0;
+  }
   Agreement agreement(group);
+  if (const auto rounds = story.number("votes", 0); rounds > 0) return vote(rounds, group, agreement);
   const Story::Event loss = story.event("lost");
   return loss.what.empty() ? train(story, group, agreement)
                            : lose(loss, static_cast<int>(story.number("busy", -1)), group, agreement);

@@ -38,7 +38,7 @@ struct Member {
   // Rank 0 waits for its disk, unless that is what the test is about; the others learn of it at their next
   // step, so their wait does not last.
   Decision step() {
-    clock.advance(std::chrono::seconds(2));
+    clock.advance(step_time);
     const StepReport report = source.train();
     decision = checkpointer->after_step(report);
     if (!decision.saved) return decision;
@@ -74,6 +74,7 @@ struct Member {
   Resumed resumed;
   Decision decision;
   std::vector<std::int64_t> saved;
+  Duration step_time = std::chrono::seconds(2);
   bool patient = true;
   int code = -1;
   std::string error;  // what ended it, with its exit code
@@ -106,6 +107,7 @@ class Together : public testing::Test {
       threads.emplace_back([&, one = member.get()] {
         try {
           one->patient = patient;
+          one->step_time = step_time;
           one->resumed = one->checkpointer->resume();
           script(*one);
         } catch (const Error& error) {
@@ -152,6 +154,7 @@ class Together : public testing::Test {
   std::unique_ptr<Volume> volume = std::make_unique<Volume>();
   CheckpointerOptions options = volume->options();
   bool patient = true;
+  Duration step_time = std::chrono::seconds(2);  // longer than the time between votes: each step votes
   int corrupt_for = -1;
   Duration timeout = std::chrono::seconds(60);
   int odd_one = -1;

@@ -1,19 +1,20 @@
-// Signs of life and ballots, of threads that are ranks.
+// Signs of life, of threads that are ranks, and the connections that end with a loss.
 #include "holdfast/distributed/internal/pulse.h"
 
-#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
-#include "holdfast/distributed/internal/ballot_tree.h"
 #include "holdfast/distributed/internal/connections.h"
+#include "holdfast/distributed/internal/sockets.h"
 
 namespace holdfast { namespace {
 
@@ -125,99 +126,25 @@ TEST_F(Pulses, RankZeroKnowsThatAnotherCalls) {
   for (const auto& pulse : pulses) EXPECT_THAT(pulse->lost(), IsEmpty());
 }
 
-// Every rank on a thread of its own.
-template <class Work>
-void on_ranks(int count, const Work& work) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < count; ++rank) {
-    threads.emplace_back([&, rank] {
-      BallotTree tree(StoreLine(store, "t/"), "127.0.0.1", rank, count, 30s);
-      work(tree, rank);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST(BallotTree, BringsTheMaximumOfAllToAll) {
-  for (const int count : {2, 3, 7}) {
-    std::atomic<int> wrong{0};
-    on_ranks(count, [&](BallotTree& tree, int rank) {
-      for (std::int64_t step = 0; step < 300; ++step) {
-        Ballot mine{};
-        mine[0] = step;
-        mine[1] = rank;
-        mine[2] = -rank;
-        mine[3] = (step + rank) % count;
-        tree.post(mine);
-        if (rank == step % count) std::this_thread::sleep_for(100us);  // not all are equally quick
-        std::optional<Ballot> largest;
-        while (!largest) largest = tree.result(10ms);
-        Ballot expected{};
-        expected[0] = step;
-        expected[1] = count - 1;
-        expected[3] = count - 1;
-        if (*largest != expected || tree.pending()) ++wrong;
-      }
-    });
-    EXPECT_EQ(wrong, 0) << count << " ranks";
-  }
-}
-
-TEST(BallotTree, WaitsAsLongAsItIsToldAndKeepsWhatComesLater) {
-  std::atomic<bool> asked{false};
-  on_ranks(2, [&](BallotTree& tree, int rank) {
-    if (rank == 1) {
-      tree.post({});
-      EXPECT_FALSE(tree.result(20ms));
-      EXPECT_TRUE(tree.pending());
-      asked = true;
-    } else {
-      EXPECT_TRUE(comes([&] { return asked.load(); }));
-      tree.post({1});
-    }
-    std::optional<Ballot> largest;
-    while (!largest) largest = tree.result(10ms);
-    EXPECT_EQ((*largest)[0], 1);
-  });
-}
-
-// Also those who have no connection to it.
-TEST(BallotTree, ALostRankIsNoticedByAll) {
-  std::atomic<int> noticed{0};
-  on_ranks(7, [&](BallotTree& tree, int rank) {
-    if (rank == 5) return;  // its tree goes away
-    try {
-      tree.post({});
-      while (!tree.result(10ms)) {
-      }
-    } catch (const c10::DistBackendError&) {
-      ++noticed;
-    }
-  });
-  EXPECT_EQ(noticed, 6);
-}
-
 constexpr int kStorePort = 1;  // nobody's here
 
 TEST(Connections, ThoseThatCameSinceAreBroken) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  std::thread other([&] {
-    BallotTree tree(StoreLine(store, "t/"), "127.0.0.1", 1, 2, 30s);
-    EXPECT_THROW(
-        {
-          tree.post({});
-          while (!tree.result(10ms)) {
-          }
-        },
-        c10::DistBackendError);
-  });
+  const auto listening = listen_at("127.0.0.1", 0);
+  ASSERT_TRUE(listening);
+  const auto connect = [&] {
+    return connect_to("127.0.0.1", own_end(listening->get()).second, Clock::real().now() + 60s,
+                      [] { return false; });
+  };
+  const Socket older = connect();
   Connections connections;
   const auto before = Connections::all(kStorePort);
-  BallotTree tree(StoreLine(store, "t/"), "127.0.0.1", 0, 2, 30s);
+  const Socket newer = connect();
   connections.add_since(before, kStorePort);
   connections.shut();
-  other.join();
+  char byte = 0;
+  EXPECT_EQ(::recv(newer.get(), &byte, 1, MSG_DONTWAIT), 0) << "its end";
+  EXPECT_EQ(::recv(older.get(), &byte, 1, MSG_DONTWAIT), -1);
+  EXPECT_EQ(errno, EAGAIN) << "nothing has come yet";
 }
 
 }}  // namespace holdfast

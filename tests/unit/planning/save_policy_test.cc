@@ -65,6 +65,18 @@ TEST(SavePolicy, RefusesWhatIsNotAnInterval) {
                UsageError);
 }
 
+TEST(SavePolicy, TellsTheStepAtWhichItFallsDueNext) {
+  EXPECT_EQ(SavePolicy({5min}, kStart, 0).next_due_step(kStart), std::nullopt);
+  SavePolicy policy({5min, SaveEvery::steps(20), SaveEvery::steps(30)}, kStart, 7);
+  EXPECT_EQ(policy.next_due_step(kStart), 27);
+  EXPECT_FALSE(policy.due(kStart, 26));
+  EXPECT_TRUE(policy.due(kStart, 27));
+  policy.saved(kStart + 1s, 40);
+  EXPECT_EQ(policy.next_due_step(kStart + 1s), 60);
+  policy.hurry_until(kStart + 30min);
+  EXPECT_EQ(policy.next_due_step(kStart + 1min), 50);
+}
+
 TEST(SavePolicy, ChoosesItsIntervalByWhatASaveCosts) {
   SavePolicy policy({SaveEvery::automatic()}, kStart, 0);
   EXPECT_TRUE(policy.automatic());

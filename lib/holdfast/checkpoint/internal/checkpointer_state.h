@@ -148,6 +148,7 @@ struct Checkpointer::State {
 
   // With other ranks (checkpointer_together.cc).
   void agree(Decision& decision);
+  void act_together(Decision& decision, const Agreed& agreed);
   void plan_together();
   void bring_together();
   void or_abandon(const std::function<void()>& work);

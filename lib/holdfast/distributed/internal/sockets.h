@@ -1,4 +1,4 @@
-// TCP for a run's store and for the exchange of ballots.
+// TCP for a run's store.
 //
 // Errors: std::runtime_error with address and errno. Threads: any, one at a time per socket.
 #pragma once

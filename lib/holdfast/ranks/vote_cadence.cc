@@ -1,0 +1,20 @@
+#include "holdfast/ranks/vote_cadence.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace holdfast { inline namespace v1 {
+
+void VoteCadence::learn(const Agreed& agreed) {
+  newest_ = agreed.step;
+  const std::int64_t fitting = agreed.step_time > Duration::zero() ? kInterval / agreed.step_time : 1;
+  steps_ = std::clamp<std::int64_t>(fitting, 1, std::min(2 * steps_, kMostSteps));
+  const bool news = !std::exchange(end_announced_, agreed.left.has_value()) && agreed.left;
+  const bool near = agreed.left && *agreed.left <= kNear + 2 * agreed.needs;
+  const bool done = agreed.saves() || agreed.pause >= 0;
+  next_ = agreed.step + (news || near || done ? 1 : steps_);
+  // One that falls due at the very next step has been voted on.
+  if (agreed.due > agreed.step + 1) next_ = std::min(next_, agreed.due - 1);
+}
+
+}}  // namespace holdfast::v1

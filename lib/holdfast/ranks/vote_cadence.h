@@ -1,0 +1,47 @@
+// Which step boundaries vote: about one a second, the same ones on all ranks, because each rank computes them
+// from the results of votes alone.
+//
+//   if (cadence.votes_at(step)) post(vote);   // the result is read at the next boundary:
+//   cadence.learn(agreed);
+//
+// The next vote comes after as many steps as fit into kInterval, by the longest step time that a rank told.
+// It comes earlier
+//   - a step before one at which rank 0's save policy falls due, so that the save begins there,
+//   - at once after votes that asked for something that was done: rank 0 tells what follows from it,
+//   - at once when an end is announced, because rank 0 answers it, and at every boundary when that end is near.
+// The number of steps at most doubles from vote to vote: the first steps of a run tell little.
+//
+// A step that lasts much longer than those before delays the next vote by as much for each step until then.
+//
+// Errors: none. Threads: one thread.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/ranks/rank_channel.h"
+
+namespace holdfast { inline namespace v1 {
+
+class VoteCadence {
+ public:
+  static constexpr Duration kInterval = std::chrono::seconds(1);
+  // Where steps are shorter than a millisecond, they may yet become longer.
+  static constexpr std::int64_t kMostSteps = 1000;
+  // Less time left than this and two last saves: an end is near.
+  static constexpr Duration kNear = std::chrono::seconds(60);
+
+  // True at the first boundary of a run, and at a step before the newest vote's: the program went back.
+  bool votes_at(std::int64_t step) const { return step >= next_ || step < newest_; }
+  // The result of a vote in the loop. Requires a result of every vote, in their order.
+  void learn(const Agreed& agreed);
+
+ private:
+  std::int64_t newest_ = std::numeric_limits<std::int64_t>::min();  // step of the newest result
+  std::int64_t next_ = std::numeric_limits<std::int64_t>::min();
+  std::int64_t steps_ = 1;  // from one vote to the next
+  bool end_announced_ = false;
+};
+
+}}  // namespace holdfast::v1
