@@ -49,7 +49,7 @@ class Health : public testing::Test {
 TEST_F(Health, HelpNamesTheExitCodes) {
   const Ended ended = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "health", "--help"}).wait();
   EXPECT_EQ(ended.exit_code, 0);
-  EXPECT_THAT(ended.out, HasSubstr("1 trains, and one is blind"));
+  EXPECT_THAT(ended.out, HasSubstr("1 trains, and a source is blind"));
   EXPECT_THAT(ended.out, HasSubstr("Example:\n  holdfast health "));
 }
 
@@ -78,12 +78,12 @@ TEST_F(Health, ABlindSourceHasAnExitCodeUntilItSees) {
 TEST_F(Health, WhereNobodyTrainsIsNoHealth) {
   EXPECT_EQ(run().exit_code, 3);
   claim(1);
-  EXPECT_THAT(run().out, HasSubstr("has not come to training"));
+  EXPECT_THAT(run().out, HasSubstr("has not begun to train"));
   LedgerText text = ledger(3600);
   put(text.progress(3000, 5));
   const Ended silent = run();
   EXPECT_EQ(silent.exit_code, 3);
-  EXPECT_THAT(silent.out, HasSubstr("has said nothing for"));
+  EXPECT_THAT(silent.out, HasSubstr("has written nothing for"));
   EXPECT_EQ(run({"--silent-after", "1h"}).exit_code, 0);
   put(text.end(3599, "interrupted", 75, 5));
   EXPECT_EQ(run({"--silent-after", "1h"}).exit_code, 3);

@@ -60,7 +60,7 @@ TEST_F(Report, OfAnEmptyDirectorySaysSo) {
   const Ended ended = run({directory(), "--svg", path("empty.svg")});
   EXPECT_EQ(ended.exit_code, 0);
   EXPECT_THAT(ended.out, StartsWith("no attempt has trained in "));
-  EXPECT_THAT(content(path("empty.svg")), HasSubstr("No attempt has come to training."));
+  EXPECT_THAT(content(path("empty.svg")), HasSubstr("No attempt has begun to train."));
   EXPECT_EQ(Json::parse(run({directory(), "--json"}).out)["goodput"], 0);
 }
 
@@ -95,7 +95,7 @@ TEST_F(Report, TellsWhereTheTimeWent) {
   EXPECT_THAT(ended.out, HasSubstr("2 interruptions, 1 without a notice (50.0 % missed); lead time 2m 00s"));
   EXPECT_THAT(ended.out, HasSubstr("vanished"));
   EXPECT_THAT(ended.out, HasSubstr("interrupted (r)"));
-  EXPECT_THAT(ended.out, HasSubstr("at risk, as of the last word: 40 steps, 40s"));
+  EXPECT_THAT(ended.out, HasSubstr("at risk, at the last record: 40 steps, 40s"));
 
   const Json json = Json::parse(run({directory(), "--json"}).out);
   EXPECT_EQ(json["interruptions"], 2);

@@ -68,7 +68,7 @@ TEST_F(Supervise, MistakesOfUseStartNothing) {
 
 TEST_F(Supervise, SomeEndingsAreFinalAndSayWhy) {
   const std::map<int, std::string> why = {
-      {0, "complete"}, {64, "wrong options"},      {74, "look at the volume"},
+      {0, "complete"}, {64, "wrong options"},      {74, "check the volume"},
       {76, "newer"},   {78, "resume was refused"}, {130, "by hand"},
       {126, "nothing"}};
   for (const auto& [code, text] : why) {
@@ -103,7 +103,7 @@ TEST_F(Supervise, AVolumeThatStaysAwayEndsIt) {
   const Ended ended = run({"--first-delay", "1ms", "--retry-volume", "300ms"}, "exit 74");
   EXPECT_EQ(ended.exit_code, 74);
   EXPECT_GE(lives(), 2U);
-  EXPECT_THAT(ended.err, HasSubstr("look at the volume"));
+  EXPECT_THAT(ended.err, HasSubstr("check the volume"));
 }
 
 TEST_F(Supervise, WhatLoopsIsEnded) {

@@ -171,7 +171,7 @@ TEST_F(OnComplete, NeitherAloneIsEnough) {
   EXPECT_EQ(ended.exit_code, 70);
   ended = end(": >run/attempts/4; exit 0");  // and has not said anything
   EXPECT_EQ(ended.exit_code, 70);
-  EXPECT_THAT(ended.err, HasSubstr("attempt 4 has said nothing"));
+  EXPECT_THAT(ended.err, HasSubstr("attempt 4 has written nothing"));
   fs::remove_all(directory());
   EXPECT_EQ(end("exit 0").exit_code, 70);
   fs::create_directories(directory());

@@ -89,7 +89,7 @@ TEST_F(Rehearse, ADeafTrainerIsFoundOut) {
   deaf.insert(deaf.begin(), {"/usr/bin/env", "HOLDFAST_SOURCES=signal"});
   const Ended ended = rehearse({"--in", "0s", "--notice", "500ms", "--kill"}, deaf);
   EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
-  EXPECT_THAT(ended.out, AllOf(HasSubstr("the notice was not seen: nobody asked the metadata server"),
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("the notice was not seen: no process asked the metadata server"),
                                HasSubstr("NOT PROVEN: life 1: "), Not(HasSubstr("nothing was lost"))));
 }
 

@@ -25,7 +25,8 @@ def help_of(program, *words):
 
 
 def commands_of(text):
-    return re.findall(r"^  ([a-z]+) ", text[text.index("Subcommands:"):], re.MULTILINE)
+    commands = text[text.index("Subcommands:"):].split("\n\n")[0]
+    return re.findall(r"^  ([a-z]+) ", commands, re.MULTILINE)
 
 
 def section(title, level, text):

@@ -165,6 +165,14 @@ int run_diff(const DiffRequest& options) {
   return Comparison(options, open_for_comparison(options.a), open_for_comparison(options.b)).run();
 }
 
+constexpr char kDiffFooter[] =
+    R"(Reads only tensors whose digests differ. `ulp` is the largest difference, counted in representable numbers.
+
+Exit code: 0 equal, 1 different, 2 unreadable.
+
+Example:
+  holdfast diff run1/step-000000001200-a0001.h5 run2/step-000000001200-a0001.h5)";
+
 }  // namespace
 
 void add_diff(CLI::App& app, Command& chosen) {
@@ -174,11 +182,7 @@ void add_diff(CLI::App& app, Command& chosen) {
   command->add_option("B", options->b, "another")->required();
   command->add_flag("--all", options->all,
                     "list every tensor that differs, and records such as host and time");
-  command->footer(
-      "Only tensors whose digests differ are read. ulp: representable numbers between the two that are "
-      "farthest "
-      "apart.\nExit code: 0 equal, 1 different, 2 unreadable.\n\n"
-      "Example:\n  holdfast diff run1/step-000000001200-a0001.h5 run2/step-000000001200-a0001.h5");
+  command->footer(kDiffFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_diff(*options); }; });
 }
 

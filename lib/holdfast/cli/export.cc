@@ -131,6 +131,16 @@ int run_export(const ExportRequest& options) {
   throw Error(shown(options.file) + ": damaged: " + rejection->reason, ExitCode::difference);
 }
 
+constexpr char kExportFooter[] =
+    R"(The keys are those of the state dict. A tied weight appears under each of its names.
+Every byte is verified while it is copied. The new file appears whole or not at all.
+
+Exit code: 0 written, 1 the checkpoint is damaged, 2 unreadable.
+
+Example:
+  holdfast export /mnt/ckpt/run1/step-000000001200-a0001.h5 --to weights.safetensors
+  python3 -c 'import safetensors.torch as s; print(s.load_file("weights.safetensors").keys())')";
+
 }  // namespace
 
 void add_export(CLI::App& app, Command& chosen) {
@@ -138,21 +148,14 @@ void add_export(CLI::App& app, Command& chosen) {
   CLI::App* const command =
       app.add_subcommand("export", "Write a checkpoint's weights as a safetensors file, for other tools");
   command->add_option("FILE", options->file, "the checkpoint")->required();
-  command->add_option("--to", options->to, "the new file; readable by its owner alone")
+  command->add_option("--to", options->to, "the new file; only its owner can read it")
       ->type_name("FILE")
       ->required();
-  command->add_option("--module", options->module, "which module of the training state")
+  command->add_option("--module", options->module, "module of the training state to export")
       ->type_name("NAME")
       ->capture_default_str();
-  command->add_flag("--force", options->force, "replace the new file where it exists");
-  command->footer(
-      "Keys are those of the state dict, tied weights under each of their names. Every byte is verified "
-      "while "
-      "it is copied,\nand the new file appears whole or not at all. Exit code: 0 written, 1 the checkpoint "
-      "is "
-      "damaged, 2 unreadable.\n\n"
-      "Example:\n  holdfast export /mnt/ckpt/run1/step-000000001200-a0001.h5 --to weights.safetensors\n"
-      "  python3 -c 'import safetensors.torch as s; print(s.load_file(\"weights.safetensors\").keys())'");
+  command->add_flag("--force", options->force, "replace the new file if it exists");
+  command->footer(kExportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_export(*options); }; });
 }
 

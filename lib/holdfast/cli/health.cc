@@ -96,13 +96,13 @@ int run_health(const HealthRequest& options) {
   const std::string attempt = "attempt " + std::to_string(news.newest.attempt);
   const LastWords words = last_words(news.lines);
   if (words.ended || (news.newest.state && has_ended(*news.newest.state))) {
-    return nobody(attempt + " has ended; holdfast ls says how");
+    return nobody(attempt + " has ended; holdfast ls shows how");
   }
-  if (words.unix_ms < 0) return nobody(attempt + " has not come to training yet");
+  if (words.unix_ms < 0) return nobody(attempt + " has not begun to train yet");
   const WallTime last_word{std::chrono::milliseconds(words.unix_ms)};
   const auto age = std::chrono::duration_cast<Duration>(Clock::real().wall_now() - last_word);
   if (age > silent_after) {
-    return nobody(attempt + " has said nothing for " + format_duration(age) + "; it hangs, or died");
+    return nobody(attempt + " has written nothing for " + format_duration(age) + "; it hangs, or died");
   }
   bool blind = false;
   for (const auto& [name, source] : words.sources) {
@@ -119,23 +119,27 @@ int run_health(const HealthRequest& options) {
   return 0;
 }
 
+constexpr char kHealthFooter[] = R"(Of a run with several ranks, the sources are those of rank 0's host.
+
+Exit code: 0 trains, and no source is blind; 1 trains, and a source is blind; 2 the directory cannot be read;
+3 nobody trains there: no attempt has begun to train, the newest has ended, or it is silent.
+
+Example:
+  holdfast health /mnt/ckpt/run1 --blind-after 2min || alert)";
+
 }  // namespace
 
 void add_health(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<HealthRequest>();
   CLI::App* const command =
-      app.add_subcommand("health", "Say whether a run trains, and whether it would hear an interruption");
+      app.add_subcommand("health", "Tell whether a run trains, and whether it would see an interruption");
   command->add_option("DIR", options->directory, "the run directory")->required();
   add_time(*command, "--blind-after", options->blind_after,
-           "a source that has not seen for that long is blind; the run's ledger tells it every 10 s");
+           "a source that got no answer for this long counts as blind; the ledger records it every 10 s");
   add_time(*command, "--silent-after", options->silent_after,
-           "a run that has not said a word for that long does not train; it says none while it writes "
-           "a checkpoint");
-  command->footer(
-      "Of several ranks, the sources of rank 0's host are told.\n\nExit codes: 0 trains, and no source is "
-      "blind; 1 trains, and one is blind; 2 the directory cannot be read; 3 nobody trains there: no attempt "
-      "has come to training, the newest has ended, or it is silent.\n\nExample:\n  holdfast health "
-      "/mnt/ckpt/run1 --blind-after 2min || alert");
+           "a run whose ledger has had no new line for this long counts as not training; it writes none "
+           "while it writes a checkpoint");
+  command->footer(kHealthFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_health(*options); }; });
 }
 

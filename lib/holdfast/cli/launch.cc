@@ -283,10 +283,33 @@ class Launch {
 int run_launch(const LaunchRequest& options) {
   if (options.command.empty()) {
     throw UsageError(
-        "which command? It goes last, after two dashes: holdfast launch --nproc 2 -- ./train --lr 0.1");
+        "no command given: put it last, after two dashes: holdfast launch --nproc 2 -- ./train --lr 0.1");
   }
   return Launch(options).run();
 }
+
+constexpr char kLaunchFooter[] =
+    R"(COMMAND gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), and
+OMP_NUM_THREADS = cores / N unless it is set. Each line of its output begins with the rank, as in [3].
+
+On one host, launch makes a secret by which the processes recognise each other. With several hosts, set
+HOLDFAST_JOB_SECRET to the same value on all of them.
+
+Launch passes on SIGTERM, SIGINT and SIGUSR1 to every process, each once, and SIGHUP, SIGUSR2 and SIGXCPU
+(HOLDFAST_STOP_SIGNALS) as SIGTERM. A second SIGINT within 10 s kills them. Processes that have not ended after the
+grace period (HOLDFAST_TERM_GRACE and 5 s; 2 min if it is not set) get SIGKILL.
+
+If a process fails, or if launch itself is killed, the others get SIGTERM, and SIGKILL after the grace period (30 s
+if HOLDFAST_TERM_GRACE is not set). If a process leaves interrupted (75), those that still run 3 s later get SIGTERM.
+
+Programs that do not use Holdfast need --master, because they do not take over rank 0's socket.
+
+Exit code: 0 if all processes exit with 0, 75 if all exit with 75, and 70 if some exit with 0 and some with 75.
+Otherwise that of the process that failed first (128 + N if signal N ended it). So
+`holdfast supervise -- holdfast launch …` restarts an interrupted run.
+
+Example:
+  holdfast launch --nproc 8 -- ./train --checkpoint-dir /mnt/ckpt/run1)";
 
 }  // namespace
 
@@ -295,51 +318,29 @@ void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command&
   options->command = wrapped;
   CLI::App* const command = app.add_subcommand(
       "launch",
-      "Start the processes of one training, one for each GPU: launch --nproc N [OPTIONS] -- COMMAND...");
-  command->add_option("--nproc", options->processes, "processes on this host, as a rule one for each GPU")
+      "Start the processes of one training run, one for each GPU: launch --nproc N [OPTIONS] -- COMMAND...");
+  command->add_option("--nproc", options->processes, "processes on this host, usually one for each GPU")
       ->check(CLI::Range(1, 4096))
       ->required()
       ->type_name("N");
-  CLI::Option* const hosts = command->add_option(
-      "--nnodes", options->hosts,
-      "hosts, each with one of these and the same --nproc (default: as srun --ntasks-per-node=1 or the "
-      "pod's RANK and WORLD_SIZE say; otherwise 1)");
+  CLI::Option* const hosts =
+      command->add_option("--nnodes", options->hosts,
+                          "number of hosts; each runs holdfast launch with the same --nproc (default: as "
+                          "srun --ntasks-per-node=1 or the pod's RANK and WORLD_SIZE say; otherwise 1)");
   hosts->check(CLI::Range(1, 100'000))->type_name("N");
-  command->add_option("--node-rank", options->host, "number of this host, from 0 on; with --nnodes")
+  command->add_option("--node-rank", options->host, "number of this host, counted from 0; needs --nnodes")
       ->needs(hosts)
       ->check(CLI::Range(0, 99'999))
       ->type_name("N");
   command
-      ->add_option(
-          "--master", options->master,
-          "where all processes meet: a free port of host 0 (default with one host: one that the kernel "
-          "chooses, which nobody else can take)")
+      ->add_option("--master", options->master,
+                   "address where all processes meet: a free port of host 0 (default with one host: a port "
+                   "that the kernel chooses, and that no other process can take)")
       ->type_name("HOST:PORT");
   const auto leave = std::make_shared<std::string>("10min");
   add_time(*command, "--leave-timeout", *leave,
-           "from the first process's end with 0 to SIGTERM for those that are still there; 0: never");
-  command->footer(
-      "COMMAND gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, "
-      "MASTER_PORT), and\n"
-      "OMP_NUM_THREADS = cores / N unless it is set. Its lines come out with their rank before them: [3] "
-      "….\n\n"
-      "On one host it makes a secret by which the processes know each other. For several hosts set\n"
-      "HOLDFAST_JOB_SECRET, the same on all of them.\n\n"
-      "SIGTERM, SIGINT and SIGUSR1 are passed on to every process, each once; SIGHUP, SIGUSR2 and SIGXCPU\n"
-      "(HOLDFAST_STOP_SIGNALS) as SIGTERM. A second SIGINT within 10 s kills them. Who is still there when "
-      "the grace\n"
-      "(HOLDFAST_TERM_GRACE and 5 s; 2 min where it is not set) is over gets SIGKILL. When one fails the\n"
-      "others get SIGTERM, and SIGKILL after the grace (30 s where it is not set). The same happens when "
-      "this\n"
-      "launcher is killed.\n"
-      "When one leaves interrupted (75), those that are still there 3 s later get SIGTERM, too. Programs\n"
-      "other than Holdfast's need --master: they do not take rank 0's socket over.\n\n"
-      "Exit code: 0 when all say 0, 75 when all say 75, otherwise that of the process that failed first (128 "
-      "+ N when\n"
-      "signal N ended it); 70 when some say 0 and some 75. So `holdfast supervise -- holdfast launch …` "
-      "starts\n"
-      "again what was interrupted.\n\n"
-      "Example:\n  holdfast launch --nproc 8 -- ./train --checkpoint-dir /mnt/ckpt/run1");
+           "time from the first process that exits with 0 until the others get SIGTERM; 0: never");
+  command->footer(kLaunchFooter);
   command->callback([options, leave, &chosen] {
     options->leave_timeout = duration_of("--leave-timeout", *leave);
     chosen = [options] { return run_launch(*options); };

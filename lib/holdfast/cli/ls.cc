@@ -22,7 +22,7 @@ std::string phase_text(const RunState& state) {
     case RunPhase::starting:
       return "starting";
     case RunPhase::running:
-      return "running, or ended without a word";
+      return "running, or ended without a last state";
     case RunPhase::complete:
       return "complete";
     case RunPhase::interrupted:
@@ -89,10 +89,22 @@ int run_ls(const LsRequest& options) {
   if (word.state) {
     print_run_state(*word.state);
   } else if (word.attempt > 0) {
-    std::cout << "attempt " << word.attempt << ": has claimed the directory and not said anything yet\n";
+    std::cout << "attempt " << word.attempt
+              << ": has claimed the directory and has not written its state yet\n";
   }
   return 0;
 }
+
+constexpr char kLsFooter[] = R"(STATE is one of:
+  ok            header and index are valid; with --verify, every byte is
+  ok, not finite
+                the loss, a trained parameter or an optimizer slot is NaN or infinite, or another tensor holds NaN
+  damaged       its bytes are not those that were written
+  newer         a newer version of Holdfast wrote it, in a format that this one cannot read
+  unreadable    the volume refused to read it
+
+Example:
+  holdfast ls /mnt/ckpt/run1)";
 
 }  // namespace
 
@@ -101,11 +113,7 @@ void add_ls(CLI::App& app, Command& chosen) {
   CLI::App* const command = app.add_subcommand("ls", "List the checkpoints of a run directory, newest first");
   command->add_option("DIR", options->directory, "the run directory")->required();
   command->add_flag("--verify", options->verify, "read every byte, not only header and index");
-  command->footer(
-      "STATE is ok (header and index hold; with --verify: every byte), damaged, newer (of a newer format) or "
-      "unreadable. \"ok, not finite\": the loss, a trained parameter or an optimizer slot is NaN or "
-      "infinite, "
-      "or another tensor holds NaN.\n\nExample:\n  holdfast ls /mnt/ckpt/run1");
+  command->footer(kLsFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_ls(*options); }; });
 }
 

@@ -51,7 +51,7 @@ const char* word_of(Weight weight) {
 
 std::string estimate_text(const VolumeReport& report, std::uint64_t state) {
   const auto save = estimate_save(report, state);
-  if (!save) return "a save of " + format_bytes(state) + ": nothing was measured, so nothing can be said";
+  if (!save) return "a save of " + format_bytes(state) + ": unknown, because nothing was measured";
   const auto count = static_cast<std::int64_t>(kSpotNotice / std::max<Duration>(*save, Duration(1)));
   std::string text = "a save of " + format_bytes(state) + " takes about " + format_duration(*save) + "; ";
   if (count == 0)
@@ -144,31 +144,34 @@ int run_probe(const ProbeRequest& options) {
   }
 }
 
+constexpr char kProbeFooter[] =
+    R"(Writes into a new folder below DIR (.holdfast-probe-<pid>) and removes it at the end, also after Ctrl-C. It does not
+touch other files. A run that trains there shares the disk with the probe meanwhile.
+
+Exit code: 0 checkpoints can be committed there, 1 they cannot, 2 unreadable, 64 wrong options.
+
+Example:
+  holdfast probe /mnt/ckpt --state 2GB)";
+
 }  // namespace
 
 void add_probe(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ProbeRequest>();
   CLI::App* const command =
-      app.add_subcommand("probe", "Say what a volume promises, and what Holdfast will do with it");
-  command->add_option("DIR", options->directory, "a folder on the volume; a run directory will do")
+      app.add_subcommand("probe", "Test what a volume guarantees, and how Holdfast will use it");
+  command->add_option("DIR", options->directory, "a folder on the volume, such as a run directory")
       ->required();
   command
       ->add_option("--size", options->size,
-                   "how much to write for the speed, at most; never more than a quarter of what is free, nor "
-                   "for longer than 10 s, and then one fsync")
+                   "most bytes to write for the speed test; never more than a quarter of the free space, "
+                   "never longer than 10 s plus one fsync")
       ->type_name("BYTES")
       ->capture_default_str();
   command
-      ->add_option("--state", options->state,
-                   "the size of a training state: how long would a save of it take?")
+      ->add_option("--state", options->state, "size of a training state; prints how long a save of it takes")
       ->type_name("BYTES");
   command->add_flag("--json", options->json, "print one JSON object");
-  command->footer(
-      "Writes in a folder of its own beneath DIR (.holdfast-probe-<pid>), which is removed at the end, also "
-      "after "
-      "Ctrl-C. Files that are there are not touched; a run that trains there shares the disk for that time.\n"
-      "Exit code: 0 checkpoints can be committed there, 1 they cannot, 2 unreadable, 64 wrong use.\n\n"
-      "Example:\n  holdfast probe /mnt/ckpt --state 2GB");
+  command->footer(kProbeFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_probe(*options); }; });
 }
 

@@ -55,14 +55,15 @@ int finish(int code) {
 
 int run_program(std::vector<std::string> arguments) {
   CLI::App app{
-      "Looks at Holdfast checkpoints: lists, shows, verifies, compares and exports them, and deletes what is "
-      "asked for. Never changes one. Runs trainers: starts one process for each GPU, starts them again when "
-      "they were interrupted, and rehearses interruptions."};
+      "Lists, shows, verifies, compares, exports and deletes Holdfast checkpoints; it never changes one.\n"
+      "Runs trainers: one process for each GPU, restarted after interruptions, with interruptions "
+      "rehearsed."};
   app.name("holdfast");
   app.set_version_flag("--version",
                        "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion));
   app.require_subcommand(1);
-  app.footer("Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast COMMAND --help` has one for each command.");
+  app.footer(
+      "Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast COMMAND --help` has an example of each command.");
   Command chosen;
   const std::vector<std::string> wrapped = take_wrapped(arguments);
   add_ls(app, chosen);

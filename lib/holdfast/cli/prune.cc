@@ -156,35 +156,37 @@ int run_prune(const PruneRequest& options) {
   return 0;
 }
 
+constexpr char kPruneFooter[] =
+    R"(A file is kept if any policy keeps it. These are always kept: the newest two that verify (every byte is read), and
+the newest one without NaN. Prune deletes only checkpoints from which the newest one was trained on, and files that
+older attempts left half-written. It leaves every other file alone, and shows it.
+
+Prune claims the directory as an attempt of its own. A complete run stays complete; the next start resumes as usual.
+
+Exit code: 0 done, or nothing to do; 2 unreadable, or refused (a run seems to be alive, nothing verifies, or a file
+has a newer format); 64 wrong options.
+
+Example:
+  holdfast prune /mnt/ckpt/run1 --keep last=2,every=10000,best=test_accuracy:max --dry-run)";
+
 }  // namespace
 
 void add_prune(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<PruneRequest>();
   CLI::App* const command = app.add_subcommand(
-      "prune", "Delete checkpoints that no policy wants, in a directory where nobody trains");
+      "prune", "Delete checkpoints that no policy keeps, in a directory where nobody trains");
   command->add_option("DIR", options->directory, "the run directory")->required();
   command
-      ->add_option(
-          "--keep", options->keep,
-          "what stays: last=N, every=STEPS, best=METRIC:min|max[:N], newer=TIME, with commas between; "
-          "without last, the newest 3 stay as well")
+      ->add_option("--keep", options->keep,
+                   "what to keep: last=N, every=STEPS, best=METRIC:min|max[:N], newer=TIME, separated by "
+                   "commas; without last=N the newest 3 are kept as well")
       ->required()
       ->type_name("WHAT");
-  command->add_flag("--dry-run", options->dry_run, "show what would go, change nothing");
-  command->add_flag("--even-if-running", options->even_if_running,
-                    "also where an attempt says that it is running: it is fenced off and ends with 76");
-  command->footer(
-      "A file stays when any policy wants it. Whatever is asked for, the newest two that verify (every byte "
-      "is "
-      "read) and the newest without NaN stay. Only files that the newest checkpoint grew from go, and what "
-      "older "
-      "attempts left half-written; all else is left alone and shown.\n"
-      "Prune claims the directory as an attempt of its own; a complete run stays complete, and the next "
-      "start "
-      "goes on as if nothing had happened.\n"
-      "Exit code: 0 done, or nothing to do; 2 refused (a run seems to be alive, nothing verifies, a newer "
-      "format) or unreadable; 64 wrong use.\n\n"
-      "Example:\n  holdfast prune /mnt/ckpt/run1 --keep last=2,every=10000,best=test_accuracy:max --dry-run");
+  command->add_flag("--dry-run", options->dry_run, "show what would be deleted; change nothing");
+  command->add_flag(
+      "--even-if-running", options->even_if_running,
+      "prune even if an attempt seems to be running; that attempt loses the directory and ends with 76");
+  command->footer(kPruneFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_prune(*options); }; });
 }
 

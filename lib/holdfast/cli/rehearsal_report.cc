@@ -59,13 +59,13 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
       life.ending.signal == 0 && life.ending.exit_code == static_cast<int>(ExitCode::interrupted);
   if (!life.seen && !(life.left && paused)) {
     faults.push_back(life.asked ? "the notice was not seen"
-                                : "the notice was not seen: nobody asked the metadata server");
+                                : "the notice was not seen: no process asked the metadata server");
   }
   if (life.left && !paused) faults.push_back("it ended by itself: " + to_text(life.ending));
   if (life.had_to_be_killed) faults.emplace_back("it did not leave after SIGTERM");
   if (life.ending.signal != 0 && !life.left && !life.had_to_be_killed && !life.waited) {
     faults.emplace_back(
-        "it trained until it was killed, as far as its ledger tells; what is lost of that, nobody knows");
+        "it trained until it was killed, as far as its ledger shows; how much of that is lost is unknown");
   }
   if (life.durable_step < 0) faults.emplace_back("nothing was ever committed");
   if (life.commits.empty() && life.durable_step < life.furthest_step) {

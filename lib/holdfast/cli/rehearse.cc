@@ -74,7 +74,7 @@ class Rehearsal {
       live(last_, false);
     }
     if (cancelled_ != 0) {
-      log_warning("the rehearsal was cancelled; the run can be resumed as ever");
+      log_warning("the rehearsal was cancelled; the run can be resumed as usual");
       return 128 + cancelled_;
     }
     return report();
@@ -175,7 +175,7 @@ class Rehearsal {
     child.leave_alone();
     throw Error("process " + std::to_string(child.id()) +
                 " does not end at SIGKILL: it hangs in the kernel, " +
-                "in a volume that does not answer perhaps; nothing is proven");
+                "perhaps on a volume that does not answer; this proves nothing");
   }
 
   void note(RehearsedLife& life, const AttendedChild& child, const Times& times, SteadyTime ended,
@@ -298,47 +298,49 @@ class Rehearsal {
 
 int run_rehearse(const RehearseRequest& options) {
   if (options.command.empty()) {
-    throw UsageError("which command? It goes last, after two dashes: holdfast rehearse -- ./train --lr 0.1");
+    throw UsageError(
+        "no command given: put it last, after two dashes: holdfast rehearse -- ./train --lr 0.1");
   }
   return run_apart([&] { return Rehearsal(options).run(); });
 }
+
+constexpr char kRehearseFooter[] =
+    R"(Starts COMMAND with a simulated metadata service on 127.0.0.1, which announces the end of the machine. Ends COMMAND at
+the deadline, starts it again, and reports what was seen, committed and resumed. The last life is stopped with
+SIGTERM, so the run stays resumable. COMMAND really trains, in its own run directory.
+
+Exit code: 0 nothing was lost; 1 something was lost, or there is no proof that nothing was; 64 wrong options.
+
+Example:
+  holdfast rehearse --in 30s --notice 120s --kill -- ./train --checkpoint-dir /mnt/ckpt/rehearsal)";
 
 }  // namespace
 
 void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
   const auto options = std::make_shared<RehearseRequest>();
   options->command = wrapped;
-  CLI::App* const command = app.add_subcommand(
-      "rehearse",
-      "Interrupt your own trainer as a provider would, and see what is lost: rehearse [OPTIONS] -- "
-      "COMMAND...");
-  add_time(*command, "--in", options->in, "when the notice comes, counted from the moment the run trains");
+  CLI::App* const command = app.add_subcommand("rehearse",
+                                               "Interrupt your own trainer as a cloud provider would, and "
+                                               "report what is lost: rehearse [OPTIONS] -- COMMAND...");
+  add_time(*command, "--in", options->in, "time from the start of training to the notice");
   add_time(*command, "--notice", options->notice,
-           "how long before the end it comes (default 2min; 30s with gcp and azure)");
+           "time from the notice to the end of the machine (default 2min; gcp and azure 30s)");
   command->add_flag(
       "--kill", options->kill,
       "SIGKILL at the deadline; otherwise SIGTERM, and SIGKILL 5 s after HOLDFAST_TERM_GRACE (25s)");
-  command->add_option("--repeat", options->repeat, "so many notices, each in a life of its own")
+  command->add_option("--repeat", options->repeat, "number of notices; each interrupts a new life of COMMAND")
       ->check(CLI::Range(1, 100'000))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--provider", options->provider, "whose metadata service is played: ec2, gcp or azure")
+  command->add_option("--provider", options->provider, "metadata service to simulate: ec2, gcp or azure")
       ->check(CLI::IsMember({"ec2", "gcp", "azure"}))
       ->type_name("NAME")
       ->capture_default_str();
   command
       ->add_option("--directory", options->directory,
-                   "the run directory (default: looked for among the folders that COMMAND holds open)")
+                   "the run directory (default: searched among the folders that COMMAND holds open)")
       ->type_name("DIR");
-  command->footer(
-      "Starts COMMAND against a metadata server of its own on 127.0.0.1, has it announce the end of the "
-      "machine, ends\nCOMMAND at the deadline, starts it again, and tells what was seen, committed and "
-      "resumed. A last life is asked\nto stop with SIGTERM, so the run stays resumable. It trains for real, "
-      "in its own run directory.\n\n"
-      "Exit code: 0 nothing was lost, 1 something was, or it could not be shown that nothing was; 64 wrong "
-      "use.\n\n"
-      "Example:\n  holdfast rehearse --in 30s --notice 120s --kill -- ./train --checkpoint-dir "
-      "/mnt/ckpt/rehearsal");
+  command->footer(kRehearseFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_rehearse(*options); }; });
 }
 

@@ -75,7 +75,7 @@ void print_summary(const RunAccount& run) {
               << format_duration(all[all.size() / 2]) << " in the middle";
   }
   std::cout << "\n  unused before deadlines: " << format_duration(run.unused_grace)
-            << "\n  at risk, as of the last word: " << counted(run.risk_steps, "step", "steps") << ", "
+            << "\n  at risk, at the last record: " << counted(run.risk_steps, "step", "steps") << ", "
             << format_duration(run.risk);
   if (run.most_risk > Duration::zero()) std::cout << "; at most " << format_duration(run.most_risk);
   std::cout << '\n';
@@ -191,6 +191,21 @@ int run_report(const ReportRequest& options) {
   return 0;
 }
 
+constexpr char kReportFooter[] =
+    R"(Goodput is the time of the steps that count, as a share of the time in which a process lived.
+
+END is one of:
+  complete      the run reached its final step
+  interrupted   the attempt saved and left; resumable
+  failed        the attempt ended with an error
+  superseded    a newer attempt took the run over
+  crashed       no last line; the next attempt ran on the same machine
+  vanished      no last line; the next attempt ran on another machine
+  running?      the newest attempt: it is alive, or it ended without a last line
+
+Example:
+  holdfast report /mnt/ckpt/run1 --svg run1.svg)";
+
 }  // namespace
 
 void add_report(CLI::App& app, Command& chosen) {
@@ -201,14 +216,7 @@ void add_report(CLI::App& app, Command& chosen) {
   command->add_flag("--json", options->json, "print one JSON object instead of tables");
   command->add_option("--svg", options->svg, "draw the attempts along a time axis into this file")
       ->type_name("FILE");
-  command->footer(
-      "Goodput is the time of the steps that count, as a share of the time in which a process lived. END is "
-      "complete, interrupted (left by itself, resumable), failed, superseded, crashed (without a word; the "
-      "next "
-      "attempt was on the same machine), vanished (without a word; the next was on another machine) or "
-      "running? "
-      "(the newest; lives, or has ended without a word).\n\nExample:\n  holdfast report /mnt/ckpt/run1 --svg "
-      "run1.svg");
+  command->footer(kReportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
 }
 

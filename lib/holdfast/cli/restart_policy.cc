@@ -13,7 +13,8 @@ bool ended_with(const Ending& ending, ExitCode code) {
 }
 
 constexpr char kLookAtTheVolume[] =
-    "the volume cannot be used, or the last save failed; what was acknowledged stands: look at the volume, "
+    "the volume cannot be used, or the last save failed; acknowledged checkpoints are safe: check the "
+    "volume, "
     "then "
     "start again";
 

@@ -30,7 +30,7 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
     }
     if (sign) news.silent_for = std::chrono::duration_cast<Duration>(clock.wall_now() - *sign);
     if (!newest.state) {
-      news.silence = "attempt " + std::to_string(newest.attempt) + " has said nothing in " + name;
+      news.silence = "attempt " + std::to_string(newest.attempt) + " has written nothing in " + name;
       return news;
     }
     const bool left = newest.state->phase == RunPhase::interrupted;

@@ -108,17 +108,20 @@ int run_show(const ShowRequest& options) {
   return 0;
 }
 
+constexpr char kShowFooter[] =
+    R"(Reads only header and index; `holdfast verify` reads every byte. `state` is the digest that the run printed as state=.
+
+Example:
+  holdfast show /mnt/ckpt/run1/step-000000001200-a0001.h5)";
+
 }  // namespace
 
 void add_show(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ShowRequest>();
   CLI::App* const command = app.add_subcommand("show", "Show a checkpoint's attributes, tensors and digests");
   command->add_option("FILE", options->file, "the checkpoint")->required();
-  command->add_flag("--json", options->json, "print one JSON object, nothing shortened");
-  command->footer(
-      "Reads header and index alone; `holdfast verify` reads every byte. `state` is the digest that the run "
-      "printed "
-      "as state=.\n\nExample:\n  holdfast show /mnt/ckpt/run1/step-000000001200-a0001.h5");
+  command->add_flag("--json", options->json, "print one JSON object, with every value in full");
+  command->footer(kShowFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_show(*options); }; });
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 int run_supervise(const SuperviseRequest& options) {
   if (options.command.empty()) {
-    throw UsageError("which command? It goes last, after two dashes: holdfast supervise -- ./train --lr 0.1");
+    throw UsageError(
+        "no command given: put it last, after two dashes: holdfast supervise -- ./train --lr 0.1");
   }
   if (!options.on_complete.empty() && options.directory.empty()) {
     throw UsageError(
@@ -23,84 +24,83 @@ int run_supervise(const SuperviseRequest& options) {
   return run_apart([&] { return Supervisor(options).run(); });
 }
 
+constexpr char kSuperviseFooter[] =
+    R"(Restarts COMMAND after exit 75 (interrupted), a crash or an unknown code; for --retry-volume also after 74 (the volume).
+Ends, and prints why, after 0 (complete), 64 (wrong options), 76 (superseded), 78 (refused) and 130 (second Ctrl-C).
+After a notice that this machine ends within ten minutes, supervise waits before the next start.
+
+Processes that COMMAND leaves behind, in any session, get SIGTERM and end before the next start. With --directory,
+so does a trainer on this machine whose supervisor was killed.
+
+A trainer's --max-wall limits the sum of all its lives under this supervisor; HOLDFAST_SUPERVISED_SINCE tells them
+when it began. After that time nothing is restarted (with --directory). A new supervise gives the run its full time
+again, as `timeout` does.
+
+Supervise passes on SIGTERM, SIGINT and SIGUSR1, each once, and SIGHUP, SIGUSR2 and SIGXCPU
+(HOLDFAST_STOP_SIGNALS) as SIGTERM. After SIGTERM or SIGINT nothing is restarted. Supervise can be process 1 of a
+container. If COMMAND is a shell script, it should `exec` its trainer.
+
+With --directory, the run directory decides what an exit code means. 0 of an interrupted run counts as 75, and the
+run is restarted. A run is complete only if its newest attempt began under this supervisor. If another trainer has
+taken the run over, the code is 76.
+
+The environment of --on-complete and --on-give-up has HOLDFAST_HOOK, HOLDFAST_RUN_DIRECTORY, HOLDFAST_STEP (the newest
+committed one), HOLDFAST_EXIT_CODE, HOLDFAST_REASON and HOLDFAST_DEADLINE (UTC); an unknown value is empty.
+
+Exit code: that of the last COMMAND, or 128 + N if signal N ended it. 70 if --on-complete failed, if COMMAND exited
+with 0 but began no attempt or left one that did not end, or if its step stalled twice in a row.
+
+Example:
+  holdfast supervise --directory /mnt/ckpt/run1 --on-complete ./cancel-fleet -- ./train --checkpoint-dir /mnt/ckpt/run1)";
+
 }  // namespace
 
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
   const auto options = std::make_shared<SuperviseRequest>();
   options->command = wrapped;
   CLI::App* const command = app.add_subcommand(
-      "supervise",
-      "Run a trainer, and start it again when it was interrupted: supervise [OPTIONS] -- COMMAND...");
+      "supervise", "Run a trainer, and restart it after an interruption: supervise [OPTIONS] -- COMMAND...");
   command
       ->add_option("--directory", options->directory,
-                   "the run directory: it says whether the run is complete, whether there was progress, who "
-                   "trains, and which notices came. Of a run on several hosts: on rank 0's host alone")
+                   "the run directory: it tells whether the run is complete, whether it made progress, who "
+                   "trains, and which notices came. With several hosts: only on rank 0's host")
       ->type_name("DIR");
   command
       ->add_option("--on-complete", options->on_complete,
-                   "a shell command for the end of it all, such as cancelling the fleet: runs only when the "
-                   "trainer exits with 0 and the run directory says complete")
+                   "shell command to run once the run is complete, such as cancelling the fleet. It runs "
+                   "only if the trainer exits with 0 and the run directory says complete")
       ->type_name("CMD");
   command
       ->add_option(
           "--on-give-up", options->on_give_up,
-          "a shell command for an end without completion (64, 70, 74, 76, 78, 130, no restart or no time "
-          "left): "
-          "nobody starts the run again here, and the machine still costs money")
+          "shell command to run if supervise ends without completion (64, 70, 74, 76, 78, 130, no restart or "
+          "no time left): nothing restarts the run here, and the machine still costs money")
       ->type_name("CMD");
   add_time(*command, "--hook-timeout", options->hook_timeout,
-           "so long the two commands are tried again, with growing delays, until they exit with 0");
+           "how long these two commands are retried, with growing delays, until they exit with 0");
   add_time(*command, "--stall-timeout", options->stall_timeout,
-           "a COMMAND whose step stands still for so long, outside evaluations and pauses, gets "
-           "SIGTERM, later SIGKILL, and starts again; twice in a row without progress is the end. "
-           "Needs --directory. Default: 20 times the 95th percentile of its steps, 10 min at least; "
-           "0s: never");
+           "if COMMAND's step does not change for this long, outside evaluations and pauses, COMMAND gets "
+           "SIGTERM, later SIGKILL, and is restarted. After the second time in a row without progress, "
+           "supervise ends. Needs --directory. Default: 20 times the 95th percentile of its steps, at least "
+           "10 min; 0s: never");
   add_time(*command, "--directory-timeout", options->directory_timeout,
-           "so long it waits for a run directory that does not answer");
+           "how long to wait for a run directory that does not answer");
   command
       ->add_option("--max-restarts", options->max_restarts,
-                   "so many restarts in a row without progress, then it stops (progress: a newer committed "
-                   "step; without --directory, a life of 10 min)")
+                   "restarts in a row without progress before supervise ends. Progress is a newer committed "
+                   "step; without --directory, 10 min of life")
       ->check(CLI::Range(0, 1'000'000))
       ->type_name("N")
       ->capture_default_str();
   add_time(*command, "--first-delay", options->first_delay,
-           "before the first restart; doubled, up to a minute, while there is no progress");
+           "delay before the first restart; it doubles up to one minute while there is no progress");
   add_time(*command, "--retry-volume", options->retry_volume,
-           "so long after the first 74 in a row COMMAND is started again, with the same delays: a volume "
-           "may come late; 0s: 74 is final");
+           "how long COMMAND is restarted after the first 74 in a row, with the same delays, because a "
+           "volume may be attached late; 0s: 74 is final");
   add_time(*command, "--after-deadline", options->after_deadline,
-           "so long after the deadline of a notice this machine counts as alive");
-  command->footer(
-      "Starts COMMAND again after exit 75 (interrupted), crashes and unknown codes; for --retry-volume also "
-      "after 74 (the\nvolume). Stops, and says why, after 0 (complete), 64 (wrong options), 76 (superseded), "
-      "78 "
-      "(refused) and 130\n(second Ctrl-C). After a notice that this machine goes away within ten minutes it "
-      "waits: a machine "
-      "that is about to die does not train.\nWhat COMMAND leaves behind, in whatever session, gets SIGTERM "
-      "and ends before the next start. So does, with --directory, a trainer whose supervisor was killed on "
-      "this "
-      "machine.\n\n"
-      "A trainer's --max-wall is the time of all its lives under this supervisor, whose start they are told "
-      "in\nHOLDFAST_SUPERVISED_SINCE. Once that is over nothing starts again (with --directory). Whoever "
-      "starts "
-      "supervise again\ngives the run its time anew, as with timeout.\n\n"
-      "SIGTERM, SIGINT and SIGUSR1 are passed on, each once; SIGHUP, SIGUSR2, "
-      "SIGXCPU\n(HOLDFAST_STOP_SIGNALS) as SIGTERM. After SIGTERM or "
-      "SIGINT nothing\nstarts again. Works as process 1 of a container. A COMMAND that is a shell script "
-      "should `exec` its trainer.\n\n"
-      "With --directory the run directory decides what an exit means: a 0 of an interrupted run is a 75 and "
-      "starts again;\ncomplete is only a run whose newest attempt began under this supervisor; and where "
-      "somebody else trains by now it\nis 76, whatever code a launcher made of it.\n\n"
-      "--on-complete and --on-give-up get HOLDFAST_HOOK, HOLDFAST_RUN_DIRECTORY, HOLDFAST_STEP (the newest "
-      "committed one),\nHOLDFAST_EXIT_CODE, HOLDFAST_REASON and HOLDFAST_DEADLINE (UTC) in their "
-      "environment; "
-      "empty where nothing is known.\n\n"
-      "Exit code: the last COMMAND's, 128 + N when signal N ended it; 70 when --on-complete failed, or "
-      "COMMAND said 0\nand began no attempt there, or one that did not end; 70 when\nits step stood still "
-      "twice.\n\n"
-      "Example:\n  holdfast supervise --directory /mnt/ckpt/run1 --on-complete ./cancel-fleet -- ./train "
-      "--checkpoint-dir /mnt/ckpt/run1");
+           "how long after a notice's deadline this machine still counts as about to end; then COMMAND is "
+           "restarted");
+  command->footer(kSuperviseFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_supervise(*options); }; });
 }
 

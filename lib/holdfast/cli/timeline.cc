@@ -153,7 +153,7 @@ std::string timeline_svg(const std::vector<LedgerLife>& lives, const RunAccount&
   }
   const int bottom = kTop + static_cast<int>(count) * row;
   if (count == 0) {
-    body += text_at(kLeft, bottom + 16, "", "No attempt has come to training.");
+    body += text_at(kLeft, bottom + 16, "", "No attempt has begun to train.");
   } else {
     const auto wall = [](double time) {
       return format_utc(

@@ -73,6 +73,14 @@ int run_verify(const VerifyRequest& options) {
   return verdicts.exit_code();
 }
 
+constexpr char kVerifyFooter[] =
+    R"(Reads from the device, not from the page cache. A file counts as damaged only if two reads agree.
+
+Exit code: 0 all good, 1 something is damaged, 2 unreadable or of a newer format.
+
+Example:
+  holdfast verify /mnt/ckpt/run1)";
+
 }  // namespace
 
 void add_verify(CLI::App& app, Command& chosen) {
@@ -80,10 +88,7 @@ void add_verify(CLI::App& app, Command& chosen) {
   CLI::App* const command =
       app.add_subcommand("verify", "Read every byte of a checkpoint, or of all in a directory");
   command->add_option("PATH", options->path, "a checkpoint, or a run directory")->required();
-  command->footer(
-      "Reads from the device, not from the page cache; damage is believed only when two reads agree.\n"
-      "Exit code: 0 all good, 1 something is damaged, 2 unreadable or of a newer format.\n\n"
-      "Example:\n  holdfast verify /mnt/ckpt/run1");
+  command->footer(kVerifyFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
 }
 

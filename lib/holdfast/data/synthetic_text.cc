@@ -42,7 +42,7 @@ SyntheticText::SyntheticText(const SyntheticTextOptions& options) : options_(opt
                      std::to_string(options.predictions));
   }
   if (options.vocabulary < 2 || options.mask_id < 0 || options.mask_id >= options.vocabulary) {
-    throw UsageError("synthetic text: the mask is one of at least two words, not word " +
+    throw UsageError("synthetic text: mask_id must be one of at least two words, not word " +
                      std::to_string(options.mask_id) + " of " + std::to_string(options.vocabulary) +
                      ": choose a mask_id below the vocabulary");
   }

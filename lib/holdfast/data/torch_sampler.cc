@@ -41,7 +41,7 @@ void EpochOrder::applied(Cursor cursor) {
 
 void EpochOrder::applied_all_delivered() const {
   throw UsageError(
-      "torch::data draws batches ahead of the training, so nobody but the program knows what an update has "
+      "torch::data draws batches ahead of the training, so only the program knows what an update has "
       "applied: "
       "report after_step({.applied = order.after(samples)})");
 }

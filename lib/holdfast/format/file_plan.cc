@@ -93,7 +93,7 @@ std::uint64_t attribute_capacity_for(const Attributes& attributes) {
   const std::uint64_t capacity = std::max(kDefaultAttributeCapacity, std::bit_ceil(needed));
   if (capacity > kMaxAttributeCapacity) {
     throw RefusedError("the attributes take " + format_bytes(needed) + ", more than a checkpoint can hold (" +
-                       format_bytes(kMaxAttributeCapacity) + "): large values belong into tensors");
+                       format_bytes(kMaxAttributeCapacity) + "): store large values as tensors");
   }
   return capacity;
 }

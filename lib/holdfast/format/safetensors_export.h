@@ -3,7 +3,6 @@
 //
 // Errors: damage of the checkpoint is a value, and `to` is then invalid; RefusedError and IoError as in
 // safetensors_writer.h. Threads: one. Durability: none; the caller syncs `to`.
-// safetensors_writer.h. Threads: one. Durability: none; the caller syncs `to`.
 #pragma once
 
 #include <map>

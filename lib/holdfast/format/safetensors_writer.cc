@@ -23,10 +23,10 @@ void check_storable(std::span<const TensorSpec> tensors) {
       throw RefusedError("tensor '" + printable(tensor.name) + "': " + what + " in a safetensors file");
     };
     if (safetensors_name(tensor.dtype).empty()) {
-      refuse("elements of type " + std::string(name_of(tensor.dtype)) + " have no place");
+      refuse("elements of type " + std::string(name_of(tensor.dtype)) + " cannot be stored");
     }
     if (tensor.name == kSafetensorsMetadata) refuse("that name means something else");
-    if (!is_utf8(tensor.name)) refuse("a name that is not UTF-8 has no place");
+    if (!is_utf8(tensor.name)) refuse("a name that is not UTF-8 cannot be stored");
     if (!keys.insert(tensor.name).second) refuse("there cannot be two of that name");
   }
 }

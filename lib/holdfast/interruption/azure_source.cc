@@ -88,7 +88,7 @@ HttpAnswer AzureConversation::ask(std::string_view path, Duration limit, std::st
 
 void AzureConversation::miss(const HttpAnswer& answer, const std::string& why) {
   if (answer.status == internal::kRefused) {
-    sight_.refused("it refuses to answer (403); a rule of this network or machine stands before it");
+    sight_.refused("it refuses to answer (403); a rule of this network or machine blocks it");
   } else {
     sight_.missed(why);
   }

@@ -116,8 +116,7 @@ std::unique_ptr<Source> make_cloud_source(CloudProvider provider, Clock& clock, 
       break;
   }
   if (env_flag(kEnvEc2Disabled).value_or(false)) {
-    log_info("EC2's notices are not listened to: {}={}", kEnvEc2Disabled.name,
-             env_text(kEnvEc2Disabled).value_or(""));
+    log_info("EC2's notices are off: {}={}", kEnvEc2Disabled.name, env_text(kEnvEc2Disabled).value_or(""));
     return nullptr;
   }
   return std::make_unique<Ec2Source>(
@@ -158,9 +157,9 @@ std::vector<Notice> CloudSource::poll() {
     const auto cloud = detect_cloud(state_->system_root);
     if (cloud) found = make_cloud_source(*cloud, state_->clock, state_->options);
     if (found) {
-      log_info("this is a machine of {}: its notices are listened to", found->name());
+      log_info("this is a machine of {}: Holdfast polls its notices", found->name());
     } else if (!cloud) {
-      log_debug("this machine is none of EC2, Google or Azure: no notices from there");
+      log_debug("this machine is not on EC2, Google Cloud or Azure: no provider announces its end");
     }
     const MutexLock lock(state_->mutex);
     if (!cloud) state_->why_none = "this machine's firmware names none of EC2, Google and Azure";

@@ -106,7 +106,7 @@ std::optional<WallTime> slurm_job_end(const Clock& clock) {
   if (!text) return std::nullopt;
   const auto seconds = parse_int(*text);
   if (!seconds || *seconds <= 0 || *seconds > kLatest) {
-    log_warning("{}={} is no time in seconds since 1970 and is ignored", kEnvSlurmJobEnd.name, *text);
+    log_warning("{}={} is not a time in seconds since 1970; ignored", kEnvSlurmJobEnd.name, *text);
     return std::nullopt;
   }
   const WallTime end{std::chrono::seconds(*seconds)};

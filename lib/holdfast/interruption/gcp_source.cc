@@ -138,7 +138,7 @@ void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
 
 void GcpConversation::miss(const HttpAnswer& answer) {
   if (answer.status == internal::kRefused) {
-    sight_.refused("it refuses to answer (403); a proxy or a rule of this network stands before it");
+    sight_.refused("it refuses to answer (403); a proxy or a rule of this network blocks it");
   } else if (answer.status == 404) {
     sight_.missed(
         "it does not know whether this machine is preempted (404; GKE's own metadata server stands before "

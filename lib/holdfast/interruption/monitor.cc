@@ -291,10 +291,10 @@ void Monitor::post(Notice notice, const Source* from) {
   try {
     std::string line = "notice (" + notice.source + "): " + notice.text;
     if (notice.deadline) line += ", " + format_duration(*notice.deadline - now) + " left";
-    if (timeless) line += " (nobody said when; taken as that)";
+    if (timeless) line += " (no deadline given; this one is assumed)";
     log_info(line);
   } catch (const std::bad_alloc&) {
-    log_info("a notice, and no memory for its words");
+    log_info("a notice arrived; no memory to print its text");
   }
   // From here on without the mutex, because the listener may query this Monitor.
   if (!listener_) return;

@@ -44,9 +44,8 @@ SignalSource::SignalSource(Clock& clock, std::optional<Duration> grace,
   for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] = internal::consumed_signals(i);
   if (grace_.guessed && grace_.time == kContainerTermGrace) {
     log_info(
-        "this is a container: after SIGTERM it may have 10 s, as docker stop gives; where it has more, say "
-        "so "
-        "in {} (Kubernetes: terminationGracePeriodSeconds less 5 s)",
+        "this is a container: Holdfast assumes 10 s from SIGTERM to SIGKILL, as docker stop gives; if it has "
+        "more, set {} (Kubernetes: terminationGracePeriodSeconds less 5 s)",
         kEnvTermGrace.name);
   }
 }

@@ -62,7 +62,7 @@ void say_calls(const VolumeReport& report, std::vector<VolumeRemark>& remarks) {
               "; Holdfast's blocks are of 4096 B)";
   }
   say(report.direct_io.works, direct,
-      "no O_DIRECT: saves go through the page cache, and a look at what the device holds is less certain");
+      "no O_DIRECT: saves go through the page cache, and a read-back may come from the page cache");
   say(report.reserves_space, "fallocate works: a full volume shows before the first byte of a save",
       "no fallocate: a full volume shows in the middle of a save, which costs that save alone");
   if (report.renames_exclusive) {
@@ -73,7 +73,7 @@ void say_calls(const VolumeReport& report, std::vector<VolumeRemark>& remarks) {
         "neither rename without replacing nor hard links: nothing can be committed here", Weight::warning);
   }
   say(report.syncs_directories,
-      report.kind.in_memory ? "fsync of directories works, for what that is worth in memory"
+      report.kind.in_memory ? "fsync of directories works, but memory loses everything in a power cut"
                             : "fsync of directories works: a committed name survives a power cut",
       "directories cannot be synced: nothing can be committed here", Weight::warning);
 }

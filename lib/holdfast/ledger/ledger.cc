@@ -106,7 +106,8 @@ void Ledger::drain(const Write& write) {
   }
   if (const std::int64_t dropped = this->dropped(); dropped != dropped_told_) {
     write(std::string(stamped("lost").number("count", dropped - dropped_told_).done()));
-    if (dropped_told_ == 0) log_warning("the ledger is incomplete: more happened at once than it can take");
+    if (dropped_told_ == 0)
+      log_warning("the ledger is incomplete: events came faster than it could write them");
     dropped_told_ = dropped;
   }
   if (sample_ && clock_.now() - last_sample_ >= kProgressInterval) sample(write);

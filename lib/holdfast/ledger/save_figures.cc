@@ -23,7 +23,7 @@ std::string beside_text(const RunFigures& figures) {
   if (!figures.beside) return "too few steps to tell what the writes beside them cost";
   const auto& [windows, lost, uncertainty] = *figures.beside;
   if (lost <= uncertainty) {
-    return "steps beside a write lost nothing that shows (less than " +
+    return "steps beside a write lost nothing measurable (less than " +
            format_duration(std::max(lost, Duration::zero()) + uncertainty) + ")";
   }
   return "steps beside a write lost " + format_duration(lost) + " (" + share_of(lost, figures.elapsed) +

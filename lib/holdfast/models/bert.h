@@ -9,7 +9,6 @@
 // docs/models_and_the_published_table.md has layers, variants and the names that imports accept. Errors:
 // UsageError for impossible options and for batches of wrong shapes or types. Values out of range (token,
 // position, label) are torch's error on a CPU and undefined on a GPU. Threads: as torch::nn::Module.
-// or label out of range is Torch's error on a CPU and undefined on a GPU. Threads: as torch::nn::Module.
 #pragma once
 
 #include <torch/nn/modules/embedding.h>

@@ -122,7 +122,7 @@ void TrainState::load_components(const Snapshot& snapshot) {
       try {
         components[i].component->load(internal::BackupReader(components[i].name, backups[i]));
       } catch (const std::exception& error) {
-        log_error("'{}' could not be given its earlier state back: {}", components[i].name, error.what());
+        log_error("could not restore the earlier state of '{}': {}", components[i].name, error.what());
       }
     }
     throw;

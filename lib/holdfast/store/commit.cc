@@ -108,7 +108,7 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
         "the device does not hold what was written (" +
             (good ? "step " + std::to_string(verdict.step) + " of attempt " + std::to_string(verdict.attempt)
                   : verdict.reason) +
-            "); the file was given up, look at dmesg");
+            "); the file is discarded; check the device (dmesg)");
   }
   return {.step = request.step,
           .attempt = attempt_.number(),

@@ -31,7 +31,7 @@ LastWord last_word_in(FileSystem& file_system, const PruneOptions& options) {
     if (!word.state->host.empty()) says += " on " + word.state->host;
     if (!word.state->time.empty()) says += ", last at " + word.state->time;
   } else {
-    says += " and has not said anything yet";
+    says += " and has not written its state yet";
   }
   throw RefusedError(
       says +
@@ -50,7 +50,7 @@ RunState repeated(const LastWord& word, const Selection& selection, const Clock&
     state.exit_code = static_cast<int>(ExitCode::interrupted);
     state.reason = word.attempt == 0 ? "no attempt had recorded how it ended"
                                      : "attempt " + std::to_string(word.attempt) +
-                                           " was fenced off by a prune, or had ended without a word";
+                                           " was fenced off by a prune, or had ended without a last state";
     state.copy_of = word.attempt;
     state.step = selection.newest ? selection.newest->step : 0;
     state.time = format_utc(clock.wall_now());

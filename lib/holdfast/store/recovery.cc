@@ -221,7 +221,7 @@ Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool
     return found;
   } catch (const IoError& error) {
     const IoError refused(error.operation(), error.path(), error.code(),
-                          "that says nothing about the checkpoint itself: mend the volume and start again, "
+                          "the checkpoint itself may be good: repair the volume and start again, "
                           "or choose another checkpoint with CheckpointerOptions::start.resume_from "
                           "(--resume-from in Holdfast's example)");
     if (error.code() != EIO) throw refused;

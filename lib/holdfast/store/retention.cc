@@ -17,7 +17,7 @@ constexpr std::size_t kLongestMetricName = 100;
 void check_one(const KeepLast& policy) {
   if (policy.count >= 2) return;
   throw UsageError("keeping the last " + std::to_string(policy.count) +
-                   ": at least 2 checkpoints are kept, or every save would gamble the only copy");
+                   ": at least 2 checkpoints are needed, because a save must not risk the only copy");
 }
 
 void check_one(const KeepEvery& policy) {

@@ -20,7 +20,7 @@ bool may_never_work(const IoError& error) {
 
 [[noreturn]] void refuse_volume(const internal::RunDirectory& directory, const std::string& why) {
   throw RefusedError(directory.path() + " cannot hold checkpoints: " + why +
-                     "; choose a directory on another volume (`holdfast probe DIR` tells what a volume can)");
+                     "; choose a directory on another volume (`holdfast probe DIR` tests a volume)");
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ void Committer::trial_commit(bool holds_checkpoint) {
     if (error.code() == ENOENT) attempt_.check_not_superseded();  // a successor's sweep removes trials
     // A full disk: others may make space before the first save.
     if (error.code() != ENOSPC && error.code() != EDQUOT) throw;
-    log_warning("no checkpoint can be written at present: {}", error.what());
+    log_warning("no checkpoint can be written now: {}", error.what());
   } catch (...) {
     remove_abandoned();
     throw;
@@ -101,7 +101,7 @@ std::string Committer::write_trial() {
 void Committer::rename_trial(const std::string& from, const std::string& to) {
   try {
     if (!directory_.run().rename_new(from, to)) {
-      refuse_volume(directory_, "a rename finds a file under a name that nobody has used");
+      refuse_volume(directory_, "a rename reports a file under a name that was never used");
     }
   } catch (const IoError& error) {
     // As in publish(): a file server may repeat a rename that had succeeded.

@@ -51,7 +51,7 @@ TEST(UnusableVolume, AFullOneIsWarnedOfAndGetsTheFirstSaveThatFits) {
   volume.faults.fail(Op::reserve, 1, ENOSPC);
   testing::internal::CaptureStderr();
   Attempt attempt(volume.options({SaveEvery::steps(1)}));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("no checkpoint can be written at present"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("no checkpoint can be written now"));
   attempt.train_to(1);
   EXPECT_EQ(attempt.checkpointer.finish(), 0);
   EXPECT_THAT(volume.checkpoints(), ElementsAre("step-000000000001-a0001.h5"));

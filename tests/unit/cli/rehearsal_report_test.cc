@@ -75,7 +75,7 @@ TEST(RehearsalReport, ANoticeMustHaveBeenSeen) {
   life.seen.reset();
   EXPECT_THAT(faults_of(life), ElementsAre("the notice was not seen"));
   life.asked = false;
-  EXPECT_THAT(faults_of(life), ElementsAre("the notice was not seen: nobody asked the metadata server"));
+  EXPECT_THAT(faults_of(life), ElementsAre("the notice was not seen: no process asked the metadata server"));
   // One that leaves with 75 has seen it, even where its ledger does not tell.
   life.left = 10s;
   life.ending = {.exit_code = 75};

@@ -52,7 +52,7 @@ TEST(RestartPolicy, AVolumeIsTriedForAnHour) {
   const RestartDecision end = policy.after(life);
   EXPECT_FALSE(end.restart);
   EXPECT_TRUE(end.gave_up);
-  EXPECT_THAT(end.text, HasSubstr("look at the volume"));
+  EXPECT_THAT(end.text, HasSubstr("check the volume"));
 }
 
 TEST(RestartPolicy, TheHourBeginsAgainAfterAnotherEnd) {

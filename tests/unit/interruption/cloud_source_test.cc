@@ -138,8 +138,7 @@ TEST_F(Cloud, ADisabledServiceIsNotAsked) {
     testing::internal::CaptureStderr();
     EXPECT_THAT(source.poll(), IsEmpty());
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
-                HasSubstr("holdfast: EC2's notices are not listened to: AWS_EC2_METADATA_DISABLED=" +
-                          std::string(word)));
+                HasSubstr("holdfast: EC2's notices are off: AWS_EC2_METADATA_DISABLED=" + std::string(word)));
     EXPECT_EQ(server_.requests(), 0);
   }
 }

@@ -168,8 +168,9 @@ TEST(Monitor, ADeadlineThatNobodyNamesIs110SecondsAway) {
   notice.deadline.reset();
   testing::internal::CaptureStderr();
   monitor.post(notice);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "holdfast: notice (test): machine goes away, 1m 50s left (nobody said when; taken as that)\n");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "holdfast: notice (test): machine goes away, 1m 50s left (no deadline given; this one is assumed)\n");
   EXPECT_EQ(monitor.deadline(), clock.now() + 110s);
   clock.advance(10s);
   monitor.post(notice);

@@ -163,8 +163,7 @@ TEST_F(Sources, WhatIsSwitchedOffIsSaid) {
   unsetenv("LOCAL_RANK");
   setenv("HOLDFAST_SOURCES", "ec2", 1);
   setenv("AWS_EC2_METADATA_DISABLED", "True", 1);
-  EXPECT_THAT(said(),
-              HasSubstr("holdfast: EC2's notices are not listened to: AWS_EC2_METADATA_DISABLED=True"));
+  EXPECT_THAT(said(), HasSubstr("holdfast: EC2's notices are off: AWS_EC2_METADATA_DISABLED=True"));
 }
 
 TEST_F(Sources, AWrongAddressEndsTheStart) {

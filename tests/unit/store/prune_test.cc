@@ -209,7 +209,7 @@ TEST_F(Prune, EvenIfRunningFencesTheRunOff) {
 TEST_F(Prune, AClaimThatSaysNothingSeemsAliveUnlessItIsAPrunes) {
   train();
   Life(disk).store.claim();
-  EXPECT_THAT(refusal(), HasSubstr("has not said anything yet"));
+  EXPECT_THAT(refusal(), HasSubstr("has not written its state yet"));
   disk = MemoryFileSystem();
   train();
   Life(disk).store.claim(kClaimedByPrune);

@@ -197,7 +197,7 @@ class IndexHandler {
   }
   bool fail(const std::string& what) {
     const bool keyed = place_ != Place::outside && place_ != Place::tensors && place_ != Place::stretches;
-    return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the grammar has none");
+    return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the format allows none");
   }
 
   bool enter(Place place) {

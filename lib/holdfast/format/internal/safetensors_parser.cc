@@ -128,7 +128,7 @@ class HeaderHandler {
   }
   bool fail(const std::string& what) {
     const bool keyed = place_ != Place::outside;
-    return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the format has none");
+    return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the format allows none");
   }
   bool twice(const std::string& key) { return refuse("'" + printable(key) + "' appears twice"); }
   std::string named() const { return "tensor '" + printable(key_) + "': "; }

@@ -102,9 +102,9 @@ Ec2Reading Ec2Session::get(std::string_view path) {
 void Ec2Session::hint_at_hops() {
   if (std::exchange(hinted_, true)) return;
   log_warning(
-      "EC2's metadata service answers, but gives no token ({}). In a container its answer needs one hop more "
-      "than it may make: aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2 "
-      "--instance-id ID. It is asked without a token meanwhile",
+      "EC2's metadata service answers, but gives no token ({}). In a container, raise its hop limit: aws ec2 "
+      "modify-instance-metadata-options --http-put-response-hop-limit 2 "
+      "--instance-id ID. Until then Holdfast asks without a token",
       shown(token_failure_, 100));
 }
 

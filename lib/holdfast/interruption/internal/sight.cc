@@ -70,12 +70,11 @@ void Sight::missed(std::string_view why, bool refused) {
   }
   if (warn) {
     log_warning(
-        "blind for {}: {} cannot be asked for interruptions, and one would come unannounced: {}; asking "
-        "again{}, the training goes on",
+        "blind for {}: {} cannot be asked for interruptions, and one would come unannounced: {}; retrying{}, "
+        "training continues",
         format_duration(blind), service_, why, pause);
   } else {
-    log_warning("{} cannot be asked for interruptions: {}; asking again, the training goes on", service_,
-                why);
+    log_warning("{} cannot be asked for interruptions: {}; retrying, training continues", service_, why);
   }
 }
 

@@ -46,7 +46,7 @@ ProbeFolder::~ProbeFolder() {
     empty(*directory_);
     if (rmdir(path_.c_str()) != 0) fail("rmdir", path_.native());
   } catch (const Error& error) {
-    log_warning("{} stays behind, and is of no use: {}", path_, error.what());
+    log_warning("could not remove {}: {}; delete it", path_, error.what());
   }
 }
 
@@ -59,7 +59,7 @@ void remove_dead_probes(Directory& parent, const std::filesystem::path& parent_p
     try {
       const auto directory = parent.open_directory(entry.name, false);
       if (directory) empty(*directory);
-      if (rmdir(path.c_str()) == 0) log_info("removed {}, which a probe that died had left", path);
+      if (rmdir(path.c_str()) == 0) log_info("removed {}, which a killed probe had left", path);
     } catch (const Error& error) {
       log_debug("{} stays: {}", path, error.what());
     }

@@ -54,7 +54,7 @@ void require_going_on(const ProbeOptions& options) {
 VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t bytes,
                                          const ProbeOptions& options, StallWatch& watch) {
   const auto file = folder.directory().open("speed", OpenMode::create_direct);
-  if (!file) throw Error(folder.path_of("speed") + " was there already");
+  if (!file) throw Error(folder.path_of("speed") + ": it exists already; delete it");
   const std::uint64_t blocks = std::max<std::uint64_t>(1, bytes / kTransfer);
   file->reserve(blocks * kTransfer);
   std::atomic<std::uint64_t> next{0};
@@ -109,7 +109,7 @@ VolumeReport::CommitSpeed measure_commits(ProbeFolder& folder, const ProbeOption
     const std::string name = "commit-" + std::to_string(i);
     const SteadyTime start = Clock::real().now();
     const auto file = folder.directory().open(temporary, OpenMode::create_direct);
-    if (!file) throw Error(folder.path_of(temporary) + " was there already");
+    if (!file) throw Error(folder.path_of(temporary) + ": it exists already; delete it");
     file->reserve(kSmall);
     file->write_at({bytes.get(), kSmall}, 0);
     file->sync();

@@ -72,7 +72,7 @@ bool CudaStaging::one_stream(const c10::cuda::CUDAStream& training) {
   if (!device.training) device.training = training;
   if (*device.training != training && !std::exchange(device.several_streams, true)) {
     log_warning(
-        "cuda:{}: after_step was called with another current stream than before: nobody knows on which one "
+        "cuda:{}: after_step was called with another current stream than before: it is unknown on which one "
         "the state changes, so saves wait for the whole device from now on",
         training.device_index());
   }

@@ -83,9 +83,9 @@ void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumbe
     remove(directory.run(), attempt, old_ledgers(directory.run(), last));
     remove(*directory.attempts(), attempt, old_claims_and_states(*directory.attempts(), last));
   } catch (const IoError& error) {
-    log_debug("what old attempts left stays for now: {}", error.what());
+    log_debug("files of old attempts stay for now: {}", error.what());
   } catch (const std::bad_alloc&) {
-    log_debug("what old attempts left stays for now");
+    log_debug("files of old attempts stay for now");
   }
 }
 

@@ -178,7 +178,7 @@ void RetentionPlanner::say_unknown_metrics(const std::map<FileId, KeepFacts>& fa
       return file.second.metrics.contains(best->metric);
     });
     if (known || !said_unknown_.insert(best->metric).second) continue;
-    log_info("no checkpoint has metric {}: so far none is kept for being the best by it", best->metric);
+    log_info("no checkpoint has metric {} yet, so none is kept as the best by it", best->metric);
   }
 }
 

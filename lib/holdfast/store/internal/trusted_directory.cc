@@ -56,7 +56,7 @@ std::optional<FileStatus> what_we_make(const RunDirectory& directory) {
     remove_question(run, name);
     if (made) return made;
   }
-  throw IoError("create", directory.path(), EEXIST, "new files there vanish or are said to exist; try again");
+  throw IoError("create", directory.path(), EEXIST, "new files there disappear or exist already; try again");
 }
 
 // Who else may write, and the remedy. Empty: nobody, as far as the server shows.
