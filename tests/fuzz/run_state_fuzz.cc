@@ -5,10 +5,10 @@
 #include "holdfast/base/bits.h"
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/receipt.h"
-#include "holdfast/io/line_file.h"
 #include "holdfast/ledger/loss_ring.h"
 #include "holdfast/store/run_state.h"
 #include "memory_budget.h"
+#include "support/ledger_lines.h"
 
 namespace holdfast::test { namespace {
 

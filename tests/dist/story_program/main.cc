@@ -253,6 +253,10 @@ int live(const Story& story) {
   if (story.number("unread", 0) != 0) {
     {
       Agreement unread(group);
+      unread.post({});
+      while (!unread.result(10ms)) {
+      }
+      // Everybody has connected: whoever leaves now cuts no handshake.
       if (group.rank() > 0) unread.post({});
     }
     group.leave();
