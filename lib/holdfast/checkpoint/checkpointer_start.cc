@@ -155,7 +155,7 @@ bool Checkpointer::State::note_end(RunPhase how, const char* reason, int exit_co
     run.exit_code = exit_code;
     run.time = format_utc(clock.wall_now());
     put_figures(run, book->figures());
-    auto superseded = internal::write_end(*started.store, ledger, std::move(run));
+    auto superseded = internal::write_end(*started.store, ledger, run);
     if (!superseded) return true;
     end_reason = std::move(*superseded);
     return false;

@@ -228,7 +228,7 @@ bool load_state(const StartParts& parts, const Start& start, int rank, StartedRu
   return accepted.empty();
 }
 
-std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, RunState run) noexcept {
+std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, const RunState& run) noexcept {
   try {
     ledger.end({.phase = run.phase,
                 .exit_code = run.exit_code,

@@ -55,7 +55,7 @@ bool load_state(const StartParts& parts, const Start& start, int rank, StartedRu
 
 // Tells how an attempt ended, for people and wrappers. What cannot be written changes no outcome, except that
 // a newer attempt is seen: returns what says so.
-std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, RunState run) noexcept;
+std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, const RunState& run) noexcept;
 
 // Runs `work`. `tell` gets an Error of it, and a lack of memory as one, before that is thrown again.
 template <class Work, class Tell>
