@@ -38,9 +38,8 @@ constexpr int kLarge = 400;  // the tensors of about five ResNet-50
 constexpr int kFewSteps = 100;
 constexpr int kManySteps = 1100;
 constexpr double kMostInstructions = 1200;
-// The public function only jumps there.
 constexpr char kInside[] =
-    "--toggle-collect=holdfast::v1::Checkpointer::State::after_step(holdfast::v1::StepReport const&)";
+    "--toggle-collect=holdfast::v1::Checkpointer::after_step(holdfast::v1::StepReport const&)";
 
 // A schedule, as loops have one.
 struct Schedule {

@@ -161,8 +161,8 @@ class Checkpointer {
   std::string stop_reason() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 }}  // namespace holdfast::v1

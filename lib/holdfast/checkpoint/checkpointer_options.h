@@ -182,6 +182,9 @@ struct CheckpointerOptions {
   NoticeOptions notices = {};
   WritingOptions writing = {};
   RanksOptions ranks = {};
+
+  // Throws UsageError for what cannot be, or contradicts itself.
+  void check() const;
 };
 
 }}  // namespace holdfast::v1

@@ -31,11 +31,6 @@ std::optional<Duration> RankGroup::left(SteadyTime now) const {
   return std::max(Duration(*end - now), Duration::zero());
 }
 
-bool RankGroup::end_has_moved(Duration by) const {
-  if (end.has_value() != patient_until.has_value()) return true;
-  return end && std::max(*end - *patient_until, *patient_until - *end) > by;
-}
-
 void RankGroup::part() {
   parting->parted = true;  // no thread begins a wait from here on
   parting->mutex.lock();   // waits for those that share it

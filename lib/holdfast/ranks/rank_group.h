@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -19,7 +18,6 @@
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/ranks/shared_write.h"
-#include "holdfast/ranks/vote_cadence.h"
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
@@ -85,8 +83,6 @@ class RankGroup {
   void learn(const Agreed& agreed);
   // Time until the end that the votes reported.
   std::optional<Duration> left(SteadyTime now) const;
-  // True if the end has moved by more than `by` since `patience` was limited.
-  bool end_has_moved(Duration by) const;
   // Afterwards no thread of the writer uses the channel or the source. Waits for a thread that uses one now.
   void part();
 
@@ -97,42 +93,15 @@ class RankGroup {
   RankChannel& channel;
   const std::shared_ptr<Parting> parting = std::make_shared<Parting>();
   bool asked = false;                  // rank 0: the others know which checkpoint it would start from
-  VoteCadence cadence;                 // of the votes in the loop
-  bool pending = false;                // a ballot is in flight
-  SteadyTime posted{};                 // when it was posted
+  SteadyTime posted{};                 // when the newest vote was posted
   std::optional<SteadyTime> end = {};  // announced end, from the newest votes
-  bool passed_on = false;              // rank 0: a notice from another rank stands
-  std::int64_t told_own = -1;          // last step whose own state was sent
-  std::int64_t told_before = -1;       // the one before that
-  bool own_failed = false;             // that text was the reason for a failure, not the state
   std::int64_t durable = -1;
   bool failing = false;
-  // Evaluations so far at step `evaluated`, and the names of this rank's last two texts with its own state at
-  // such a boundary.
-  std::int64_t evaluated = -1;
-  int evaluations = 0;
-  std::vector<std::string> told_boundaries = {};
-  // Rank 0: values that made their step one of the best. When all ranks can save, that step has passed; the
-  // checkpoint of the next vote stands for it.
-  std::map<std::string, double> best = {};
-
-  // All ranks write the save that begins now, by this plan (Agreed::plan); 0: rank 0 writes alone. While
-  // `owed`, rank 0 must still send the others the first word about it; its writer then takes that over.
-  struct Round {
-    std::uint64_t number = 0;  // the same on all ranks
-    std::int64_t plan = 0;
-    bool owed = false;
-  } round = {};
   bool sharing = false;         // another rank sees the volume, so all ranks write
   std::vector<bool> sees = {};  // by rank; empty: not determined
-  std::uint64_t spoiled = 0;    // rank 0: saves that failed because of other ranks, as far as handled
   bool alone = false;           // all ranks know that rank 0 writes alone from now on
-  bool hopeless = false;        // a stop leaves no time for a save; the same on all ranks
-  int torn = -1;                // at the end: a rank inside an update, so nothing is committed
-  SteadyTime retry_at{};        // earliest time for the next save in a pause
   Patience patience;
-  std::optional<SteadyTime> patient_until = {};  // the `end` that `patience` was limited for
-  std::atomic<bool> hurry{false};                // shares are written without a speed limit
+  std::atomic<bool> hurry{false};  // shares are written without a speed limit
 
   // For the writer's thread, which may outlive the channel if a disk hangs.
   DetachableChannel guarded;

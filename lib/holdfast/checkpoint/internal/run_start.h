@@ -19,29 +19,12 @@
 #include "holdfast/base/error.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
-#include "holdfast/checkpoint/receipt.h"
+#include "holdfast/checkpoint/internal/started_run.h"
 #include "holdfast/ledger/ledger.h"
-#include "holdfast/snapshot/arena.h"
-#include "holdfast/staging/run_record.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/run_state.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
-
-// What an attempt begins with.
-struct StartedRun {
-  Resumed resumed = {};
-  RunRecord record = {};                        // what every checkpoint of this attempt records
-  std::unique_ptr<CheckpointStore> store = {};  // claimed; null on a rank other than 0
-  AttemptNumber from = 0;                       // wrote the checkpoint it starts from; 0: none of this run
-  Durable durable = {};                         // that checkpoint, or what rank 0 told since
-  bool is_safe = true;                          // the next attempt would start there, too
-  std::optional<double> loss = {};
-  Metrics metrics = {};
-  Receipt receipt = {};
-  std::shared_ptr<Arena> image = {};  // held the state; memory for the next save
-  SteadyTime began{};                 // after the wait for the volume
-};
 
 // The last word before the claim: it may still refuse.
 using BeforeClaim = std::function<void(CheckpointStore& store, const Selection& found, const Start& start)>;

@@ -1,0 +1,41 @@
+#include "holdfast/checkpoint/checkpointer_options.h"
+
+#include <cmath>
+#include <string>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/io/volume_probe.h"
+
+namespace holdfast { inline namespace v1 {
+
+void CheckpointerOptions::check() const {
+  if (directory.empty()) throw UsageError("no checkpoint directory given");
+  keep.check();
+  if (!start.resume_from.empty() && !start.init_from.empty()) {
+    throw UsageError(
+        "resume_from and init_from contradict each other: continue that run, or take its weights");
+  }
+  if (writing.threads < 1 || writing.threads > 64) {
+    throw UsageError("writer_threads is " + std::to_string(writing.threads) + "; 2 to 4 fill a disk");
+  }
+  if (!(writing.write_limit >= 0) || std::isinf(writing.write_limit)) {
+    throw UsageError("write_limit is " + format_number(writing.write_limit) +
+                     "; give MB/s such as 200, or 0 for no limit");
+  }
+  if (start.mount_wait < std::chrono::seconds(0)) throw UsageError("mount_wait is negative");
+  if (notices.term_grace && *notices.term_grace <= Duration::zero())
+    throw UsageError("term_grace is not positive; without it, it is 25 s, and 10 s in a container");
+  if (notices.exit_code_interrupted < 0 || notices.exit_code_interrupted > 255) {
+    throw UsageError("exit_code_interrupted is " + std::to_string(notices.exit_code_interrupted) +
+                     "; exit codes go from 0 to 255");
+  }
+  if (notices.on_notice == OnNotice::callback && !notices.decide) {
+    throw UsageError("on_notice is callback, and there is no function to decide");
+  }
+  if (notices.deaf_after <= Duration::zero()) throw UsageError("deaf_after is not positive");
+  if (notices.blind_after <= Duration::zero()) throw UsageError("blind_after is not positive");
+  if (!mount.empty()) check_beneath_mount(directory, mount);
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,127 @@
+#include "holdfast/checkpoint/internal/alone.h"
+
+#include <utility>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+constexpr Duration kPauseSlice = std::chrono::milliseconds(100);
+constexpr Duration kWriterSlice = std::chrono::milliseconds(20);
+constexpr Duration kRetryAfter = std::chrono::seconds(2);
+
+}  // namespace
+
+Resumed Alone::resume() {
+  engine_.start.claim(1, {});
+  return engine_.run.started.resumed;
+}
+
+void Alone::at_boundary(Decision& decision) {
+  Run& run = engine_.run;
+  const AsyncWriter& writer = *run.writer;
+  const std::int64_t step = run.step();
+  const SteadyTime now = run.clock.now();  // one read of the clock serves both: this and the schedule
+  run.time.step(now, writer.activity());
+  run.book->boundary(step);
+
+  const bool asked =
+      run.monitor.pending() || writer.superseded() || engine_.limit.lifted() || run.outlook.leaving();
+  const SaveSchedule& schedule = engine_.schedule;
+  if (asked || schedule.wanted() || !engine_.boundary_saves.laid_out() || schedule.due(now, step))
+      [[unlikely]] {
+    act(decision);
+  }
+  if (writer.failing()) [[unlikely]] {
+    decision.failure = writer.failure();
+  }
+}
+
+void Alone::act(Decision& decision) noexcept {
+  engine_.listener.heard();
+  engine_.schedule.take_requests();
+  engine_.limit.restore();
+  const Plan plan = engine_.plan();
+  if (plan.move == Move::stop) engine_.tell_stop(decision);
+  engine_.boundary_saves.save(decision, plan);
+  if (plan.move == Move::last_commit || plan.move == Move::wait) pause(decision);
+}
+
+// Before an announced end. Looks at the notices as a step would. While the writer works, it waits for it; what a
+// plan says then may have become possible.
+void Alone::pause(Decision& decision) noexcept {
+  Run& run = engine_.run;
+  const TrainingTime::Pause paused(run.time);
+  SteadyTime retry = paused.began();
+  bool said = false;
+  while (true) {
+    engine_.listener.heard();
+    engine_.schedule.take_requests();
+    const Plan plan = engine_.plan();
+    if (plan.move == Move::stop) {
+      engine_.tell_stop(decision);
+      engine_.boundary_saves.save(decision, plan);
+      break;
+    }
+    if (plan.move != Move::wait && plan.move != Move::last_commit) break;
+    if (plan.move == Move::last_commit && run.clock.now() >= retry) {
+      engine_.boundary_saves.save(decision, plan);
+      retry = run.clock.now() + kRetryAfter;
+    }
+    if (!run.writer->wait_idle(kWriterSlice)) continue;
+    if (!std::exchange(said, true)) {
+      log_info("pausing at step {} until the machine goes away; the newest durable step is {}", run.step(),
+               run.newest_durable());
+      run.ledger.pause(run.step(), "the end is near");
+    }
+    engine_.listener.let_go(engine_.saves.safe());
+    run.clock.sleep_for(kPauseSlice);
+  }
+  engine_.listener.let_go(false);
+  if (!said || decision.stop) return;
+  run.ledger.go_on(run.step(), "the machine stays");
+  log_info("going on after a pause of {}", format_duration(paused.so_far()));
+}
+
+bool Alone::tick() {
+  Run& run = engine_.run;
+  const bool asked = run.monitor.pending() || run.outlook.leaving();
+  if (!asked && !(run.writer && run.writer->superseded())) return false;
+  engine_.listener.heard();
+  const bool stop = run.outlook.should_stop();
+  if (stop) run.outlook.leave();
+  engine_.evaluation.look(stop);
+  return stop;
+}
+
+SaveHandle Alone::save() {
+  const Waiting waiting(engine_.run.time);
+  engine_.evaluation.take_back();
+  engine_.evaluation.settle_late();
+  SaveHandle saved = engine_.boundary_saves.save_now(waiting);
+  if (engine_.evaluation.running()) engine_.evaluation.offer();
+  return saved;
+}
+
+void Alone::save_best(const std::string& /*name*/, double /*value*/) {
+  if (engine_.evaluation.running()) {
+    engine_.evaluation.want_best();
+  } else if (!engine_.run.outlook.should_stop()) {
+    save();
+  }
+}
+
+void Alone::enter_evaluation() {
+  const Waiting waiting(engine_.run.time);
+  engine_.evaluation.enter();
+  engine_.evaluation.keep_boundary();
+}
+
+void Alone::leave_evaluation(bool thrown_out) {
+  const bool save_best = engine_.evaluation.leave(thrown_out, false);
+  if (save_best && !engine_.end.over() && !engine_.run.outlook.should_stop()) save();
+}
+
+}}}  // namespace holdfast::v1::internal

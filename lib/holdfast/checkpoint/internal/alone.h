@@ -1,0 +1,35 @@
+// A run of one process. With nothing to do, a step costs a few loads, one read of the clock and a slot in a ring,
+// whatever the size of the model.
+//
+// Errors and threads: as Ensemble.
+#pragma once
+
+#include "holdfast/checkpoint/internal/engine.h"
+#include "holdfast/checkpoint/internal/ensemble.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class Alone final : public Ensemble {
+ public:
+  explicit Alone(Engine& engine) : engine_(engine) {}
+
+  void read_ahead() override { engine_.start.finder().read_ahead(); }
+  Resumed resume() override;
+  void at_boundary(Decision& decision) override;
+  bool tick() override;
+  SaveHandle save() override;
+  void save_best(const std::string& name, double value) override;
+  void enter_evaluation() override;
+  void leave_evaluation(bool thrown_out) override;
+  void finish() override { engine_.end.finish(); }
+  void leave() noexcept override {}
+  void leave_write_behind() noexcept override {}
+
+ private:
+  void act(Decision& decision) noexcept;
+  void pause(Decision& decision) noexcept;
+
+  Engine& engine_;
+};
+
+}}}  // namespace holdfast::v1::internal

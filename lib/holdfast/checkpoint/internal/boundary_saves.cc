@@ -1,0 +1,107 @@
+#include "holdfast/checkpoint/internal/boundary_saves.h"
+
+#include <utility>
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+void BoundarySaves::lay_out() {
+  if (std::exchange(laid_out_, true)) return;
+  run_.stager.plan_ahead();
+  run_.stager.make_image_ahead();
+}
+
+void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
+  if (run_.writer->superseded() || plan.move == Move::wait) return;
+  const bool last_one = plan.move == Move::stop || plan.move == Move::last_commit;
+  const bool urgent = last_one || plan.move == Move::commit;
+  if (plan.move == Move::stop || run_.monitor.deadline()) limit_.lift();
+  const std::int64_t step = run_.step();
+  const SteadyTime now = run_.time.boundary();
+  const Waiting waiting(run_.time);
+  BegunSave save;
+  try {
+    lay_out();
+    last_ = {};
+    schedule_.choose_interval();
+    if (last_one) {
+      if (plan.too_late || saves_.covered() || !saves_.wait_for_image()) return;
+      if (run_.outlook.decide(saves_.reached()).too_late) return;
+    } else {
+      const bool now_or_later = urgent || (plan.room && (schedule_.wanted() || schedule_.due(now, step)));
+      if (!now_or_later || !run_.stager.ready()) return;  // then at the next step, when the image may be free
+    }
+    save = saves_.begin(schedule_.wanted() || urgent);
+    if (late_.works() && boundary_.update_announced() && !urgent && partners_.plan() == 0) {
+      late_.begin(save, waiting);
+    } else if (!last_one && run_.source.on_device()) {
+      late_.submit_independent(save, waiting);
+    } else {
+      Staged staged = saves_.stage(Part::all);
+      if (last_one) last_ = staged;
+      saves_.submit(std::move(staged), save, waiting.so_far());
+    }
+    decision.save = SaveHandle(save);
+    schedule_.want(false);
+    schedule_.saved(now, step);
+    decision.saved = true;
+  } catch (...) {
+    decision.save = saves_.fail(std::move(save));
+    schedule_.saved(now, step);  // not again at every step
+    schedule_.want(false);
+  }
+}
+
+SaveHandle BoundarySaves::save_now(const Waiting& waiting) noexcept {
+  if (saves_.covered()) {
+    saves_.ask_for_newest();
+    return saves_.newest();
+  }
+  BegunSave save;
+  try {
+    submit(save, waiting.began(), false);
+    schedule_.want(false);
+    schedule_.saved(waiting.began(), run_.step());
+  } catch (...) {
+    if (boundary_.updating()) schedule_.want();
+    return saves_.fail(std::move(save));
+  }
+  return saves_.newest();
+}
+
+bool BoundarySaves::save_last() noexcept {
+  BegunSave save;
+  try {
+    return submit(save, run_.clock.now(), true);
+  } catch (...) {
+    saves_.fail(std::move(save));
+    return true;
+  }
+}
+
+// An evaluation's image is the boundary; without one, memory has to be. False: `last_one`, and no image is free.
+bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
+  last_ = {};
+  Staged staged = evaluation_.image();
+  if (!staged) {
+    evaluation_.check_memory();
+    if (!saves_.wait_for_image() && last_one) return false;
+  }
+  save = saves_.begin(true);
+  if (!staged) {
+    staged = saves_.stage(Part::all);
+    if (last_one) last_ = staged;
+  }
+  saves_.submit(std::move(staged), save, run_.clock.now() - began);
+  return true;
+}
+
+Digest BoundarySaves::digest() const {
+  const auto of = [this](std::shared_ptr<Snapshot> whole) {
+    return state_digest(*partners_.part_of(std::move(whole)));
+  };
+  if (evaluation_.image()) return of(evaluation_.image().snapshot);
+  if (last_ && !last_.shares && last_.snapshot->step == run_.step()) return of(last_.snapshot);
+  return of(run_.stager.stage(run_.started.record).snapshot);
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,94 @@
+#include "holdfast/checkpoint/internal/boundary_shelf.h"
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/writing/save_handle_shared.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+constexpr Duration kRetryAfter = std::chrono::seconds(2);
+
+}  // namespace
+
+void BoundaryShelf::put(const Staged& image, SaveHandle tried, std::string lacks) noexcept {
+  const MutexLock lock(mutex_);
+  image_ = image;
+  lacks_ = std::move(lacks);
+  boundary_ = run_.time.boundary();
+  tried_ = std::move(tried);
+  retry_ = run_.clock.now();
+}
+
+bool BoundaryShelf::commit() noexcept {
+  try {
+    if (!partners_.complete(*this)) return false;
+    MutexLock lock(mutex_);
+    // Another evaluation may have begun since: what is the other ranks' own is not in its image.
+    if (!image_ || !lacks_.empty()) return false;
+    const SaveStatus status = tried_.status();
+    if (is_open(status) || status == SaveStatus::durable) return true;
+    const SteadyTime now = run_.clock.now();
+    const bool fits = run_.outlook.fits({.writing = run_.writer->writing_for()});
+    if (run_.writer->superseded() || now < retry_ || !fits) return false;
+    retry_ = now + kRetryAfter;
+    const auto save = std::make_shared<SaveHandle::Shared>(image_.snapshot->step, SaveStatus::staging,
+                                                           boundary_, true, run_.book);
+    WriteRequest request{.snapshot = image_.snapshot,
+                         .plan = image_.plan,
+                         .ancestry = run_.started.record.ancestry,
+                         .copied = image_.copied,
+                         .usual = partners_.usual(),
+                         .save = save};
+    tried_ = SaveHandle(save);
+    save_ = save;
+    // on_save is called on the way, and may be slow, or ask for something that takes the mutex.
+    handing_ = std::this_thread::get_id();
+    lock.unlock();
+    try {
+      save->staged(now);
+      run_.writer->submit(std::move(request));
+    } catch (const std::exception& error) {  // nobody may wait for it
+      save->settle(SaveStatus::failed, what_of(error));
+    }
+    lock.lock();
+    handing_.reset();
+    handed_over_.notify_all();
+    return true;
+  } catch (const std::exception& error) {  // the training thread has the image, too
+    log_debug("the boundary could not be handed to the writer: {}", what_of(error));
+    return false;
+  }
+}
+
+BegunSave BoundaryShelf::clear() noexcept {
+  const MutexLock lock(mutex_);
+  handed_over_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) {
+    return !handing_ || *handing_ == std::this_thread::get_id();
+  });
+  image_ = {};
+  lacks_.clear();
+  tried_ = {};
+  return std::exchange(save_, nullptr);
+}
+
+std::optional<std::string> BoundaryShelf::lacks() const {
+  const MutexLock lock(mutex_);
+  if (!image_) return std::nullopt;
+  return lacks_;
+}
+
+bool BoundaryShelf::complete(const std::string& lacked,
+                             const std::function<void(const Snapshot& image)>& put_in) {
+  const MutexLock lock(mutex_);
+  if (lacks_ != lacked) return false;  // that evaluation is over
+  put_in(*image_.snapshot);
+  lacks_.clear();
+  return true;
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,54 @@
+// The parts of a Checkpointer that start, save and end, whoever decides when (Ensemble). In the order in which they
+// need each other.
+//
+// Errors: the constructor throws UsageError for triggers that cannot be. Threads: as each part says.
+#pragma once
+
+#include "holdfast/checkpoint/internal/boundary_saves.h"
+#include "holdfast/checkpoint/internal/evaluation.h"
+#include "holdfast/checkpoint/internal/late_save.h"
+#include "holdfast/checkpoint/internal/notice_listener.h"
+#include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/run_end.h"
+#include "holdfast/checkpoint/internal/save_flow.h"
+#include "holdfast/checkpoint/internal/save_partners.h"
+#include "holdfast/checkpoint/internal/save_schedule.h"
+#include "holdfast/checkpoint/internal/step_boundary.h"
+#include "holdfast/checkpoint/internal/training_start.h"
+#include "holdfast/checkpoint/internal/write_limit.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+struct Engine {
+  // Both outlive this.
+  Engine(Run& the_run, SavePartners& the_partners) : run(the_run), partners(the_partners) {}
+  ~Engine() { listener.stop(); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // The planner's word on the boundary where the training stands.
+  Plan plan() noexcept { return run.outlook.decide(saves.reached()); }
+  void tell_stop(Decision& decision) noexcept {
+    run.outlook.leave();
+    decision.stop = true;
+    decision.reason = run.outlook.reason();
+  }
+
+  Run& run;
+  SavePartners& partners;
+  NoticeListener listener{
+      run,
+      partners,
+      {.runs = [this] { return evaluation.running(); }, .commit = [this] { evaluation.commit(); }}};
+  StepBoundary boundary{run, partners};
+  SaveSchedule schedule{run};
+  WriteLimit limit{run, partners};
+  SaveFlow saves{run, partners, boundary, listener, limit};
+  LateSave late{run, saves, schedule};
+  Evaluation evaluation{run, partners, boundary, schedule, saves, late};
+  BoundarySaves boundary_saves{run, partners, boundary, schedule, limit, saves, late, evaluation};
+  RunEnd end{run, partners, listener, limit, saves, late, evaluation, boundary_saves};
+  TrainingStart start{run, listener, boundary, schedule, saves, evaluation, end};
+};
+
+}}}  // namespace holdfast::v1::internal

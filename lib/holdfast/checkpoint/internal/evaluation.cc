@@ -1,0 +1,126 @@
+#include "holdfast/checkpoint/internal/evaluation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+// For an image that an older step is written from, or two commits where those take longer.
+constexpr Duration kLongestWaitForImage = std::chrono::seconds(30);
+constexpr char kDisturbed[] =
+    "an evaluation began although the state could not be copied, and it was not brought to its end";
+
+}  // namespace
+
+void Evaluation::enter() {
+  if (running()) throw UsageError("an EvaluationScope inside another one");
+  run_.time.leave_step_out();
+  late_.complete();
+  running_ = true;
+  unfinished_ = false;
+  boundary_.owe_evaluation(true);
+}
+
+void Evaluation::keep_boundary() noexcept {
+  try {
+    image_ = image_of_boundary();
+    offer();
+  } catch (...) {
+    image_ = {};
+    saves_.fail(nullptr);
+  }
+}
+
+// A save of this very step that is under way has it in its image already.
+Staged Evaluation::image_of_boundary() {
+  if (const std::string torn = why_torn(); !torn.empty()) throw Error(torn);
+  if (boundary_.disturbed()) throw Error(kDisturbed);
+  Staged image = saves_.image_in_use();
+  if (!image) image = late_.image();
+  if (image) {
+    auto snapshot = std::make_shared<Snapshot>(*image.snapshot);
+    put_run_record(snapshot->attributes, saves_.record());
+    if (attribute_capacity_for(snapshot->attributes) <= image.plan->attribute_capacity) {
+      image.snapshot = std::move(snapshot);
+      return image;
+    }
+    late_.drop();
+    image = {};
+  }
+  const Duration longest =
+      std::max<Duration>(kLongestWaitForImage, 2 * run_.costs.costs().commit.value_or(Duration::zero()));
+  if (!saves_.wait_for_image(longest)) {
+    throw Error("the only image is still being written; a stop inside this evaluation commits nothing newer");
+  }
+  return saves_.stage(Part::all);
+}
+
+// It stays there until it is durable: a write of it that is under way may fail.
+void Evaluation::offer() noexcept {
+  if (!image_ || saves_.safe()) return;
+  const SaveHandle& newest = saves_.newest();
+  shelf_.put(image_, newest.step() == run_.step() ? newest : SaveHandle(), partners_.lacking(*image_.layout));
+}
+
+void Evaluation::look(bool stop) {
+  if (!running()) return;
+  unfinished_ = unfinished_ || stop;
+  schedule_.take_requests();
+  if ((stop || schedule_.wanted() || run_.monitor.deadline()) && commit()) schedule_.want(false);
+}
+
+bool Evaluation::leave(bool thrown_out, bool together) {
+  running_ = false;
+  take_back();
+  const bool no_image = !image_;
+  if (together) image_ = {};
+  const bool save_best = std::exchange(best_wanted_, false);
+  if (unfinished_ || thrown_out) {
+    boundary_.owe_evaluation(true);
+    if (together ? thrown_out : no_image) boundary_.disturb();
+    return false;
+  }
+  image_ = {};
+  boundary_.owe_evaluation(false);
+  return save_best;
+}
+
+void Evaluation::drop_image() noexcept {
+  take_back();
+  image_ = {};
+}
+
+void Evaluation::take_back() noexcept {
+  const BegunSave save = shelf_.clear();
+  if (!save) return;
+  schedule_.saved(save->boundary, save->step);
+  saves_.submitted(save);
+}
+
+std::string Evaluation::why_torn() const {
+  if (boundary_.updating() && !image_) {
+    return "the update of step " + std::to_string(run_.step() + 1) +
+           " has begun (before_update()) and no after_step() has ended it: memory holds no step";
+  }
+  const int rank = partners_.torn_rank();
+  if (rank < 0) return {};
+  return "rank " + std::to_string(rank) +
+         " is inside an update (before_update() without after_step()), or in an evaluation that did not come "
+         "to its end: not all ranks hold the same step";
+}
+
+void Evaluation::check_memory() const {
+  if (const std::string torn = why_torn(); !torn.empty()) throw Error(torn);
+  if ((running() || boundary_.disturbed()) && !image_) throw Error(kDisturbed);
+}
+
+void Evaluation::settle_late() {
+  if (!late_.open()) return;
+  if (image_ || running() || boundary_.disturbed()) return late_.drop();
+  late_.close(true);
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,143 @@
+#include "holdfast/checkpoint/internal/late_save.h"
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+// So many copies of a run are made at once and compared with live memory when they are closed, unless
+// HOLDFAST_CHECK_STAGING wants all.
+constexpr int kChecks = 2;
+constexpr std::size_t kNamed = 3;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) {
+    if (i > 0) text += ", ";
+    text += "'" + names[i] + "'";
+  }
+  if (names.size() > kNamed) text += " and " + std::to_string(names.size() - kNamed) + " more";
+  return text;
+}
+
+}  // namespace
+
+LateSave::LateSave(Run& run, SaveFlow& saves, SaveSchedule& schedule)
+    : run_(run), saves_(saves), schedule_(schedule), check_all_(env_flag(kEnvCheckStaging).value_or(false)) {}
+
+LateSave::~LateSave() {
+  if (save_) save_->settle(SaveStatus::failed, "dropped: the run ended before it was staged");
+}
+
+bool LateSave::checks() const { return check_all_ || checked_ < kChecks; }
+
+void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
+  Staged staged = saves_.stage(Part::early);
+  auto copy = run_.source.prepare_late(*staged.layout, staged.snapshot->arena->bytes());
+  if (copy->independent()) {
+    keeper_.keep(copy, *staged.snapshot);
+    return saves_.submit(std::move(staged), save, waiting.so_far());
+  }
+  const SteadyTime began = run_.clock.now();
+  const bool checked = checks();
+  if (checked) {
+    // What is compared when the update is announced must be older than anything that could have changed it: a
+    // copy made beside the training would hold such a change, and agree with it.
+    copy->run();
+    copy->arrive();
+  }
+  staged.copied += run_.clock.now() - began;
+  staged_ = std::move(staged);
+  save_ = save;
+  whole_ = checked;
+  save_->ended_by = std::this_thread::get_id();
+  save_->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
+  checked ? copier_.keep(std::move(copy)) : copier_.begin(std::move(copy));
+}
+
+Staged LateSave::stage_independent() {
+  Staged staged = saves_.stage(Part::early);
+  const SteadyTime began = run_.clock.now();
+  auto copy = run_.source.prepare_independent(*staged.layout, staged.snapshot->arena->bytes());
+  copy->run();  // also of what turned out to lie in host memory
+  if (copy->on_its_way() && !copy->independent()) {
+    throw Error("a copy that was to be independent of the next update is not");
+  }
+  staged.copied += run_.clock.now() - began;
+  keeper_.keep(copy, *staged.snapshot);
+  return staged;
+}
+
+void LateSave::submit_independent(const BegunSave& save, const Waiting& waiting) {
+  Staged staged = stage_independent();
+  saves_.submit(std::move(staged), save, waiting.so_far());
+}
+
+void LateSave::close(bool ended) {
+  const Waiting waiting(run_.time);
+  Staged staged = std::exchange(staged_, {});
+  std::unique_ptr<LateCopy> copy = copier_.take();  // goes before its image does
+  staged.copied += waiting.so_far();
+  BegunSave save = std::exchange(save_, nullptr);
+  const bool whole = std::exchange(whole_, false);
+  if (saves_.covered()) {  // an evaluation's end was announced, and its boundary committed
+    return save->settle(SaveStatus::overtaken, {});
+  }
+  try {
+    if (!ended || !whole) {
+      if (const std::vector<std::string> changed = whole ? copy->changed() : copy->changed_samples();
+          !changed.empty()) {
+        run_.source.copy_early(changed);
+        checked_ = 0;  // more of them may change than the samples show
+        schedule_.want();
+        staged = {};
+        save->settle(SaveStatus::overtaken, {});
+        log_warning(
+            "{} changed between after_step and before_update (an optimizer that steps inside backward?): "
+            "copied inside after_step from now on, and this save is made again",
+            listed(changed));
+        return;
+      }
+      if (whole) ++checked_;
+    }
+    keeper_.keep(copy, *staged.snapshot);
+    saves_.submit(std::move(staged), save, waiting.so_far());
+  } catch (...) {
+    saves_.fail(std::move(save));
+  }
+}
+
+void LateSave::drop() {
+  if (!open()) return;
+  copier_.take();
+  staged_ = {};
+  whole_ = false;
+  schedule_.want();
+  std::exchange(save_, nullptr)->settle(SaveStatus::overtaken, {});
+}
+
+void LateSave::give_up() {
+  drop();
+  if (!std::exchange(works_, false)) return;
+  log_warning(
+      "before_update() was not called before the update of step {}: the save in progress is dropped and "
+      "made again, and from now on after_step copies the whole state",
+      run_.step() + 1);
+}
+
+Staged LateSave::image() {
+  if (!open()) return {};
+  copier_.arrive();
+  if (whole_ || copier_.copy().changed_samples().empty()) return staged_;
+  close();  // says what has changed, and drops it
+  return {};
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,81 @@
+#include "holdfast/checkpoint/internal/notice_listener.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/interruption/sources.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating evaluating)
+    : run_(run),
+      partners_(partners),
+      watch_(run.clock,
+             {.pending = [this] { return run_.monitor.pending(); },
+              .look =
+                  [this, commit = std::move(evaluating.commit)] {
+                    if (run_.monitor.pending() || partners_.call()) commit();
+                  },
+              .waits = [this, runs = std::move(evaluating.runs)] { return partners_.may_call() && runs(); },
+              .patience =
+                  [this] { return std::max(run_.options.notices.deaf_after, run_.costs.costs().step * 2); },
+              .what = [this] { return pending_text(); }}) {}
+
+void NoticeListener::start() {
+  const NoticeOptions& options = run_.options.notices;
+  run_.monitor.listen([this](const Notice& notice) {
+    run_.ledger.notice(notice);
+    partners_.heard(notice);
+    try {
+      watch_.wake(command_for(notice));
+    } catch (const std::bad_alloc&) {
+      log_warning("nobody watches whether the notice is heard, and no command is run: out of memory");
+    }
+  });
+  SourceOptions heard{.signals = options.hear_signals,
+                      .term_grace = options.term_grace,
+                      .max_wall = options.max_wall,
+                      .cloud = options.cloud,
+                      .blind_after = options.blind_after};
+  if (env_flag(kEnvApproveEnd).value_or(options.approve_end)) {
+    heard.azure_approve = [this] { return may_go_.load(); };
+  }
+  if (!options.notice_file.empty()) heard.notice_files.push_back(options.notice_file);
+  for (auto& made : make_sources(heard, run_.clock)) run_.monitor.add(std::move(made));
+  for (const auto& make : options.sources) {
+    if (auto made = make(run_.clock)) run_.monitor.add(std::move(made));
+  }
+  run_.monitor.start();
+}
+
+void NoticeListener::stop() noexcept {
+  run_.monitor.stop();
+  watch_.stop();
+}
+
+std::string NoticeListener::pending_text() const {
+  std::string text = run_.monitor.reason();
+  if (text.empty()) text = "a save is asked for";
+  if (const auto left = run_.monitor.time_left()) text += ", " + format_duration(*left) + " left";
+  return text;
+}
+
+// Any thread; empty: there is nothing to run.
+RiskCommand NoticeListener::command_for(const Notice& notice) const {
+  if (notice.kind != NoticeKind::at_risk) return {};
+  RiskCommand command{.text = run_.options.notices.on_risk};
+  command.context.directory = run_.options.directory.string();
+  command.context.step = run_.book->step();
+  command.context.reason = notice.text;
+  if (const auto deadline = notice.deadline ? notice.deadline : run_.monitor.deadline()) {
+    command.context.deadline =
+        run_.clock.wall_now() + std::chrono::duration_cast<WallTime::duration>(*deadline - run_.clock.now());
+  }
+  return command;
+}
+
+}}}  // namespace holdfast::v1::internal

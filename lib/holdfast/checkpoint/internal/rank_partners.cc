@@ -1,0 +1,95 @@
+#include "holdfast/checkpoint/internal/rank_partners.h"
+
+#include <exception>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "holdfast/base/error.h"
+#include "holdfast/checkpoint/internal/boundary_shelf.h"
+#include "holdfast/ranks/ranked_state.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+// What is a rank's own is told at the same boundary: it is a step away at most.
+constexpr Duration kOwnWait = std::chrono::seconds(30);
+
+}  // namespace
+
+std::string RankPartners::next_evaluation() {
+  const std::int64_t step = run_.step();
+  const bool another = std::exchange(evaluated_, step) == step;
+  evaluations_ = another ? evaluations_ + 1 : 0;
+  return boundary_text(step, evaluations_);
+}
+
+void RankPartners::heard(const Notice& notice) noexcept {
+  if (notice.stands_still) group_.channel.expect_silence(*notice.stands_still);
+  if (notice.kind == NoticeKind::thawed) group_.channel.expect_silence(Duration::zero());
+  if (run_.monitor.pending()) group_.channel.call(true);
+}
+
+void RankPartners::add_values(Measurements& measurements) {
+  for (const auto& [name, value] : best_) measurements.add(name, run_.step(), value);
+}
+
+void RankPartners::join(WriteRequest& request, Staged& staged) {
+  best_.clear();
+  if (!staged.shares) request.complete = bring_own_of_others(*request.snapshot);
+  request.others = rounds_.led(request, staged.shares);
+}
+
+void RankPartners::calm() noexcept {
+  if (!group_.leads() && !group_.end && !run_.outlook.must_stop()) group_.hurry = false;
+}
+
+// The image has room for it behind what rank 0 copies: both may be filled at once.
+std::function<void()> RankPartners::bring_own_of_others(const Snapshot& snapshot) const {
+  if (own_bytes(run_.source, snapshot.layout->tensors()) == 0) return {};
+  return [&group = group_, &clock = run_.clock, &source = run_.source, layout = snapshot.layout,
+          arena = snapshot.arena, step = snapshot.step] {
+    for (int rank = 1; rank < group.world_size(); ++rank) {
+      const std::string own =
+          hear_patiently(group.guarded, clock, rank, own_text(step), kOwnWait, &group.patience);
+      const SharedLock lock(group.parting->mutex);
+      if (group.parting->parted) throw Error("the run has ended");
+      if (!own.starts_with(kOwnBytes)) {
+        throw Error("rank " + std::to_string(rank) +
+                    " could not copy its random numbers: " + own.substr(own.empty() ? 0 : 1));
+      }
+      put_own_of(rank, std::string_view(own).substr(1), source, *layout, arena->bytes());
+    }
+  };
+}
+
+std::string RankPartners::lacking(const ImageLayout& layout) const {
+  return own_bytes(run_.source, layout.tensors()) > 0 ? boundary_text(evaluated_, evaluations_) : "";
+}
+
+bool RankPartners::complete(BoundaryShelf& shelf) noexcept {
+  try {
+    const std::optional<std::string> name = shelf.lacks();
+    if (!name) return false;
+    if (name->empty()) return true;
+    std::vector<std::string> own;
+    for (int rank = 1; rank < group_.world_size(); ++rank) {
+      own.push_back(group_.guarded.hear(rank, *name, Duration::zero()));
+    }
+    return shelf.complete(*name, [&](const Snapshot& image) {
+      for (int rank = 1; rank < group_.world_size(); ++rank) {
+        put_own_of(rank, own[static_cast<std::size_t>(rank - 1)], run_.source, *image.layout,
+                   image.arena->bytes());
+      }
+    });
+  } catch (const std::exception&) {  // it has not come so far, or never will
+    return false;
+  }
+}
+
+std::shared_ptr<Snapshot> RankPartners::part_of(std::shared_ptr<Snapshot> whole) const {
+  return share_of(group_.rank(), whole);
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,66 @@
+// What the other ranks have to do with a save of this one (SavePartners): they write shares of the file, or tell
+// rank 0 what is their own.
+//
+// Errors and threads: as SavePartners.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "holdfast/checkpoint/internal/save_partners.h"
+#include "holdfast/checkpoint/internal/shared_rounds.h"
+#include "holdfast/ranks/rank_group.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class RankPartners final : public SavePartners {
+ public:
+  RankPartners(Run& run, RankGroup& group) : run_(run), group_(group), rounds_(run, group) {}
+
+  SharedRounds& rounds() { return rounds_; }
+  // Rank 0: a value that made its step one of the best. When all ranks can save, that step has passed; the
+  // checkpoint of the next vote stands for it.
+  void note_best(const std::string& name, double value) { best_[name] = value; }
+  // An evaluation begins, at the same step on all ranks. Returns the name of the text by which a rank tells what is
+  // its own there: texts are counted for each step, so that an image gets what belongs to it.
+  std::string next_evaluation();
+  // What a stop or the run's end came to.
+  void end_without_save() { hopeless_ = true; }
+  void find_torn(int rank) { torn_rank_ = rank; }
+
+  bool leads() const override { return group_.leads(); }
+  void heard(const Notice& notice) noexcept override;
+  bool call() const noexcept override { return group_.channel.called(); }
+  bool may_call() const noexcept override { return group_.leads(); }
+  std::int64_t plan() const override { return rounds_.plan(); }
+  void add_values(Measurements& measurements) override;
+  void join(WriteRequest& request, Staged& staged) override;
+  void joined() noexcept override { rounds_.handed_over(); }
+  void hurry() noexcept override { group_.hurry = true; }
+  void calm() noexcept override;
+  std::string lacking(const ImageLayout& layout) const override;
+  bool complete(BoundaryShelf& shelf) noexcept override;
+  bool usual() const noexcept override { return !group_.sharing; }
+  void committed_from_shelf(const BegunSave& save) override { run_.outlook.answered_by(save); }
+  int torn_rank() const override { return torn_rank_; }
+  bool hopeless() const override { return hopeless_; }
+  void last_save_begun() noexcept override { rounds_.end({}); }
+  void last_save_again() noexcept override { group_.patience.end_by(group_.end.value_or(SteadyTime::max())); }
+  std::shared_ptr<Snapshot> part_of(std::shared_ptr<Snapshot> whole) const override;
+
+ private:
+  std::function<void()> bring_own_of_others(const Snapshot& snapshot) const;
+
+  Run& run_;
+  RankGroup& group_;
+  SharedRounds rounds_;
+  std::map<std::string, double> best_;
+  std::int64_t evaluated_ = -1;  // the step of the last evaluation
+  int evaluations_ = 0;          // before it, at that step
+  bool hopeless_ = false;        // the same on all ranks
+  int torn_rank_ = -1;
+};
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,205 @@
+#include "holdfast/checkpoint/internal/rank_votes.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+constexpr Duration kLook = std::chrono::milliseconds(50);  // between two looks at this rank's own notices
+// A partner's answer is worth a tenth of the time that is left, and never less than this or two steps.
+constexpr Duration kShortestWait = std::chrono::seconds(2);
+// The same notice, told by a rank at two boundaries, differs by the clocks' ticks.
+constexpr Duration kSameTime = std::chrono::seconds(1);
+// Rank 0 hears that a machine lives before its own plans would say so (kAliveAfter).
+constexpr Duration kOutlived = kAliveAfter - std::chrono::seconds(2);
+constexpr char kOthers[] = "another rank";  // the source of notices that were passed on
+
+}  // namespace
+
+Agreed RankVotes::await(const char* what, bool rank_0_may_save) {
+  const SteadyTime began = run_.clock.now();
+  while (true) {
+    if (const auto largest = group_.channel.result(kLook)) {
+      pending_ = false;
+      return agreed_by(*largest, group_.world_size());
+    }
+    engine_.listener.heard();
+    Duration limit = group_.channel.timeout();
+    std::optional<Duration> left = run_.monitor.time_left();
+    const auto told = group_.left(run_.clock.now());
+    if (told && (!left || *told < *left)) left = told;
+    if (left) {
+      // At the end, and in a pause, rank 0 may still copy the state or wait for its disk.
+      const Duration there_was = *left + (run_.clock.now() - began);
+      const Duration worth = rank_0_may_save ? there_was : there_was / 10;
+      limit = std::min(limit, std::max({worth, kShortestWait, 2 * run_.costs.costs().step}));
+    }
+    const Duration waited = run_.clock.now() - began;
+    if (waited > limit) {
+      pending_ = false;
+      group_.channel.give_up(what, waited);
+    }
+  }
+}
+
+void RankVotes::learn(const Agreed& agreed) {
+  group_.learn(agreed);
+  if (!agreed.left) run_.outlook.forget_answer(agreed.step);
+  if (rounds_.end_has_moved(kSameTime)) rounds_.limit_patience();
+  if (group_.sharing) {
+    try {
+      run_.stager.widen(static_cast<std::uint64_t>(agreed.capacity));
+    } catch (const std::exception& error) {  // the next save will fail of it, and say it
+      log_debug("the file could not be laid out: {}", what_of(error));
+    }
+  }
+  if (group_.leads()) {
+    if (agreed.stop < 0) pass_on_deadline(agreed);  // a stop says its own
+    return;
+  }
+  Durable& durable = run_.started.durable;
+  if (agreed.durable > durable.step) durable = {agreed.durable, {}, run_.clock.now()};
+  if (run_.monitor.deadline() && !run_.monitor.stop_requested()) {
+    run_.monitor.dismiss(run_.clock.now() - kOutlived);
+  }
+}
+
+void RankVotes::pass_on_deadline(const Agreed& agreed) {
+  Monitor& monitor = run_.monitor;
+  const auto own = left_here();
+  const auto left = group_.left(run_.clock.now());
+  if (left && (!own || *left + kSameTime < *own)) {
+    const auto known = monitor.time_left();
+    const bool too_early = passed_on_ && known && *known + kSameTime < *left;
+    if (known && !too_early && *known <= *left + kSameTime) return;
+    if (too_early) {  // that rank had voted late
+      monitor.post({.source = kOthers, .kind = NoticeKind::withdrawn, .text = "the end is not so near"});
+    }
+    passed_on_ = true;
+    monitor.post({.source = kOthers,
+                  .kind = NoticeKind::deadline,
+                  .deadline = run_.clock.now() + *left,
+                  .text = "the end of another rank's machine is announced",
+                  .guessed = !agreed.named_left});
+  } else if (std::exchange(passed_on_, false)) {
+    monitor.post({.source = kOthers,
+                  .kind = NoticeKind::withdrawn,
+                  .text = "the end of another rank's machine is announced no more"});
+  }
+}
+
+void RankVotes::pass_on_stop(const Agreed& agreed) {
+  if (!run_.outlook.must_stop()) {
+    run_.monitor.post({.source = kOthers,
+                       .kind = NoticeKind::stop,
+                       .deadline = group_.end,
+                       .text = "rank " + std::to_string(agreed.stop) + " was told to stop",
+                       .guessed = !agreed.named_left});
+  }
+  run_.outlook.leave();
+}
+
+void RankVotes::post(const Vote& vote) {
+  group_.channel.post(ballot_of(vote, group_.rank(), group_.world_size()));
+  pending_ = true;
+  group_.posted = run_.clock.now();
+}
+
+void RankVotes::post_last() {
+  Vote vote{.step = run_.step(), .stop = run_.outlook.should_stop()};
+  vote.torn = engine_.evaluation.unsure();
+  vote.left = left_here();
+  vote.named_left = named_left_here();
+  vote_on_plan(vote);
+  if (group_.leads()) {
+    vote.durable = run_.newest_durable();
+    vote.needs = needed_for_last();
+    vote.save = !engine_.saves.covered() && !run_.writer->superseded();
+  }
+  post(vote);
+}
+
+Vote RankVotes::vote(const Plan& plan) noexcept {
+  Vote vote{.step = run_.step(), .stop = run_.outlook.must_stop()};
+  vote.step_time = run_.costs.costs().step;
+  try {
+    vote.left = left_here();
+  } catch (const std::bad_alloc&) {
+    vote.left = group_.left(run_.clock.now());
+  }
+  vote.named_left = named_left_here();
+  vote_on_plan(vote);
+  vote.save = engine_.schedule.wanted();
+  if (group_.leads()) vote_as_rank_0(vote, plan);
+  return vote;
+}
+
+void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
+  SaveSchedule& schedule = engine_.schedule;
+  const AsyncWriter& writer = *run_.writer;
+  // What another rank spoiled is made good at once.
+  const std::uint64_t spoiled = writer.spoiled();
+  if (std::exchange(spoiled_, spoiled) != spoiled) schedule.want();
+  // The save that is voted on now begins at the next step.
+  const SteadyTime boundary = run_.time.boundary();
+  bool due = schedule.due(boundary, vote.step + 1);
+  if (due && schedule.choose_interval()) due = schedule.due(boundary, vote.step + 1);
+  vote.due = schedule.next_due_step(boundary).value_or(-1);
+  const bool commit = plan.move == Move::commit;
+  const bool last = plan.move == Move::last_commit && run_.clock.now() >= retry_at_;
+  vote.save = commit || last || (plan.room && (schedule.wanted() || due));
+  vote.stop = vote.stop || plan.move == Move::stop;
+  vote.pause = plan.move == Move::last_commit || plan.move == Move::wait;
+  // Where a save cannot end in time none begins, whoever wants it.
+  vote.busy =
+      vote.busy || engine_.late.open() || !run_.stager.ready() || (!plan.room && !commit && !vote.pause);
+  vote.failing = writer.failing();
+  vote.busy = vote.busy || (vote.failing && writer.writing_for());  // whether it still does will be known
+  vote.durable = run_.newest_durable();
+  vote.needs = needed_for_last();
+}
+
+// Whoever still writes its share of a checkpoint is busy; but a share that hangs in its rank's disk keeps nobody
+// from saving once rank 0 writes alone. With two images, rank 0 may stage another meanwhile only then.
+void RankVotes::vote_on_plan(Vote& vote) const noexcept {
+  if (!group_.sharing) return;
+  vote.plan = run_.stager.mark();
+  vote.capacity = static_cast<std::int64_t>(run_.stager.attribute_capacity());
+  if (!group_.leads()) {
+    vote.busy = !group_.alone && sender_.busy();
+    return;
+  }
+  vote.alone = run_.writer->others_failed();
+  vote.busy = !vote.alone && run_.writer->writing_for().has_value();
+}
+
+// As plan_for_stop() will judge at the next boundary.
+Duration RankVotes::needed_for_last() const noexcept {
+  const Costs known = run_.outlook.costs();
+  if (!known.commit || run_.newest_durable() < 0) return Duration::zero();
+  return *known.commit + known.agreement;
+}
+
+// Without what others have told: that would keep itself alive.
+std::optional<Duration> RankVotes::left_here() const {
+  if (run_.monitor.stop_requested()) return run_.monitor.time_left();
+  const auto notice = run_.monitor.standing();
+  if (!notice || notice->source == kOthers) return std::nullopt;
+  return std::max(Duration(*notice->deadline - run_.clock.now()), Duration::zero());
+}
+
+// The same of an end that somebody named: what time is left by a guess, forbids nothing.
+std::optional<Duration> RankVotes::named_left_here() const {
+  const auto named = run_.monitor.named_deadline();
+  if (!named || !left_here()) return std::nullopt;
+  return std::max(Duration(*named - run_.clock.now()), Duration::zero());
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,66 @@
+// This rank's votes, and what all of them came to (ranks/rank_channel.h): rank 0 has the claim and the plans; the
+// others ask for saves and stops, and pass on what they hear.
+//
+// Errors: await() as RankChannel. Threads: the training thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "holdfast/checkpoint/internal/engine.h"
+#include "holdfast/checkpoint/internal/share_sender.h"
+#include "holdfast/checkpoint/internal/shared_rounds.h"
+#include "holdfast/ranks/rank_channel.h"
+#include "holdfast/ranks/rank_group.h"
+#include "holdfast/ranks/vote_cadence.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class RankVotes {
+ public:
+  RankVotes(Engine& engine, RankGroup& group, SharedRounds& rounds, const ShareSender& sender)
+      : engine_(engine), run_(engine.run), group_(group), rounds_(rounds), sender_(sender) {}
+
+  // Of the boundaries in the loop: `step` is one where all vote.
+  bool at(std::int64_t step) const { return cadence_.votes_at(step); }
+  void learn_cadence(const Agreed& agreed) { cadence_.learn(agreed); }
+
+  void post(const Plan& plan) { post(vote(plan)); }
+  // At the run's end: what the last save needs to know.
+  void post_last();
+  // A vote is posted, and not counted yet.
+  bool pending() const { return pending_; }
+  // Requires pending(). `what`: for the error, where it does not come.
+  Agreed await(const char* what, bool rank_0_may_save = false);
+
+  // Rank 0 plans by the deadline that is told to any rank; the others learn what is durable.
+  void learn(const Agreed& agreed);
+  // A rank was told to stop: this one, too.
+  void pass_on_stop(const Agreed& agreed);
+  // In a pause: a last save that has begun is not asked for again before that.
+  void retry_at(SteadyTime time) { retry_at_ = time; }
+  SteadyTime retry_at() const { return retry_at_; }
+
+ private:
+  void post(const Vote& vote);
+  Vote vote(const Plan& plan) noexcept;
+  void vote_as_rank_0(Vote& vote, const Plan& plan) noexcept;
+  void vote_on_plan(Vote& vote) const noexcept;
+  void pass_on_deadline(const Agreed& agreed);
+  Duration needed_for_last() const noexcept;
+  std::optional<Duration> left_here() const;
+  std::optional<Duration> named_left_here() const;
+
+  Engine& engine_;
+  Run& run_;
+  RankGroup& group_;
+  SharedRounds& rounds_;
+  const ShareSender& sender_;
+  VoteCadence cadence_;
+  bool pending_ = false;
+  bool passed_on_ = false;     // rank 0: a notice from another rank stands
+  std::uint64_t spoiled_ = 0;  // rank 0: saves that failed because of other ranks, as far as made good
+  SteadyTime retry_at_{};
+};
+
+}}}  // namespace holdfast::v1::internal

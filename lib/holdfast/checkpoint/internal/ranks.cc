@@ -1,0 +1,347 @@
+#include "holdfast/checkpoint/internal/ranks.h"
+
+#include <exception>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/rank_start.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+constexpr Duration kPauseLook = std::chrono::milliseconds(100);
+constexpr Duration kSaveRetry = std::chrono::seconds(2);
+// Rank 0 commits, however slow its disk; that it has died or hangs is noticed by the store.
+constexpr Duration kOutcomeWait = std::chrono::hours(1);
+
+}  // namespace
+
+Ranks::Ranks(Engine& engine, RankGroup& group, RankPartners& partners)
+    : engine_(engine),
+      run_(engine.run),
+      group_(group),
+      partners_(partners),
+      rounds_(partners.rounds()),
+      sender_(engine, group, rounds_),
+      votes_(engine, group, rounds_, sender_) {
+  run_.outlook.add_agreement(Duration::zero());
+}
+
+// The start.
+
+void Ranks::read_ahead() {
+  if (group_.leads()) engine_.start.finder().read_ahead();
+}
+
+Resumed Ranks::resume() {
+  group_.leads() ? lead() : follow();
+  return run_.started.resumed;
+}
+
+void Ranks::lead() {
+  RankStart start(group_, engine_.start.parts(), engine_.start.finder());
+  StartedRun& started = run_.started;
+  std::unique_ptr<File> file;
+  telling_errors(
+      [&] {
+        engine_.start.claim(group_.world_size(),
+                            [&](CheckpointStore& store, const Selection& found, const Start& candidate) {
+                              start.ask_others(store, found, candidate);
+                            });
+        file = start.file_to_share(started.resumed);
+      },
+      [&](const Error& error) { start.tell_failure(error); });
+  try {
+    start.tell_verdict(started, file.get());
+    group_.together = std::make_unique<SharedWriter>(group_.guarded, started.record.attempt, run_.clock);
+    if (run_.options.ranks.shared_write) share_volume();
+    start.send(started, file.get());
+    started.resumed.bit_exact = start.all_ready(started.resumed.bit_exact) && started.resumed.bit_exact;
+  } catch (const Error& error) {
+    abandon(error);
+    throw;
+  }
+}
+
+void Ranks::follow() {
+  RankStart start(group_, engine_.start.parts(), engine_.start.finder());
+  StartedRun& started = run_.started;
+  start.answer_rank_0();
+  const Verdict verdict = start.hear_verdict();
+  started.record.attempt = verdict.attempt;
+  group_.together = std::make_unique<SharedWriter>(group_.guarded, verdict.attempt, run_.clock);
+  if (verdict.shared_write) share_volume();
+  std::shared_ptr<Arena> received = start.receive(verdict);
+  telling_errors(
+      [&] {
+        started = start.load(verdict, std::move(received));
+        engine_.start.begin();
+      },
+      [&](const Error& error) { start.tell_not_ready(error); });
+  started.resumed.bit_exact = start.all_ready(started.resumed.bit_exact) && started.resumed.bit_exact;
+}
+
+// Collective.
+void Ranks::share_volume() {
+  rounds_.find_volume();
+  if (group_.sharing && !group_.leads()) sender_.begin_sharing();
+}
+
+// The loop.
+
+void Ranks::at_boundary(Decision& decision) {
+  or_abandon([&] { vote_at_boundary(decision); });
+}
+
+void Ranks::vote_at_boundary(Decision& decision) {
+  const std::int64_t step = run_.step();
+  run_.time.step(run_.clock.now(), run_.writer ? run_.writer->activity() : 0);
+  if (!engine_.boundary_saves.laid_out()) lay_out();
+  run_.book->boundary(step);
+  if (run_.monitor.pending()) engine_.listener.heard();
+
+  if (votes_.pending()) {
+    const Agreed agreed = votes_.await("the vote of a step boundary");
+    votes_.learn_cadence(agreed);
+    votes_.learn(agreed);
+    act(decision, agreed);
+  }
+  if (!decision.stop && votes_.at(step)) {
+    engine_.schedule.take_requests();
+    // A notice that comes between these two calls for itself.
+    group_.channel.call(false);
+    if (run_.monitor.pending()) group_.channel.call(true);
+    engine_.limit.restore();
+    votes_.post(group_.leads() ? engine_.plan() : Plan{});
+  }
+  if (group_.leads()) {
+    if (run_.writer->failing()) decision.failure = run_.writer->failure();
+  } else if (group_.failing) {
+    decision.failure = "rank 0's last save failed; its log says why";
+  }
+}
+
+void Ranks::lay_out() {
+  bring_together();
+  if (!group_.leads() && !group_.sharing) return engine_.boundary_saves.skip_layout();
+  try {
+    engine_.boundary_saves.lay_out();
+  } catch (const std::exception& error) {  // the first save will fail of it, and say it
+    log_debug("the file could not be laid out: {}", what_of(error));
+  }
+}
+
+// It waits for the other ranks: part of what a save costs.
+void Ranks::bring_together() {
+  const Waiting waiting(run_.time);
+  run_.source.bring_together();
+  run_.outlook.add_agreement(waiting.so_far());
+}
+
+void Ranks::act(Decision& decision, const Agreed& agreed) {
+  engine_.schedule.take_requests();
+  engine_.limit.restore();
+  // A stop that leaves no time for a save does not wait for what only a save needs.
+  const bool stops = agreed.stop >= 0;
+  const bool saves = agreed.pause >= 0 || agreed.saves();
+  if (stops ? !agreed.hopeless() : saves) bring_together();
+  const Plan plan = group_.leads() ? engine_.plan() : Plan{};
+  if (stops) {
+    stop(decision, agreed);
+  } else if (agreed.pause >= 0) {
+    pause(decision, plan, agreed);
+  } else if (saves) {
+    if (group_.leads()) engine_.schedule.want();
+    save(decision, agreed, {.move = plan.move == Move::commit ? Move::commit : Move::train}, false);
+  }
+}
+
+void Ranks::save(Decision& decision, const Agreed& agreed, const Plan& plan, bool last_one) {
+  rounds_.begin(agreed);
+  group_.leads() ? engine_.boundary_saves.save(decision, plan) : sender_.send(decision, last_one);
+  rounds_.end(decision);
+}
+
+void Ranks::stop(Decision& decision, const Agreed& agreed) {
+  votes_.pass_on_stop(agreed);
+  engine_.tell_stop(decision);
+  if (agreed.hopeless()) {
+    partners_.end_without_save();
+    if (group_.leads() && !engine_.saves.covered()) run_.outlook.warn_too_late(engine_.saves.reached());
+    return;
+  }
+  if (agreed.durable >= run_.step()) return;
+  save(decision, agreed, group_.leads() ? engine_.plan() : Plan{}, true);
+}
+
+// In step with the others, a vote every moment: whoever has news ends it for all.
+void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
+  const TrainingTime::Pause paused(run_.time);
+  votes_.retry_at(paused.began());
+  log_info("pausing at step {} with all ranks until the machine goes away", run_.step());
+  if (group_.leads()) run_.ledger.pause(run_.step(), "the end is near");
+  while (true) {
+    engine_.listener.heard();
+    if (group_.sharing && agreed.shares()) {
+      // What all write, all have to have agreed on.
+      if (agreed.saves() && agreed.durable < run_.step()) {
+        save(decision, agreed, plan, true);
+        votes_.retry_at(run_.clock.now() + kSaveRetry);
+      }
+    } else if (!group_.leads()) {
+      sender_.tell_own();
+    } else if (plan.move == Move::last_commit && run_.stager.ready() &&
+               run_.clock.now() >= votes_.retry_at()) {
+      engine_.boundary_saves.save(decision, plan);
+      votes_.retry_at(run_.clock.now() + kSaveRetry);
+    }
+    votes_.post(plan);
+    agreed = votes_.await("a vote in the pause", true);
+    votes_.learn(agreed);
+    engine_.schedule.take_requests();
+    if (agreed.stop >= 0) {
+      stop(decision, agreed);
+      break;
+    }
+    if (agreed.pause < 0) break;
+    engine_.listener.let_go(agreed.durable >= run_.step());
+    run_.clock.sleep_for(kPauseLook);
+    if (group_.leads()) plan = engine_.plan();
+  }
+  engine_.listener.let_go(false);
+  if (decision.stop) return;
+  if (group_.leads()) run_.ledger.go_on(run_.step(), "the machine stays");
+  log_info("going on after a pause of {}", format_duration(paused.so_far()));
+}
+
+// A stop is agreed, or is none.
+bool Ranks::tick() {
+  const bool asked = run_.monitor.pending() || run_.outlook.leaving();
+  if (!asked && !(run_.writer && run_.writer->superseded())) return false;
+  engine_.listener.heard();
+  return run_.outlook.leaving();
+}
+
+SaveHandle Ranks::save() {
+  engine_.schedule.want();
+  return {};
+}
+
+void Ranks::save_best(const std::string& name, double value) {
+  if (!group_.leads() || engine_.saves.covered()) return;
+  partners_.note_best(name, value);
+  engine_.schedule.want();
+}
+
+// Rank 0 has an image of what is the same on all ranks, and each of the others tells it what is its own then. So
+// rank 0 needs nobody to commit that boundary when an end is announced to any rank: the others are inside the
+// program's code, and may wait there for each other.
+//
+// Ranks need not come at the same time. One that does not come, or evaluates at another step, has told nothing, and
+// rank 0 commits nothing until that is over.
+void Ranks::enter_evaluation() {
+  const Waiting waiting(run_.time);
+  engine_.evaluation.enter();
+  const std::string name = partners_.next_evaluation();
+  // A copy that others have to take part in is none of rank 0's alone.
+  const bool torn = engine_.boundary.disturbed() || !engine_.evaluation.why_torn().empty();
+  if (run_.source.needs_others() || torn) return;
+  if (!group_.leads()) return sender_.tell_boundary(name);
+  if (engine_.saves.covered()) return;
+  engine_.evaluation.keep_boundary();
+  engine_.listener.wake();
+}
+
+void Ranks::leave_evaluation(bool thrown_out) { engine_.evaluation.leave(thrown_out, true); }
+
+// The end.
+
+void Ranks::finish() {
+  or_abandon([&] {
+    part();
+    if (group_.leads()) {
+      engine_.late.drop();  // what all hold at the end is staged at once
+      engine_.end.finish();
+      group_.tell(kOutcome, {{"code", engine_.end.code()},
+                             {"reason", engine_.end.reason()},
+                             {"durable", run_.newest_durable()}});
+    } else {
+      Decision last;
+      if (rounds_.plan() != 0) sender_.send(last, true);
+      rounds_.end(last);
+      hear_outcome();
+    }
+  });
+}
+
+// All have left their loops, at the same step; whether it is an interruption is one answer for all.
+void Ranks::part() {
+  const auto count = [this](const Agreed& agreed) {
+    if (agreed.stop < 0) return;
+    votes_.pass_on_stop(agreed);
+    if (agreed.hopeless()) partners_.end_without_save();
+  };
+  engine_.evaluation.drop_image();
+  if (votes_.pending()) {
+    const Agreed agreed = votes_.await("the vote of the last step", true);
+    votes_.learn(agreed);
+    count(agreed);
+  }
+  // The same answer on all ranks.
+  if (group_.durable < run_.step() && !partners_.hopeless()) bring_together();
+  if (!group_.leads()) sender_.tell_own();
+  votes_.post_last();
+  const Agreed agreed = votes_.await("the end of the run", true);
+  group_.learn(agreed);
+  count(agreed);
+  partners_.find_torn(agreed.torn);
+  if (agreed.save >= 0 && agreed.torn < 0 && !partners_.hopeless()) rounds_.begin(agreed);
+}
+
+void Ranks::hear_outcome() {
+  const nlohmann::json outcome = group_.hear(0, kOutcome, kOutcomeWait);
+  const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
+  Durable& known = run_.started.durable;
+  if (durable > known.step) known = {durable, {}, run_.clock.now()};
+  group_.learn({.step = run_.step(), .durable = durable});
+  if (!sender_.rest(Duration::zero())) engine_.end.leave_thread_behind();
+  group_.settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
+  engine_.end.hear(outcome.value("code", static_cast<int>(ExitCode::internal)),
+                   outcome.value("reason", std::string()));
+}
+
+void Ranks::or_abandon(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    abandon(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    const OutOfMemoryError error;
+    abandon(error);
+    throw error;
+  } catch (const std::exception& what) {
+    const Error error(what_of(what));
+    abandon(error);
+    throw error;
+  }
+}
+
+// A rank is lost, or they contradict each other.
+void Ranks::abandon(const Error& error) noexcept {
+  if (engine_.end.over()) return;
+  if (!sender_.rest(kPartingGrace)) engine_.end.leave_thread_behind();
+  group_.settle(SaveStatus::failed, "a rank was lost before rank 0 told what became of it");
+  engine_.end.break_off(error);
+}
+
+void Ranks::leave() noexcept {
+  group_.settle(SaveStatus::failed, "this rank ended before it heard of it");
+  group_.patience.end_by(run_.clock.now() + kPartingGrace);
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,36 @@
+#include "holdfast/checkpoint/internal/run.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "holdfast/staging/run_record.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+Run::Run(SnapshotSource& the_source, CheckpointerOptions the_options)
+    : options(std::move(the_options)),
+      source(the_source),
+      file_system(options.start.seams.file_system ? *options.start.seams.file_system : FileSystem::real()),
+      clock(options.start.seams.clock ? *options.start.seams.clock : Clock::real()),
+      ledger(clock),
+      monitor(clock),
+      verifier(std::max(options.writing.threads, kReadThreads)),
+      stager(source, options.writing.second_image ? 2 : 1),
+      book(std::make_shared<SaveBook>(clock, options.writing.on_save)),
+      time(clock, costs, *book),
+      outlook(options.notices, monitor, costs, clock) {
+  // The state that a checkpoint holds is most likely the next one's: its file is laid out while it is read.
+  verifier.when_reading([this](const CheckpointIndex& index) {
+    std::vector<TensorSpec> tensors;
+    tensors.reserve(index.tensors.size());
+    for (const IndexedTensor& tensor : index.tensors) tensors.push_back(tensor.spec);
+    stager.plan_beside(std::move(tensors), std::max(kDefaultAttributeCapacity, index.attribute_capacity));
+  });
+}
+
+std::int64_t Run::newest_durable() const noexcept {
+  return std::max(writer ? writer->last_step() : -1, started.durable.step);
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,58 @@
+// What the parts of a Checkpointer work with: options and seams, the training's state, notices and costs; from
+// the start on also the claimed run and the writer of its checkpoints.
+//
+// Errors: none. Threads: the training thread, except what says otherwise in its own header: monitor, costs,
+// book, ledger and writer.
+#pragma once
+
+#include <memory>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/checkpoint/internal/outlook.h"
+#include "holdfast/checkpoint/internal/started_run.h"
+#include "holdfast/checkpoint/internal/training_time.h"
+#include "holdfast/interruption/monitor.h"
+#include "holdfast/io/file_system.h"
+#include "holdfast/ledger/ledger.h"
+#include "holdfast/ledger/loss_ring.h"
+#include "holdfast/planning/cost_model.h"
+#include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/staging/image_stager.h"
+#include "holdfast/writing/async_writer.h"
+#include "holdfast/writing/file_verifier.h"
+#include "holdfast/writing/save_book.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+// A save that has begun; null: none.
+using BegunSave = std::shared_ptr<SaveHandle::Shared>;
+using Waiting = TrainingTime::Waiting;
+
+struct Run {
+  Run(SnapshotSource& source, CheckpointerOptions options);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  std::int64_t step() const { return source.step(); }
+  // The newest step that is safe; −1: none. Any thread.
+  std::int64_t newest_durable() const noexcept;
+
+  const CheckpointerOptions options;
+  SnapshotSource& source;
+  FileSystem& file_system;
+  Clock& clock;
+  Ledger ledger;
+  Monitor monitor;
+  FileVerifier verifier;
+  ImageStager stager;
+  CostModel costs;
+  const std::shared_ptr<SaveBook> book;  // shared with every save that has begun
+  TrainingTime time;
+  Outlook outlook;
+  LossRing losses;
+  StartedRun started;                   // from resume() on
+  std::unique_ptr<AsyncWriter> writer;  // of a process that commits; its thread uses store, losses and clock
+};
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,139 @@
+#include "holdfast/checkpoint/internal/save_flow.h"
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/writing/save_handle_shared.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+constexpr Duration kSlice = std::chrono::milliseconds(20);
+
+}  // namespace
+
+BegunSave SaveFlow::begin(bool asked_for) const {
+  return std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(),
+                                              asked_for, run_.book);
+}
+
+const RunRecord& SaveFlow::record() {
+  RunRecord& record = run_.started.record;
+  boundary_.note_in(record);
+  partners_.add_values(measurements_);
+  measurements_.settle();
+  record.metrics = measurements_.recorded();
+  return record;
+}
+
+Staged SaveFlow::stage(Part part) {
+  const RunRecord& now = record();
+  const SteadyTime began = run_.clock.now();
+  Staged staged = run_.stager.stage(now, part, partners_.plan());
+  staged.copied = run_.clock.now() - began;
+  return staged;
+}
+
+void SaveFlow::submit(Staged staged, const BegunSave& save, Duration waited) {
+  snapshot_in_flight_ = staged.snapshot;
+  in_flight_ = staged;
+  in_flight_.snapshot = nullptr;
+  WriteRequest request{.snapshot = staged.snapshot,
+                       .plan = staged.plan,
+                       .ancestry = run_.started.record.ancestry,
+                       .copied = staged.copied,
+                       .complete = {},
+                       .save = save};
+  partners_.join(request, staged);
+  save->update([&](SaveFigures& figures) {
+    figures.blocked += waited;
+    figures.staged = staged.bytes;
+  });
+  staged = {};  // the writer alone holds the image
+  save->staged(run_.clock.now());
+  newest_ = run_.writer->submit(std::move(request));
+  partners_.joined();
+  newest_begun_ = save;
+  run_.outlook.insured_by(save);
+  measurements_.saved_by(save);
+}
+
+SaveHandle SaveFlow::fail(BegunSave save) noexcept {
+  const std::string text = text_or_out_of_memory([&] {
+    const std::string failed = "staging step " + std::to_string(run_.step()) + " failed: ";
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      return failed + what_of(error);
+    } catch (...) {
+      return failed + "an exception of unknown type";
+    }
+  });
+  run_.writer->note_failure(text);
+  try {
+    if (!save) save = begin(true);
+    save->settle(SaveStatus::failed, text);
+    return SaveHandle(std::move(save));
+  } catch (const std::bad_alloc&) {
+    return {};  // on nothing: that has failed, too
+  }
+}
+
+void SaveFlow::submitted(const BegunSave& save) noexcept {
+  newest_ = SaveHandle(save);
+  newest_begun_ = save;
+  try {
+    measurements_.saved_by(save);
+    partners_.committed_from_shelf(save);
+  } catch (const std::bad_alloc&) {
+    log_debug("a value that was measured at this step may be forgotten: no memory");
+  }
+  run_.outlook.insured_by(save);
+}
+
+bool SaveFlow::covered() const {
+  const std::int64_t step = run_.step();
+  if (newest_.step() == step) {
+    const SaveStatus status = newest_.status();
+    if (is_open(status) || status == SaveStatus::durable) return true;
+  }
+  return step == run_.started.resumed.step && run_.started.is_safe;
+}
+
+bool SaveFlow::safe() const {
+  return covered() && (newest_.step() != run_.step() || !is_open(newest_.status()));
+}
+
+Reached SaveFlow::reached() const {
+  return {.step = run_.step(),
+          .durable = run_.newest_durable(),
+          .standing = {.covered = covered(), .writing = run_.writer->writing_for()}};
+}
+
+Staged SaveFlow::image_in_use() const {
+  auto snapshot = snapshot_in_flight_.lock();
+  if (!snapshot || snapshot->step != run_.step() || in_flight_.shares) return {};
+  Staged image = in_flight_;
+  image.snapshot = std::move(snapshot);
+  return image;
+}
+
+// In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits for
+// its turn makes room, unless somebody asked for that one and there is time for both.
+bool SaveFlow::wait_for_image(Duration limit) {
+  const SteadyTime began = run_.clock.now();
+  while (true) {
+    listener_.heard();
+    const bool against_time = run_.monitor.deadline().has_value();
+    if (!run_.stager.ready()) run_.writer->recall(against_time);
+    if (run_.stager.wait_ready(kSlice)) return true;
+    if (against_time || run_.monitor.stop_requested()) limit_.lift();
+    if (run_.outlook.out_of_time(began) || run_.clock.now() - began >= limit) return false;
+  }
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,72 @@
+// The way of one save: begun, staged into an image, submitted to the writer. Knows the newest one, and so whether
+// a step boundary still needs a save.
+//
+//   const BegunSave save = saves.begin(false);
+//   saves.submit(saves.stage(Part::all), save, waiting.so_far());
+//
+// Errors: stage() as ImageStager; submit() throws std::bad_alloc, and then took nothing. Both end in fail().
+// Threads: the training thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "holdfast/checkpoint/internal/notice_listener.h"
+#include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/save_partners.h"
+#include "holdfast/checkpoint/internal/step_boundary.h"
+#include "holdfast/checkpoint/internal/write_limit.h"
+#include "holdfast/checkpoint/measurements.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class SaveFlow {
+ public:
+  SaveFlow(Run& run, SavePartners& partners, const StepBoundary& boundary, NoticeListener& listener,
+           WriteLimit& limit)
+      : run_(run), partners_(partners), boundary_(boundary), listener_(listener), limit_(limit) {}
+
+  BegunSave begin(bool asked_for) const;
+  // What a checkpoint records of this boundary, as of now.
+  const RunRecord& record();
+  Staged stage(Part part);
+  // `waited`: how long the training thread has waited for this save.
+  void submit(Staged staged, const BegunSave& save, Duration waited);
+  // Inside a catch block, whatever the exception. `save`: null, it had not come so far.
+  SaveHandle fail(BegunSave save) noexcept;
+  // Another thread has submitted that one (BoundaryShelf).
+  void submitted(const BegunSave& save) noexcept;
+
+  const SaveHandle& newest() const { return newest_; }
+  // The program asks for it, too.
+  void ask_for_newest() {
+    if (newest_begun_) newest_begun_->asked_for = true;
+  }
+  // This step boundary is durable or on its way; safe(): it is durable.
+  bool covered() const;
+  bool safe() const;
+  Reached reached() const;
+
+  // The image that a save of this very boundary is written from; empty: there is none, or not of all of it.
+  Staged image_in_use() const;
+  // Waits until an image is free to stage into. False: `limit` or the deadline passed first.
+  bool wait_for_image(Duration limit = Duration::max());
+
+  Measurements& measurements() { return measurements_; }
+
+ private:
+  Run& run_;
+  SavePartners& partners_;
+  const StepBoundary& boundary_;
+  NoticeListener& listener_;
+  WriteLimit& limit_;
+  Measurements measurements_;
+  // The newest snapshot submitted, as long as the writer holds it; its `snapshot` is apart.
+  Staged in_flight_;
+  std::weak_ptr<Snapshot> snapshot_in_flight_;
+  SaveHandle newest_;
+  BegunSave newest_begun_;  // the same, as far as it was begun here
+};
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,44 @@
+// When the next save begins: by the policy's triggers, or because it was asked for.
+//
+// Errors: the constructor throws UsageError for triggers that cannot be. Threads: the training thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/planning/save_policy.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class SaveSchedule {
+ public:
+  explicit SaveSchedule(Run& run) : run_(run), policy_(run.options.every, run.clock.now(), 0) {}
+
+  // The loop begins at the step that was loaded. Earlier attempts tell of their machines' lives.
+  void begin();
+
+  // A save is asked for, and not staged yet.
+  bool wanted() const { return wanted_; }
+  void want(bool so = true) { wanted_ = so; }
+  // Takes what notices ask for; what tells of a risk also shortens the interval.
+  void take_requests();
+
+  bool due(SteadyTime now, std::int64_t step) const { return policy_.due(now, step); }
+  std::optional<std::int64_t> next_due_step(SteadyTime now) const { return policy_.next_due_step(now); }
+  // A save has begun, or could not; the next one falls due from here.
+  void saved(SteadyTime now, std::int64_t step) { policy_.saved(now, step); }
+
+  // Chooses the interval anew by what saves have cost so far, where it is chosen. False: nothing new is known.
+  bool choose_interval();
+
+ private:
+  void learn_lives() noexcept;
+
+  Run& run_;
+  SavePolicy policy_;
+  bool wanted_ = false;
+  std::int64_t measured_ = 0;  // saves that the policy knows
+};
+
+}}}  // namespace holdfast::v1::internal

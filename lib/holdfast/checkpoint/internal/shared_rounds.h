@@ -1,0 +1,54 @@
+// Saves that all ranks write together, into one file (ranks/shared_write.h).
+//
+// A *round* is a save that all have agreed on. Its number counts the same everywhere. At the boundary each rank
+// stages its share, on the training thread; then the writer's thread of rank 0 leads, and a thread of every other
+// rank follows (ShareSender). A rank that follows waits for rank 0's first word; so rank 0 owes it from begin() on,
+// also when it finds no time, no memory, or that it has to write alone.
+//
+// Errors: find_volume() as RankChannel; led() throws std::bad_alloc. Threads: the training thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/ranks/rank_group.h"
+#include "holdfast/ranks/shared_write.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class SharedRounds {
+ public:
+  SharedRounds(Run& run, RankGroup& group) : run_(run), group_(group) {}
+
+  // After the claim: which ranks see rank 0's volume. Collective.
+  void find_volume();
+
+  void begin(const Agreed& agreed);
+  void end(const Decision& decision) noexcept;
+  // By which all write the save that begins now; 0: rank 0 writes alone.
+  std::int64_t plan() const { return plan_; }
+  std::uint64_t number() const { return number_; }
+  // Rank 0, for its writer: that takes over what is owed, once it has the save (handed_over). Null: nothing is.
+  std::shared_ptr<JointSave> led(const WriteRequest& request, std::shared_ptr<const Shares> shares) const;
+  void handed_over() noexcept { owed_ = false; }
+
+  // Before the others count this rank as lost: while it waits it does not vote.
+  Duration longest_wait() const { return group_.channel.timeout() / 2; }
+  SharedWriteOptions limits() const;
+  // Nobody waits for others beyond an announced end.
+  void limit_patience() noexcept;
+  // The end has moved by more than `by` since then.
+  bool end_has_moved(Duration by) const;
+
+ private:
+  Run& run_;
+  RankGroup& group_;
+  std::uint64_t number_ = 0;  // the same on all ranks
+  std::int64_t plan_ = 0;     // Agreed::plan
+  bool owed_ = false;         // rank 0 must still send the others the first word
+  std::optional<SteadyTime> patient_until_;
+};
+
+}}}  // namespace holdfast::v1::internal

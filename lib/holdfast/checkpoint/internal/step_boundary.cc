@@ -1,0 +1,29 @@
+#include "holdfast/checkpoint/internal/step_boundary.h"
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+// One warning when the loss stops being finite, not one a step. One rank speaks for all.
+void StepBoundary::tell_loss() noexcept {
+  const double loss = *loss_;
+  loss_was_finite_ = std::isfinite(loss);
+  if (loss_was_finite_ || !partners_.leads()) return;
+  log_warning(
+      "the loss of step {} is {}: its checkpoints are recorded as not finite. KeepBest passes over them, and "
+      "the newest finite one stays (start again from its step with resume_from to go back to it)",
+      run_.step(),
+      std::isnan(loss) ? "nan"
+      : loss > 0       ? "inf"
+                       : "-inf");
+}
+
+void StepBoundary::note_in(RunRecord& record) const {
+  record.loss = loss_;
+  record.finite = !loss_ || std::isfinite(*loss_);
+  record.evaluation_due = evaluation_due_;
+  record.time = format_utc(run_.clock.wall_now());
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,64 @@
+// From a start that was found to the first step: claims and loads (start_run), then opens ledger, run state and
+// writer.
+//
+// Errors: as start_run(); what fails after the claim is told in the ledger and the run state.
+// Threads: the training thread.
+#pragma once
+
+#include <string>
+
+#include "holdfast/checkpoint/internal/evaluation.h"
+#include "holdfast/checkpoint/internal/notice_listener.h"
+#include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/run_end.h"
+#include "holdfast/checkpoint/internal/run_start.h"
+#include "holdfast/checkpoint/internal/save_flow.h"
+#include "holdfast/checkpoint/internal/save_schedule.h"
+#include "holdfast/checkpoint/internal/start_finder.h"
+#include "holdfast/checkpoint/internal/step_boundary.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class TrainingStart {
+ public:
+  TrainingStart(Run& run, NoticeListener& listener, StepBoundary& boundary, SaveSchedule& schedule,
+                SaveFlow& saves, const Evaluation& evaluation, RunEnd& end)
+      : run_(run),
+        listener_(listener),
+        boundary_(boundary),
+        schedule_(schedule),
+        saves_(saves),
+        evaluation_(evaluation),
+        end_(end),
+        constructed_(run.clock.now()),
+        parts_{run.options, run.source,  run.file_system, run.clock,
+               run.monitor, run.outlook, run.verifier,    run.stager},
+        finder_(parts_) {}
+
+  const StartParts& parts() const { return parts_; }
+  StartFinder& finder() { return finder_; }
+  // Of a process that commits: finds, claims, loads, and begins.
+  void claim(int world_size, const BeforeClaim& before_claim);
+  // The loop begins with what run.started holds.
+  void begin();
+  bool begun() const { return begun_; }
+
+ private:
+  void begin_writing();
+  std::string start_line() const;
+  Ledger::Sample sample() const;
+
+  Run& run_;
+  NoticeListener& listener_;
+  StepBoundary& boundary_;
+  SaveSchedule& schedule_;
+  SaveFlow& saves_;
+  const Evaluation& evaluation_;
+  RunEnd& end_;
+  const SteadyTime constructed_;
+  const StartParts parts_;
+  StartFinder finder_;
+  bool begun_ = false;
+};
+
+}}}  // namespace holdfast::v1::internal

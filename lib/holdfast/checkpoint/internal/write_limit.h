@@ -1,0 +1,36 @@
+// Lifts the speed limit of writes (WritingOptions::write_limit) while somebody waits for one against time.
+//
+// Errors: none. Threads: the training thread.
+#pragma once
+
+#include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/save_partners.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class WriteLimit {
+ public:
+  WriteLimit(Run& run, SavePartners& partners) : run_(run), partners_(partners) {}
+
+  bool lifted() const { return lifted_; }
+  void lift() noexcept {
+    partners_.hurry();
+    if (!run_.writer) return;
+    run_.writer->hurry(true);
+    lifted_ = true;
+  }
+  // Unless a stop or a deadline still stands.
+  void restore() noexcept {
+    partners_.calm();
+    if (!lifted_ || run_.outlook.must_stop() || run_.monitor.deadline()) return;
+    run_.writer->hurry(false);
+    lifted_ = false;
+  }
+
+ private:
+  Run& run_;
+  SavePartners& partners_;
+  bool lifted_ = false;
+};
+
+}}}  // namespace holdfast::v1::internal
