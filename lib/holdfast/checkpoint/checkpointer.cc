@@ -183,8 +183,8 @@ int Checkpointer::finish() {
   return parts_->engine.end.code();
 }
 
-// A disk that hangs is waited for beside the program: what the writer uses goes when the disk is back, or with
-// the process.
+// A disk that hangs is waited for beside the program: what the writer uses goes when the disk is back, or
+// with the process.
 Checkpointer::~Checkpointer() {
   if (!parts_->process.is_this_one()) {
     leave_to_parent(parts_);

@@ -13,11 +13,11 @@
 // Errors: the constructor throws UsageError; resume() throws RefusedError (78), IoError (74), SupersededError
 // (76); both, and state_digest(), OutOfMemoryError (74). With other ranks, more (RanksOptions). after_step()
 // never throws for a failed save and never ends the training for one: it shows in Decision::failure until the
-// next acknowledged commit. It stops the loop when a newer attempt took over. Threads: all methods on the training
-// thread, except request_save() and request_stop(), which, like figures(), may be called from any thread.
-// after_step waits for one memory copy of the state, never for the disk; only when told to stop, or shortly
-// before an announced end of the machine, for a write in flight. Durability: a step counts as saved when
-// SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names it.
+// next acknowledged commit. It stops the loop when a newer attempt took over. Threads: all methods on the
+// training thread, except request_save() and request_stop(), which, like figures(), may be called from any
+// thread. after_step waits for one memory copy of the state, never for the disk; only when told to stop, or
+// shortly before an announced end of the machine, for a write in flight. Durability: a step counts as saved
+// when SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names it.
 //
 // Pressure: one write is in flight. While it holds the only image, a save that falls due waits until the next
 // step boundary that finds the image free, and takes the state of then: however slow the disk, it is given

@@ -26,6 +26,10 @@ void RankGroup::settle(SaveStatus outcome, std::string_view text) {
   open_.clear();
 }
 
+bool RankGroup::all_see() const {
+  return !sees.empty() && std::find(sees.begin(), sees.end(), false) == sees.end();
+}
+
 std::optional<Duration> RankGroup::left(SteadyTime now) const {
   if (!end) return std::nullopt;
   return std::max(Duration(*end - now), Duration::zero());

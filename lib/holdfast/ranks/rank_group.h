@@ -81,6 +81,8 @@ class RankGroup {
   // Ends all open saves. Saves known to be durable become durable.
   void settle(SaveStatus outcome, std::string_view text);
   void learn(const Agreed& agreed);
+  // All of them see rank 0's volume, as far as that was determined.
+  bool all_see() const;
   // Time until the end that the votes reported.
   std::optional<Duration> left(SteadyTime now) const;
   // Afterwards no thread of the writer uses the channel or the source. Waits for a thread that uses one now.

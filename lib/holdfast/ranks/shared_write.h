@@ -75,8 +75,8 @@ std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const s
 struct SharedWriteOptions {
   ImageWriterOptions how = {};  // rank 0 alone uses before_seal, with the numbers of all ranks
   bool look = true;             // look for numbers that are not finite; costs a tenth of the hashing
-  // Timeouts; shorten them when an end is announced. The first: until rank 0's file exists, whose space may be
-  // slow to reserve.
+  // Timeouts; shorten them when an end is announced. The first: until rank 0's file exists, whose space may
+  // be slow to reserve.
   Duration begin_within = std::chrono::minutes(2);
   // From the end of rank 0's own share until all reports have arrived: the slowest rank's disk decides.
   Duration reports_within = std::chrono::minutes(10);

@@ -24,7 +24,7 @@ RunState run_state(const Volume& volume) {
 }
 
 void no_more_checkpoints(Volume& volume) {
-  for (int i = 1; i <= 20; ++i) volume.faults.fail(Op::create, i, ENOSPC);
+  volume.faults.fail(Op::create, 1, ENOSPC, {.for_ever = true});
 }
 
 TEST(ExitCode, ToldToStopWithSomethingDurableIsInterruptedAlsoWhereTheLastSaveFails) {

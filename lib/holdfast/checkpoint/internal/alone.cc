@@ -49,8 +49,8 @@ void Alone::act(Decision& decision) noexcept {
   if (plan.move == Move::last_commit || plan.move == Move::wait) pause(decision);
 }
 
-// Before an announced end. Looks at the notices as a step would. While the writer works, it waits for it; what a
-// plan says then may have become possible.
+// Before an announced end. Looks at the notices as a step would. While the writer works, it waits for it;
+// what a plan says then may have become possible.
 void Alone::pause(Decision& decision) noexcept {
   Run& run = engine_.run;
   const TrainingTime::Pause paused(run.time);

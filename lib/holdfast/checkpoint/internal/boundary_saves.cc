@@ -78,7 +78,8 @@ bool BoundarySaves::save_last() noexcept {
   }
 }
 
-// An evaluation's image is the boundary; without one, memory has to be. False: `last_one`, and no image is free.
+// An evaluation's image is the boundary; without one, memory has to be. False: `last_one`, and no image is
+// free.
 bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
   last_ = {};
   Staged staged = evaluation_.image();

@@ -1,5 +1,5 @@
-// Holds the image of a step boundary during an evaluation, so that whoever hears a notice first can commit it:
-// the training thread, or the watch's while the training is inside the program's code.
+// Holds the image of a step boundary during an evaluation, so that whoever hears a notice first can commit
+// it: the training thread, or the watch's while the training is inside the program's code.
 //
 // Errors: none; what fails is logged. Threads: as each method says.
 #pragma once
@@ -19,13 +19,13 @@ class BoundaryShelf {
  public:
   BoundaryShelf(Run& run, SavePartners& partners) : run_(run), partners_(partners) {}
 
-  // The training thread. `tried`: the newest save of that boundary, which may fail. `lacks`: the name of the text
-  // by which other ranks tell what the image still lacks; empty: nothing.
+  // The training thread. `tried`: the newest save of that boundary, which may fail. `lacks`: the name of the
+  // text by which other ranks tell what the image still lacks; empty: nothing.
   void put(const Staged& image, SaveHandle tried, std::string lacks) noexcept;
   // Any thread. True: the image is durable, or on its way.
   bool commit() noexcept;
-  // The training thread. What another thread is handing to the writer gets there before whatever this one submits
-  // next. Returns the newest save that was begun here; null: none.
+  // The training thread. What another thread is handing to the writer gets there before whatever this one
+  // submits next. Returns the newest save that was begun here; null: none.
   BegunSave clear() noexcept;
 
   // What the image lacks; nullopt: there is no image. Any thread.

@@ -1,5 +1,5 @@
-// The parts of a Checkpointer that start, save and end, whoever decides when (Ensemble). In the order in which they
-// need each other.
+// The parts of a Checkpointer that start, save and end, whoever decides when (Ensemble). In the order in
+// which they need each other.
 //
 // Errors: the constructor throws UsageError for triggers that cannot be. Threads: as each part says.
 #pragma once

@@ -1,5 +1,5 @@
-// Who decides, at each call of the program, what is done: this process (Alone), or all ranks of the run together
-// (Ranks). Nobody else asks whether there are others.
+// Who decides, at each call of the program, what is done: this process (Alone), or all ranks of the run
+// together (Ranks). Nobody else asks whether there are others.
 //
 // Errors and threads: as the Checkpointer's calls of the same names.
 #pragma once

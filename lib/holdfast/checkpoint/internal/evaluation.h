@@ -1,6 +1,6 @@
-// What happens between two steps while the state stands still for the run, but not in memory: statistics, random
-// numbers, averaged weights swapped in. The image of the boundary is taken when it begins, so that a stop inside
-// commits that boundary, whoever hears of it.
+// What happens between two steps while the state stands still for the run, but not in memory: statistics,
+// random numbers, averaged weights swapped in. The image of the boundary is taken when it begins, so that a
+// stop inside commits that boundary, whoever hears of it.
 //
 // Errors: enter() throws UsageError inside another one; check_memory() throws Error.
 // Threads: the training thread; commit() and running() any.
@@ -31,7 +31,8 @@ class Evaluation {
         shelf_(run, partners) {}
 
   void enter();
-  // Takes the image, or says why there is none; then nothing newer is committed before the evaluation is over.
+  // Takes the image, or says why there is none; then nothing newer is committed before the evaluation is
+  // over.
   void keep_boundary() noexcept;
   // Another thread may commit the image, unless it is safe already.
   void offer() noexcept;

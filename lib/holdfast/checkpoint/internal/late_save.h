@@ -1,14 +1,14 @@
-// A save whose copy runs beside the next step. Parameters and optimizer slots stand still from one update to the
-// next, so in a loop that announces its updates (before_update) they are copied while forward and backward
-// compute, and the training waits only for what changes earlier.
+// A save whose copy runs beside the next step. Parameters and optimizer slots stand still from one update to
+// the next, so in a loop that announces its updates (before_update) they are copied while forward and
+// backward compute, and the training waits only for what changes earlier.
 //
 // Such a save is open until the before_update() that closes it, or a save() or finish() that wants it, and is
-// submitted only then. One that an update finds open is dropped, because nobody knows what happened to the state
-// meanwhile; the next step is then staged whole. Whether something else has changed it is seen by samples, at
-// every one.
+// submitted only then. One that an update finds open is dropped, because nobody knows what happened to the
+// state meanwhile; the next step is then staged whole. Whether something else has changed it is seen by
+// samples, at every one.
 //
-// A device copies by itself (snapshot/device_copy.h). What it has set aside is independent of any update, so it
-// is submitted at once, whether updates are announced or not, and arrives while the training goes on.
+// A device copies by itself (snapshot/device_copy.h). What it has set aside is independent of any update, so
+// it is submitted at once, whether updates are announced or not, and arrives while the training goes on.
 //
 // Errors: begin() and submit_independent() as SaveFlow. Threads: the training thread; the copy has its own.
 #pragma once
@@ -41,8 +41,9 @@ class LateSave {
   // A share of it: stages the early part, and lets the device copy the rest.
   Staged stage_independent();
 
-  // An update is announced: what was copied is compared, and submitted. With `ended` none follows, because save()
-  // or finish() wants the save now: what was copied inside after_step is then right whatever has changed since.
+  // An update is announced: what was copied is compared, and submitted. With `ended` none follows, because
+  // save() or finish() wants the save now: what was copied inside after_step is then right whatever has
+  // changed since.
   void close(bool ended = false);
   // The save is made again.
   void drop();

@@ -1,5 +1,5 @@
-// Hears notices from the first moment of a Checkpointer on: makes their sources, tells the ledger and the other
-// ranks, and watches whether the training looks at them (NoticeWatch).
+// Hears notices from the first moment of a Checkpointer on: makes their sources, tells the ledger and the
+// other ranks, and watches whether the training looks at them (NoticeWatch).
 //
 // Errors: start() throws Error if no thread can be made, and what a source's constructor throws.
 // Threads: heard() and let_go() any; the others the training thread.

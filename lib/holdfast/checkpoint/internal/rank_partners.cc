@@ -18,6 +18,12 @@ constexpr Duration kOwnWait = std::chrono::seconds(30);
 
 }  // namespace
 
+void RankPartners::bring_together() {
+  const Waiting waiting(run_.time);
+  run_.source.bring_together();
+  run_.outlook.add_agreement(waiting.so_far());
+}
+
 std::string RankPartners::next_evaluation() {
   const std::int64_t step = run_.step();
   const bool another = std::exchange(evaluated_, step) == step;

@@ -1,5 +1,5 @@
-// What the other ranks have to do with a save of this one (SavePartners): they write shares of the file, or tell
-// rank 0 what is their own.
+// What the other ranks have to do with a save of this one (SavePartners): they write shares of the file, or
+// tell rank 0 what is their own.
 //
 // Errors and threads: as SavePartners.
 #pragma once
@@ -20,11 +20,14 @@ class RankPartners final : public SavePartners {
   RankPartners(Run& run, RankGroup& group) : run_(run), group_(group), rounds_(run, group) {}
 
   SharedRounds& rounds() { return rounds_; }
+  // What ranks have parts of is made whole on rank 0. Collective; it waits for the others, which is part of
+  // what a save costs.
+  void bring_together();
   // Rank 0: a value that made its step one of the best. When all ranks can save, that step has passed; the
   // checkpoint of the next vote stands for it.
   void note_best(const std::string& name, double value) { best_[name] = value; }
-  // An evaluation begins, at the same step on all ranks. Returns the name of the text by which a rank tells what is
-  // its own there: texts are counted for each step, so that an image gets what belongs to it.
+  // An evaluation begins, at the same step on all ranks. Returns the name of the text by which a rank tells
+  // what is its own there: texts are counted for each step, so that an image gets what belongs to it.
   std::string next_evaluation();
   // What a stop or the run's end came to.
   void end_without_save() { hopeless_ = true; }

@@ -166,8 +166,8 @@ void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
   vote.needs = needed_for_last();
 }
 
-// Whoever still writes its share of a checkpoint is busy; but a share that hangs in its rank's disk keeps nobody
-// from saving once rank 0 writes alone. With two images, rank 0 may stage another meanwhile only then.
+// Whoever still writes its share of a checkpoint is busy; but a share that hangs in its rank's disk keeps
+// nobody from saving once rank 0 writes alone. With two images, rank 0 may stage another meanwhile only then.
 void RankVotes::vote_on_plan(Vote& vote) const noexcept {
   if (!group_.sharing) return;
   vote.plan = run_.stager.mark();

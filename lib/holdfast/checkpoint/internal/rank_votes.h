@@ -1,5 +1,5 @@
-// This rank's votes, and what all of them came to (ranks/rank_channel.h): rank 0 has the claim and the plans; the
-// others ask for saves and stops, and pass on what they hear.
+// This rank's votes, and what all of them came to (ranks/rank_channel.h): rank 0 has the claim and the plans;
+// the others ask for saves and stops, and pass on what they hear.
 //
 // Errors: await() as RankChannel. Threads: the training thread.
 #pragma once

@@ -1,8 +1,6 @@
 #include "holdfast/checkpoint/internal/ranks.h"
 
 #include <exception>
-#include <new>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -15,8 +13,6 @@ namespace {
 
 constexpr Duration kPauseLook = std::chrono::milliseconds(100);
 constexpr Duration kSaveRetry = std::chrono::seconds(2);
-// Rank 0 commits, however slow its disk; that it has died or hangs is noticed by the store.
-constexpr Duration kOutcomeWait = std::chrono::hours(1);
 
 }  // namespace
 
@@ -27,7 +23,8 @@ Ranks::Ranks(Engine& engine, RankGroup& group, RankPartners& partners)
       partners_(partners),
       rounds_(partners.rounds()),
       sender_(engine, group, rounds_),
-      votes_(engine, group, rounds_, sender_) {
+      votes_(engine, group, rounds_, sender_),
+      end_(engine, group, partners, sender_, votes_) {
   run_.outlook.add_agreement(Duration::zero());
 }
 
@@ -38,63 +35,20 @@ void Ranks::read_ahead() {
 }
 
 Resumed Ranks::resume() {
-  group_.leads() ? lead() : follow();
-  return run_.started.resumed;
-}
-
-void Ranks::lead() {
-  RankStart start(group_, engine_.start.parts(), engine_.start.finder());
-  StartedRun& started = run_.started;
-  std::unique_ptr<File> file;
-  telling_errors(
-      [&] {
-        engine_.start.claim(group_.world_size(),
-                            [&](CheckpointStore& store, const Selection& found, const Start& candidate) {
-                              start.ask_others(store, found, candidate);
-                            });
-        file = start.file_to_share(started.resumed);
-      },
-      [&](const Error& error) { start.tell_failure(error); });
-  try {
-    start.tell_verdict(started, file.get());
-    group_.together = std::make_unique<SharedWriter>(group_.guarded, started.record.attempt, run_.clock);
-    if (run_.options.ranks.shared_write) share_volume();
-    start.send(started, file.get());
-    started.resumed.bit_exact = start.all_ready(started.resumed.bit_exact) && started.resumed.bit_exact;
-  } catch (const Error& error) {
-    abandon(error);
-    throw;
+  RankStart start(engine_, group_, rounds_, sender_);
+  if (group_.leads()) {
+    start.lead();
+    end_.or_abandon([&] { start.let_others_load(); });
+  } else {
+    start.follow();
   }
-}
-
-void Ranks::follow() {
-  RankStart start(group_, engine_.start.parts(), engine_.start.finder());
-  StartedRun& started = run_.started;
-  start.answer_rank_0();
-  const Verdict verdict = start.hear_verdict();
-  started.record.attempt = verdict.attempt;
-  group_.together = std::make_unique<SharedWriter>(group_.guarded, verdict.attempt, run_.clock);
-  if (verdict.shared_write) share_volume();
-  std::shared_ptr<Arena> received = start.receive(verdict);
-  telling_errors(
-      [&] {
-        started = start.load(verdict, std::move(received));
-        engine_.start.begin();
-      },
-      [&](const Error& error) { start.tell_not_ready(error); });
-  started.resumed.bit_exact = start.all_ready(started.resumed.bit_exact) && started.resumed.bit_exact;
-}
-
-// Collective.
-void Ranks::share_volume() {
-  rounds_.find_volume();
-  if (group_.sharing && !group_.leads()) sender_.begin_sharing();
+  return run_.started.resumed;
 }
 
 // The loop.
 
 void Ranks::at_boundary(Decision& decision) {
-  or_abandon([&] { vote_at_boundary(decision); });
+  end_.or_abandon([&] { vote_at_boundary(decision); });
 }
 
 void Ranks::vote_at_boundary(Decision& decision) {
@@ -126,7 +80,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
 }
 
 void Ranks::lay_out() {
-  bring_together();
+  partners_.bring_together();
   if (!group_.leads() && !group_.sharing) return engine_.boundary_saves.skip_layout();
   try {
     engine_.boundary_saves.lay_out();
@@ -135,20 +89,13 @@ void Ranks::lay_out() {
   }
 }
 
-// It waits for the other ranks: part of what a save costs.
-void Ranks::bring_together() {
-  const Waiting waiting(run_.time);
-  run_.source.bring_together();
-  run_.outlook.add_agreement(waiting.so_far());
-}
-
 void Ranks::act(Decision& decision, const Agreed& agreed) {
   engine_.schedule.take_requests();
   engine_.limit.restore();
   // A stop that leaves no time for a save does not wait for what only a save needs.
   const bool stops = agreed.stop >= 0;
   const bool saves = agreed.pause >= 0 || agreed.saves();
-  if (stops ? !agreed.hopeless() : saves) bring_together();
+  if (stops ? !agreed.hopeless() : saves) partners_.bring_together();
   const Plan plan = group_.leads() ? engine_.plan() : Plan{};
   if (stops) {
     stop(decision, agreed);
@@ -237,12 +184,12 @@ void Ranks::save_best(const std::string& name, double value) {
   engine_.schedule.want();
 }
 
-// Rank 0 has an image of what is the same on all ranks, and each of the others tells it what is its own then. So
-// rank 0 needs nobody to commit that boundary when an end is announced to any rank: the others are inside the
-// program's code, and may wait there for each other.
+// Rank 0 has an image of what is the same on all ranks, and each of the others tells it what is its own then.
+// So rank 0 needs nobody to commit that boundary when an end is announced to any rank: the others are inside
+// the program's code, and may wait there for each other.
 //
-// Ranks need not come at the same time. One that does not come, or evaluates at another step, has told nothing, and
-// rank 0 commits nothing until that is over.
+// Ranks need not come at the same time. One that does not come, or evaluates at another step, has told
+// nothing, and rank 0 commits nothing until that is over.
 void Ranks::enter_evaluation() {
   const Waiting waiting(run_.time);
   engine_.evaluation.enter();
@@ -257,87 +204,6 @@ void Ranks::enter_evaluation() {
 }
 
 void Ranks::leave_evaluation(bool thrown_out) { engine_.evaluation.leave(thrown_out, true); }
-
-// The end.
-
-void Ranks::finish() {
-  or_abandon([&] {
-    part();
-    if (group_.leads()) {
-      engine_.late.drop();  // what all hold at the end is staged at once
-      engine_.end.finish();
-      group_.tell(kOutcome, {{"code", engine_.end.code()},
-                             {"reason", engine_.end.reason()},
-                             {"durable", run_.newest_durable()}});
-    } else {
-      Decision last;
-      if (rounds_.plan() != 0) sender_.send(last, true);
-      rounds_.end(last);
-      hear_outcome();
-    }
-  });
-}
-
-// All have left their loops, at the same step; whether it is an interruption is one answer for all.
-void Ranks::part() {
-  const auto count = [this](const Agreed& agreed) {
-    if (agreed.stop < 0) return;
-    votes_.pass_on_stop(agreed);
-    if (agreed.hopeless()) partners_.end_without_save();
-  };
-  engine_.evaluation.drop_image();
-  if (votes_.pending()) {
-    const Agreed agreed = votes_.await("the vote of the last step", true);
-    votes_.learn(agreed);
-    count(agreed);
-  }
-  // The same answer on all ranks.
-  if (group_.durable < run_.step() && !partners_.hopeless()) bring_together();
-  if (!group_.leads()) sender_.tell_own();
-  votes_.post_last();
-  const Agreed agreed = votes_.await("the end of the run", true);
-  group_.learn(agreed);
-  count(agreed);
-  partners_.find_torn(agreed.torn);
-  if (agreed.save >= 0 && agreed.torn < 0 && !partners_.hopeless()) rounds_.begin(agreed);
-}
-
-void Ranks::hear_outcome() {
-  const nlohmann::json outcome = group_.hear(0, kOutcome, kOutcomeWait);
-  const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
-  Durable& known = run_.started.durable;
-  if (durable > known.step) known = {durable, {}, run_.clock.now()};
-  group_.learn({.step = run_.step(), .durable = durable});
-  if (!sender_.rest(Duration::zero())) engine_.end.leave_thread_behind();
-  group_.settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
-  engine_.end.hear(outcome.value("code", static_cast<int>(ExitCode::internal)),
-                   outcome.value("reason", std::string()));
-}
-
-void Ranks::or_abandon(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    abandon(error);
-    throw;
-  } catch (const std::bad_alloc&) {
-    const OutOfMemoryError error;
-    abandon(error);
-    throw error;
-  } catch (const std::exception& what) {
-    const Error error(what_of(what));
-    abandon(error);
-    throw error;
-  }
-}
-
-// A rank is lost, or they contradict each other.
-void Ranks::abandon(const Error& error) noexcept {
-  if (engine_.end.over()) return;
-  if (!sender_.rest(kPartingGrace)) engine_.end.leave_thread_behind();
-  group_.settle(SaveStatus::failed, "a rank was lost before rank 0 told what became of it");
-  engine_.end.break_off(error);
-}
 
 void Ranks::leave() noexcept {
   group_.settle(SaveStatus::failed, "this rank ended before it heard of it");

@@ -1,17 +1,16 @@
-// A run of several ranks that train one state together: about once a second every rank casts a vote at the same step
-// boundary (ranks/vote_cadence.h), and acts at the next one on what all votes came to (ranks/rank_channel.h). Other
-// boundaries do as little as those of a single process.
+// A run of several ranks that train one state together: about once a second every rank casts a vote at the
+// same step boundary (ranks/vote_cadence.h), and acts at the next one on what all votes came to
+// (ranks/rank_channel.h). Other boundaries do as little as those of a single process.
 //
 // Errors: as RanksOptions. What leaves at_boundary() or finish() ends this rank's part in the run.
 // Threads: the training thread.
 #pragma once
 
-#include <functional>
-
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/ensemble.h"
 #include "holdfast/checkpoint/internal/rank_partners.h"
 #include "holdfast/checkpoint/internal/rank_votes.h"
+#include "holdfast/checkpoint/internal/ranks_end.h"
 #include "holdfast/checkpoint/internal/share_sender.h"
 #include "holdfast/ranks/rank_group.h"
 
@@ -29,25 +28,17 @@ class Ranks final : public Ensemble {
   void save_best(const std::string& name, double value) override;
   void enter_evaluation() override;
   void leave_evaluation(bool thrown_out) override;
-  void finish() override;
+  void finish() override { end_.finish(); }
   void leave() noexcept override;
   void leave_write_behind() noexcept override { group_.part(); }
 
  private:
-  void lead();    // rank 0
-  void follow();  // any other
-  void share_volume();
   void lay_out();
-  void bring_together();
   void vote_at_boundary(Decision& decision);
   void act(Decision& decision, const Agreed& agreed);
   void stop(Decision& decision, const Agreed& agreed);
   void save(Decision& decision, const Agreed& agreed, const Plan& plan, bool last_one);
   void pause(Decision& decision, Plan plan, Agreed agreed);
-  void part();
-  void hear_outcome();
-  void or_abandon(const std::function<void()>& work);
-  void abandon(const Error& error) noexcept;
 
   Engine& engine_;
   Run& run_;
@@ -56,6 +47,7 @@ class Ranks final : public Ensemble {
   SharedRounds& rounds_;
   ShareSender sender_;
   RankVotes votes_;
+  RanksEnd end_;
 };
 
 }}}  // namespace holdfast::v1::internal

@@ -1,5 +1,5 @@
-// What the parts of a Checkpointer work with: options and seams, the training's state, notices and costs; from
-// the start on also the claimed run and the writer of its checkpoints.
+// What the parts of a Checkpointer work with: options and seams, the training's state, notices and costs;
+// from the start on also the claimed run and the writer of its checkpoints.
 //
 // Errors: none. Threads: the training thread, except what says otherwise in its own header: monitor, costs,
 // book, ledger and writer.

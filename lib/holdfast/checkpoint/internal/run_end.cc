@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/internal/run_start.h"
+#include "holdfast/checkpoint/internal/end_record.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {

@@ -1,5 +1,5 @@
-// The end of a run: the last save, and what became of it, as exit code, reason and the last lines of ledger and
-// run state.
+// The end of a run: the last save, and what became of it, as exit code, reason and the last lines of ledger
+// and run state.
 //
 // Errors: finish() passes on std::bad_alloc. Threads: the training thread.
 #pragma once

@@ -122,8 +122,8 @@ Staged SaveFlow::image_in_use() const {
   return image;
 }
 
-// In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits for
-// its turn makes room, unless somebody asked for that one and there is time for both.
+// In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits
+// for its turn makes room, unless somebody asked for that one and there is time for both.
 bool SaveFlow::wait_for_image(Duration limit) {
   const SteadyTime began = run_.clock.now();
   while (true) {

@@ -1,5 +1,5 @@
-// The way of one save: begun, staged into an image, submitted to the writer. Knows the newest one, and so whether
-// a step boundary still needs a save.
+// The way of one save: begun, staged into an image, submitted to the writer. Knows the newest one, and so
+// whether a step boundary still needs a save.
 //
 //   const BegunSave save = saves.begin(false);
 //   saves.submit(saves.stage(Part::all), save, waiting.so_far());

@@ -1,5 +1,5 @@
-// What the other ranks of a run have to do with a save of this process. A process that is alone has none: these
-// are its answers. (RankPartners has those of several ranks.)
+// What the other ranks of a run have to do with a save of this process. A process that is alone has none:
+// these are its answers. (RankPartners has those of several ranks.)
 //
 // Errors: none, but join(), which throws std::bad_alloc. Threads: the training thread, except what says any.
 #pragma once

@@ -29,7 +29,8 @@ class SaveSchedule {
   // A save has begun, or could not; the next one falls due from here.
   void saved(SteadyTime now, std::int64_t step) { policy_.saved(now, step); }
 
-  // Chooses the interval anew by what saves have cost so far, where it is chosen. False: nothing new is known.
+  // Chooses the interval anew by what saves have cost so far, where it is chosen. False: nothing new is
+  // known.
   bool choose_interval();
 
  private:

@@ -1,8 +1,8 @@
-// What a rank other than 0 gives to a checkpoint: its share of the file, written by a thread of its own, or else
-// what is its own as a text that rank 0 puts into its image.
+// What a rank other than 0 gives to a checkpoint: its share of the file, written by a thread of its own, or
+// else what is its own as a text that rank 0 puts into its image.
 //
-// Errors: tell_own() as RankChannel. What goes wrong in send() fails this save on all ranks, but where rank 0 writes
-// alone. Threads: the training thread.
+// Errors: tell_own() as RankChannel. What goes wrong in send() fails this save on all ranks, but where rank 0
+// writes alone. Threads: the training thread.
 #pragma once
 
 #include <cstdint>

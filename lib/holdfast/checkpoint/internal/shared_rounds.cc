@@ -67,9 +67,9 @@ SharedWriteOptions SharedRounds::limits() const {
   return limits;
 }
 
-// Before an announced end rank 0 gives up a save while it could still write one alone, but not before this one
-// could be over; where there is no time for both, it has nothing better to do than to wait. The others wait for
-// rank 0.
+// Before an announced end rank 0 gives up a save while it could still write one alone, but not before this
+// one could be over; where there is no time for both, it has nothing better to do than to wait. The others
+// wait for rank 0.
 void SharedRounds::limit_patience() noexcept {
   patient_until_ = group_.end;
   if (!group_.end) return group_.patience.renew();

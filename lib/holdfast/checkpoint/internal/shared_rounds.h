@@ -1,9 +1,9 @@
 // Saves that all ranks write together, into one file (ranks/shared_write.h).
 //
-// A *round* is a save that all have agreed on. Its number counts the same everywhere. At the boundary each rank
-// stages its share, on the training thread; then the writer's thread of rank 0 leads, and a thread of every other
-// rank follows (ShareSender). A rank that follows waits for rank 0's first word; so rank 0 owes it from begin() on,
-// also when it finds no time, no memory, or that it has to write alone.
+// A *round* is a save that all have agreed on. Its number counts the same everywhere. At the boundary each
+// rank stages its share, on the training thread; then the writer's thread of rank 0 leads, and a thread of
+// every other rank follows (ShareSender). A rank that follows waits for rank 0's first word; so rank 0 owes
+// it from begin() on, also when it finds no time, no memory, or that it has to write alone.
 //
 // Errors: find_volume() as RankChannel; led() throws std::bad_alloc. Threads: the training thread.
 #pragma once
@@ -30,7 +30,8 @@ class SharedRounds {
   // By which all write the save that begins now; 0: rank 0 writes alone.
   std::int64_t plan() const { return plan_; }
   std::uint64_t number() const { return number_; }
-  // Rank 0, for its writer: that takes over what is owed, once it has the save (handed_over). Null: nothing is.
+  // Rank 0, for its writer: that takes over what is owed, once it has the save (handed_over). Null: nothing
+  // is.
   std::shared_ptr<JointSave> led(const WriteRequest& request, std::shared_ptr<const Shares> shares) const;
   void handed_over() noexcept { owed_ = false; }
 

@@ -12,8 +12,6 @@
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
 #include "holdfast/format/state_dict.h"
-#include "holdfast/interruption/required_sight.h"
-#include "holdfast/interruption/sources.h"
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/ranks/ranked_state.h"
 
@@ -39,16 +37,13 @@ bool looks_like_checkpoint(const File& file) {
 
 }  // namespace
 
-StartFinder::StartFinder(const StartParts& parts)
-    : parts_(parts), required_(required_sources(parts.options.notices.require_sources)) {}
-
 void StartFinder::read_ahead() noexcept {
-  if (reading_ahead_.valid() || !parts_.options.start.resume_from.empty()) return;
+  if (reading_ahead_.valid() || !run_.options.start.resume_from.empty()) return;
   const auto look = [this] {
     try {
-      const auto& mount = parts_.options.mount;
-      if (!mount.empty() && !parts_.file_system.is_mount_point(mount)) return;
-      CheckpointStore(parts_.file_system, parts_.clock, store_options({}), parts_.verifier).preflight();
+      const auto& mount = run_.options.mount;
+      if (!mount.empty() && !run_.file_system.is_mount_point(mount)) return;
+      CheckpointStore(run_.file_system, run_.clock, store_options({}), run_.verifier).preflight();
     } catch (const std::exception& error) {
       log_debug("reading ahead: {}", error.what());
     }
@@ -60,55 +55,14 @@ void StartFinder::read_ahead() noexcept {
   }
 }
 
-void StartFinder::await_sight() {
-  holdfast::await_sight(parts_.monitor, required_, [this] { return !parts_.outlook.should_stop(); });
-  if (!required_.empty() && parts_.outlook.should_stop()) {
-    throw Error("interrupted (" + parts_.outlook.reason() + ") before the run began; nothing was begun",
-                static_cast<ExitCode>(parts_.options.notices.exit_code_interrupted));
-  }
-}
-
-void StartFinder::await_volume() {
-  const CheckpointerOptions& options = parts_.options;
-  if (options.mount.empty()) {
-    if (const auto warning = root_file_system_warning(parts_.file_system, options.directory)) {
-      log_warning(*warning);
-    }
-    return;
-  }
-  const MountWait outcome = wait_for_mount(parts_.file_system, parts_.clock, options.mount,
-                                           {.limit = options.start.mount_wait, .go_on = [this](Duration) {
-                                              return !parts_.outlook.should_stop();
-                                            }});
-  if (outcome == MountWait::stopped) {
-    throw Error("interrupted (" + parts_.outlook.reason() + ") while waiting for " + options.mount.native() +
-                    "; nothing was begun",
-                static_cast<ExitCode>(options.notices.exit_code_interrupted));
-  }
-  if (outcome == MountWait::timed_out) {
-    throw IoError("mount", options.mount.native(), ENODEV,
-                  "no volume was mounted there within " + format_duration(options.start.mount_wait) +
-                      "; attach it and start again");
-  }
-  check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
-}
-
-void StartFinder::check_mounted() const {
-  const auto& mount = parts_.options.mount;
-  if (mount.empty() || parts_.file_system.is_mount_point(mount)) return;
-  throw IoError("mount", mount.native(), ENODEV,
-                "the volume went away during the start; attach it and start again");
-}
-
 std::unique_ptr<CheckpointStore> StartFinder::open_store() {
   const StartingPoint point = starting_point();
   if (reading_ahead_.valid()) reading_ahead_.get();
-  return std::make_unique<CheckpointStore>(parts_.file_system, parts_.clock, store_options(point),
-                                           parts_.verifier);
+  return std::make_unique<CheckpointStore>(run_.file_system, run_.clock, store_options(point), run_.verifier);
 }
 
 StoreOptions StartFinder::store_options(const StartingPoint& point) const {
-  const CheckpointerOptions& options = parts_.options;
+  const CheckpointerOptions& options = run_.options;
   return {.directory = options.directory,
           // A user who names a file elsewhere has chosen a start; nothing here is lost by it.
           .allow_fresh = options.start.allow_fresh || !outside_.empty(),
@@ -122,7 +76,7 @@ StoreOptions StartFinder::store_options(const StartingPoint& point) const {
 // A number is a step. Anything else is a file: one of the run directory by its name or path, or one
 // elsewhere.
 StartingPoint StartFinder::starting_point() {
-  const CheckpointerOptions& options = parts_.options;
+  const CheckpointerOptions& options = run_.options;
   StartingPoint point;
   if (options.start.resume_from.empty()) return point;
   if (const auto step = parse_int(options.start.resume_from)) {
@@ -131,7 +85,7 @@ StartingPoint StartFinder::starting_point() {
     return point;
   }
   const std::filesystem::path file(options.start.resume_from);
-  const auto directory = parts_.file_system.open_directory(options.directory, false);
+  const auto directory = run_.file_system.open_directory(options.directory, false);
   std::error_code no_parent;
   std::error_code no_directory;
   const bool same_folder = std::filesystem::weakly_canonical(file.parent_path(), no_parent) ==
@@ -151,13 +105,13 @@ Start StartFinder::candidate(CheckpointStore& store, const Selection& selection)
   if (!outside_.empty()) return from_outside();
   Start start;
   if (!selection.newest) return start;
-  const std::string path = (parts_.options.directory / selection.newest->name).native();
+  const std::string path = (run_.options.directory / selection.newest->name).native();
   const auto file = store.open(*selection.newest);
   if (!file) {
     throw IoError("open", path, ENOENT,
                   "the checkpoint vanished while it was read; is another program deleting files there?");
   }
-  auto loaded = parts_.verifier.load(*file);
+  auto loaded = run_.verifier.load(*file);
   if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
     throw IoError("read", path, EIO,
                   "it was whole a moment ago and now is not (" + rejection->reason + "); check the volume");
@@ -180,8 +134,8 @@ Start StartFinder::candidate(CheckpointStore& store, const Selection& selection)
 }
 
 Start StartFinder::from_outside() {
-  const auto file = open_given(parts_.file_system, outside_, "resume_from ");
-  auto loaded = parts_.verifier.load(*file);
+  const auto file = open_given(run_.file_system, outside_, "resume_from ");
+  auto loaded = run_.verifier.load(*file);
   if (const auto* rejection = std::get_if<Rejection>(&loaded)) {
     throw RefusedError("resume_from " + outside_.native() + ": " + rejection->reason);
   }
@@ -202,7 +156,7 @@ Start StartFinder::from_outside() {
 }
 
 void StartFinder::check(std::vector<TensorSpec> tensors, const Attributes& attributes) {
-  parts_.source.check(without_ranks(tensors), attributes, parts_.options.start.overrides);
+  run_.source.check(without_ranks(tensors), attributes, run_.options.start.overrides);
 }
 
 void StartFinder::check(const Start& start) {
@@ -210,24 +164,24 @@ void StartFinder::check(const Start& start) {
 }
 
 void StartFinder::check_untrained() const {
-  if (parts_.source.step() == 0) return;
-  throw UsageError("the training state stands at step " + std::to_string(parts_.source.step()) +
+  if (run_.source.step() == 0) return;
+  throw UsageError("the training state stands at step " + std::to_string(run_.source.step()) +
                    " before a fresh start; call resume() before the first update");
 }
 
 void StartFinder::start_fresh() {
   check_untrained();
-  parts_.stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
-  const std::filesystem::path& path = parts_.options.start.init_from;
+  run_.stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
+  const std::filesystem::path& path = run_.options.start.init_from;
   if (path.empty()) return;
   const std::string given = "init_from " + path.native() + ": ";
-  const auto file = open_given(parts_.file_system, path, "init_from ");
+  const auto file = open_given(run_.file_system, path, "init_from ");
   auto weights = weights_in(*file);
   if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
     throw RefusedError(given + rejection->reason);
   }
   try {
-    parts_.source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
+    run_.source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
   } catch (const RefusedError& error) {
     throw RefusedError(given + error.what());
   }
@@ -235,15 +189,15 @@ void StartFinder::start_fresh() {
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> StartFinder::weights_in(const File& file) {
   if (looks_like_safetensors(file)) {
-    return read_weights(file, parts_.source.attributes(), parts_.options.writing.threads);
+    return read_weights(file, run_.source.attributes(), run_.options.writing.threads);
   }
   if (!looks_like_checkpoint(file)) {
     return Rejection{Rejection::Kind::damaged,
                      "neither a Holdfast checkpoint nor a safetensors file; Python writes one with "
                      "safetensors.torch.save_file(model.state_dict(), FILE)"};
   }
-  auto loaded = parts_.verifier.load_some(
-      file, [this](const TensorSpec& spec) { return parts_.source.takes_weight(spec); });
+  auto loaded = run_.verifier.load_some(
+      file, [this](const TensorSpec& spec) { return run_.source.takes_weight(spec); });
   if (auto* const rejection = std::get_if<Rejection>(&loaded)) return std::move(*rejection);
   return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
 }

@@ -13,32 +13,13 @@
 #include <variant>
 #include <vector>
 
-#include "holdfast/base/clock.h"
-#include "holdfast/checkpoint/checkpointer_options.h"
-#include "holdfast/checkpoint/internal/outlook.h"
+#include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/format/reader.h"
-#include "holdfast/interruption/monitor.h"
-#include "holdfast/io/file_system.h"
 #include "holdfast/snapshot/snapshot.h"
-#include "holdfast/snapshot/snapshot_source.h"
-#include "holdfast/staging/image_stager.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/checkpoint_store.h"
-#include "holdfast/writing/file_verifier.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
-
-// What a start works with. All of them outlive it.
-struct StartParts {
-  const CheckpointerOptions& options;
-  SnapshotSource& source;
-  FileSystem& file_system;
-  Clock& clock;
-  Monitor& monitor;
-  Outlook& outlook;
-  FileVerifier& verifier;
-  ImageStager& stager;
-};
 
 // Where a run could start.
 struct Start {
@@ -53,17 +34,11 @@ struct Start {
 
 class StartFinder {
  public:
-  explicit StartFinder(const StartParts& parts);
+  explicit StartFinder(Run& run) : run_(run) {}
 
   // Checkpointer::read_ahead(). What it finds stays with the verifier. What fails will fail again, in
   // open_store() or later, and is said there.
   void read_ahead() noexcept;
-
-  // Wait for the sources that must answer, and for the mount.
-  void await_sight();
-  void await_volume();
-  // Throws IoError if the volume went away since. Call it before anything is made in the run directory.
-  void check_mounted() const;
 
   // Ends reading ahead. Throws UsageError for a start that cannot be meant.
   std::unique_ptr<CheckpointStore> open_store();
@@ -86,8 +61,7 @@ class StartFinder {
   StoreOptions store_options(const StartingPoint& point) const;
   Start from_outside();
 
-  const StartParts parts_;
-  const std::vector<std::string> required_;  // sources
+  Run& run_;
   std::filesystem::path outside_;
   std::future<void> reading_ahead_;
 };

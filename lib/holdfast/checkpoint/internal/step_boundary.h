@@ -1,6 +1,7 @@
 // The newest step boundary: what the step before it reported, and whether memory still is that boundary.
 //
-// Errors: arrive() passes on what the source throws; memory then is no boundary. Threads: the training thread.
+// Errors: arrive() passes on what the source throws; memory then is no boundary. Threads: the training
+// thread.
 #pragma once
 
 #include <cmath>

@@ -11,7 +11,7 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 
 void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
-  run_.started = start_run(parts_, finder_, run_.ledger, world_size, before_claim);
+  run_.started = start_run(run_, wait_, finder_, world_size, before_claim);
   telling_errors([&] { begin(); },
                  [&](const Error& error) {
                    const bool superseded = error.exit_code() == ExitCode::superseded;

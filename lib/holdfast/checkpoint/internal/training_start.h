@@ -1,5 +1,5 @@
-// From a start that was found to the first step: claims and loads (start_run), then opens ledger, run state and
-// writer.
+// From a start that was found to the first step: claims and loads (start_run), then opens ledger, run state
+// and writer.
 //
 // Errors: as start_run(); what fails after the claim is told in the ledger and the run state.
 // Threads: the training thread.
@@ -31,11 +31,10 @@ class TrainingStart {
         evaluation_(evaluation),
         end_(end),
         constructed_(run.clock.now()),
-        parts_{run.options, run.source,  run.file_system, run.clock,
-               run.monitor, run.outlook, run.verifier,    run.stager},
-        finder_(parts_) {}
+        wait_(run),
+        finder_(run) {}
 
-  const StartParts& parts() const { return parts_; }
+  StartWait& wait() { return wait_; }
   StartFinder& finder() { return finder_; }
   // Of a process that commits: finds, claims, loads, and begins.
   void claim(int world_size, const BeforeClaim& before_claim);
@@ -56,7 +55,7 @@ class TrainingStart {
   const Evaluation& evaluation_;
   RunEnd& end_;
   const SteadyTime constructed_;
-  const StartParts parts_;
+  StartWait wait_;
   StartFinder finder_;
   bool begun_ = false;
 };

@@ -1,5 +1,5 @@
-// Where the training's time goes: into steps, into waiting for saves, into what is neither. The cost model and
-// the run's figures are told. Cost at a step: a few additions; the caller reads the clock.
+// Where the training's time goes: into steps, into waiting for saves, into what is neither. The cost model
+// and the run's figures are told. Cost at a step: a few additions; the caller reads the clock.
 //
 // Errors: none. Threads: the training thread.
 #pragma once

@@ -1,0 +1,33 @@
+#include "holdfast/checkpoint/internal/end_record.h"
+
+#include <exception>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, const RunState& end) noexcept {
+  try {
+    ledger.end({.phase = end.phase,
+                .exit_code = end.exit_code,
+                .step = end.step,
+                .durable_step = end.durable_step,
+                .reason = end.reason},
+               [&](const std::string& line) { store.append_ledger(line); });
+  } catch (const std::exception& error) {
+    log_debug("the ledger does not say how it ended: {}", what_of(error));
+  }
+  try {
+    store.write_run_state(end);
+  } catch (const SupersededError& error) {
+    log_warning("{}; this attempt stops and leaves the directory alone", error.what());
+    return text_or_out_of_memory([&] { return std::string(error.what()); });
+  } catch (const std::exception& error) {
+    log_warning("the run state could not be written: {}", what_of(error));
+  }
+  return std::nullopt;
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,20 @@
+// The last words of an attempt, in its ledger and in the run state: for people, and for the programs around
+// it.
+//
+// Errors: none; what cannot be written is logged, and changes no outcome.
+// Threads: any, one at a time, while no writer uses the store.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "holdfast/ledger/ledger.h"
+#include "holdfast/store/checkpoint_store.h"
+#include "holdfast/store/run_state.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+// Returns what says so if a newer attempt is seen.
+std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, const RunState& end) noexcept;
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,96 @@
+#include "holdfast/checkpoint/internal/ranks_end.h"
+
+#include <exception>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+// Rank 0 commits, however slow its disk; that it has died or hangs is noticed by the store.
+constexpr Duration kOutcomeWait = std::chrono::hours(1);
+
+}  // namespace
+
+void RanksEnd::finish() {
+  or_abandon([&] {
+    part();
+    if (group_.leads()) {
+      engine_.late.drop();  // what all hold at the end is staged at once
+      engine_.end.finish();
+      group_.tell(kOutcome, {{"code", engine_.end.code()},
+                             {"reason", engine_.end.reason()},
+                             {"durable", run_.newest_durable()}});
+    } else {
+      Decision last;
+      if (partners_.rounds().plan() != 0) sender_.send(last, true);
+      partners_.rounds().end(last);
+      hear_outcome();
+    }
+  });
+}
+
+// All have left their loops, at the same step; whether it is an interruption is one answer for all.
+void RanksEnd::part() {
+  const auto count = [this](const Agreed& agreed) {
+    if (agreed.stop < 0) return;
+    votes_.pass_on_stop(agreed);
+    if (agreed.hopeless()) partners_.end_without_save();
+  };
+  engine_.evaluation.drop_image();
+  if (votes_.pending()) {
+    const Agreed agreed = votes_.await("the vote of the last step", true);
+    votes_.learn(agreed);
+    count(agreed);
+  }
+  // The same answer on all ranks.
+  if (group_.durable < run_.step() && !partners_.hopeless()) partners_.bring_together();
+  if (!group_.leads()) sender_.tell_own();
+  votes_.post_last();
+  const Agreed agreed = votes_.await("the end of the run", true);
+  group_.learn(agreed);
+  count(agreed);
+  partners_.find_torn(agreed.torn);
+  if (agreed.save >= 0 && agreed.torn < 0 && !partners_.hopeless()) partners_.rounds().begin(agreed);
+}
+
+void RanksEnd::hear_outcome() {
+  const nlohmann::json outcome = group_.hear(0, kOutcome, kOutcomeWait);
+  const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
+  Durable& known = run_.started.durable;
+  if (durable > known.step) known = {durable, {}, run_.clock.now()};
+  group_.learn({.step = run_.step(), .durable = durable});
+  if (!sender_.rest(Duration::zero())) engine_.end.leave_thread_behind();
+  group_.settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
+  engine_.end.hear(outcome.value("code", static_cast<int>(ExitCode::internal)),
+                   outcome.value("reason", std::string()));
+}
+
+void RanksEnd::or_abandon(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    abandon(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    const OutOfMemoryError error;
+    abandon(error);
+    throw error;
+  } catch (const std::exception& what) {
+    const Error error(what_of(what));
+    abandon(error);
+    throw error;
+  }
+}
+
+// A rank is lost, or they contradict each other.
+void RanksEnd::abandon(const Error& error) noexcept {
+  if (engine_.end.over()) return;
+  if (!sender_.rest(kPartingGrace)) engine_.end.leave_thread_behind();
+  group_.settle(SaveStatus::failed, "a rank was lost before rank 0 told what became of it");
+  engine_.end.break_off(error);
+}
+
+}}}  // namespace holdfast::v1::internal

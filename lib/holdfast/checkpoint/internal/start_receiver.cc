@@ -1,0 +1,115 @@
+#include "holdfast/checkpoint/internal/start_receiver.h"
+
+#include <cerrno>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/run_start.h"
+#include "holdfast/format/reader.h"
+#include "holdfast/ranks/received_file.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+std::string index_digest(const File& file) {
+  const auto index = read_index(file);
+  const auto* const known = std::get_if<CheckpointIndex>(&index);
+  return known != nullptr ? to_hex(known->digest) : "damaged";
+}
+
+void StartReceiver::check_head(std::vector<std::byte> head, std::uint64_t file_bytes) {
+  const auto file = head_of_file(std::move(head), file_bytes);
+  const auto read = read_index(*file);
+  if (const auto* const rejection = std::get_if<Rejection>(&read)) {
+    throw IoError("receive", "the checkpoint's head", EIO,
+                  "rank 0 sent something else (" + rejection->reason + ")");
+  }
+  const auto& index = std::get<CheckpointIndex>(read);
+  std::vector<TensorSpec> tensors;
+  for (const IndexedTensor& tensor : index.tensors) tensors.push_back(tensor.spec);
+  finder_.check(std::move(tensors), index.attributes);
+}
+
+// The same in this rank's own view of the volume.
+std::unique_ptr<File> StartReceiver::file_seen(const std::string& name) const {
+  const auto directory = run_.file_system.open_directory(run_.options.directory, false);
+  auto file = directory ? directory->open(name, OpenMode::read) : nullptr;
+  if (!file) {
+    throw IoError("open", (run_.options.directory / name).native(), ENOENT,
+                  "rank 0 sees it; is it the same volume here?");
+  }
+  return file;
+}
+
+// Rather than have it sent.
+bool StartReceiver::reads(const Verdict& verdict) const {
+  return !verdict.index.empty() && !group_.sees.empty() &&
+         group_.sees[static_cast<std::size_t>(group_.rank())];
+}
+
+std::shared_ptr<Arena> StartReceiver::receive(const Verdict& verdict) {
+  const bool in_run = !verdict.index.empty();
+  if (verdict.bytes == 0 || (in_run && group_.all_see())) return nullptr;
+  // Who reads for itself takes part in what is collective, and keeps nothing.
+  return receive_file(group_.channel, verdict.bytes, !reads(verdict));
+}
+
+StartedRun StartReceiver::load(const Verdict& verdict, std::shared_ptr<Arena> received) {
+  StartedRun started{.began = run_.clock.now()};
+  started.record.world_size = group_.world_size();
+  started.record.attempt = verdict.attempt;
+  started.resumed.fresh = verdict.fresh;
+  started.resumed.loss = std::numeric_limits<double>::quiet_NaN();
+  started.durable = {verdict.durable, verdict.checkpoint, run_.clock.now()};
+
+  Start start;
+  start.fresh = verdict.fresh;
+  start.name = verdict.checkpoint;
+  if (start.fresh) finder_.check_untrained();
+  if (verdict.bytes > 0) {
+    const auto file = reads(verdict) ? file_seen(start.name) : file_of(received);
+    if (reads(verdict) && index_digest(*file) != verdict.index) {
+      throw IoError("read", (run_.options.directory / start.name).native(), EIO,
+                    "another file than rank 0 reads there; is it the same volume?");
+    }
+    load_from(start, *file, std::move(received));
+  }
+  if (!start.fresh) {
+    finder_.check(start);
+    load_state(run_, start, group_.rank(), started);
+    log_info("resuming from step {} as rank 0 does ({})", start.step,
+             format_duration(run_.clock.now() - started.began));
+  }
+  run_.verifier.stop_keeping();
+  return started;
+}
+
+// `received`: the file's bytes, which become the state's image; null: they are read from `file`.
+void StartReceiver::load_from(Start& start, const File& file, std::shared_ptr<Arena> received) {
+  const char* const how = received ? "receive" : "read";
+  if (start.fresh) {
+    auto weights = finder_.weights_in(file);
+    if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
+      throw IoError(how, run_.options.start.init_from.native(), EIO, rejection->reason);
+    }
+    run_.source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
+    return;
+  }
+  auto loaded = received ? run_.verifier.load_in(file, std::move(received)) : run_.verifier.load(file);
+  if (const auto* const rejection = std::get_if<Rejection>(&loaded)) {
+    throw IoError(how, start.name, EIO,
+                  (how == std::string_view("read") ? "damaged as this rank sees it ("
+                                                   : "rank 0 sent something else (") +
+                      rejection->reason + ")");
+  }
+  auto& [index, snapshot] = std::get<FileVerifier::Loaded>(loaded);
+  start.step = index.step;
+  start.record = run_record_of(index.attributes);
+  start.attributes = std::move(index.attributes);
+  start.snapshot = std::move(snapshot);
+}
+
+}}}  // namespace holdfast::v1::internal

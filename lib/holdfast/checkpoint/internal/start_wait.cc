@@ -1,0 +1,56 @@
+#include "holdfast/checkpoint/internal/start_wait.h"
+
+#include <cerrno>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/interruption/required_sight.h"
+#include "holdfast/interruption/sources.h"
+#include "holdfast/io/volume_probe.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+StartWait::StartWait(Run& run)
+    : run_(run), required_(required_sources(run.options.notices.require_sources)) {}
+
+void StartWait::await_sight() {
+  holdfast::await_sight(run_.monitor, required_, [this] { return !run_.outlook.should_stop(); });
+  if (!required_.empty() && run_.outlook.should_stop()) {
+    throw Error("interrupted (" + run_.outlook.reason() + ") before the run began; nothing was begun",
+                static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
+  }
+}
+
+void StartWait::await_volume() {
+  const CheckpointerOptions& options = run_.options;
+  if (options.mount.empty()) {
+    if (const auto warning = root_file_system_warning(run_.file_system, options.directory)) {
+      log_warning(*warning);
+    }
+    return;
+  }
+  const MountWait outcome = wait_for_mount(
+      run_.file_system, run_.clock, options.mount,
+      {.limit = options.start.mount_wait, .go_on = [this](Duration) { return !run_.outlook.should_stop(); }});
+  if (outcome == MountWait::stopped) {
+    throw Error("interrupted (" + run_.outlook.reason() + ") while waiting for " + options.mount.native() +
+                    "; nothing was begun",
+                static_cast<ExitCode>(options.notices.exit_code_interrupted));
+  }
+  if (outcome == MountWait::timed_out) {
+    throw IoError("mount", options.mount.native(), ENODEV,
+                  "no volume was mounted there within " + format_duration(options.start.mount_wait) +
+                      "; attach it and start again");
+  }
+  check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
+}
+
+void StartWait::check_mounted() const {
+  const auto& mount = run_.options.mount;
+  if (mount.empty() || run_.file_system.is_mount_point(mount)) return;
+  throw IoError("mount", mount.native(), ENODEV,
+                "the volume went away during the start; attach it and start again");
+}
+
+}}}  // namespace holdfast::v1::internal
