@@ -57,6 +57,53 @@ TEST(EvaluationException, SaveIsOfTheBoundary) {
   EXPECT_EQ(next.state(), state_after(3));
 }
 
+// What the first one did to memory, the second one finds there.
+TEST(EvaluationException, WithoutAnImageASecondOneAtThatStepCommitsNothingEither) {
+  Volume volume;
+  CapturedLog log;
+  {
+    Attempt run(volume.options());
+    run.train_to(2);
+    EXPECT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
+    run.step();
+    run.source.on_copy = [] { throw Error("planted"); };
+    throw_inside(run.checkpointer, run.source);
+    run.source.on_copy = {};
+    {
+      const Checkpointer::EvaluationScope scope(run.checkpointer);
+      run.checkpointer.request_stop("SIGTERM");
+      EXPECT_TRUE(run.checkpointer.tick());
+      EXPECT_EQ(run.checkpointer.save().wait(), SaveStatus::failed);
+    }
+    EXPECT_EQ(run.checkpointer.finish(), 75);
+  }
+  Attempt next(volume.options());
+  EXPECT_EQ(next.resumed.step, 2);
+  EXPECT_EQ(next.state(), state_after(2));
+}
+
+// The image of the first one is the boundary: a second one neither replaces it by memory nor ends it.
+TEST(EvaluationException, ASecondOneAtThatStepLeavesTheBoundaryAlone) {
+  for (const bool second_image : {true, false}) {
+    Volume volume;
+    CapturedLog log;
+    CheckpointerOptions options = volume.options();
+    options.writing.second_image = second_image;
+    {
+      Attempt run(options);
+      run.train_to(3);
+      throw_inside(run.checkpointer, run.source);
+      { const Checkpointer::EvaluationScope scope(run.checkpointer); }
+      EXPECT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
+      EXPECT_EQ(run.checkpointer.finish(), 0);
+    }
+    Attempt next(volume.options());
+    EXPECT_EQ(next.resumed.step, 3);
+    EXPECT_TRUE(next.resumed.evaluation_due) << "what the second one evaluated, was no step";
+    ASSERT_EQ(next.state(), state_after(3)) << second_image;
+  }
+}
+
 TEST(EvaluationException, WhatWasMeasuredBeforeItSavesNothing) {
   Volume volume;
   CapturedLog log;

@@ -36,6 +36,7 @@ void Evaluation::keep_boundary() noexcept {
 
 // A save of this very step that is under way has it in its image already.
 Staged Evaluation::image_of_boundary() {
+  if (image_) return image_;  // one before it was broken off here: memory may be another state since
   if (const std::string torn = why_torn(); !torn.empty()) throw Error(torn);
   if (boundary_.disturbed()) throw Error(kDisturbed);
   Staged image = saves_.image_in_use();
@@ -75,12 +76,12 @@ void Evaluation::look(bool stop) {
 bool Evaluation::leave(bool thrown_out, bool together) {
   running_ = false;
   take_back();
-  const bool no_image = !image_;
   if (together) image_ = {};
   const bool save_best = std::exchange(best_wanted_, false);
-  if (unfinished_ || thrown_out) {
+  const bool broken_off = unfinished_ || thrown_out;
+  if (broken_off && (thrown_out || !together)) boundary_.disturb();
+  if (broken_off || boundary_.disturbed()) {
     boundary_.owe_evaluation(true);
-    if (together ? thrown_out : no_image) boundary_.disturb();
     return false;
   }
   image_ = {};

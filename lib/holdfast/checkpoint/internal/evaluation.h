@@ -41,7 +41,7 @@ class Evaluation {
   void cut_short() { unfinished_ = true; }
   // A value measured inside is among the best. The image was begun before that was known.
   void want_best() { best_wanted_ = true; }
-  // What is cut short, or ended by an exception, is still due; the image stays for the run's end, unless
+  // What is cut short, or ended by an exception, is still due; the image stays until the next step, unless
   // `together`: what several ranks save after this, all save. True: the best is to be saved now.
   bool leave(bool thrown_out, bool together);
 

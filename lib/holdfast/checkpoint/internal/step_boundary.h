@@ -48,7 +48,7 @@ class StepBoundary {
 
   // An evaluation of this boundary is still to be made, or to be made again.
   void owe_evaluation(bool so) { evaluation_due_ = so; }
-  // Memory may have been changed, and there is no image of the boundary. Until the next step.
+  // Memory may have been changed, so an image alone holds the boundary, if there is one. Until the next step.
   void disturb() {
     if (memory_ == Memory::boundary) memory_ = Memory::disturbed;
   }
