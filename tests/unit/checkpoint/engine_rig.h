@@ -62,6 +62,11 @@ class EngineTest : public testing::Test {
   }
   // The same, and it is durable.
   void save() { EXPECT_EQ(submit().wait(), SaveStatus::durable); }
+  // As save(), the program's call.
+  SaveHandle save_now() {
+    const Waiting waiting(run->time);
+    return engine->boundary_saves.save_now(waiting);
+  }
 
   void stop(const std::string& why = "SIGTERM") {
     run->monitor.post({.source = "test", .kind = NoticeKind::stop, .text = why});
