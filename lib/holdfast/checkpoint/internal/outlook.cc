@@ -24,6 +24,26 @@ Duration wall_ahead(const Clock& clock) {
          std::chrono::duration_cast<Duration>(clock.now().time_since_epoch());
 }
 
+OnNotice chosen_policy(const NoticeOptions& options, const Notice& notice, SteadyTime now) noexcept {
+  if (options.on_notice != OnNotice::callback) return options.on_notice;
+  try {
+    const Duration left = std::max(Duration(*notice.deadline - now), Duration::zero());
+    const OnNotice chosen = options.decide(notice, left);
+    return chosen == OnNotice::callback ? OnNotice::train_on : chosen;
+  } catch (const std::exception& error) {
+    log_warning("what to do about the notice could not be decided ({}): training on", what_of(error));
+  } catch (...) {
+    log_warning("what to do about the notice could not be decided: training on");
+  }
+  return OnNotice::train_on;
+}
+
+bool counts(const Outlook::BegunSave& insurance) {
+  if (!insurance) return false;
+  const SaveStatus status = SaveHandle(insurance).status();
+  return is_open(status) || status == SaveStatus::durable;
+}
+
 }  // namespace
 
 void Outlook::add_agreement(Duration longest) {
@@ -73,24 +93,10 @@ void Outlook::pursue(const Notice& notice) {
   if (active_ && active_->source == notice.source && active_->seen == *notice.seen) return;
   active_ = ActiveNotice{.source = notice.source,
                          .seen = *notice.seen,
-                         .policy = chosen_policy(notice),
+                         .policy = chosen_policy(options_, notice, clock_.now()),
                          .wall_ahead = wall_ahead(clock_),
                          .insurance = std::exchange(answer_, nullptr)};
   warned_ = false;
-}
-
-OnNotice Outlook::chosen_policy(const Notice& notice) const noexcept {
-  if (options_.on_notice != OnNotice::callback) return options_.on_notice;
-  try {
-    const Duration left = std::max(Duration(*notice.deadline - clock_.now()), Duration::zero());
-    const OnNotice chosen = options_.decide(notice, left);
-    return chosen == OnNotice::callback ? OnNotice::train_on : chosen;
-  } catch (const std::exception& error) {
-    log_warning("what to do about the notice could not be decided ({}): training on", what_of(error));
-  } catch (...) {
-    log_warning("what to do about the notice could not be decided: training on");
-  }
-  return OnNotice::train_on;
 }
 
 void Outlook::insured_by(const BegunSave& save) {
@@ -105,13 +111,6 @@ void Outlook::answered_by(const BegunSave& save) {
 
 void Outlook::forget_answer(std::int64_t step) {
   if (answer_ && step > answer_->step) answer_ = nullptr;
-}
-
-Standing Outlook::with_insurance(Standing standing) const {
-  if (!active_ || !active_->insurance) return standing;
-  const SaveStatus status = SaveHandle(active_->insurance).status();
-  standing.insured = is_open(status) || status == SaveStatus::durable;
-  return standing;
 }
 
 Plan Outlook::decide(const Reached& at) noexcept {
@@ -130,6 +129,8 @@ Plan Outlook::plan(const Reached& at) {
   while (const auto notice = monitor_.standing()) {
     pursue(*notice);
     const SteadyTime now = clock_.now();
+    Standing standing = at.standing;
+    standing.insured = counts(active_->insurance);
     if (notice->hibernates && wall_ahead(clock_) - active_->wall_ahead > kSlept) {
       log_info("the machine has slept and is awake again: the run goes on");
       monitor_.dismiss(now - kAliveAfter, true);
@@ -137,7 +138,7 @@ Plan Outlook::plan(const Reached& at) {
     }
     const Plan plan = plan_for_deadline(
         now, {.at = *notice->deadline, .hibernates = notice->hibernates, .guessed = notice->guessed}, costs(),
-        with_insurance(at.standing), active_->policy);
+        standing, active_->policy);
     if (plan.move != Move::go_on) return plan;
     log_info("the machine lives {} after its end was due ({}): the run goes on",
              format_duration(now - *notice->deadline), notice->text);

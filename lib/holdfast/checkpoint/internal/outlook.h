@@ -89,8 +89,6 @@ class Outlook {
 
   Plan plan(const Reached& at);
   void pursue(const Notice& notice);
-  OnNotice chosen_policy(const Notice& notice) const noexcept;
-  Standing with_insurance(Standing standing) const;
   bool superseded() const noexcept { return writer_ != nullptr && writer_->superseded(); }
 
   const NoticeOptions& options_;
