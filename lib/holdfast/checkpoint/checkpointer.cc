@@ -113,8 +113,8 @@ Decision Checkpointer::after_step(const StepReport& report) {
     engine.late.give_up();
   }
   engine.boundary.arrive(report);
-  if (engine.evaluation.image()) [[unlikely]] {
-    engine.evaluation.drop_image();
+  if (engine.evaluation.meets_step()) [[unlikely]] {
+    engine.evaluation.step_inside();
   }
   Decision decision;
   parts_->ensemble->at_boundary(decision);

@@ -13,8 +13,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/snapshot/digest.h"
-#include "holdfast/snapshot/utf8.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v1 {

@@ -14,7 +14,7 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
   if (run_.writer->superseded() || plan.move == Move::wait) return;
   const bool last_one = plan.move == Move::stop || plan.move == Move::last_commit;
   const bool urgent = last_one || plan.move == Move::commit;
-  if (plan.move == Move::stop || run_.monitor.deadline()) limit_.lift();
+  if (plan.move == Move::stop || run_.outlook.announced().deadline()) limit_.lift();
   const std::int64_t step = run_.step();
   const SteadyTime now = run_.time.boundary();
   const Waiting waiting(run_.time);
@@ -97,12 +97,9 @@ bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
 }
 
 Digest BoundarySaves::digest() const {
-  const auto of = [this](std::shared_ptr<Snapshot> whole) {
-    return state_digest(*partners_.part_of(std::move(whole)));
-  };
-  if (evaluation_.image()) return of(evaluation_.image().snapshot);
-  if (last_ && !last_.shares && last_.snapshot->step == run_.step()) return of(last_.snapshot);
-  return of(run_.stager.stage(run_.started.record).snapshot);
+  if (evaluation_.image() && partners_.holds_all()) return state_digest(*evaluation_.image().snapshot);
+  if (last_ && !last_.shares && last_.snapshot->step == run_.step()) return state_digest(*last_.snapshot);
+  return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
 }
 
 }}}  // namespace holdfast::v1::internal

@@ -1,6 +1,7 @@
 // Saves of the step boundary where the training stands: as the planner wants it, at once, or the last one.
 //
-// Errors: none; a state that cannot be staged now is a failed save like any other.
+// Errors: lay_out() and digest() pass on those of the source and of ImageStager. A state that cannot be
+// staged now is a failed save like any other.
 // Threads: the training thread.
 #pragma once
 
@@ -38,7 +39,7 @@ class BoundarySaves {
   // False: no image came free in time.
   bool save_last() noexcept;
 
-  // Of this boundary. Exceptions of the source and of ImageStager pass through.
+  // Of this boundary.
   Digest digest() const;
 
  private:

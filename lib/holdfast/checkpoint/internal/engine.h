@@ -22,7 +22,13 @@ namespace holdfast { inline namespace v1 { namespace internal {
 struct Engine {
   // Both outlive this.
   Engine(Run& the_run, SavePartners& the_partners) : run(the_run), partners(the_partners) {}
-  ~Engine() { listener.stop(); }
+  // The other threads end before anything that they look at goes: the writer's samples the evaluation for the
+  // ledger.
+  ~Engine() {
+    listener.stop();
+    late.end();
+    if (run.writer) run.writer->stop();
+  }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 

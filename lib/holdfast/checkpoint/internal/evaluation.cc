@@ -1,9 +1,11 @@
 #include "holdfast/checkpoint/internal/evaluation.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
@@ -25,8 +27,9 @@ void Evaluation::enter() {
 }
 
 void Evaluation::keep_boundary() noexcept {
+  if (boundary_.disturbed() && saves_.safe()) return;
   try {
-    image_ = image_of_boundary();
+    if (!image_) image_ = image_of_boundary();  // or that of one at this boundary which was cut short
     offer();
   } catch (...) {
     image_ = {};
@@ -63,14 +66,24 @@ Staged Evaluation::image_of_boundary() {
 void Evaluation::offer() noexcept {
   if (!image_ || saves_.safe()) return;
   const SaveHandle& newest = saves_.newest();
-  shelf_.put(image_, newest.step() == run_.step() ? newest : SaveHandle(), partners_.lacking(*image_.layout));
+  try {
+    shelf_.put(image_, newest.step() == run_.step() ? newest : SaveHandle(),
+               partners_.lacking(*image_.layout));
+  } catch (const std::exception& error) {
+    log_warning("a notice in this evaluation commits nothing before the training looks: {}", what_of(error));
+  }
 }
 
 void Evaluation::look(bool stop) {
   if (!running()) return;
   unfinished_ = unfinished_ || stop;
   schedule_.take_requests();
-  if ((stop || schedule_.wanted() || run_.monitor.deadline()) && commit()) schedule_.want(false);
+  if ((stop || schedule_.wanted() || run_.outlook.announced().deadline()) && commit()) schedule_.want(false);
+}
+
+void Evaluation::step_inside() noexcept {
+  drop_image();
+  if (running()) boundary_.owe_evaluation(true);
 }
 
 bool Evaluation::leave(bool thrown_out, bool together) {

@@ -47,7 +47,10 @@ class Evaluation {
 
   bool running() const noexcept { return running_.load(); }
   const Staged& image() const { return image_; }
-  // The next step boundary is reached, or the others save with this process.
+  // The next step boundary is reached.
+  bool meets_step() const noexcept { return image_ || running(); }
+  void step_inside() noexcept;
+  // The others save with this process.
   void drop_image() noexcept;
   // True: it is durable, or on its way.
   bool commit() noexcept { return shelf_.commit(); }

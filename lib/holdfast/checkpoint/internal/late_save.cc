@@ -32,7 +32,7 @@ std::string listed(const std::vector<std::string>& names) {
 LateSave::LateSave(Run& run, SaveFlow& saves, SaveSchedule& schedule)
     : run_(run), saves_(saves), schedule_(schedule), check_all_(env_flag(kEnvCheckStaging).value_or(false)) {}
 
-LateSave::~LateSave() {
+void LateSave::end() noexcept {
   if (save_) save_->settle(SaveStatus::failed, "dropped: the run ended before it was staged");
 }
 

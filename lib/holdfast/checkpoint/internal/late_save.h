@@ -10,7 +10,9 @@
 // A device copies by itself (snapshot/device_copy.h). What it has set aside is independent of any update, so
 // it is submitted at once, whether updates are announced or not, and arrives while the training goes on.
 //
-// Errors: begin() and submit_independent() as SaveFlow. Threads: the training thread; the copy has its own.
+// Errors: begin(), submit_independent() and stage_independent() as SaveFlow; image() passes on what the copy
+// throws.
+// Threads: the training thread; the copy has its own.
 #pragma once
 
 #include <memory>
@@ -26,7 +28,7 @@ namespace holdfast { inline namespace v1 { namespace internal {
 class LateSave {
  public:
   LateSave(Run& run, SaveFlow& saves, SaveSchedule& schedule);
-  ~LateSave();
+  ~LateSave() { end(); }
   LateSave(const LateSave&) = delete;
   LateSave& operator=(const LateSave&) = delete;
 
@@ -49,6 +51,9 @@ class LateSave {
   void drop();
   // The loop changed its habits: an update went by unannounced.
   void give_up();
+
+  // The run ends without it.
+  void end() noexcept;
 
   // An evaluation begins: returns when nothing copies any longer, or a device is ordered before its work.
   void complete() noexcept { copier_.complete(); }

@@ -58,13 +58,13 @@ Costs Outlook::costs() const noexcept {
 }
 
 bool Outlook::must_stop() const noexcept {
-  return stop_.leaving || monitor_.stop_requested() || superseded();
+  return stop_.leaving || announced_.stop_requested() || (writer_ != nullptr && writer_->superseded());
 }
 
 bool Outlook::should_stop() noexcept {
   if (must_stop()) return true;
   try {
-    const auto notice = monitor_.standing();
+    const auto notice = announced_.standing();
     if (!notice || notice->hibernates || clock_.now() >= *notice->deadline + kAliveAfter) return false;
     pursue(*notice);
     return active_->policy == OnNotice::exit;
@@ -74,11 +74,11 @@ bool Outlook::should_stop() noexcept {
 }
 
 std::string Outlook::reason() const noexcept {
-  if (superseded()) return writer_->superseded_reason();
+  if (writer_ != nullptr && writer_->superseded()) return writer_->superseded_reason();
   return text_or_out_of_memory([&] {
     if (stop_.leaving) return stop_.reason;
     const bool exits = active_ && active_->policy == OnNotice::exit;
-    return monitor_.stop_requested() || exits ? monitor_.reason() : std::string();
+    return announced_.stop_requested() || exits ? announced_.reason() : std::string();
   });
 }
 
@@ -104,7 +104,7 @@ void Outlook::insured_by(const BegunSave& save) {
 }
 
 void Outlook::answered_by(const BegunSave& save) {
-  if (const auto notice = monitor_.standing()) pursue(*notice);
+  if (const auto notice = announced_.standing()) pursue(*notice);
   answer_ = active_ ? nullptr : save;
   insured_by(save);
 }
@@ -125,15 +125,16 @@ Plan Outlook::decide(const Reached& at) noexcept {
 }
 
 Plan Outlook::plan(const Reached& at) {
-  if (must_stop()) return plan_for_stop(clock_.now(), monitor_.named_deadline(), costs_.costs(), at.standing);
-  while (const auto notice = monitor_.standing()) {
+  if (must_stop())
+    return plan_for_stop(clock_.now(), announced_.named_deadline(), costs_.costs(), at.standing);
+  while (const auto notice = announced_.standing()) {
     pursue(*notice);
     const SteadyTime now = clock_.now();
     Standing standing = at.standing;
     standing.insured = counts(active_->insurance);
     if (notice->hibernates && wall_ahead(clock_) - active_->wall_ahead > kSlept) {
       log_info("the machine has slept and is awake again: the run goes on");
-      monitor_.dismiss(now - kAliveAfter, true);
+      announced_.dismiss(now - kAliveAfter, true);
       continue;
     }
     const Plan plan = plan_for_deadline(
@@ -142,7 +143,7 @@ Plan Outlook::plan(const Reached& at) {
     if (plan.move != Move::go_on) return plan;
     log_info("the machine lives {} after its end was due ({}): the run goes on",
              format_duration(now - *notice->deadline), notice->text);
-    monitor_.dismiss(now - kAliveAfter);
+    announced_.dismiss(now - kAliveAfter);
   }
   active_.reset();
   warned_ = false;
@@ -155,7 +156,7 @@ void Outlook::warn_too_late(const Reached& at) noexcept {
     const Costs known = costs_.costs();
     std::string text = "no time for a save of step " + std::to_string(at.step);
     if (known.commit) text += ", which takes about " + format_duration(*known.commit);
-    if (const auto left = monitor_.time_left()) text += ": " + format_duration(*left) + " left";
+    if (const auto left = announced_.time_left(clock_.now())) text += ": " + format_duration(*left) + " left";
     return text;
   });
   if (at.durable >= 0) {
@@ -171,16 +172,16 @@ bool Outlook::out_of_time(SteadyTime since) const noexcept {
   if (!hurried()) return false;
   const SteadyTime now = clock_.now();
   const auto passed = [&](std::optional<SteadyTime> deadline) {
-    return deadline && now >= *deadline && (monitor_.stop_requested() || *deadline > since);
+    return deadline && now >= *deadline && (announced_.stop_requested() || *deadline > since);
   };
-  if (passed(monitor_.named_deadline())) return true;
-  const auto guess = monitor_.deadline();
+  if (passed(announced_.named_deadline())) return true;
+  const auto guess = announced_.deadline();
   return guess && passed(*guess + std::max<Duration>(kBeyondGuess,
                                                      3 * costs_.costs().commit.value_or(Duration::zero())));
 }
 
 bool Outlook::fits(const Standing& writer) const noexcept {
-  return !plan_for_stop(clock_.now(), monitor_.named_deadline(), costs_.costs(), writer).too_late;
+  return !plan_for_stop(clock_.now(), announced_.named_deadline(), costs_.costs(), writer).too_late;
 }
 
 }}}  // namespace holdfast::v1::internal

@@ -15,6 +15,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/checkpoint/internal/announced.h"
 #include "holdfast/interruption/monitor.h"
 #include "holdfast/planning/cost_model.h"
 #include "holdfast/planning/deadline_planner.h"
@@ -36,12 +37,15 @@ class Outlook {
 
   // All of them outlive it.
   Outlook(const NoticeOptions& options, Monitor& monitor, const CostModel& costs, const Clock& clock)
-      : options_(options), monitor_(monitor), costs_(costs), clock_(clock) {}
+      : options_(options), costs_(costs), clock_(clock), announced_(monitor) {}
 
   // From the claim on: a writer that was superseded stops the run.
   void follow(const AsyncWriter& writer) { writer_ = &writer; }
   // Other ranks take part: a decision takes one more step and, at a save, this long.
   void add_agreement(Duration longest);
+
+  // What it goes by. The votes of other ranks add to it.
+  Announced& announced() { return announced_; }
 
   Plan decide(const Reached& at) noexcept;
   // Told to stop, or superseded: no withdrawn notice changes that.
@@ -89,12 +93,11 @@ class Outlook {
 
   Plan plan(const Reached& at);
   void pursue(const Notice& notice);
-  bool superseded() const noexcept { return writer_ != nullptr && writer_->superseded(); }
 
   const NoticeOptions& options_;
-  Monitor& monitor_;
   const CostModel& costs_;
   const Clock& clock_;
+  Announced announced_;
   const AsyncWriter* writer_ = nullptr;  // null until the claim
 
   StopState stop_;

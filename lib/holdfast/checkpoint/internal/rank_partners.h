@@ -51,6 +51,7 @@ class RankPartners final : public SavePartners {
   bool hopeless() const override { return hopeless_; }
   void last_save_begun() noexcept override { rounds_.end({}); }
   void last_save_again() noexcept override { group_.patience.end_by(group_.end.value_or(SteadyTime::max())); }
+  bool holds_all() const override { return false; }
   std::shared_ptr<Snapshot> part_of(std::shared_ptr<Snapshot> whole) const override;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
@@ -19,7 +20,7 @@ constexpr Duration kShortestWait = std::chrono::seconds(2);
 constexpr Duration kSameTime = std::chrono::seconds(1);
 // Rank 0 hears that a machine lives before its own plans would say so (kAliveAfter).
 constexpr Duration kOutlived = kAliveAfter - std::chrono::seconds(2);
-constexpr char kOthers[] = "another rank";  // the source of notices that were passed on
+constexpr char kOthers[] = "another rank";  // the source of what votes tell
 
 }  // namespace
 
@@ -32,7 +33,7 @@ Agreed RankVotes::await(const char* what, bool rank_0_may_save) {
     }
     engine_.listener.heard();
     Duration limit = group_.channel.timeout();
-    std::optional<Duration> left = run_.monitor.time_left();
+    std::optional<Duration> left = run_.outlook.announced().time_left(run_.clock.now());
     const auto told = group_.left(run_.clock.now());
     if (told && (!left || *told < *left)) left = told;
     if (left) {
@@ -61,7 +62,7 @@ void RankVotes::learn(const Agreed& agreed) {
     }
   }
   if (group_.leads()) {
-    if (agreed.stop < 0) pass_on_deadline(agreed);  // a stop says its own
+    if (agreed.stop < 0) hear_others_end(agreed);  // a stop says its own
     return;
   }
   Durable& durable = run_.started.durable;
@@ -71,39 +72,51 @@ void RankVotes::learn(const Agreed& agreed) {
   }
 }
 
-void RankVotes::pass_on_deadline(const Agreed& agreed) {
-  Monitor& monitor = run_.monitor;
+void RankVotes::hear_others_end(const Agreed& agreed) {
+  Announced& announced = run_.outlook.announced();
+  const SteadyTime now = run_.clock.now();
   const auto own = left_here();
-  const auto left = group_.left(run_.clock.now());
-  if (left && (!own || *left + kSameTime < *own)) {
-    const auto known = monitor.time_left();
-    const bool too_early = passed_on_ && known && *known + kSameTime < *left;
-    if (known && !too_early && *known <= *left + kSameTime) return;
-    if (too_early) {  // that rank had voted late
-      monitor.post({.source = kOthers, .kind = NoticeKind::withdrawn, .text = "the end is not so near"});
-    }
-    passed_on_ = true;
-    monitor.post({.source = kOthers,
-                  .kind = NoticeKind::deadline,
-                  .deadline = run_.clock.now() + *left,
-                  .text = "the end of another rank's machine is announced",
-                  .guessed = !agreed.named_left});
-  } else if (std::exchange(passed_on_, false)) {
-    monitor.post({.source = kOthers,
-                  .kind = NoticeKind::withdrawn,
-                  .text = "the end of another rank's machine is announced no more"});
+  const auto left = group_.left(now);
+  const auto known = announced.others_end();
+  if (!left || (own && *own <= *left + kSameTime)) {
+    if (!known) return;
+    announced.others_end(std::nullopt);
+    return tell_news({.source = kOthers,
+                      .kind = NoticeKind::withdrawn,
+                      .text = "the end of another rank's machine is announced no more"});
   }
+  const Duration known_left = known ? std::max(Duration(*known - now), Duration::zero()) : Duration::max();
+  if (known && std::max(known_left - *left, *left - known_left) <= kSameTime) return;
+  const Notice end{.source = kOthers,
+                   .kind = NoticeKind::deadline,
+                   .deadline = now + *left,
+                   .text = "the end of another rank's machine is announced",
+                   .guessed = !agreed.named_left,
+                   .seen = now};
+  announced.others_end(end);
+  tell_news(end);
 }
 
-void RankVotes::pass_on_stop(const Agreed& agreed) {
+void RankVotes::hear_stop(const Agreed& agreed) {
   if (!run_.outlook.must_stop()) {
-    run_.monitor.post({.source = kOthers,
-                       .kind = NoticeKind::stop,
-                       .deadline = group_.end,
-                       .text = "rank " + std::to_string(agreed.stop) + " was told to stop",
-                       .guessed = !agreed.named_left});
+    const Notice stop{.source = kOthers,
+                      .kind = NoticeKind::stop,
+                      .deadline = group_.end,
+                      .text = "rank " + std::to_string(agreed.stop) + " was told to stop",
+                      .guessed = !agreed.named_left,
+                      .seen = run_.clock.now()};
+    run_.outlook.announced().others_stop(stop);
+    tell_news(stop);
   }
   run_.outlook.leave();
+}
+
+// To people, and to the ledger, as if it had come from a source of this process.
+void RankVotes::tell_news(const Notice& notice) {
+  run_.ledger.notice(notice);
+  const std::string left =
+      notice.deadline ? ", " + format_duration(*notice.deadline - *notice.seen) + " left" : std::string();
+  log_info("notice ({}): {}{}", notice.source, notice.text, left);
 }
 
 void RankVotes::post(const Vote& vote) {
@@ -187,11 +200,11 @@ Duration RankVotes::needed_for_last() const noexcept {
   return *known.commit + known.agreement;
 }
 
-// Without what others have told: that would keep itself alive.
+// Of this rank alone: what others have told would keep itself alive.
 std::optional<Duration> RankVotes::left_here() const {
   if (run_.monitor.stop_requested()) return run_.monitor.time_left();
   const auto notice = run_.monitor.standing();
-  if (!notice || notice->source == kOthers) return std::nullopt;
+  if (!notice) return std::nullopt;
   return std::max(Duration(*notice->deadline - run_.clock.now()), Duration::zero());
 }
 

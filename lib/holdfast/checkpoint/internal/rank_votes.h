@@ -36,7 +36,7 @@ class RankVotes {
   // Rank 0 plans by the deadline that is told to any rank; the others learn what is durable.
   void learn(const Agreed& agreed);
   // A rank was told to stop: this one, too.
-  void pass_on_stop(const Agreed& agreed);
+  void hear_stop(const Agreed& agreed);
   // In a pause: a last save that has begun is not asked for again before that.
   void retry_at(SteadyTime time) { retry_at_ = time; }
   SteadyTime retry_at() const { return retry_at_; }
@@ -46,7 +46,8 @@ class RankVotes {
   Vote vote(const Plan& plan) noexcept;
   void vote_as_rank_0(Vote& vote, const Plan& plan) noexcept;
   void vote_on_plan(Vote& vote) const noexcept;
-  void pass_on_deadline(const Agreed& agreed);
+  void hear_others_end(const Agreed& agreed);
+  void tell_news(const Notice& notice);
   Duration needed_for_last() const noexcept;
   std::optional<Duration> left_here() const;
   std::optional<Duration> named_left_here() const;
@@ -58,7 +59,6 @@ class RankVotes {
   const ShareSender& sender_;
   VoteCadence cadence_;
   bool pending_ = false;
-  bool passed_on_ = false;     // rank 0: a notice from another rank stands
   std::uint64_t spoiled_ = 0;  // rank 0: saves that failed because of other ranks, as far as made good
   SteadyTime retry_at_{};
 };

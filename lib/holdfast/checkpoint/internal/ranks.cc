@@ -114,7 +114,7 @@ void Ranks::save(Decision& decision, const Agreed& agreed, const Plan& plan, boo
 }
 
 void Ranks::stop(Decision& decision, const Agreed& agreed) {
-  votes_.pass_on_stop(agreed);
+  votes_.hear_stop(agreed);
   engine_.tell_stop(decision);
   if (agreed.hopeless()) {
     partners_.end_without_save();

@@ -36,7 +36,7 @@ void RanksEnd::finish() {
 void RanksEnd::part() {
   const auto count = [this](const Agreed& agreed) {
     if (agreed.stop < 0) return;
-    votes_.pass_on_stop(agreed);
+    votes_.hear_stop(agreed);
     if (agreed.hopeless()) partners_.end_without_save();
   };
   engine_.evaluation.drop_image();

@@ -2,7 +2,7 @@
 // from the start on also the claimed run and the writer of its checkpoints.
 //
 // Errors: none. Threads: the training thread, except what says otherwise in its own header: monitor, costs,
-// book, ledger and writer.
+// book, ledger and writer; and the ancestry in `started`, which nothing changes after the start.
 #pragma once
 
 #include <memory>
@@ -51,8 +51,9 @@ struct Run {
   TrainingTime time;
   Outlook outlook;
   LossRing losses;
-  StartedRun started;                   // from resume() on
-  std::unique_ptr<AsyncWriter> writer;  // of a process that commits; its thread uses store, losses and clock
+  StartedRun started;  // from resume() on
+  // Of a process that commits; its thread uses store, losses, ledger and clock.
+  std::unique_ptr<AsyncWriter> writer;
 };
 
 }}}  // namespace holdfast::v1::internal

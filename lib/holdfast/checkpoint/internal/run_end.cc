@@ -147,9 +147,10 @@ bool RunEnd::commit_last_step() {
 bool RunEnd::wait_for_writer() {
   const SteadyTime began = run_.clock.now();
   SteadyTime said = began;
+  const Announced& announced = run_.outlook.announced();
   while (!run_.writer->wait_idle(kSlice)) {
     listener_.heard();
-    if (run_.monitor.stop_requested() || run_.monitor.deadline()) limit_.lift();
+    if (announced.stop_requested() || announced.deadline()) limit_.lift();
     if (run_.outlook.out_of_time(began)) return false;
     if (run_.clock.now() - said >= kSayEvery) {
       said = run_.clock.now();
@@ -160,7 +161,7 @@ bool RunEnd::wait_for_writer() {
   return true;
 }
 
-bool RunEnd::tell(RunPhase how, const std::string& reason, int code) noexcept {
+bool RunEnd::tell(RunPhase how, std::string_view reason, int code) noexcept {
   try {
     const AsyncWriter::Acknowledged last =
         run_.writer ? run_.writer->last_acknowledged() : AsyncWriter::Acknowledged{};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 #include "holdfast/checkpoint/internal/evaluation.h"
@@ -45,7 +46,7 @@ class RunEnd {
   bool gave_up() const { return gave_up_; }
 
   // Tells ledger and run state. False: a newer attempt was seen, reason() says so.
-  bool tell(RunPhase how, const std::string& reason, int code) noexcept;
+  bool tell(RunPhase how, std::string_view reason, int code) noexcept;
   // The Checkpointer goes without finish().
   void say_unfinished() const noexcept;
 

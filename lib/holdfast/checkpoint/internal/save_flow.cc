@@ -128,10 +128,11 @@ bool SaveFlow::wait_for_image(Duration limit) {
   const SteadyTime began = run_.clock.now();
   while (true) {
     listener_.heard();
-    const bool against_time = run_.monitor.deadline().has_value();
+    const Announced& announced = run_.outlook.announced();
+    const bool against_time = announced.deadline().has_value();
     if (!run_.stager.ready()) run_.writer->recall(against_time);
     if (run_.stager.wait_ready(kSlice)) return true;
-    if (against_time || run_.monitor.stop_requested()) limit_.lift();
+    if (against_time || announced.stop_requested()) limit_.lift();
     if (run_.outlook.out_of_time(began) || run_.clock.now() - began >= limit) return false;
   }
 }

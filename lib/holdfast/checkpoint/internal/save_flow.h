@@ -4,7 +4,7 @@
 //   const BegunSave save = saves.begin(false);
 //   saves.submit(saves.stage(Part::all), save, waiting.so_far());
 //
-// Errors: stage() as ImageStager; submit() throws std::bad_alloc, and then took nothing. Both end in fail().
+// Errors: stage() as ImageStager; submit() throws std::bad_alloc. Both end in fail().
 // Threads: the training thread.
 #pragma once
 

@@ -1,7 +1,7 @@
 // What the other ranks of a run have to do with a save of this process. A process that is alone has none:
 // these are its answers. (RankPartners has those of several ranks.)
 //
-// Errors: none, but join(), which throws std::bad_alloc. Threads: the training thread, except what says any.
+// Errors: what is not noexcept throws std::bad_alloc. Threads: the training thread, except what says any.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,8 @@ class SavePartners {
   virtual void last_save_begun() noexcept {}
   // It failed, and is tried once more.
   virtual void last_save_again() noexcept {}
+  // An image that this process takes is the whole state.
+  virtual bool holds_all() const { return true; }
   // The part of a whole state that is this process's.
   virtual std::shared_ptr<Snapshot> part_of(std::shared_ptr<Snapshot> whole) const { return whole; }
 };

@@ -18,7 +18,6 @@ constexpr Duration kRiskLasts = std::chrono::minutes(30);
 
 void SaveSchedule::begin() {
   policy_ = SavePolicy(run_.options.every, run_.clock.now(), run_.started.resumed.step);
-  learn_lives();
 }
 
 void SaveSchedule::learn_lives() noexcept {

@@ -15,8 +15,10 @@ class SaveSchedule {
  public:
   explicit SaveSchedule(Run& run) : run_(run), policy_(run.options.every, run.clock.now(), 0) {}
 
-  // The loop begins at the step that was loaded. Earlier attempts tell of their machines' lives.
+  // The loop begins at the step that was loaded.
   void begin();
+  // Earlier attempts tell of their machines' lives, for an interval that is chosen.
+  void learn_lives() noexcept;
 
   // A save is asked for, and not staged yet.
   bool wanted() const { return wanted_; }
@@ -34,8 +36,6 @@ class SaveSchedule {
   bool choose_interval();
 
  private:
-  void learn_lives() noexcept;
-
   Run& run_;
   SavePolicy policy_;
   bool wanted_ = false;

@@ -1,7 +1,6 @@
-// Finds where a run could start, and changes nothing: the volume, the user's choice, the candidate's content.
+// Finds where a run could start, and changes nothing: the user's choice, the candidate's content.
 //
-// Errors: RefusedError (78) where a person has to decide, IoError (74) for the volume, UsageError; Error with
-// NoticeOptions::exit_code_interrupted if the program is told to stop while it waits here.
+// Errors: RefusedError (78) where a person has to decide, IoError (74) for what cannot be read, UsageError.
 // Threads: the training thread; read_ahead() has one of its own until open_store().
 #pragma once
 

@@ -34,6 +34,7 @@ void TrainingStart::begin_writing() {
   StartedRun& started = run_.started;
   run_.stager.plan_ahead();
   if (started.image) run_.stager.offer(std::move(started.image));
+  schedule_.begin();
 
   RunState state;
   state.attempt = started.record.attempt;
@@ -47,8 +48,9 @@ void TrainingStart::begin_writing() {
   } catch (const IoError& error) {  // retention after the next save may make the room that is missing
     log_warning("the run state could not be written: {}", error.what());
   }
-  schedule_.begin();
-  started.store->append_ledger(start_line());
+  const std::string line = start_line();  // before it is read what earlier attempts wrote
+  schedule_.learn_lives();
+  started.store->append_ledger(line);
   run_.ledger.observe([this] { return sample(); });
   run_.writer =
       std::make_unique<AsyncWriter>(*started.store, run_.clock, run_.losses, state,

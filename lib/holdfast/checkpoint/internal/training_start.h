@@ -2,7 +2,7 @@
 // and writer.
 //
 // Errors: as start_run(); what fails after the claim is told in the ledger and the run state.
-// Threads: the training thread.
+// Threads: the training thread; the writer's samples what the ledger tells while it runs.
 #pragma once
 
 #include <string>

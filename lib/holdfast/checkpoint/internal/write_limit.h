@@ -22,7 +22,7 @@ class WriteLimit {
   // Unless a stop or a deadline still stands.
   void restore() noexcept {
     partners_.calm();
-    if (!lifted_ || run_.outlook.must_stop() || run_.monitor.deadline()) return;
+    if (!lifted_ || run_.outlook.must_stop() || run_.outlook.announced().deadline()) return;
     run_.writer->hurry(false);
     lifted_ = false;
   }

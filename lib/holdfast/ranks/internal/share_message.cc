@@ -3,7 +3,7 @@
 #include <charconv>
 #include <utility>
 
-#include "holdfast/snapshot/utf8.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {

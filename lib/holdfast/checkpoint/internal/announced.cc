@@ -1,0 +1,85 @@
+#include "holdfast/checkpoint/internal/announced.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+std::optional<SteadyTime> earlier(std::optional<SteadyTime> one, std::optional<SteadyTime> other) {
+  if (!one || !other) return one ? one : other;
+  return std::min(*one, *other);
+}
+
+}  // namespace
+
+void Announced::others_end(std::optional<Notice> end) {
+  const MutexLock lock(mutex_);
+  end_ = std::move(end);
+}
+
+std::optional<SteadyTime> Announced::others_end() const {
+  const MutexLock lock(mutex_);
+  return end_ ? end_->deadline : std::nullopt;
+}
+
+void Announced::others_stop(Notice stop) {
+  const MutexLock lock(mutex_);
+  if (end_ && *end_->deadline <= *stop.seen) end_.reset();
+  stop_ = std::move(stop);
+}
+
+bool Announced::stop_requested() const noexcept {
+  if (monitor_.stop_requested()) return true;
+  const MutexLock lock(mutex_);
+  return stop_.has_value();
+}
+
+// One that hibernates counts only if no other stands.
+std::optional<Notice> Announced::standing() const {
+  std::optional<Notice> own = monitor_.standing();
+  const MutexLock lock(mutex_);
+  if (end_ && (!own || own->hibernates || *end_->deadline < *own->deadline)) return end_;
+  return own;
+}
+
+std::optional<SteadyTime> Announced::earliest_of_others(bool named) const noexcept {
+  const MutexLock lock(mutex_);
+  std::optional<SteadyTime> earliest;
+  for (const auto* const notice : {&end_, &stop_}) {
+    if (*notice && !(named && (*notice)->guessed)) earliest = earlier(earliest, (*notice)->deadline);
+  }
+  return earliest;
+}
+
+std::optional<SteadyTime> Announced::deadline() const noexcept {
+  return earlier(monitor_.deadline(), earliest_of_others(false));
+}
+
+std::optional<SteadyTime> Announced::named_deadline() const noexcept {
+  return earlier(monitor_.named_deadline(), earliest_of_others(true));
+}
+
+std::optional<Duration> Announced::time_left(SteadyTime now) const noexcept {
+  const auto end = deadline();
+  if (!end) return std::nullopt;
+  return std::max(Duration(*end - now), Duration::zero());
+}
+
+void Announced::dismiss(SteadyTime until, bool woken) {
+  monitor_.dismiss(until, woken);
+  const MutexLock lock(mutex_);
+  if (end_ && *end_->deadline <= until) end_.reset();
+}
+
+std::string Announced::reason() const {
+  if (monitor_.stop_requested()) return monitor_.reason();
+  {
+    const MutexLock lock(mutex_);
+    if (stop_) return stop_->text;
+  }
+  const std::optional<Notice> notice = standing();
+  return notice ? notice->text : std::string();
+}
+
+}}}  // namespace holdfast::v1::internal
