@@ -121,32 +121,6 @@ TEST(EvaluationException, WhatWasMeasuredBeforeItSavesNothing) {
   EXPECT_EQ(run.checkpointer.last_durable().step, -1);
 }
 
-// What the first left in memory is no step boundary; its image is.
-TEST(EvaluationException, ASecondOneAtTheSameStepCommitsTheBoundaryOfTheFirst) {
-  Volume volume;
-  CapturedLog log;
-  Digest boundary;
-  {
-    CheckpointerOptions options = volume.options();
-    options.writing.second_image = true;
-    Attempt run(options);
-    run.train_to(3);
-    boundary = run.checkpointer.state_digest();
-    try {
-      const Checkpointer::EvaluationScope scope(run.checkpointer);
-      run.source.weight(0) = 7;
-      throw std::runtime_error("planted");
-    } catch (const std::runtime_error&) {
-    }
-    const Checkpointer::EvaluationScope second(run.checkpointer);
-    EXPECT_EQ(run.checkpointer.state_digest(), boundary);
-    EXPECT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
-  }
-  Attempt next(volume.options());
-  EXPECT_EQ(next.resumed.step, 3);
-  EXPECT_EQ(next.checkpointer.state_digest(), boundary);
-}
-
 // A scope that ends in order while an exception is on its way through the program.
 TEST(EvaluationException, AScopeInsideACleanUpIsNotCutShort) {
   Volume volume;

@@ -71,6 +71,7 @@ TEST_F(SaveScheduleTest, CountsFromTheStepThatWasLoaded) {
   SaveSchedule& every = schedule(SaveEvery::steps(10));
   run->started.resumed.step = 7;
   every.begin();
+  every.learn_lives();
   EXPECT_EQ(every.next_due_step(clock.now()), 17);
   EXPECT_FALSE(every.due(clock.now(), 16));
   EXPECT_TRUE(every.due(clock.now(), 17));
@@ -102,6 +103,7 @@ TEST_F(SaveScheduleTest, MachinesThatLivedShortlyMakeTheIntervalShorter) {
   const auto chosen = [&] {
     SaveSchedule& every = schedule(SaveEvery::automatic());
     every.begin();
+    every.learn_lives();
     become_durable(100ms);
     EXPECT_TRUE(every.choose_interval());
     return interval(every);
@@ -120,6 +122,7 @@ TEST_F(SaveScheduleTest, LedgersThatCannotBeReadStopNothing) {
   SaveSchedule& every = schedule(SaveEvery::automatic());
   volume.faults.fail(Op::open_directory, 1, EIO);
   every.begin();
+  every.learn_lives();
   EXPECT_THAT(log.text(), HasSubstr("the save interval is chosen without earlier attempts"));
   EXPECT_FALSE(every.due(clock.now(), 1));
 }

@@ -29,7 +29,7 @@ void Evaluation::enter() {
 void Evaluation::keep_boundary() noexcept {
   if (boundary_.disturbed() && saves_.safe()) return;
   try {
-    if (!image_) image_ = image_of_boundary();  // or that of one at this boundary which was cut short
+    image_ = image_of_boundary();
     offer();
   } catch (...) {
     image_ = {};
