@@ -23,9 +23,7 @@ RunState run_state(const Volume& volume) {
   return read_run_state(*disk.open_directory(kRun, false)).value();
 }
 
-void no_more_checkpoints(Volume& volume) {
-  volume.faults.fail(Op::create, 1, ENOSPC, {.for_ever = true});
-}
+void no_more_checkpoints(Volume& volume) { volume.faults.fail(Op::create, 1, ENOSPC, {.for_ever = true}); }
 
 TEST(ExitCode, ToldToStopWithSomethingDurableIsInterruptedAlsoWhereTheLastSaveFails) {
   Volume volume;
