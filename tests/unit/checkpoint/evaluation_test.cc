@@ -244,6 +244,17 @@ TEST_F(EvaluationTest, InsideAnUpdateThereIsNoBoundaryToKeep) {
   EXPECT_THROW(evaluation().check_memory(), Error);
 }
 
+TEST_F(EvaluationTest, AStepInsideLeavesTheNewBoundaryToBeEvaluated) {
+  start();
+  step();
+  enter();
+  EXPECT_TRUE(evaluation().meets_step());
+  step();
+  evaluation().step_inside();
+  EXPECT_FALSE(evaluation().image()) << "it is of the step before";
+  EXPECT_TRUE(due());
+}
+
 TEST_F(EvaluationTest, OneInsideAnotherIsAMistake) {
   start();
   enter();
