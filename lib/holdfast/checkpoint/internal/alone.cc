@@ -10,7 +10,7 @@ namespace {
 
 constexpr Duration kPauseSlice = std::chrono::milliseconds(100);
 constexpr Duration kWriterSlice = std::chrono::milliseconds(20);
-constexpr Duration kRetryAfter = std::chrono::seconds(2);
+constexpr Duration kSaveAgainAfter = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void Alone::pause(Decision& decision) noexcept {
     if (plan.move != Move::wait && plan.move != Move::last_commit) break;
     if (plan.move == Move::last_commit && run.clock.now() >= retry) {
       engine_.boundary_saves.save(decision, plan);
-      retry = run.clock.now() + kRetryAfter;
+      retry = run.clock.now() + kSaveAgainAfter;
     }
     if (!run.writer->wait_idle(kWriterSlice)) continue;
     if (!std::exchange(said, true)) {

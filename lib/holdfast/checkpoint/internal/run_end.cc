@@ -12,7 +12,7 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-constexpr Duration kSlice = std::chrono::milliseconds(50);
+constexpr Duration kLastSaveSlice = std::chrono::milliseconds(50);
 constexpr Duration kSayEvery = std::chrono::seconds(30);
 constexpr char kNoStep[] =
     "the run ended without a single step: after_step() was never called, and nothing was resumed";
@@ -148,7 +148,7 @@ bool RunEnd::wait_for_writer() {
   const SteadyTime began = run_.clock.now();
   SteadyTime said = began;
   const Announced& announced = run_.outlook.announced();
-  while (!run_.writer->wait_idle(kSlice)) {
+  while (!run_.writer->wait_idle(kLastSaveSlice)) {
     listener_.heard();
     if (announced.stop_requested() || announced.deadline()) limit_.lift();
     if (run_.outlook.out_of_time(began)) return false;

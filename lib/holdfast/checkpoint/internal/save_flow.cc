@@ -12,7 +12,7 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-constexpr Duration kSlice = std::chrono::milliseconds(20);
+constexpr Duration kImageSlice = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -131,7 +131,7 @@ bool SaveFlow::wait_for_image(Duration limit) {
     const Announced& announced = run_.outlook.announced();
     const bool against_time = announced.deadline().has_value();
     if (!run_.stager.ready()) run_.writer->recall(against_time);
-    if (run_.stager.wait_ready(kSlice)) return true;
+    if (run_.stager.wait_ready(kImageSlice)) return true;
     if (against_time || announced.stop_requested()) limit_.lift();
     if (run_.outlook.out_of_time(began) || run_.clock.now() - began >= limit) return false;
   }

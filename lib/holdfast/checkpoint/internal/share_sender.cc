@@ -12,7 +12,7 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-constexpr Duration kSlice = std::chrono::milliseconds(50);
+constexpr Duration kShareSlice = std::chrono::milliseconds(50);
 constexpr Duration kRest = std::chrono::seconds(5);
 // Rank 0 may still be in the evaluation before.
 constexpr std::size_t kStillWanted = 2;
@@ -83,9 +83,9 @@ Staged ShareSender::stage(bool last_one) {
 bool ShareSender::wait_for_image() {
   const SteadyTime began = run_.clock.now();
   Duration waited{};
-  while (!run_.stager.wait_ready(kSlice)) {
+  while (!run_.stager.wait_ready(kShareSlice)) {
     engine_.listener.heard();
-    waited += kSlice;
+    waited += kShareSlice;
     const SteadyTime now = run_.clock.now();
     if (run_.outlook.out_of_time(began) || std::max(waited, now - began) >= rounds_.longest_wait()) {
       return false;
@@ -139,9 +139,9 @@ bool ShareSender::rest(Duration grace) noexcept {
   if (!writer_) return true;
   Duration waited{};
   const SteadyTime began = run_.clock.now();
-  while (waited < grace + kRest && !writer_->wait_idle(kSlice)) {
+  while (waited < grace + kRest && !writer_->wait_idle(kShareSlice)) {
     engine_.listener.heard();
-    waited += kSlice;
+    waited += kShareSlice;
     if (run_.outlook.out_of_time(began) || waited >= grace) group_.patience.end_by(SteadyTime::min());
   }
   return !writer_->busy();
