@@ -136,6 +136,11 @@ std::optional<Notice> Monitor::standing() const {
   return found != nullptr ? std::optional<Notice>(*found) : std::nullopt;
 }
 
+std::optional<SteadyTime> Monitor::stop_seen() const {
+  const MutexLock lock(mutex_);
+  return stop_seen_;
+}
+
 std::string Monitor::reason() const {
   const MutexLock lock(mutex_);
   if (stop_seen_) return stop_text_;

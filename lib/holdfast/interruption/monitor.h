@@ -51,6 +51,8 @@ class Monitor {
   // True if there is anything that the training loop should look at.
   bool pending() const noexcept { return flags_.load(std::memory_order_acquire) != 0; }
   bool stop_requested() const noexcept { return (flags_.load(std::memory_order_acquire) & kStop) != 0; }
+  // When the first notice that asked to stop was seen.
+  std::optional<SteadyTime> stop_seen() const;
   // True once for each request; repeated requests in between count as one.
   bool take_checkpoint_request() noexcept;
   // The same for notices of risk.

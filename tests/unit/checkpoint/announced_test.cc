@@ -102,4 +102,30 @@ TEST_F(AnnouncedEnd, AnEndThatHadPassedBeforeAStopCountsNoMore) {
   EXPECT_FALSE(announced.deadline());
 }
 
+TEST_F(AnnouncedEnd, NorBeforeAStopOfItsOwn) {
+  others(30s);
+  clock.advance(31s);
+  monitor.post({.source = "signal", .kind = NoticeKind::stop, .deadline = in(25s), .text = "SIGTERM"});
+  EXPECT_EQ(announced.deadline(), in(25s));
+  EXPECT_EQ(announced.named_deadline(), in(25s));
+}
+
+TEST_F(AnnouncedEnd, NorAnOwnEndThatHadPassedBeforeAStopOfAnotherRank) {
+  own(30s);
+  clock.advance(31s);
+  others_stop(in(20s));
+  EXPECT_EQ(announced.deadline(), in(20s));
+}
+
+TEST_F(AnnouncedEnd, OneThatComesNearerIsTheSameNotice) {
+  const SteadyTime first = clock.now();
+  others(60s);
+  clock.advance(1s);
+  others(20s);
+  EXPECT_EQ(announced.standing()->seen, first);
+  EXPECT_EQ(announced.deadline(), in(20s));
+  others(40s);
+  EXPECT_EQ(announced.standing()->seen, clock.now()) << "what was told too early was another";
+}
+
 }}  // namespace holdfast::test

@@ -97,6 +97,43 @@ TEST_F(RankVotesTest, TheLeaderPlansByADeadlineThatAnotherRankHears) {
   EXPECT_EQ(zero->engine.plan().move, Move::train);
 }
 
+// Machines that end a second apart, by clocks that tick apart.
+TEST_F(RankVotesTest, AnEndAboutAsNearAsTheOwnStaysOneNotice) {
+  start();
+  step();
+  const internal::Announced& announced = zero->run.outlook.announced();
+  one->hear(NoticeKind::deadline, 300s);
+  zero->hear(NoticeKind::deadline, 301s + 100ms);
+  vote();
+  ASSERT_TRUE(announced.others_end());
+  const auto seen = announced.standing()->seen;
+  zero->hear(NoticeKind::deadline, 300s + 500ms);
+  for (int i = 0; i < 3; ++i) {
+    step();
+    vote();
+    ASSERT_TRUE(announced.others_end());
+    EXPECT_EQ(announced.standing()->seen, seen);
+  }
+}
+
+// What has passed leaves no time of its own: the last save is waited for.
+TEST_F(RankVotesTest, AStopAfterAnEndThatHasPassedHasNoDeadline) {
+  start();
+  step();
+  one->hear(NoticeKind::deadline, 30s);
+  vote();
+  clock.advance(31s);
+  one->engine.listener.heard();
+  step();
+  one->hear(NoticeKind::stop);
+  Agreed agreed = vote();
+  agreed.left = agreed.left.value_or(Duration::zero());
+  zero->votes.hear_stop(agreed);
+  EXPECT_TRUE(zero->run.outlook.must_stop());
+  EXPECT_FALSE(zero->run.outlook.announced().deadline());
+  EXPECT_FALSE(zero->run.outlook.out_of_time(clock.now()));
+}
+
 TEST_F(RankVotesTest, AStopOfOneRankIsTheStopOfAll) {
   start();
   step();

@@ -15,6 +15,7 @@ std::optional<SteadyTime> earlier(std::optional<SteadyTime> one, std::optional<S
 
 void Announced::others_end(std::optional<Notice> end) {
   const MutexLock lock(mutex_);
+  if (end_ && end && *end->deadline < *end_->deadline) end->seen = end_->seen;
   end_ = std::move(end);
 }
 
@@ -24,8 +25,10 @@ std::optional<SteadyTime> Announced::others_end() const {
 }
 
 void Announced::others_stop(Notice stop) {
+  // What this machine has outlived, too.
+  monitor_.dismiss(*stop.seen);
+
   const MutexLock lock(mutex_);
-  if (end_ && *end_->deadline <= *stop.seen) end_.reset();
   stop_ = std::move(stop);
 }
 
@@ -44,10 +47,14 @@ std::optional<Notice> Announced::standing() const {
 }
 
 std::optional<SteadyTime> Announced::earliest_of_others(bool named) const noexcept {
+  const std::optional<SteadyTime> own_stop = monitor_.stop_seen();
   const MutexLock lock(mutex_);
+  const std::optional<SteadyTime> stopped = earlier(own_stop, stop_ ? stop_->seen : std::nullopt);
   std::optional<SteadyTime> earliest;
   for (const auto* const notice : {&end_, &stop_}) {
-    if (*notice && !(named && (*notice)->guessed)) earliest = earlier(earliest, (*notice)->deadline);
+    if (!*notice || (named && (*notice)->guessed)) continue;
+    const auto& deadline = (*notice)->deadline;
+    if (!(stopped && deadline && *deadline <= *stopped)) earliest = earlier(earliest, deadline);
   }
   return earliest;
 }

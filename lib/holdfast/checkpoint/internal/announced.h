@@ -18,14 +18,15 @@ class Announced {
   // It outlives this.
   explicit Announced(Monitor& monitor) : monitor_(monitor) {}
 
-  // The end of another rank's machine, with `deadline` and `seen`; nullopt: it is announced no more.
+  // The end of another rank's machine, with `deadline` and `seen`; nullopt: it is announced no more. One that
+  // is earlier than what was known is the same notice.
   void others_end(std::optional<Notice> end);
   // Nullopt: none is announced, or that machine lives on.
   std::optional<SteadyTime> others_end() const;
-  // Another rank was told to stop at `seen`. An end that has passed by then says nothing about the time left.
+  // Another rank was told to stop at `seen`.
   void others_stop(Notice stop);
 
-  // As the Monitor's, for all of these.
+  // As the Monitor's, for all of these: among others, an end that had passed before any stop counts no more.
   bool stop_requested() const noexcept;
   std::optional<Notice> standing() const;
   std::optional<SteadyTime> deadline() const noexcept;

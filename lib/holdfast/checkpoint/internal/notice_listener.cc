@@ -14,16 +14,17 @@ namespace holdfast { inline namespace v1 { namespace internal {
 NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating evaluating)
     : run_(run),
       partners_(partners),
-      watch_(run.clock,
-             {.pending = [this] { return run_.monitor.pending(); },
-              .look =
-                  [this, commit = std::move(evaluating.commit)] {
-                    if (run_.monitor.pending() || partners_.call()) commit();
-                  },
-              .waits = [this, runs = std::move(evaluating.runs)] { return partners_.may_call() && runs(); },
-              .patience =
-                  [this] { return std::max(run_.options.notices.deaf_after, run_.costs.costs().step * 2); },
-              .what = [this] { return pending_text(); }}) {}
+      watch_(
+          run.clock,
+          {.pending = [this] { return run_.monitor.pending() || run_.outlook.announced().stop_requested(); },
+           .look =
+               [this, commit = std::move(evaluating.commit)] {
+                 if (run_.monitor.pending() || partners_.call()) commit();
+               },
+           .waits = [this, runs = std::move(evaluating.runs)] { return partners_.may_call() && runs(); },
+           .patience =
+               [this] { return std::max(run_.options.notices.deaf_after, run_.costs.costs().step * 2); },
+           .what = [this] { return pending_text(); }}) {}
 
 void NoticeListener::start() {
   const NoticeOptions& options = run_.options.notices;
@@ -58,9 +59,11 @@ void NoticeListener::stop() noexcept {
 }
 
 std::string NoticeListener::pending_text() const {
-  std::string text = run_.monitor.reason();
+  const Announced& announced = run_.outlook.announced();
+  std::string text = announced.reason();
   if (text.empty()) text = "a save is asked for";
-  if (const auto left = run_.monitor.time_left()) text += ", " + format_duration(*left) + " left";
+  if (const auto left = announced.time_left(run_.clock.now()))
+    text += ", " + format_duration(*left) + " left";
   return text;
 }
 
@@ -71,7 +74,7 @@ RiskCommand NoticeListener::command_for(const Notice& notice) const {
   command.context.directory = run_.options.directory.string();
   command.context.step = run_.book->step();
   command.context.reason = notice.text;
-  if (const auto deadline = notice.deadline ? notice.deadline : run_.monitor.deadline()) {
+  if (const auto deadline = notice.deadline ? notice.deadline : run_.outlook.announced().deadline()) {
     command.context.deadline =
         run_.clock.wall_now() + std::chrono::duration_cast<WallTime::duration>(*deadline - run_.clock.now());
   }

@@ -78,7 +78,9 @@ void RankVotes::hear_others_end(const Agreed& agreed) {
   const auto own = left_here();
   const auto left = group_.left(now);
   const auto known = announced.others_end();
-  if (!left || (own && *own <= *left + kSameTime)) {
+  // What differs by no more than the clocks' ticks neither comes nor goes.
+  const Duration margin = known ? Duration::zero() : kSameTime;
+  if (!left || (own && *own <= *left + margin)) {
     if (!known) return;
     announced.others_end(std::nullopt);
     return tell_news({.source = kOthers,
@@ -98,15 +100,19 @@ void RankVotes::hear_others_end(const Agreed& agreed) {
 }
 
 void RankVotes::hear_stop(const Agreed& agreed) {
+  const SteadyTime now = run_.clock.now();
   if (!run_.outlook.must_stop()) {
+    // An end that has passed says nothing about the time left.
+    const bool ahead = group_.end && *group_.end > now;
     const Notice stop{.source = kOthers,
                       .kind = NoticeKind::stop,
-                      .deadline = group_.end,
+                      .deadline = ahead ? group_.end : std::nullopt,
                       .text = "rank " + std::to_string(agreed.stop) + " was told to stop",
                       .guessed = !agreed.named_left,
-                      .seen = run_.clock.now()};
+                      .seen = now};
     run_.outlook.announced().others_stop(stop);
     tell_news(stop);
+    engine_.listener.wake();  // it watches whether the program leaves its loop
   }
   run_.outlook.leave();
 }
