@@ -122,7 +122,13 @@ Decision Checkpointer::after_step(const StepReport& report) {
   return decision;
 }
 
-bool Checkpointer::tick() { return parts_->ensemble->tick(); }
+bool Checkpointer::tick() {
+  const Run& run = parts_->run;
+  const bool asked = run.monitor.pending() || run.outlook.leaving();
+  if (!asked && !(run.writer && run.writer->superseded())) return false;
+  parts_->engine.listener.heard();
+  return parts_->ensemble->tick();
+}
 
 SaveHandle Checkpointer::save() {
   parts_->require_loop("save");
@@ -142,8 +148,11 @@ void Checkpointer::request_stop(const std::string& reason) {
 
 Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner)
     : owner_(&owner), exceptions_(std::uncaught_exceptions()) {
-  owner_->parts_->require_loop("EvaluationScope");
-  owner_->parts_->ensemble->enter_evaluation();
+  Parts& parts = *owner_->parts_;
+  parts.require_loop("EvaluationScope");
+  const internal::Waiting waiting(parts.run.time);
+  parts.engine.evaluation.enter();
+  parts.ensemble->enter_evaluation();
 }
 
 Checkpointer::EvaluationScope::~EvaluationScope() {

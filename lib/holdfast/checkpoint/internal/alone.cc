@@ -10,7 +10,6 @@ namespace {
 
 constexpr Duration kPauseSlice = std::chrono::milliseconds(100);
 constexpr Duration kWriterSlice = std::chrono::milliseconds(20);
-constexpr Duration kSaveAgainAfter = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -86,12 +85,9 @@ void Alone::pause(Decision& decision) noexcept {
 }
 
 bool Alone::tick() {
-  Run& run = engine_.run;
-  const bool asked = run.monitor.pending() || run.outlook.leaving();
-  if (!asked && !(run.writer && run.writer->superseded())) return false;
-  engine_.listener.heard();
-  const bool stop = run.outlook.should_stop();
-  if (stop) run.outlook.leave();
+  Outlook& outlook = engine_.run.outlook;
+  const bool stop = outlook.should_stop();
+  if (stop) outlook.leave();
   engine_.evaluation.look(stop);
   return stop;
 }
@@ -113,11 +109,7 @@ void Alone::save_best(const std::string& /*name*/, double /*value*/) {
   }
 }
 
-void Alone::enter_evaluation() {
-  const Waiting waiting(engine_.run.time);
-  engine_.evaluation.enter();
-  engine_.evaluation.keep_boundary();
-}
+void Alone::enter_evaluation() { engine_.evaluation.keep_boundary(); }
 
 void Alone::leave_evaluation(bool thrown_out) {
   const bool save_best = engine_.evaluation.leave(thrown_out, false);

@@ -9,11 +9,6 @@
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
-namespace {
-
-constexpr Duration kRetryAfter = std::chrono::seconds(2);
-
-}  // namespace
 
 void BoundaryShelf::put(const Staged& image, SaveHandle tried, std::string lacks) noexcept {
   const MutexLock lock(mutex_);
@@ -33,9 +28,8 @@ bool BoundaryShelf::commit() noexcept {
     const SaveStatus status = tried_.status();
     if (is_open(status) || status == SaveStatus::durable) return true;
     const SteadyTime now = run_.clock.now();
-    const bool fits = run_.outlook.fits({.writing = run_.writer->writing_for()});
-    if (run_.writer->superseded() || now < retry_ || !fits) return false;
-    retry_ = now + kRetryAfter;
+    if (run_.writer->superseded() || now < retry_ || !run_.commit_fits()) return false;
+    retry_ = now + kSaveAgainAfter;
     const auto save = std::make_shared<SaveHandle::Shared>(image_.snapshot->step, SaveStatus::staging,
                                                            boundary_, true, run_.book);
     WriteRequest request{.snapshot = image_.snapshot,

@@ -21,11 +21,13 @@ class Ensemble {
   virtual Resumed resume() = 0;
   // after_step() has arrived at the next boundary: what is to be done here.
   virtual void at_boundary(Decision& decision) = 0;
+  // tick() found something to look at: whether the loop is to end.
   virtual bool tick() = 0;
   // save()
   virtual SaveHandle save() = 0;
   // metric() found a value among the best, at this boundary.
   virtual void save_best(const std::string& name, double value) = 0;
+  // An evaluation has begun: what of this boundary is kept meanwhile.
   virtual void enter_evaluation() = 0;
   virtual void leave_evaluation(bool thrown_out) = 0;
   virtual void finish() = 0;

@@ -38,7 +38,7 @@ OnNotice chosen_policy(const NoticeOptions& options, const Notice& notice, Stead
   return OnNotice::train_on;
 }
 
-bool counts(const Outlook::BegunSave& insurance) {
+bool counts(const BegunSave& insurance) {
   if (!insurance) return false;
   const SaveStatus status = SaveHandle(insurance).status();
   return is_open(status) || status == SaveStatus::durable;

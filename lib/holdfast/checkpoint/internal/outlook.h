@@ -31,10 +31,11 @@ struct Reached {
   Standing standing = {};
 };
 
+// A save that has begun; null: none.
+using BegunSave = std::shared_ptr<SaveHandle::Shared>;
+
 class Outlook {
  public:
-  using BegunSave = std::shared_ptr<SaveHandle::Shared>;
-
   // All of them outlive it.
   Outlook(const NoticeOptions& options, Monitor& monitor, const CostModel& costs, const Clock& clock)
       : options_(options), costs_(costs), clock_(clock), announced_(monitor) {}

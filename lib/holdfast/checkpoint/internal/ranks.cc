@@ -12,7 +12,6 @@ namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr Duration kPauseLook = std::chrono::milliseconds(100);
-constexpr Duration kSaveRetry = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -137,14 +136,14 @@ void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
       // What all write, all have to have agreed on.
       if (agreed.saves() && agreed.durable < run_.step()) {
         save(decision, agreed, plan, true);
-        votes_.retry_at(run_.clock.now() + kSaveRetry);
+        votes_.retry_at(run_.clock.now() + kSaveAgainAfter);
       }
     } else if (!group_.leads()) {
       sender_.tell_own();
     } else if (plan.move == Move::last_commit && run_.stager.ready() &&
                run_.clock.now() >= votes_.retry_at()) {
       engine_.boundary_saves.save(decision, plan);
-      votes_.retry_at(run_.clock.now() + kSaveRetry);
+      votes_.retry_at(run_.clock.now() + kSaveAgainAfter);
     }
     votes_.post(plan);
     agreed = votes_.await("a vote in the pause", true);
@@ -166,12 +165,7 @@ void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
 }
 
 // A stop is agreed, or is none.
-bool Ranks::tick() {
-  const bool asked = run_.monitor.pending() || run_.outlook.leaving();
-  if (!asked && !(run_.writer && run_.writer->superseded())) return false;
-  engine_.listener.heard();
-  return run_.outlook.leaving();
-}
+bool Ranks::tick() { return run_.outlook.leaving(); }
 
 SaveHandle Ranks::save() {
   engine_.schedule.want();
@@ -191,8 +185,6 @@ void Ranks::save_best(const std::string& name, double value) {
 // Ranks need not come at the same time. One that does not come, or evaluates at another step, has told
 // nothing, and rank 0 commits nothing until that is over.
 void Ranks::enter_evaluation() {
-  const Waiting waiting(run_.time);
-  engine_.evaluation.enter();
   const std::string name = partners_.next_evaluation();
   // A copy that others have to take part in is none of rank 0's alone.
   const bool torn = engine_.boundary.disturbed() || !engine_.evaluation.why_torn().empty();

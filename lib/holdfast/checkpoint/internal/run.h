@@ -25,9 +25,10 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-// A save that has begun; null: none.
-using BegunSave = std::shared_ptr<SaveHandle::Shared>;
 using Waiting = TrainingTime::Waiting;
+
+// Where a save failed or found no image, the next one is not tried before that.
+inline constexpr Duration kSaveAgainAfter = std::chrono::seconds(2);
 
 struct Run {
   Run(SnapshotSource& source, CheckpointerOptions options);
@@ -37,6 +38,8 @@ struct Run {
   std::int64_t step() const { return source.step(); }
   // The newest step that is safe; −1: none. Any thread.
   std::int64_t newest_durable() const noexcept;
+  // A commit that begins now ends before any named deadline. Requires a writer. Any thread.
+  bool commit_fits() const noexcept { return outlook.fits({.writing = writer->writing_for()}); }
 
   const CheckpointerOptions options;
   SnapshotSource& source;

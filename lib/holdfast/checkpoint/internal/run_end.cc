@@ -32,8 +32,7 @@ void RunEnd::finish() {
   reason_ = run_.outlook.reason();
   run_.outlook.take_time(!interrupted);
   if (interrupted) limit_.lift();
-  const bool fits = run_.outlook.fits({.writing = run_.writer->writing_for()});
-  interrupted && !fits ? late_.drop() : evaluation_.settle_late();
+  interrupted && !run_.commit_fits() ? late_.drop() : evaluation_.settle_late();
   if (interrupted) run_.writer->leave_soon();
 
   const std::string torn = evaluation_.why_torn();
@@ -132,8 +131,7 @@ RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) 
 
 bool RunEnd::commit_last_step() {
   if (!saves_.covered() && !run_.writer->superseded()) {
-    const bool fits = run_.outlook.fits({.writing = run_.writer->writing_for()});
-    left_out_ = (run_.outlook.hurried() && !fits) || partners_.hopeless();
+    left_out_ = (run_.outlook.hurried() && !run_.commit_fits()) || partners_.hopeless();
     if (left_out_) {
       run_.outlook.warn_too_late(saves_.reached());
     } else if (!boundary_saves_.save_last()) {
