@@ -78,10 +78,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: own_loop RUN_DIRECTORY [STEPS]\n");
     return static_cast<int>(holdfast::ExitCode::usage);
   }
-  try {
-    return train(argv[1], argc == 3 ? std::atol(argv[2]) : 2000);
-  } catch (const holdfast::Error& error) {  // holdfast
-    std::fprintf(stderr, "own_loop: %s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  }
+  const std::int64_t steps = argc == 3 ? std::atol(argv[2]) : 2000;
+  return holdfast::run([&] { return train(argv[1], steps); });  // holdfast
 }

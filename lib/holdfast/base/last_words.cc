@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 
 #include "holdfast/base/env.h"
@@ -78,6 +79,16 @@ int last_words(const std::exception& error, int exit_code_interrupted) noexcept 
   log_message(LogLevel::error, text);
   const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
   return code == ExitCode::interrupted ? exit_code_interrupted : static_cast<int>(code);
+}
+
+int run(const std::function<int()>& body, int exit_code_interrupted) noexcept {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return last_words(error, exit_code_interrupted);
+  } catch (...) {
+    return last_words(std::runtime_error("an exception that is no std::exception"), exit_code_interrupted);
+  }
 }
 
 }}  // namespace holdfast::v1

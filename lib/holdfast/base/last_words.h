@@ -1,18 +1,21 @@
 // Ends a program after an error: one line on standard error, the same sentence for the launcher, and the exit
 // code.
 //
-//   } catch (const std::exception& error) {
-//     return holdfast::last_words(error);  // in main()
+//   int main(int argc, char** argv) {
+//     return holdfast::run([&] { return train(argc, argv); });
 //   }
+//
+// run() calls last_words() for an exception. A program whose own catch block does more calls last_words() there.
 //
 // torchrun names a file for each process (TORCHELASTIC_ERROR_FILE) and prints its content if that process
 // fails. Without the file, torchrun shows only a number for a program that is not written in Python. The
 // format is the one of torch's `record` decorator.
 //
-// Errors: none; text that cannot be written is dropped. Threads: any.
+// Errors: none; exceptions become exit codes. Text that cannot be written is dropped. Threads: any.
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <string_view>
 
 #include "holdfast/base/exit_code.h"
@@ -24,6 +27,11 @@ namespace holdfast { inline namespace v1 {
 // passes that code here too, because a lost rank counts as an interruption.
 int last_words(const std::exception& error,
                int exit_code_interrupted = static_cast<int>(ExitCode::interrupted)) noexcept;
+
+// The body's exit code, or last_words() of its exception. Without a catch, the same error would end the program
+// with std::terminate (134), which tells a launcher nothing about whether to start again.
+int run(const std::function<int()>& body,
+        int exit_code_interrupted = static_cast<int>(ExitCode::interrupted)) noexcept;
 
 // Writes only the launcher's file. A launcher reports the first sentence that it reads, so call this once.
 void tell_launcher(std::string_view sentence) noexcept;

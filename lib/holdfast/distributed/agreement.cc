@@ -5,6 +5,8 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -27,6 +29,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto kBallotSize = static_cast<std::int64_t>(std::tuple_size_v<Ballot>);
 constexpr Duration kFirstPause = 2ms;
 constexpr Duration kLongestPause = 50ms;
 constexpr Duration kAskWhetherGone = 1s;
@@ -40,6 +43,18 @@ bool completes_within(c10d::Work& work, Duration limit) {
   } catch (const std::exception&) {  // the limit, or a failure, which the next wait() throws again
   }
   return work.isCompleted();
+}
+
+// The largest value of each column: what an all-reduce by maximum returns, in half of its messages.
+Ballot largest_of(const at::Tensor& ballots) {
+  Ballot largest;
+  const auto* row = ballots.const_data_ptr<std::int64_t>();
+  std::copy_n(row, largest.size(), largest.begin());
+  for (std::int64_t rank = 1; rank < ballots.size(0); ++rank) {
+    row += kBallotSize;
+    for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], row[i]);
+  }
+  return largest;
 }
 
 std::string key_of(int rank, const std::string& name) { return "say/" + std::to_string(rank) + "/" + name; }
@@ -65,7 +80,8 @@ struct Agreement::Parts {
 
   Connections connections;  // those of `gloo`
   c10::intrusive_ptr<c10d::Backend> gloo;
-  at::Tensor ballot = at::empty({std::tuple_size_v<Ballot>}, at::kLong);
+  at::Tensor ballot = at::empty({kBallotSize}, at::kLong);
+  at::Tensor ballots;                   // of all ranks, a row each
   c10::intrusive_ptr<c10d::Work> vote;  // null: no ballot is pending
   std::mutex mutex;
   StoreLine line;
@@ -77,6 +93,7 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   if (group.world_size() == 1) return;
   if (group.alone()) throw UsageError("an Agreement of ranks that have parted already");
   parts_ = std::make_unique<Parts>(group.line());
+  parts_->ballots = at::empty({group.world_size(), kBallotSize}, at::kLong);
   parts_->pulse = group.pulse();
   parts_->roll_call = group.roll_call();
   // A separate group: its collectives must not mix with the gradients'.
@@ -134,10 +151,7 @@ void Agreement::post(const Ballot& mine) {
   with_partners("agreement", [&] {
     if (parts_->vote) throw UsageError("a ballot was posted while another is pending");
     std::copy(mine.begin(), mine.end(), parts_->ballot.mutable_data_ptr<std::int64_t>());
-    std::vector<at::Tensor> tensors = {parts_->ballot};
-    c10d::AllreduceOptions options;
-    options.reduceOp = c10d::ReduceOp::MAX;
-    parts_->vote = parts_->gloo->allreduce(tensors, options);
+    parts_->vote = parts_->gloo->_allgather_base(parts_->ballots, parts_->ballot);
   });
 }
 
@@ -151,9 +165,7 @@ std::optional<Ballot> Agreement::result(Duration limit) {
     }
     parts_->vote->wait();  // throws if it failed
     parts_->vote.reset();
-    Ballot largest;
-    std::copy_n(parts_->ballot.const_data_ptr<std::int64_t>(), largest.size(), largest.begin());
-    return largest;
+    return largest_of(parts_->ballots);
   });
 }
 

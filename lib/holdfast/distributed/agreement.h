@@ -19,7 +19,7 @@
 
 namespace holdfast { inline namespace v1 {
 
-// The ranks vote about once a second (ranks/vote_cadence.h), by an all-reduce of Gloo: after_step posts a
+// The ranks vote about once a second (ranks/vote_cadence.h), by an all-gather of Gloo: after_step posts a
 // ballot, and the next after_step reads the result, so no step waits for a message. Other steps send nothing.
 // Gradients use other connections. bench_agreement measures the cost. The same connections bring the
 // checkpoint that the ranks resume from; texts go over the store.

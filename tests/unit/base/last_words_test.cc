@@ -52,6 +52,16 @@ TEST_F(LastWords, AreJsonWhateverIsInThem) {
   EXPECT_THAT(told("\xFF|\xC0\x80|\xED\xA0\x80|\xE2\x86"), HasSubstr("\"?|??|???|??\"")) << "the rest is not";
 }
 
+TEST_F(LastWords, OfABodyOfMainAreItsExitCode) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run([] { return 3; }), 3);
+  EXPECT_EQ(run([]() -> int { throw RefusedError("refused: lr is 0.1 here"); }), 78);
+  EXPECT_EQ(run([]() -> int { throw std::runtime_error("shapes differ"); }), 70);
+  EXPECT_EQ(run([]() -> int { throw 5; }), 70);
+  EXPECT_EQ(run([]() -> int { throw Error("rank 3 is lost", ExitCode::interrupted); }, 0), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("refused: lr is 0.1 here\n"));
+}
+
 TEST_F(LastWords, OfAnInterruptionReturnTheCodeThatWasChosenForThose) {
   testing::internal::CaptureStderr();
   const Error interrupted("rank 3 is lost", ExitCode::interrupted);
