@@ -63,7 +63,7 @@ int train(const char* directory, std::int64_t epochs) {
   torch::manual_seed(7);
   torch::nn::Sequential net(torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 8, 5).stride(3)), torch::nn::ReLU(),
                             torch::nn::Flatten(), torch::nn::Dropout(0.2), torch::nn::Linear(8 * 8 * 8, 10));
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.02).momentum(0.9));
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.005).momentum(0.9));
   const torch::data::transforms::Normalize<> normalize(0.35, 0.3);
   Digits digits(2000, 0);
   holdfast::EpochOrder order(digits.size().value(), /*seed=*/7);  // holdfast
