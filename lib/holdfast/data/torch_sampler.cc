@@ -11,6 +11,11 @@
 #include "holdfast/base/error.h"
 
 namespace holdfast { inline namespace v1 {
+namespace {
+
+std::int64_t batches(std::int64_t samples, std::int64_t of) { return (samples + of - 1) / of; }
+
+}  // namespace
 
 EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOptions& options)
     : size_(static_cast<std::int64_t>(size)),
@@ -25,9 +30,35 @@ EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOpt
 
 std::int64_t EpochOrder::epoch() const { return drawn_.epoch + (open_ ? 1 : 0); }
 
-Cursor EpochOrder::after(std::int64_t samples) const {
-  const std::int64_t before = applied_.epoch == drawn_.epoch ? applied_.samples : 0;
-  return {drawn_.epoch, before + samples};
+EpochOrder::Epochs EpochOrder::epochs(std::int64_t end) { return {*this, end}; }
+
+EpochOrder::Epochs::Iterator& EpochOrder::Epochs::Iterator::operator++() {
+  order_->check_pass();
+  const std::int64_t next = order_->epoch();
+  if (next == epoch_) {
+    throw UsageError("epoch " + std::to_string(epoch_) +
+                     " had no pass over the DataLoader: the loop over order.epochs() needs one each round");
+  }
+  epoch_ = next;
+  return *this;
+}
+
+std::int64_t EpochOrder::applied_in_epoch() const {
+  return applied_.epoch == drawn_.epoch ? applied_.samples : 0;
+}
+
+std::int64_t EpochOrder::batch() const {
+  return batch_size_ > 0 ? batches(applied_in_epoch(), batch_size_) : 0;
+}
+
+Cursor EpochOrder::after(std::int64_t samples) const { return {drawn_.epoch, applied_in_epoch() + samples}; }
+
+Cursor EpochOrder::after_batches(std::int64_t count) const {
+  if (count < 1 || count > static_cast<std::int64_t>(waiting_.size())) {
+    throw UsageError("after_batches(" + std::to_string(count) + ") in epoch " + std::to_string(drawn_.epoch) +
+                     ": " + std::to_string(waiting_.size()) + " batches were drawn and not applied yet");
+  }
+  return {drawn_.epoch, waiting_[static_cast<std::size_t>(count - 1)]};
 }
 
 void EpochOrder::applied(Cursor cursor) {
@@ -37,13 +68,50 @@ void EpochOrder::applied(Cursor cursor) {
                      std::to_string(drawn_.epoch) + ", sample " + std::to_string(drawn_.samples) + ")");
   }
   applied_ = cursor;
+  ahead_.reset();
+  while (!waiting_.empty() && cursor >= Cursor{drawn_.epoch, waiting_.front()}) {
+    waiting_.pop_front();
+    ++taken_;
+  }
 }
 
-void EpochOrder::applied_all_delivered() const {
-  throw UsageError(
-      "torch::data draws batches ahead of the training, so only the program knows what an update has "
-      "applied: "
-      "report after_step({.applied = order.after(samples)})");
+void EpochOrder::applied_all_delivered() {
+  const std::int64_t delivered = ahead_ ? asked_ - *ahead_ - taken_ : 1;
+  if (delivered != 1 || waiting_.empty()) {
+    throw UsageError("an update without `.applied` applies one batch, but in epoch " +
+                     std::to_string(drawn_.epoch) + " the DataLoader delivered " +
+                     std::to_string(waiting_.empty() ? 0 : delivered) + " since the last update, after " +
+                     std::to_string(taken_) +
+                     " applied ones: call after_step() once for each batch, or report "
+                     "after_step({.applied = order.after_batches(n)})");
+  }
+  applied_ = {drawn_.epoch, waiting_.front()};
+  waiting_.pop_front();
+  ++taken_;
+  ahead_ = asked_ - taken_;
+}
+
+void EpochOrder::skip_rest() {
+  if (!open_) return;
+  applied_ = drawn_ = {drawn_.epoch, size_};
+  forget_batches();
+}
+
+// Less than a batch may be left: drop_last drops it, and the sampler is not told.
+void EpochOrder::check_pass() const {
+  const std::int64_t left = size_ - applied_in_epoch();
+  if (!open_ || left == 0 || left < batch_size_) return;
+  throw UsageError("the pass over epoch " + std::to_string(drawn_.epoch) + " is over, but " +
+                   std::to_string(batch()) + " of its " + std::to_string(batches(size_, batch_size_)) +
+                   " batches were applied: add the order to the state, call after_step() once for each batch "
+                   "or report .applied = order.after_batches(n), return checkpointer.finish() when it says "
+                   "stop, and call order.skip_rest() after leaving an epoch early on purpose");
+}
+
+void EpochOrder::forget_batches() {
+  waiting_.clear();
+  asked_ = taken_ = 0;
+  ahead_.reset();
 }
 
 void EpochOrder::go_to(Cursor cursor) {
@@ -54,6 +122,7 @@ void EpochOrder::go_to(Cursor cursor) {
   }
   applied_ = drawn_ = cursor;
   open_ = false;
+  forget_batches();
 }
 
 // Only checked after a resume: a program may draw batches of different sizes from one order.
@@ -104,6 +173,8 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
     throw UsageError("the data set has " + std::to_string(*new_size) + " samples, the order was made for " +
                      std::to_string(order.size()));
   }
+  order.check_pass();
+  order.forget_batches();
   // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
   if (order.open_) order.drawn_ = {order.drawn_.epoch + 1, 0};
   order.open_ = false;
@@ -113,6 +184,7 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
   EpochOrder& order = *order_;
   order.check_batch_size(static_cast<std::int64_t>(batch_size));
   order.open_ = true;
+  ++order.asked_;
   const std::int64_t left = order.size_ - order.drawn_.samples;
   const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));
   if (count == 0) return std::nullopt;
@@ -127,6 +199,7 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
     samples.push_back(static_cast<std::size_t>(shuffle ? (*order.order_)(position) : position));
   }
   order.drawn_.samples += count;
+  order.waiting_.push_back(order.drawn_.samples);
   return samples;
 }
 

@@ -1,21 +1,26 @@
 // The keyed order for programs that use torch::data's DataLoader.
 //
-//   holdfast::EpochOrder order(data.size().value(), seed, {.batch_size = 64});
+//   holdfast::EpochOrder order(data.size().value(), seed);
 //   auto loader = torch::data::make_data_loader(data, holdfast::TorchSampler(order), options);
 //   state.add("data", order);
-//   for (auto epoch = order.epoch(); epoch < 3; ++epoch) {      // after resume()
-//     for (auto& batch : *loader) { …; checkpointer.after_step({.applied = order.after(64)}); }
+//   checkpointer.resume();
+//   for (std::int64_t epoch : order.epochs(30)) {
+//     for (auto& batch : *loader) {
+//       …
+//       if (checkpointer.after_step({.loss = loss}).stop) return checkpointer.finish();
+//     }
 //   }
 //
-// Errors: UsageError for a cursor outside the epoch, and for another batch size than the order's.
-// RefusedError (78) from the first batch after a resume with another batch size, if EpochOrderOptions has
-// none. Threads: the iterating thread.
+// Errors: UsageError where updates and batches do not fit together (see EpochOrder), for a cursor outside the
+// epoch, and for another batch size than the order's. RefusedError (78) from the first batch after a resume
+// with another batch size, if EpochOrderOptions has none. Threads: the iterating thread.
 #pragma once
 
 #include <torch/data/samplers/base.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -24,13 +29,10 @@
 
 namespace holdfast { inline namespace v1 {
 
-// torch::data draws batches ahead of the training, so the sampler's position is not what was applied. The
-// program reports that: after_step({.applied = order.after(n)}) with the n samples of the applied batch. The
-// DataLoader must deliver in order, which is its default.
-//
 // A pass over the loader is an epoch. The first pass after a resume delivers the rest of the interrupted
 // epoch. That rest is empty if the run stopped at the last batch of the epoch: the loop then takes no step,
-// and does what it does after a pass.
+// and does what it does after a pass. So that work is done again if the run ended between it and the next
+// saved step.
 struct EpochOrderOptions {
   bool shuffle = true;  // false: the order of the data set
   // Samples of one batch of the DataLoader. With it, resume() compares the recorded size before it claims the
@@ -39,21 +41,44 @@ struct EpochOrderOptions {
 };
 
 // The order, and how much of it was applied. Stateful. Must outlive the DataLoader that draws from it.
+//
+// torch::data draws batches ahead of the training, so the sampler's position is not what was applied. An
+// update that does not report `.applied` applies one batch, the next one in order. The DataLoader must
+// deliver in order, which is its default. Batches may be drawn by workers, and a dropped rest (drop_last) is
+// fine. A loop with other updates says so:
+// - Several batches an update: after_step({.applied = order.after_batches(n)}).
+// - A batch without an update (`continue`): call after_step() for it too, or count it in after_batches().
+// - Leaving an epoch early on purpose: skip_rest() after the loop over the loader.
+// A count that does not fit is a UsageError: from after_step() if another number of batches than one was
+// delivered since the last update, and at the end of a pass if batches of it were not applied.
 class EpochOrder {
  public:
+  class Epochs;
+
   EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOptions& options = {});
 
   std::size_t size() const { return static_cast<std::size_t>(size_); }
+  // For a range-for: the epochs from epoch() to `end` - 1. Each round needs one pass over the loader. Call it
+  // after resume(). UsageError from the step to the next epoch, see above.
+  Epochs epochs(std::int64_t end);
   // The epoch of the loader's next pass, where a loop over epochs continues. Ask between passes: during a
   // pass it returns the epoch after it.
   std::int64_t epoch() const;
+  // The batches of the current epoch that were applied, also before a resume. Before after_step() this is the
+  // index of the batch in hand, from 0. 0 while the size of a batch is unknown.
+  std::int64_t batch() const;
   // The last applied cursor, which save() writes.
   Cursor cursor() const { return applied_; }
+  // The cursor after `count` more batches. UsageError if fewer were drawn in this epoch.
+  Cursor after_batches(std::int64_t count) const;
   // The cursor after `samples` more, in the epoch that is being delivered.
   Cursor after(std::int64_t samples) const;
   void applied(Cursor cursor);
-  // Throws UsageError: drawn samples may still wait in the DataLoader, so an update must report `.applied`.
-  void applied_all_delivered() const;
+  // An update without `.applied`: one more batch.
+  void applied_all_delivered();
+  // The rest of this epoch is not wanted: the next pass is the next epoch. For loaders without workers: with
+  // workers, torch::data itself refuses a new pass while batches of the last one wait.
+  void skip_rest();
 
   void save(StateWriter& out) const;
   void load(const StateReader& in);
@@ -61,7 +86,10 @@ class EpochOrder {
  private:
   friend class TorchSampler;
   void go_to(Cursor cursor);
+  void forget_batches();
+  std::int64_t applied_in_epoch() const;
   void check_batch_size(std::int64_t asked);
+  void check_pass() const;
 
   std::int64_t size_;
   std::uint64_t seed_;
@@ -72,13 +100,44 @@ class EpochOrder {
   Cursor drawn_;
   std::optional<Permutation> order_;  // of the epoch that was drawn from last
   bool open_ = false;                 // the current pass has delivered: the next reset() opens a new epoch
+  std::deque<std::int64_t> waiting_;  // where each drawn batch ends that was not applied
+  // The DataLoader asks for `ahead_` batches before it delivers one, and then for one more with each batch.
+  // So asked_ - ahead_ batches were delivered. The first update of a pass tells `ahead_`.
+  std::int64_t asked_ = 0;
+  std::int64_t taken_ = 0;  // batches of this pass that were applied
+  std::optional<std::int64_t> ahead_;
+};
+
+// What epochs() returns. Evaluated lazily: the next epoch is asked of the order.
+class EpochOrder::Epochs {
+ public:
+  class Iterator {
+   public:
+    Iterator(EpochOrder& order, std::int64_t epoch) : order_(&order), epoch_(epoch) {}
+    std::int64_t operator*() const { return epoch_; }
+    Iterator& operator++();
+    bool operator!=(const Iterator& end) const { return epoch_ < end.epoch_; }
+
+   private:
+    EpochOrder* order_;
+    std::int64_t epoch_;
+  };
+
+  Epochs(EpochOrder& order, std::int64_t end) : order_(&order), end_(end) {}
+  Iterator begin() const { return {*order_, order_->epoch()}; }
+  Iterator end() const { return {*order_, end_}; }
+
+ private:
+  EpochOrder* order_;
+  std::int64_t end_;
 };
 
 class TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
   explicit TorchSampler(EpochOrder& order) : order_(&order) {}
 
-  // Opens the next epoch, or the rest of the resumed one. UsageError if `new_size` is not the order's.
+  // Opens the next epoch, or the rest of the resumed one. UsageError if `new_size` is not the order's, or if
+  // batches of the last pass were not applied.
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
   std::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
 

@@ -22,7 +22,8 @@ namespace holdfast { inline namespace v1 {
 
 // What one optimizer update reports. A skipped update is a step too: its data is used up.
 struct StepReport {
-  std::optional<Cursor> applied = {};  // the batch's cursor; unset: everything delivered so far was applied
+  // The batch's cursor. Unset: everything delivered so far was applied, or, of an EpochOrder, one more batch.
+  std::optional<Cursor> applied = {};
   // Loss of this update. Unset: unknown, for a loop that does not read its loss at every step. NaN means NaN.
   std::optional<double> loss = {};
   bool evaluation_due = false;  // an evaluation at this step boundary has not run yet

@@ -1,6 +1,7 @@
 // What blocks of the documents may use without an #include of their own.
 #include <torch/data/dataloader.h>
 #include <torch/data/datasets.h>
+#include <torch/data/transforms.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>

@@ -99,6 +99,68 @@ TEST(TorchSampler, SavesThroughTorchsArchives) {
   EXPECT_EQ(resumed.next(4), sampler.next(4));
 }
 
+// What a DataLoader without workers asks for.
+void deliver(TorchSampler& sampler, int batches) {
+  for (int i = 0; i < batches; ++i) sampler.next(4);
+}
+
+TEST(TorchSampler, SeveralBatchesAnUpdateAreReported) {
+  EpochOrder order(22, 8);
+  TorchSampler sampler(order);
+  sampler.reset();
+  deliver(sampler, 2);
+  EXPECT_EQ(order.after_batches(2), (Cursor{0, 8}));
+  EXPECT_THROW(order.after_batches(3), holdfast::UsageError);
+  EXPECT_THROW(order.after_batches(0), holdfast::UsageError);
+  order.applied(order.after_batches(2));
+  deliver(sampler, 1);
+  order.applied_all_delivered();
+  EXPECT_EQ(order.cursor(), (Cursor{0, 12}));
+  EXPECT_EQ(order.batch(), 3);
+  deliver(sampler, 2);
+  EXPECT_THROW(order.applied_all_delivered(), holdfast::UsageError);
+  EXPECT_EQ(order.cursor(), (Cursor{0, 12}));
+}
+
+TEST(TorchSampler, AnEpochIsLeftEarlyOnlyOnPurpose) {
+  EpochOrder order(22, 8);
+  TorchSampler sampler(order);
+  sampler.reset();
+  deliver(sampler, 1);
+  order.applied_all_delivered();
+  EXPECT_THROW(sampler.reset(), holdfast::UsageError);
+  order.skip_rest();
+  EXPECT_EQ(order.cursor(), (Cursor{0, 22}));
+  EXPECT_EQ(order.epoch(), 1);
+  sampler.reset();
+  EXPECT_EQ(order.batch(), 0);
+  deliver(sampler, 6);
+  EXPECT_EQ(order.epoch(), 2);
+  order.applied(order.after_batches(5));
+  sampler.reset();  // the smaller batch may have been dropped
+}
+
+TEST(TorchSampler, TheLoopOverEpochsBeginsWhereTheRunContinues) {
+  EpochOrder order(8, 8);
+  MemoryState state;
+  state.put("epoch", std::int64_t{1});
+  state.put("samples", std::int64_t{4});
+  order.load(state);
+  TorchSampler sampler(order);
+  std::vector<std::int64_t> epochs;
+  for (const std::int64_t epoch : order.epochs(4)) {
+    epochs.push_back(epoch);
+    sampler.reset();
+    while (sampler.next(4)) order.applied_all_delivered();
+  }
+  EXPECT_EQ(epochs, (std::vector<std::int64_t>{1, 2, 3}));
+  for ([[maybe_unused]] const std::int64_t epoch : order.epochs(4)) ADD_FAILURE() << "all are done";
+  const auto without_a_pass = [&] {
+    for ([[maybe_unused]] const std::int64_t epoch : order.epochs(6)) continue;
+  };
+  EXPECT_THROW(without_a_pass(), holdfast::UsageError);
+}
+
 TEST(TorchSampler, RefusesMisuse) {
   EpochOrder order(22, 8);
   TorchSampler sampler(order);

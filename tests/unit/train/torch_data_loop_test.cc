@@ -243,6 +243,96 @@ TEST_F(TorchDataLoop, ANamedBatchSizeIsTheDataLoaders) {
   comes_to_the_same_batches_after_every_stop({.size = 8, .epochs = 2, .order = {.batch_size = 4}});
 }
 
+// The loop as people write it, without a cursor. `per_batch` updates for each batch that `takes` accepts.
+struct PlainLoop {
+  std::size_t size = 12;
+  std::size_t workers = 0;
+  std::function<bool(std::int64_t)> takes = [](std::int64_t) { return true; };
+  int per_batch = 1;
+  std::int64_t stop = 0;
+  bool drop_last = true;
+};
+
+int plain_loop(const std::filesystem::path& directory, const PlainLoop& loop, Batches& seen,
+               std::vector<std::int64_t>* counters = nullptr) {
+  EpochOrder order(loop.size, 8);
+  TrainState state;
+  state.add("data", order);
+  Checkpointer checkpointer(state, {.directory = directory, .every = {}, .notices = {.hear_signals = false}});
+  checkpointer.resume();
+  auto loader = torch::data::make_data_loader(
+      Indices(loop.size).map(torch::data::transforms::Stack<>()), TorchSampler(order),
+      torch::data::DataLoaderOptions(4).workers(loop.workers).drop_last(loop.drop_last));
+  std::int64_t delivered = 0;
+  for (const std::int64_t epoch : order.epochs(3)) {
+    for (auto& batch : *loader) {
+      if (!loop.takes(delivered++)) continue;
+      if (counters != nullptr) counters->insert(counters->end(), {epoch, order.batch()});
+      const at::Tensor flat = batch.data.reshape({-1}).to(at::kLong);
+      seen.emplace_back(flat.data_ptr<std::int64_t>(), flat.data_ptr<std::int64_t>() + flat.numel());
+      for (int update = 0; update < loop.per_batch; ++update) {
+        if (state.step() + 1 == loop.stop) checkpointer.request_stop("told to");
+        if (checkpointer.after_step().stop) return checkpointer.finish();
+      }
+    }
+  }
+  return checkpointer.finish();
+}
+
+TEST_F(TorchDataLoop, CountsItsBatchesItself) {
+  for (const PlainLoop& loop : {PlainLoop{}, PlainLoop{.size = 14, .workers = 2},
+                                PlainLoop{.size = 10, .workers = 3, .drop_last = false}}) {
+    Batches expected;
+    std::vector<std::int64_t> counters;
+    ASSERT_EQ(plain_loop(directory(), loop, expected, &counters), 0);
+    ASSERT_EQ(expected.size(), 9u);
+    EXPECT_EQ(counters, (std::vector<std::int64_t>{0, 0, 0, 1, 0, 2, 1, 0, 1, 1, 1, 2, 2, 0, 2, 1, 2, 2}));
+    for (std::int64_t stop = 1; stop <= 9; ++stop) {
+      SCOPED_TRACE("stopped at step " + std::to_string(stop));
+      const auto run = directory();
+      Batches seen;
+      std::vector<std::int64_t> again;
+      PlainLoop first = loop;
+      first.stop = stop;
+      EXPECT_EQ(plain_loop(run, first, seen, &again), 75);
+      EXPECT_EQ(plain_loop(run, loop, seen, &again), 0);
+      EXPECT_EQ(seen, expected);
+      EXPECT_EQ(again, counters);
+    }
+  }
+}
+
+TEST_F(TorchDataLoop, ALoopWhoseUpdatesAreNotOneABatchIsAnError) {
+  const auto message = [&](const PlainLoop& loop) -> std::string {
+    Batches seen;
+    try {
+      plain_loop(directory(), loop, seen);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const std::size_t workers : {0, 2}) {
+    SCOPED_TRACE(std::to_string(workers) + " workers");
+    // Two updates for a batch.
+    EXPECT_NE(message({.workers = workers, .per_batch = 2}).find("delivered 0 since the last update"),
+              std::string::npos);
+    // `continue`: in the middle, as the last batch, as the first batch; and two batches an update.
+    EXPECT_NE(message({.workers = workers, .takes = [](auto i) { return i != 1; }})
+                  .find("delivered 2 since the last update"),
+              std::string::npos);
+    EXPECT_NE(
+        message({.workers = workers, .takes = [](auto i) { return i != 2; }}).find("2 of its 3 batches"),
+        std::string::npos);
+    EXPECT_NE(
+        message({.workers = workers, .takes = [](auto i) { return i != 0; }}).find("2 of its 3 batches"),
+        std::string::npos);
+    EXPECT_NE(
+        message({.workers = workers, .takes = [](auto i) { return i % 2 == 1; }}).find("1 of its 3 batches"),
+        std::string::npos);
+  }
+}
+
 // `while (order.epoch() < 3)` counts as well as the for loop does.
 TEST_F(TorchDataLoop, TheOrderSaysWhichEpochTheNextPassDelivers) {
   EpochOrder order(8, 8);
