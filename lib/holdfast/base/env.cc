@@ -66,6 +66,7 @@ constexpr std::array kAll{kEnvLog,
                           kEnvSupervisedSince,
                           kEnvSupervisedUptime,
                           kEnvCheckStaging,
+                          kEnvTrial,
                           kEnvTmpDir};
 
 [[noreturn]] void refuse(const EnvVariable& variable, const std::string& value, const std::string& wanted) {

@@ -142,6 +142,9 @@ inline constexpr EnvVariable kEnvSupervisedUptime{"HOLDFAST_SUPERVISED_UPTIME",
 // Compares every late snapshot with live memory before the save goes on. Cost: one read of the state a save.
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};
+// `holdfast check` sets it for the program that it runs.
+inline constexpr EnvVariable kEnvTrial{
+    "HOLDFAST_TRIAL", "folder of a trial, by holdfast check; the program's own run directory is not used"};
 // Directory for the file plan's layout where the machine has no tmpfs.
 inline constexpr EnvVariable kEnvTmpDir{"TMPDIR", "directory for small temporary files (default /tmp)"};
 

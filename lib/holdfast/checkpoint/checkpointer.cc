@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/rank_partners.h"
 #include "holdfast/checkpoint/internal/ranks.h"
+#include "holdfast/checkpoint/internal/trial.h"
 #include "holdfast/ranks/rank_group.h"
 
 namespace holdfast { inline namespace v1 {
@@ -24,10 +26,12 @@ using internal::RankGroup;
 using internal::RankPartners;
 using internal::Run;
 using internal::SavePartners;
+using internal::Trial;
 
 struct Checkpointer::Parts {
   Parts(SnapshotSource& source, CheckpointerOptions options)
-      : group(internal::ranks_of(options.ranks.channel, source)),
+      : trial(Trial::begin(options)),
+        group(internal::ranks_of(options.ranks.channel, source)),
         run(group ? group->source() : source, std::move(options)),
         partners(group ? std::make_unique<RankPartners>(run, *group) : nullptr),
         engine(run, partners ? *partners : nobody) {
@@ -51,8 +55,18 @@ struct Checkpointer::Parts {
     throw UsageError(name + (engine.end.over() ? " after finish()" : " before resume()"));
   }
 
+  void in_trial(const StepReport& report) {
+    const std::int64_t step = run.step();
+    trial->note(step, report, engine.boundary_saves.digest());
+    if (trial->saves_at(step)) ensemble->save().wait();
+    trial->end_at(step);
+    if (!trial->stops_at(step)) return;
+    run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
+  }
+
   // A forked child has none of its threads, and its files are the parent's.
   const OwnerProcess process = {};
+  std::optional<Trial> trial;
   const std::unique_ptr<RankGroup> group;  // null: alone
   Run run;
   const std::unique_ptr<RankPartners> partners;
@@ -115,6 +129,9 @@ Decision Checkpointer::after_step(const StepReport& report) {
   engine.boundary.arrive(report);
   if (engine.evaluation.meets_step()) [[unlikely]] {
     engine.evaluation.step_inside();
+  }
+  if (parts_->trial) [[unlikely]] {
+    parts_->in_trial(report);
   }
   Decision decision;
   parts_->ensemble->at_boundary(decision);

@@ -30,6 +30,7 @@ void add_probe(CLI::App& app, Command& chosen);
 // `wrapped`: the command after `--`, unchanged.
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
+void add_check(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 
 // The whole program: parses, runs, and prints every exception as one line on standard error.

@@ -34,7 +34,8 @@ ExitCode tool_code(ExitCode code) {
 // would split an argument such as [1,2].
 std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
   const bool wraps = !arguments.empty() && (arguments.front() == "supervise" ||
-                                            arguments.front() == "rehearse" || arguments.front() == "launch");
+                                            arguments.front() == "rehearse" ||
+                                            arguments.front() == "check" || arguments.front() == "launch");
   if (!wraps) return {};
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes == arguments.end()) return {};
@@ -77,6 +78,7 @@ int run_program(std::vector<std::string> arguments) {
   add_probe(app, chosen);
   add_supervise(app, wrapped, chosen);
   add_rehearse(app, wrapped, chosen);
+  add_check(app, wrapped, chosen);
   add_launch(app, wrapped, chosen);
 
   // Checked here, because CLI11 would only say that a command is required.

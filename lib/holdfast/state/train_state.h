@@ -5,6 +5,7 @@
 //   state.add("model", *net);            // parameters, buffers, train/eval requires_grad, strides
 //   state.add("optimizer", optimizer);   // before a schedule changes its learning rates
 //   state.add("data", loader);           // anything Stateful
+//   state.value("hidden", hidden);       // a variable of the program (value.h)
 //
 // Requires: added objects outlive the state and are not replaced (module.to() is fine). After the first
 // update the tensors of modules keep their shapes. Names, options and attributes: docs/training_state.md.
@@ -19,10 +20,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/state/stateful.h"
+#include "holdfast/state/value.h"
 
 namespace at {
 struct Generator;
@@ -55,6 +58,19 @@ class TrainState final : public SnapshotSource {
   void add_generator(const std::string& name, at::Generator& generator);
   template <Stateful T>
   void add(const std::string& name, T& component);
+  // A variable that decides the next step, several by std::tie(), or members of an object (value.h).
+  template <class T>
+  void value(const std::string& name, T& variable) {
+    add_value(name, access_to(variable));
+  }
+  template <class... T>
+  void value(const std::string& name, std::tuple<T&...>&& variables) {
+    add_value(name, access_to(variables));
+  }
+  template <class T, class... Member>
+  requires(sizeof...(Member) > 0) void value(const std::string& name, T& object, Member T::*... members) {
+    add_value(name, access_to(std::tie(object.*members...)));
+  }
   // An option of the run that belongs to no component ("precision", "seed"). Resume compares it.
   void option(const std::string& name, AttributeValue value);
   // An option that chooses how tensors lie in memory ("channels_last"). Load restores the recorded strides.
@@ -116,6 +132,7 @@ class TrainState final : public SnapshotSource {
 
  private:
   void add_component(const std::string& name, std::unique_ptr<Component> component);
+  void add_value(const std::string& name, ValueAccess access);
   void load_components(const Snapshot& snapshot);
 
   struct State;

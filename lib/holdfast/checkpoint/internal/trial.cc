@@ -1,0 +1,48 @@
+#include "holdfast/checkpoint/internal/trial.h"
+
+#include <unistd.h>
+
+#include <bit>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
+  const auto folder = env_text(kEnvTrial);
+  if (!folder) return std::nullopt;
+  if (options.ranks.channel != nullptr && options.ranks.channel->world_size() > 1) {
+    throw UsageError("holdfast check proves a program of one process; run it with one rank");
+  }
+  Trial trial;
+  trial.folder_ = *folder;
+  trial.orders_ = read_orders(trial.folder_);
+  options.directory = trial_run(trial.folder_);
+  options.mount.clear();
+  options.every.clear();
+  options.start.resume_from.clear();
+  options.notices.cloud = false;
+  return trial;
+}
+
+void Trial::note(std::int64_t step, const StepReport& report, const Digest& state) {
+  std::cout.flush();
+  std::fflush(stdout);
+  TrialStep line;
+  line.step = step;
+  line.loss = report.loss ? std::to_string(std::bit_cast<std::uint64_t>(*report.loss)) : "-";
+  line.epoch = report.applied ? report.applied->epoch : 0;
+  line.state = to_hex(state);
+  line.output = ::lseek(STDOUT_FILENO, 0, SEEK_CUR);
+  append_step(folder_, line);
+}
+
+void Trial::end_at(std::int64_t step) const {
+  if (step == orders_.kill_at || step > orders_.stop_at) std::raise(SIGKILL);
+}
+
+}}}  // namespace holdfast::v1::internal

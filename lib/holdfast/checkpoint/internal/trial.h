@@ -1,0 +1,31 @@
+// What a Checkpointer does in a trial of `holdfast check` (ledger/trial.h): another run directory, no saves of
+// the program's policy, one line for every step, and a save, a stop or a SIGKILL at the steps of the orders.
+//
+// Errors: UsageError for several ranks, and for a folder without orders. Threads: the training thread.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/ledger/trial.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+class Trial {
+ public:
+  // nullopt without HOLDFAST_TRIAL. Changes the options of a trial.
+  static std::optional<Trial> begin(CheckpointerOptions& options);
+
+  bool stops_at(std::int64_t step) const { return step == orders_.stop_at; }
+  bool saves_at(std::int64_t step) const { return step == orders_.save_at; }
+  void note(std::int64_t step, const StepReport& report, const Digest& state);
+  // Ends the process where the orders say so, and where the program does not obey a stop.
+  void end_at(std::int64_t step) const;
+
+ private:
+  std::filesystem::path folder_;
+  TrialOrders orders_;
+};
+
+}}}  // namespace holdfast::v1::internal

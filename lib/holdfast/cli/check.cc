@@ -1,0 +1,211 @@
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/cli/attended_child.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/started_process.h"
+#include "holdfast/cli/trial_story.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+struct CheckRequest {
+  std::vector<std::string> command;
+  std::int64_t steps = 60;
+  bool output = false;
+};
+
+constexpr std::int64_t kFewestSteps = 4;
+
+constexpr char kUsualCauses[] =
+    R"(usual causes:
+  a model, an optimizer, an average of weights or the data that was never added to the state
+  a local variable that decides the next step (a rate, a hidden state, a counter)
+  a random engine of the program's own, or random numbers drawn after after_step()
+  an order that differs from run to run
+)";
+
+class TrialFolder {
+ public:
+  TrialFolder() {
+    path_ = (std::filesystem::path(env_text(kEnvTmpDir).value_or("/tmp")) / "holdfast-check-XXXXXX").string();
+    if (::mkdtemp(path_.data()) == nullptr) {
+      throw IoError("make a folder", path_, errno, "TMPDIR names another place");
+    }
+  }
+  ~TrialFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+  std::filesystem::path path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string all_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string last_lines(const std::string& text) {
+  std::size_t begin = text.size();
+  for (int lines = 0; begin > 0 && lines <= 5; --begin) lines += text[begin - 1] == '\n' ? 1 : 0;
+  return text.substr(begin);
+}
+
+class Check {
+ public:
+  explicit Check(const CheckRequest& request) : request_(request) {}
+
+  int run() {
+    const TrialLife straight = live("straight", {.stop_at = request_.steps}, false);
+    require_something(straight);
+    const std::int64_t last = straight.steps.back().step;
+    const auto moments = moments_of(straight.steps);
+    for (const TrialMoment& moment : moments) {
+      std::filesystem::remove_all(trial_run(folder_.path()));
+      live("killed " + moment.name,
+           {.stop_at = request_.steps, .save_at = moment.save_at, .kill_at = moment.kill_at}, true);
+      const TrialLife resumed =
+          live("resumed from step " + format_count(moment.save_at), {.stop_at = request_.steps}, false);
+      const std::string found = difference(straight, resumed, moment.save_at, request_.output);
+      if (!found.empty()) return refuse(moment, found);
+      std::cout << "killed " << moment.name << ", after step " << format_count(moment.kill_at)
+                << "; resumed from step " << format_count(moment.save_at) << ": "
+                << format_count(last - moment.save_at) << " steps computed again, bit-identical\n";
+    }
+    if (moments.size() < 3) std::cout << "no epoch ended: --steps takes more steps\n";
+    std::cout << "PROVEN\n";
+    return static_cast<int>(ExitCode::complete);
+  }
+
+ private:
+  static int refuse(const TrialMoment& moment, const std::string& found) {
+    std::cout << "killed " << moment.name << ", after step " << format_count(moment.kill_at)
+              << "; resumed from step " << format_count(moment.save_at) << '\n'
+              << "NOT PROVEN: " << found << '\n'
+              << kUsualCauses;
+    return static_cast<int>(ExitCode::difference);
+  }
+
+  void require_something(const TrialLife& straight) const {
+    if (straight.steps.empty()) {
+      throw Error(
+          "the program took no step with a Checkpointer: nothing was compared; it must call "
+          "resume(), and after_step() after each step");
+    }
+    if (static_cast<std::int64_t>(straight.steps.size()) < kFewestSteps) {
+      throw Error("the program took only " + format_count(std::ssize(straight.steps)) +
+                  " steps; at least 4 are needed");
+    }
+    if (std::all_of(straight.steps.begin(), straight.steps.end(),
+                    [](const TrialStep& step) { return step.loss == "-"; })) {
+      throw Error(
+          "the program gives after_step() no .loss: what was never added to the state would not be "
+          "seen; give it at every step");
+    }
+  }
+
+  TrialLife live(const std::string& name, const TrialOrders& orders, bool killed) {
+    log_info("life {}: {}", ++lives_, name);
+    write_orders(folder_.path(), orders);
+    const auto out = folder_.path() / "out";
+    const auto error = folder_.path() / "err";
+    const int status = run_command(out, error);
+    TrialLife life = {read_steps(folder_.path()), all_of(out)};
+    const bool reached = !life.steps.empty() && life.steps.back().step > orders.stop_at;
+    if (reached) throw Error("the program trains on after Decision::stop; it must leave its loop then");
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed) return life;
+    if (killed) throw Error("the program did not come to step " + format_count(orders.kill_at) + " again");
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (code != 0 && code != static_cast<int>(ExitCode::interrupted)) {
+      throw Error("life " + std::to_string(lives_) + " (" + name + ") of the program ended with " +
+                  std::to_string(code) + "; its last lines:\n" + last_lines(all_of(error)));
+    }
+    return life;
+  }
+
+  int run_command(const std::filesystem::path& out, const std::filesystem::path& error) {
+    const int output = ::open(out.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    const int errors = ::open(error.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    const StartedProcess started = start_process(request_.command,
+                                                 {.environment = {{kEnvTrial.name, folder_.path().string()}},
+                                                  .output = output,
+                                                  .error = errors,
+                                                  .no_input = true},
+                                                 inbox_);
+    ::close(output);
+    ::close(errors);
+    int status = 0;
+    while (::waitpid(started.id, &status, WNOHANG) == 0) {
+      const auto signal = inbox_.wait(std::chrono::milliseconds(50));
+      if (!signal || (*signal != SIGTERM && *signal != SIGINT)) continue;
+      ::kill(-started.id, SIGKILL);
+      ::waitpid(started.id, &status, 0);
+      throw Error("cancelled; nothing is proven");
+    }
+    ::kill(-started.id, SIGKILL);  // what it left behind
+    if (const std::string why = why_not_started(started); !why.empty()) throw UsageError(why);
+    return status;
+  }
+
+  const CheckRequest& request_;
+  SignalInbox inbox_;
+  TrialFolder folder_;
+  int lives_ = 0;
+};
+
+int run_check(const CheckRequest& request) {
+  if (request.command.empty()) {
+    throw UsageError("no command given: put it last, after two dashes: holdfast check -- ./train --lr 0.1");
+  }
+  return Check(request).run();
+}
+
+constexpr char kCheckFooter[] =
+    R"(Runs COMMAND for N steps. Then runs it again and kills it (SIGKILL), in the middle, right after a save, and at an
+epoch's end (if its reports have .applied, and an epoch ends within N steps). Each time it resumes from a checkpoint
+before the end, and computes every later step again. The loss and the digest of the state must be equal at every step, bit
+for bit. COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. It must be one process, and start
+with the same random numbers every time.
+
+Exit code: 0 PROVEN; 1 NOT PROVEN, with the first step that differs; 64 wrong options; 70 COMMAND failed, or there was
+nothing to compare.
+
+Example:
+  holdfast check --steps 200 -- ./train --checkpoint-dir /mnt/ckpt/run1)";
+
+}  // namespace
+
+void add_check(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
+  const auto request = std::make_shared<CheckRequest>();
+  request->command = wrapped;
+  CLI::App* const command = app.add_subcommand(
+      "check",
+      "Kill and resume your own trainer, and prove that it computes the same: check [OPTIONS] -- COMMAND...");
+  command->add_option("--steps", request->steps, "number of steps of each life; the last one ends there")
+      ->check(CLI::Range(std::int64_t{kFewestSteps}, std::int64_t{1'000'000}))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_flag("--stdout", request->output, "compare what is printed to standard output, too");
+  command->footer(kCheckFooter);
+  command->callback([request, &chosen] { chosen = [request] { return run_check(*request); }; });
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,33 @@
+// The lives of `holdfast check`: which moments it interrupts, and how a resumed life differs from the
+// straight one.
+//
+// Errors: none. Threads: plain values and functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "holdfast/ledger/trial.h"
+
+namespace holdfast { inline namespace v1 {
+
+struct TrialMoment {
+  std::string name;  // "in the middle", "at an epoch's end", "right after a save"
+  std::int64_t save_at = 0;
+  std::int64_t kill_at = 0;
+};
+
+// Needs at least 4 steps.
+std::vector<TrialMoment> moments_of(const std::vector<TrialStep>& straight);
+
+struct TrialLife {
+  std::vector<TrialStep> steps;
+  std::string output;  // all of its standard output
+};
+
+// Empty: from the step after `resumed_at` on everything is equal, to the last step of the straight life.
+std::string difference(const TrialLife& straight, const TrialLife& resumed, std::int64_t resumed_at,
+                       bool with_output);
+
+}}  // namespace holdfast::v1

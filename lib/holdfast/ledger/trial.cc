@@ -1,0 +1,55 @@
+#include "holdfast/ledger/trial.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+std::filesystem::path orders_file(const std::filesystem::path& folder) { return folder / "orders"; }
+std::filesystem::path steps_file(const std::filesystem::path& folder) { return folder / "steps"; }
+
+}  // namespace
+
+std::filesystem::path trial_run(const std::filesystem::path& folder) { return folder / "run"; }
+
+void write_orders(const std::filesystem::path& folder, const TrialOrders& orders) {
+  std::filesystem::remove(steps_file(folder));
+  std::ofstream file(orders_file(folder));
+  file << orders.stop_at << ' ' << orders.save_at << ' ' << orders.kill_at << '\n';
+  if (!file.flush()) throw Error("cannot write the orders of a trial in " + folder.string());
+}
+
+TrialOrders read_orders(const std::filesystem::path& folder) {
+  std::ifstream file(orders_file(folder));
+  TrialOrders orders;
+  if (!(file >> orders.stop_at >> orders.save_at >> orders.kill_at)) {
+    throw UsageError("HOLDFAST_TRIAL names " + folder.string() +
+                     ", which has no orders: only `holdfast check` sets it; unset it");
+  }
+  return orders;
+}
+
+void append_step(const std::filesystem::path& folder, const TrialStep& step) {
+  std::ofstream file(steps_file(folder), std::ios::app);
+  file << step.step << ' ' << step.loss << ' ' << step.epoch << ' ' << step.state << ' ' << step.output
+       << '\n';
+  if (!file.flush()) throw Error("cannot write the steps of a trial in " + folder.string());
+}
+
+std::vector<TrialStep> read_steps(const std::filesystem::path& folder) {
+  std::ifstream file(steps_file(folder));
+  std::vector<TrialStep> steps;
+  std::string line;
+  while (std::getline(file, line) && !file.eof()) {
+    std::istringstream words(line);
+    TrialStep step;
+    if (!(words >> step.step >> step.loss >> step.epoch >> step.state >> step.output)) break;
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,40 @@
+// A *trial*: a short run of a user's program, started by `holdfast check`. HOLDFAST_TRIAL names its folder.
+// The command writes the orders there; the program's Checkpointer writes one line for every step.
+//
+// Errors: UsageError for a folder without readable orders; IoError when a line cannot be written.
+// Threads: plain values and functions; one thread for each folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace holdfast { inline namespace v1 {
+
+struct TrialOrders {
+  std::int64_t stop_at = 0;   // stops at this step, as if it were interrupted
+  std::int64_t save_at = -1;  // saves at this step, and waits until the checkpoint is durable; −1: never
+  std::int64_t kill_at = -1;  // ends itself by SIGKILL after this step; −1: never
+};
+
+struct TrialStep {
+  std::int64_t step = 0;
+  std::string loss = {};     // its bits; "-" where the loop gives no loss
+  std::int64_t epoch = 0;    // of the cursor of the data
+  std::string state = {};    // digest of the state, in hexadecimal digits
+  std::int64_t output = -1;  // bytes of standard output so far, where that is a file
+  auto operator<=>(const TrialStep&) const = default;
+};
+
+// The run directory of a trial, which replaces the program's own.
+std::filesystem::path trial_run(const std::filesystem::path& folder);
+
+void write_orders(const std::filesystem::path& folder, const TrialOrders& orders);
+TrialOrders read_orders(const std::filesystem::path& folder);
+
+void append_step(const std::filesystem::path& folder, const TrialStep& step);
+// A last line that was cut off is left out.
+std::vector<TrialStep> read_steps(const std::filesystem::path& folder);
+
+}}  // namespace holdfast::v1

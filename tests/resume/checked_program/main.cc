@@ -1,0 +1,98 @@
+// A small trainer with everything that decides the next step, each of which can be left out of the state:
+//
+//   resume_checked RUN_DIRECTORY [model|optimizer|data|rate|hidden|engine|average|late|printed|crash|none]
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "holdfast/holdfast.h"
+
+namespace {
+
+// What the loop keeps beside modules and optimizers.
+struct Numbers {
+  std::int64_t position = 0;
+  double rate = 0.05;
+  double hidden = 0;
+  double average = 0;
+  std::mt19937 engine{5};
+  std::string left_out = {};
+
+  void save(holdfast::StateWriter& out) const {
+    if (left_out != "data") out.put("position", position);
+    if (left_out != "rate") out.put("rate", rate);
+    if (left_out != "hidden") out.put("hidden", hidden);
+    if (left_out != "average") out.put("average", average);
+    std::ostringstream text;
+    text << engine;
+    if (left_out != "engine") out.put("engine", text.str());
+  }
+  void load(const holdfast::StateReader& in) {
+    if (in.has("position")) position = in.get_int("position");
+    if (in.has("rate")) rate = in.get_double("rate");
+    if (in.has("hidden")) hidden = in.get_double("hidden");
+    if (in.has("average")) average = in.get_double("average");
+    if (in.has("engine")) std::istringstream(in.get_string("engine")) >> engine;
+  }
+};
+
+int train(const std::string& directory, const std::string& left_out) {
+  torch::manual_seed(3);
+  torch::nn::Linear first(4, 4);
+  torch::nn::Linear second(4, 1);
+  torch::optim::Adam first_optimizer(first->parameters(), torch::optim::AdamOptions(0.02));
+  torch::optim::Adam second_optimizer(second->parameters(), torch::optim::AdamOptions(0.02));
+  Numbers kept;
+  holdfast::TrainState state;
+  state.add("first", *first);
+  state.add("first_optimizer", first_optimizer);
+  if (left_out != "model") state.add("second", *second);
+  if (left_out != "model" && left_out != "optimizer") state.add("second_optimizer", second_optimizer);
+  kept.left_out = left_out;
+  state.add("kept", kept);
+  holdfast::Checkpointer checkpointer(state, {.directory = directory});
+  checkpointer.resume();
+  while (state.step() < 1000) {
+    const at::Tensor input = torch::full({2, 4}, static_cast<double>(kept.position % 7) / 7) +
+                             static_cast<double>(kept.engine() % 100) / 1000 + kept.hidden +
+                             torch::rand({2, 4});
+    const at::Tensor loss =
+        (second->forward(torch::tanh(first->forward(input))) - kept.average).pow(2).mean();
+    first_optimizer.zero_grad();
+    second_optimizer.zero_grad();
+    (loss * kept.rate).backward();
+    checkpointer.before_update();
+    first_optimizer.step();
+    second_optimizer.step();
+    ++kept.position;
+    kept.rate *= 0.99;
+    const double value = loss.item<double>() * kept.rate;
+    kept.hidden = 0.5 * kept.hidden + 0.1 * value;
+    kept.average = 0.9 * kept.average + 0.1 * value;
+    if (left_out == "crash" && state.step() == 10) throw std::runtime_error("planted crash");
+    const std::int64_t epoch = kept.position / 20;
+    if (checkpointer.after_step({.applied = holdfast::Cursor{epoch, kept.position % 20}, .loss = value}).stop)
+      break;
+    if (left_out == "late") kept.hidden += torch::rand({1}).item<double>();
+    std::printf("%ld %a\n", long{state.step()}, value);
+    if (left_out == "printed") std::printf("process %d\n", static_cast<int>(::getpid()));
+  }
+  return checkpointer.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return argc > 1 ? train(argv[1], argc > 2 ? argv[2] : "none") : 64;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "resume_checked: %s\n", error.what());
+    return 70;
+  }
+}
