@@ -57,7 +57,7 @@ struct Checkpointer::Parts {
 
   void in_trial(const StepReport& report) {
     const std::int64_t step = run.step();
-    trial->note(step, report, engine.boundary_saves.digest());
+    trial->note(report, run.source.attributes(), engine.boundary_saves.digest());
     if (trial->saves_at(step)) ensemble->save().wait();
     trial->end_at(step);
     if (!trial->stops_at(step)) return;

@@ -90,7 +90,7 @@ class Check {
                 << "; resumed from step " << format_count(moment.save_at) << ": "
                 << format_count(last - moment.save_at) << " steps computed again, bit-identical\n";
     }
-    if (moments.size() < 3) std::cout << "no epoch ended: --steps takes more steps\n";
+    if (moments.size() < 3) std::cout << "no end of an epoch was seen: a larger --steps may reach one\n";
     std::cout << "PROVEN\n";
     return static_cast<int>(ExitCode::complete);
   }
@@ -180,7 +180,7 @@ int run_check(const CheckRequest& request) {
 
 constexpr char kCheckFooter[] =
     R"(Runs COMMAND for N steps. Then runs it again and kills it (SIGKILL), in the middle, right after a save, and at an
-epoch's end (if its reports have .applied, and an epoch ends within N steps). Each time it resumes from a checkpoint
+epoch's end (if the state knows its position in the data, and an epoch ends within N steps). Each time it resumes from a checkpoint
 before the end, and computes every later step again. The loss and the digest of the state must be equal at every step, bit
 for bit. COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. It must be one process, and start
 with the same random numbers every time.

@@ -33,9 +33,9 @@ ExitCode tool_code(ExitCode code) {
 // Takes the words after `--` of a command that runs another program. CLI11 must not see them, because it
 // would split an argument such as [1,2].
 std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
-  const bool wraps = !arguments.empty() && (arguments.front() == "supervise" ||
-                                            arguments.front() == "rehearse" ||
-                                            arguments.front() == "check" || arguments.front() == "launch");
+  const bool wraps =
+      !arguments.empty() && (arguments.front() == "supervise" || arguments.front() == "rehearse" ||
+                             arguments.front() == "check" || arguments.front() == "launch");
   if (!wraps) return {};
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes == arguments.end()) return {};

@@ -253,7 +253,17 @@ class Rehearsal {
       verify(faults);
     }
     std::cout << (faults.empty() ? "nothing was lost\n" : "NOT PROVEN: " + faults.front() + "\n");
+    if (faults.empty() && !any_computed_again()) {
+      std::cout
+          << "not proven: that the resumed run computes the same. No step was computed again, so nothing was "
+             "compared;\n  holdfast check -- COMMAND compares every step after a resume\n";
+    }
     return static_cast<int>(faults.empty() ? ExitCode::complete : ExitCode::difference);
+  }
+
+  bool any_computed_again() const {
+    return std::any_of(lives_.begin(), lives_.end(),
+                       [](const RehearsedLife& life) { return life.computed_again > 0; });
   }
 
   void check_last_life(std::vector<std::string>& faults) const {
@@ -308,6 +318,8 @@ constexpr char kRehearseFooter[] =
     R"(Starts COMMAND with a simulated metadata service on 127.0.0.1, which announces the end of the machine. Ends COMMAND at
 the deadline, starts it again, and reports what was seen, committed and resumed. The last life is stopped with
 SIGTERM, so the run stays resumable. COMMAND really trains, in its own run directory.
+An end that loses no step computes no step again: then the report ends with "not proven", and holdfast check is
+the command that compares every step after a resume.
 
 Exit code: 0 nothing was lost; 1 something was lost, or there is no proof that nothing was; 64 wrong options.
 

@@ -58,36 +58,6 @@ internal::WantedPart place_of(const std::string& name, const at::Tensor& tensor,
   return internal::wanted_part(tensor, layout, *index, image);
 }
 
-// The type is an option: resume compares it before it claims the run directory. load() compares it too, for a
-// run that overrides the option.
-class ValueComponent final : public TrainState::Component {
- public:
-  ValueComponent(std::string name, ValueAccess access) : name_(std::move(name)), access_(std::move(access)) {}
-  void save(StateWriter& out) const override {
-    out.option("type", access_.type);
-    access_.save(out);
-  }
-  void load(const StateReader& in) override {
-    if (const std::string recorded = in.get_string("type"); recorded != access_.type) {
-      throw RefusedError("refused: '" + name_ + "' is " + recorded + " in the checkpoint, and " +
-                         access_.type + " in this program");
-    }
-    access_.read(in)();
-  }
-  void bring_together() override {}
-  bool spread() const override { return false; }
-  bool replicated() const override { return false; }
-  std::vector<at::Tensor> trained() const override { return {}; }
-  void applied(const Cursor&) override {}
-  void applied_all_delivered() override {}
-  std::optional<Cursor> cursor() const override { return std::nullopt; }
-  bool may_be_new() const override { return false; }
-
- private:
-  std::string name_;
-  ValueAccess access_;
-};
-
 }  // namespace
 
 void TrainState::State::check_new_name(const std::string& name) const {
@@ -201,10 +171,6 @@ void TrainState::add_generator(const std::string& name, at::Generator& generator
 void TrainState::add_component(const std::string& name, std::unique_ptr<Component> component) {
   state_->check_new_name(name);
   state_->components.push_back({name, std::move(component)});
-}
-
-void TrainState::add_value(const std::string& name, ValueAccess access) {
-  add_component(name, std::make_unique<ValueComponent>(name, std::move(access)));
 }
 
 void TrainState::option(const std::string& name, AttributeValue value) {

@@ -9,6 +9,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
@@ -21,6 +22,8 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   Trial trial;
   trial.folder_ = *folder;
   trial.orders_ = read_orders(trial.folder_);
+  log_warning("this is a trial of `holdfast check`: checkpoints go to {}, not to {}", trial.folder_.string(),
+              options.directory.string());
   options.directory = trial_run(trial.folder_);
   options.mount.clear();
   options.every.clear();
@@ -29,13 +32,13 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   return trial;
 }
 
-void Trial::note(std::int64_t step, const StepReport& report, const Digest& state) {
+void Trial::note(const StepReport& report, const Attributes& now, const Digest& state) {
   std::cout.flush();
   std::fflush(stdout);
   TrialStep line;
-  line.step = step;
+  line.step = now.get_int("step");
   line.loss = report.loss ? std::to_string(std::bit_cast<std::uint64_t>(*report.loss)) : "-";
-  line.epoch = report.applied ? report.applied->epoch : 0;
+  line.epoch = now.has("cursor.epoch") ? now.get_int("cursor.epoch") : 0;
   line.state = to_hex(state);
   line.output = ::lseek(STDOUT_FILENO, 0, SEEK_CUR);
   append_step(folder_, line);

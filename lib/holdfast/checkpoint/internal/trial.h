@@ -19,7 +19,8 @@ class Trial {
 
   bool stops_at(std::int64_t step) const { return step == orders_.stop_at; }
   bool saves_at(std::int64_t step) const { return step == orders_.save_at; }
-  void note(std::int64_t step, const StepReport& report, const Digest& state);
+  // The line of this step; `now` are the attributes of the state.
+  void note(const StepReport& report, const Attributes& now, const Digest& state);
   // Ends the process where the orders say so, and where the program does not obey a stop.
   void end_at(std::int64_t step) const;
 
