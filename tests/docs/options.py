@@ -6,7 +6,8 @@ from pathlib import Path
 
 SCRIPTS = {"examples/resnet50_cifar10/run", "tests/run", "tests/scoreboard", "cmake/bootstrap", "bench/recipe94"}
 # Of other people's tools, named in prose; and one that the example had once.
-FOREIGN = {"--time", "--stop-timeout", "--signal", "--http-put-response-hop-limit", "--accumulate", "--help"}
+FOREIGN = {"--time", "--stop-timeout", "--signal", "--http-put-response-hop-limit", "--accumulate", "--help",
+           "--preserve-status", "--kill-after"}
 
 
 class Programs:
