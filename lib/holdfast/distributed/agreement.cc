@@ -45,14 +45,14 @@ bool completes_within(c10d::Work& work, Duration limit) {
   return work.isCompleted();
 }
 
-// The largest value of each column: what an all-reduce by maximum returns, in half of its messages.
+// The largest of each number over all ballots: what an all-reduce returns, for half of its messages.
 Ballot largest_of(const at::Tensor& ballots) {
   Ballot largest;
-  const auto* row = ballots.const_data_ptr<std::int64_t>();
-  std::copy_n(row, largest.size(), largest.begin());
-  for (std::int64_t rank = 1; rank < ballots.size(0); ++rank) {
-    row += kBallotSize;
-    for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], row[i]);
+  const auto* ballot = ballots.const_data_ptr<std::int64_t>();
+  const auto* const end = ballot + ballots.numel();
+  std::copy_n(ballot, largest.size(), largest.begin());
+  while ((ballot += kBallotSize) != end) {
+    for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], ballot[i]);
   }
   return largest;
 }
@@ -93,7 +93,7 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   if (group.world_size() == 1) return;
   if (group.alone()) throw UsageError("an Agreement of ranks that have parted already");
   parts_ = std::make_unique<Parts>(group.line());
-  parts_->ballots = at::empty({group.world_size(), kBallotSize}, at::kLong);
+  parts_->ballots = at::empty({group.world_size() * kBallotSize}, at::kLong);
   parts_->pulse = group.pulse();
   parts_->roll_call = group.roll_call();
   // A separate group: its collectives must not mix with the gradients'.
