@@ -47,11 +47,10 @@ LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
                                               .output = output_.out(i),
                                               .error = output_.error(i),
                                               .inherited = settings[i].inherited,
+                                              .announced_to = guardian_.ranks_to_guard(),
                                               .no_input = true},
                                              inbox);
-      // Each rank at once: from here on the guardian ends it if the launcher dies.
       const pid_t id = started.id;
-      guardian_.guard(id);
       processes_.push_back({.rank = settings[i].rank, .id = id, .started = std::move(started)});
     }
     output_.begin();

@@ -83,9 +83,4 @@ RankGuardian::~RankGuardian() {
   close(told_);
 }
 
-void RankGuardian::guard(pid_t rank) const {
-  // Never blocks: the guardian reads continually, and the pipe holds thousands of numbers.
-  [[maybe_unused]] const auto written = write(told_, &rank, sizeof rank);
-}
-
 }}  // namespace holdfast::v1

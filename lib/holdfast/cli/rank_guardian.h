@@ -19,12 +19,13 @@ class RankGuardian {
   RankGuardian(const RankGuardian&) = delete;
   RankGuardian& operator=(const RankGuardian&) = delete;
 
-  // Requires a child of this process that leads its own group.
-  void guard(pid_t rank) const;
+  // A rank writes its process number here before it runs anything (StartOptions::announced_to): the launcher
+  // may die at any moment after. Requires that the rank leads its own group.
+  int ranks_to_guard() const { return told_; }
 
  private:
   pid_t id_ = -1;
-  int told_ = -1;  // a pipe whose end tells the guardian that the launcher is gone
+  int told_ = -1;  // a pipe of process numbers; its end tells the guardian that the launcher is gone
 };
 
 }}  // namespace holdfast::v1

@@ -34,6 +34,10 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != wrapper) _exit(128 + SIGTERM);  // the wrapper died before prctl()
+  if (options.announced_to >= 0) {
+    const pid_t own = getpid();
+    [[maybe_unused]] const auto written = write(options.announced_to, &own, sizeof own);
+  }
   if (options.no_input || isatty(STDIN_FILENO) != 0) {
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);

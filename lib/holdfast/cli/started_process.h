@@ -21,6 +21,7 @@ struct StartOptions {
   int output = -1;                                      // becomes standard output; -1: ours
   int error = -1;                                       // becomes standard error; -1: ours
   int inherited = -1;     // one more descriptor that it inherits under its number; -1: none
+  int announced_to = -1;  // a pipe that gets its process number before the command runs; -1: none
   bool no_input = false;  // standard input is /dev/null; always if ours is a terminal
 };
 
