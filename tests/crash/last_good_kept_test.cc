@@ -268,7 +268,9 @@ TEST_F(LastGoodKept, AStartOverDeletesNothing) {
   EXPECT_EQ(volume_.disk.names(kRun), names);
 
   const auto flip_all = [&] {
-    for (const std::string& name : held) volume_.disk.flip_bit(volume_.path(name), 300'000);
+    for (const std::string& name : held) {
+      volume_.disk.flip_bit(volume_.path(name), volume_.disk.get(volume_.path(name)).size() - 100);
+    }
   };
   flip_all();
   guard(held);  // as they are now

@@ -91,7 +91,7 @@ TEST(Memory, RunsOutUnderAFallingLimit) {
               all.planned, all.elsewhere, all.lost, all.crashes);
   for (const std::string& what : all.shown) ADD_FAILURE() << what;
   EXPECT_EQ(all.lost + all.crashes + all.problems, 0);
-  EXPECT_GT(all.elsewhere, 3);
+  EXPECT_GT(all.elsewhere, 0);
 }
 
 }}  // namespace holdfast::test

@@ -12,6 +12,8 @@
 namespace holdfast::test {
 
 inline constexpr char kGolden[] = HOLDFAST_SOURCE_DIR "/tests/golden/format_v1.h5";
+// The same state, written after HDF5's root group got attributes, which the format leaves free.
+inline constexpr char kGoldenWithAttrs[] = HOLDFAST_SOURCE_DIR "/tests/golden/format_v1_attrs.h5";
 
 inline std::vector<TensorSpec> tensors() {
   std::vector<TensorSpec> specs;

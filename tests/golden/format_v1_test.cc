@@ -1,5 +1,5 @@
-// A checkpoint of format 1 that was written once and is never written again: every later reader must read it,
-// and today's writer must seal the same.
+// Checkpoints of format 1 that were written once and are never written again: every later reader must read
+// them, and today's writer must seal the same as the newest.
 //
 // Was the format changed on purpose? Then it is another version, with a golden file of its own.
 #include "format_v1.h"
@@ -29,10 +29,11 @@ bool same_libhdf5() {
   return major == 1 && minor == 10;
 }
 
-std::unique_ptr<File> golden_file() { return FileSystem::real().open_file(kGolden, OpenMode::read); }
+class FormatV1 : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Golden, FormatV1, testing::Values(kGolden, kGoldenWithAttrs));
 
-TEST(FormatV1, TheGoldenFileReadsAsItWasWritten) {
-  const auto file = golden_file();
+TEST_P(FormatV1, ReadsAsItWasWritten) {
+  const auto file = FileSystem::real().open_file(GetParam(), OpenMode::read);
   ASSERT_NE(file, nullptr);
   EXPECT_LT(file->size(), 100u << 10);
   const auto read = read_index(*file);
@@ -63,7 +64,7 @@ TEST(FormatV1, TheGoldenFileReadsAsItWasWritten) {
   EXPECT_EQ(to_hex(state_digest(snapshot)), kState);
 }
 
-TEST(FormatV1, TodaysWriterSealsTheSame) {
+TEST(FormatV1Writer, SealsTheSame) {
   const auto plan = golden_plan();
   const auto snapshot = golden_snapshot(*plan);
   MemoryFileSystem disk;
@@ -72,7 +73,7 @@ TEST(FormatV1, TodaysWriterSealsTheSame) {
   out->close();
   const std::vector<std::byte> written = disk.get("/new");
 
-  const auto file = golden_file();
+  const auto file = FileSystem::real().open_file(kGoldenWithAttrs, OpenMode::read);
   std::vector<std::byte> golden(file->size());
   ASSERT_EQ(file->read_at(golden, 0), golden.size());
   // All that we seal ourselves, whatever libhdf5 laid out around it.

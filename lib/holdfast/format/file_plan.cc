@@ -13,6 +13,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/hdf5_layout.h"
 #include "holdfast/format/internal/index_json.h"
+#include "holdfast/format/internal/root_attributes.h"
 #include "holdfast/format/internal/scratch_file.h"
 
 namespace holdfast { inline namespace v1 {
@@ -20,6 +21,10 @@ namespace {
 
 using internal::Hdf5Layout;
 using internal::ScratchFile;
+
+constexpr std::uint64_t kStateBytesPerAttributeByte = 64;
+constexpr std::uint64_t kAttributeBytesPerTensor = 256;
+constexpr std::uint64_t kRoomToGrow = 4 << 10;
 
 // Upper bound of the index without attributes: every number at its longest, and a stretch before, between and
 // after all tensors. So the user block never has to grow when a file is sealed.
@@ -70,6 +75,12 @@ std::vector<MetadataStretch> stretches_between(const ScratchFile& file, std::spa
   return stretches;
 }
 
+// The root group lies before all tensors.
+RootAttributes root_attributes(const std::vector<MetadataStretch>& stretches, std::uint64_t user_block) {
+  if (stretches.empty() || stretches[0].offset != user_block) throw Error("libhdf5 wrote no root group");
+  return internal::find_root_attributes(stretches[0].bytes, user_block);
+}
+
 // More than libhdf5's own bytes need. It writes no tensor, so the rest of the file is a hole.
 std::uint64_t room_for(std::span<const TensorSpec> tensors) {
   std::uint64_t room = 4 << 20;
@@ -87,15 +98,27 @@ void give_memory_back() {
 
 }  // namespace
 
-std::uint64_t attribute_capacity_for(const Attributes& attributes) {
+std::uint64_t attribute_bytes(const Attributes& attributes) {
   const std::uint64_t needed =
       std::max(internal::attributes_json(attributes).size(), internal::meta_json(attributes).size());
-  const std::uint64_t capacity = std::max(kDefaultAttributeCapacity, std::bit_ceil(needed));
-  if (capacity > kMaxAttributeCapacity) {
+  if (needed > kMaxAttributeCapacity) {
     throw RefusedError("the attributes take " + format_bytes(needed) + ", more than a checkpoint can hold (" +
                        format_bytes(kMaxAttributeCapacity) + "): store large values as tensors");
   }
-  return capacity;
+  return needed;
+}
+
+std::uint64_t usual_attribute_capacity(std::span<const TensorSpec> tensors) {
+  std::uint64_t wanted = kAttributeBytesPerTensor * tensors.size();
+  for (const TensorSpec& tensor : tensors) {
+    wanted = std::min(wanted + tensor.bytes() / kStateBytesPerAttributeByte, kDefaultAttributeCapacity);
+  }
+  return std::clamp(std::bit_ceil(wanted), kSmallAttributeCapacity, kDefaultAttributeCapacity);
+}
+
+std::uint64_t attribute_capacity_for(const Attributes& attributes, std::span<const TensorSpec> tensors) {
+  const std::uint64_t with_room = std::bit_ceil(attribute_bytes(attributes) + kRoomToGrow);
+  return std::clamp(with_room, usual_attribute_capacity(tensors), kMaxAttributeCapacity);
 }
 
 void check_file_plan(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity) {
@@ -135,8 +158,10 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
   plan->step_offset = layout.step_offset;
   plan->json_offset = layout.json_offset;
   plan->stretches = stretches_between(file, tensors, layout, plan->user_block, length);
-  const std::uint64_t meta_end =
+  plan->root = root_attributes(plan->stretches, plan->user_block);
+  std::uint64_t meta_end =
       std::max(plan->step_offset + sizeof(std::int64_t), plan->json_offset + attribute_capacity);
+  for (const ByteRange& block : plan->root.blocks) meta_end = std::max(meta_end, block.end);
   plan->head = (meta_end + kBlockSize - 1) / kBlockSize * kBlockSize;
   plan->layout = std::make_shared<ImageLayout>(std::move(tensors), std::move(layout.offsets), length);
   give_memory_back();

@@ -19,25 +19,39 @@
 
 namespace holdfast { inline namespace v1 {
 
-// HDF5's own bytes between tensors, including /meta (still zero here).
+// HDF5's own bytes between tensors, including /meta (still zero here) and the root group's attributes.
 struct MetadataStretch {
   std::uint64_t offset = 0;
   std::vector<std::byte> bytes;
-  Digest digest;  // of `bytes`; sealing replaces the digest of a stretch that contains /meta
+  Digest digest;  // of `bytes`; sealing replaces it where it fills in values
+};
+
+// Where the values of the root group's attributes lie, as offsets from the file's start.
+struct RootAttributes {
+  std::uint64_t step = 0;         // an int64
+  std::uint64_t run = 0;          // a text
+  std::uint64_t version = 0;      // a text
+  std::vector<ByteRange> blocks;  // of the root's object header; the last four bytes of each are its checksum
 };
 
 struct FilePlan {
   std::shared_ptr<const ImageLayout> layout;
-  std::uint64_t attribute_capacity = 0;    // A in layout.h
-  std::uint64_t user_block = 0;            // U
-  std::uint64_t head = 0;                  // H: [0, H) is written last; a multiple of 4096
-  std::uint64_t step_offset = 0;           // of /meta/step, an int64
-  std::uint64_t json_offset = 0;           // of /meta/json: attribute_capacity bytes, padded with NUL
+  std::uint64_t attribute_capacity = 0;  // A in layout.h
+  std::uint64_t user_block = 0;          // U
+  std::uint64_t head = 0;                // H: [0, H) is written last; a multiple of 4096
+  std::uint64_t step_offset = 0;         // of /meta/step, an int64
+  std::uint64_t json_offset = 0;         // of /meta/json: attribute_capacity bytes, padded with NUL
+  RootAttributes root;
   std::vector<MetadataStretch> stretches;  // tensors and stretches tile [user_block, length) exactly
 };
 
-// Smallest capacity (256 KiB, doubled as needed) that holds these attributes. RefusedError above 16 MiB.
-std::uint64_t attribute_capacity_for(const Attributes& attributes);
+// Bytes that these attributes need. RefusedError above 16 MiB.
+std::uint64_t attribute_bytes(const Attributes& attributes);
+// The capacity for a state with these tensors: a 64th of their bytes and 256 bytes for each, but from 16 KiB
+// to 256 KiB, because a new plan is quick for a small state only; a power of two.
+std::uint64_t usual_attribute_capacity(std::span<const TensorSpec> tensors);
+// The same, doubled until it holds these attributes and some room to grow.
+std::uint64_t attribute_capacity_for(const Attributes& attributes, std::span<const TensorSpec> tensors);
 
 // Only the checks of make_file_plan: names, sizes, the capacity.
 void check_file_plan(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity);

@@ -37,9 +37,10 @@ inline constexpr std::size_t kHeaderFieldsEnd = 104;
 inline constexpr std::uint64_t kMinUserBlock = 8192;
 inline constexpr std::uint64_t kMaxUserBlock = 256u << 20;
 
-// A: space for attributes. The default is doubled when they outgrow it, which makes a new plan; small values
-// are for small files.
+// A: space for attributes. It is doubled when they outgrow it, which makes a new plan. usual_attribute_capacity
+// (file_plan.h) chooses between the small value, for a small state, and the default.
 inline constexpr std::uint64_t kMinAttributeCapacity = 1u << 10;
+inline constexpr std::uint64_t kSmallAttributeCapacity = 16u << 10;
 inline constexpr std::uint64_t kDefaultAttributeCapacity = 256u << 10;
 inline constexpr std::uint64_t kMaxAttributeCapacity = 16u << 20;
 

@@ -8,6 +8,7 @@
 #include "holdfast/format/internal/header.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/internal/little_endian.h"
+#include "holdfast/format/internal/root_attributes.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -23,6 +24,14 @@ bool contains(const MetadataStretch& stretch, std::uint64_t offset) {
   return offset >= stretch.offset && offset - stretch.offset < stretch.bytes.size();
 }
 
+// Where seal() writes beside header and index.
+std::vector<ByteRange> filled_in(const FilePlan& plan) {
+  std::vector<ByteRange> ranges = plan.root.blocks;
+  ranges.push_back({plan.step_offset, plan.step_offset + sizeof(std::int64_t)});
+  ranges.push_back({plan.json_offset, plan.json_offset + plan.attribute_capacity});
+  return ranges;
+}
+
 void fill_meta(std::span<std::byte> image, const FilePlan& plan, std::int64_t step, const std::string& json) {
   put_little_endian(image, plan.step_offset, static_cast<std::uint64_t>(step));
   const auto text = image.subspan(plan.json_offset, plan.attribute_capacity);
@@ -31,15 +40,15 @@ void fill_meta(std::span<std::byte> image, const FilePlan& plan, std::int64_t st
 }
 
 // Uses the plan's bytes, not the image's, so that a stray write into the image shows as damage.
-Digest digest_with_meta(const MetadataStretch& stretch, const FilePlan& plan,
-                        std::span<const std::byte> image) {
-  std::vector<std::byte> bytes = stretch.bytes;
-  const auto take = [&](std::uint64_t offset, std::uint64_t size) {
-    if (contains(stretch, offset)) std::memcpy(&bytes[offset - stretch.offset], &image[offset], size);
-  };
-  take(plan.step_offset, sizeof(std::int64_t));
-  take(plan.json_offset, plan.attribute_capacity);
-  return tensor_digest(bytes);
+Digest digest_as_filled_in(const MetadataStretch& stretch, const std::vector<ByteRange>& ranges,
+                           std::span<const std::byte> image) {
+  std::vector<std::byte> bytes;
+  for (const ByteRange& range : ranges) {
+    if (!contains(stretch, range.begin)) continue;
+    if (bytes.empty()) bytes = stretch.bytes;
+    std::memcpy(&bytes[range.begin - stretch.offset], &image[range.begin], range.size());
+  }
+  return bytes.empty() ? stretch.digest : tensor_digest(bytes);
 }
 
 CheckpointIndex index_of(const Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> digests) {
@@ -53,10 +62,10 @@ CheckpointIndex index_of(const Snapshot& snapshot, const FilePlan& plan, std::sp
     index.tensors.push_back({tensors[i], plan.layout->offset(i), digests[i]});
   }
   const std::span<const std::byte> image = snapshot.arena->bytes();
+  const std::vector<ByteRange> ranges = filled_in(plan);
   for (const MetadataStretch& stretch : plan.stretches) {
-    const bool meta = contains(stretch, plan.step_offset) || contains(stretch, plan.json_offset);
-    index.stretches.push_back({stretch.offset, stretch.bytes.size(),
-                               meta ? digest_with_meta(stretch, plan, image) : stretch.digest});
+    index.stretches.push_back(
+        {stretch.offset, stretch.bytes.size(), digest_as_filled_in(stretch, ranges, image)});
   }
   return index;
 }
@@ -77,7 +86,8 @@ void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tens
   if (attributes > plan.attribute_capacity) outgrown(attributes, plan.attribute_capacity);
 
   const std::span<std::byte> image = snapshot.arena->bytes();
-  // In this order, because the index holds the digest of /meta, and the header holds that of the index.
+  // In this order, because the index holds digests of what is filled in, and the header holds the index's.
+  internal::put_root_attributes(image, plan.root, snapshot);
   fill_meta(image, plan, snapshot.step, meta);
   const std::string index = internal::index_json(index_of(snapshot, plan, tensor_digests));
   const auto block = image.subspan(kIndexOffset, plan.user_block - kIndexOffset);

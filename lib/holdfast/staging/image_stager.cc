@@ -18,11 +18,18 @@ constexpr std::uint64_t kPage = 4096;
 
 }  // namespace
 
-void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) {
-  const auto fits = [&](const FilePlan& plan) {
-    return plan.attribute_capacity >= attribute_capacity && plan.layout->tensors() == tensors;
+void ImageStager::fit(const Attributes& attributes) {
+  std::vector<TensorSpec> tensors = source_.describe();
+  const std::uint64_t wanted = attribute_capacity_for(attributes, tensors);
+  fit(std::move(tensors), attribute_bytes(attributes), wanted);
+}
+
+void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t needed,
+                      std::uint64_t attribute_capacity) {
+  const auto fits = [&](const FilePlan& plan, std::uint64_t capacity) {
+    return plan.attribute_capacity >= capacity && plan.layout->tensors() == tensors;
   };
-  if (plan_ && fits(*plan_)) {
+  if (plan_ && fits(*plan_, needed)) {
     if (sees_.empty() || owners_of(tensors) == owners_) return;
     // A new plan object for the same file, so that images made for the old shares are not used again.
     plan_ = std::make_shared<const FilePlan>(*plan_);
@@ -32,7 +39,8 @@ void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_c
   // The capacity never shrinks: a state that outgrew it once would outgrow it again.
   if (plan_) attribute_capacity = std::max(attribute_capacity, plan_->attribute_capacity);
   std::shared_ptr<const FilePlan> plan = planned_beside();
-  plan_ = plan && fits(*plan) ? std::move(plan) : make_file_plan(std::move(tensors), attribute_capacity);
+  plan_ = plan && fits(*plan, attribute_capacity) ? std::move(plan)
+                                                  : make_file_plan(std::move(tensors), attribute_capacity);
   pool_.use_plan(plan_);
   divide_plan();
 }
@@ -110,7 +118,8 @@ void ImageStager::divide_plan() {
 }
 
 void ImageStager::widen(std::uint64_t attribute_capacity) {
-  if (plan_ && plan_->attribute_capacity < attribute_capacity) fit(source_.describe(), attribute_capacity);
+  if (!plan_ || plan_->attribute_capacity >= attribute_capacity) return;
+  fit(source_.describe(), attribute_capacity, attribute_capacity);
 }
 
 void ImageStager::check_source() { check(source_.attributes()); }
@@ -123,7 +132,8 @@ void ImageStager::check_record(const RunRecord& record) {
 
 void ImageStager::check(const Attributes& attributes) const {
   try {
-    check_file_plan(source_.describe(), attribute_capacity_for(attributes));
+    const std::vector<TensorSpec> tensors = source_.describe();
+    check_file_plan(tensors, attribute_capacity_for(attributes, tensors));
   } catch (const RefusedError& error) {  // not a refusal: the program chose these names
     throw UsageError(std::string("this training state cannot be stored: ") + error.what());
   }
@@ -151,16 +161,14 @@ std::shared_ptr<const FilePlan> ImageStager::planned_beside() noexcept {
   }
 }
 
-void ImageStager::plan_ahead() {
-  fit(source_.describe(), std::max(kDefaultAttributeCapacity, attribute_capacity_for(source_.attributes())));
-}
+void ImageStager::plan_ahead() { fit(source_.attributes()); }
 
 Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark) {
   Attributes attributes = source_.attributes();
   put_run_record(attributes, record);
   // Reserves for "false", which is longer than "true": the writer may find numbers that are not finite.
   attributes.set(kRunFinite, false, Role::record);
-  fit(source_.describe(), attribute_capacity_for(attributes));
+  fit(attributes);
   attributes.set(kRunFinite, record.finite, Role::record);
 
   Staged staged{.snapshot = nullptr, .plan = plan_, .layout = plan_->layout};

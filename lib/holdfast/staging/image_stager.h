@@ -76,7 +76,10 @@ class ImageStager {
 
  private:
   void check(const Attributes& attributes) const;
-  void fit(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity);
+  // Makes a new plan unless the present one holds these.
+  void fit(const Attributes& attributes);
+  // `needed`: what a plan that exists must hold; a new one gets `attribute_capacity`.
+  void fit(std::vector<TensorSpec> tensors, std::uint64_t needed, std::uint64_t attribute_capacity);
   void divide_plan();
   std::vector<int> owners_of(const std::vector<TensorSpec>& tensors) const;
   std::vector<bool> trained() const;

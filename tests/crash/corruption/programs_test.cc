@@ -65,7 +65,7 @@ std::vector<Damage> damages(const fs::path& run) {
           {"a bit of the version", flipped(good, kFormatVersionAt), "header: digest differs", true},
           {"a bit of the magic number", flipped(good, 3), "not a Holdfast checkpoint", true},
           {"a zeroed block of the index", zeroed, "index: digest differs", true},
-          {"cut", good.substr(0, 70000), "fewer than were sealed", true},
+          {"cut", good.substr(0, good.size() - 4000), "fewer than were sealed", true},
           {"empty", "", "the file has 0 bytes", true},
           {"one byte more", good + "x", "1 more than were sealed", true},
           {"an older file", older, "step 6", true}};

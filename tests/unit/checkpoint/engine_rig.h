@@ -22,6 +22,7 @@ using internal::Waiting;
 
 class EngineTest : public testing::Test {
  protected:
+  explicit EngineTest(MemorySource::Options state = {}) : source(state) {}
   ~EngineTest() override { end(); }
 
   // The parts, before the claim.

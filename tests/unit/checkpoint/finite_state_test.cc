@@ -105,10 +105,11 @@ TEST(FiniteState, AStateThatIsFoundNotFiniteFitsIntoItsFile) {
   Attempt run(volume.options());
   save_every_step(run, 1);
   const auto file = volume.disk.open_file(volume.path(volume.checkpoints().back()), OpenMode::read);
-  Attributes attributes = std::get<CheckpointIndex>(read_index(*file)).attributes;
+  const auto index = std::get<CheckpointIndex>(read_index(*file));
+  Attributes attributes = index.attributes;
   const auto fits = [&](std::size_t size) {
     attributes.set("extra.pad", std::string(size, 'x'));
-    return attribute_capacity_for(attributes) == kDefaultAttributeCapacity;
+    return attribute_bytes(attributes) <= index.attribute_capacity;
   };
   std::size_t most = 0;
   for (std::size_t bit = 1u << 18; bit > 0; bit /= 2) most += fits(most + bit) ? bit : 0;

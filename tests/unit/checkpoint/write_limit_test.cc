@@ -13,7 +13,7 @@ using testing::ElementsAre;
 
 class WriteLimitTest : public EngineTest {
  protected:
-  WriteLimitTest() {
+  WriteLimitTest() : EngineTest({.elements = 100'000}) {
     options.writing.write_limit = 0.1;  // MB/s: a file lasts several seconds of the run's clock
   }
   WriteLimit& limit() { return engine->limit; }

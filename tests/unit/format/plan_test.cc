@@ -109,13 +109,44 @@ TEST(FilePlan, LongAndStrangeNamesAreOnlyKeys) {
             "accepted");
 }
 
-TEST(AttributeCapacity, DoublesUntilItFits) {
+TEST(AttributeCapacity, GrowsWithTheState) {
+  const auto of_bytes = [](std::int64_t bytes) {
+    return usual_attribute_capacity(std::vector<TensorSpec>{{"model/w", DType::uint8, {bytes}}});
+  };
+  EXPECT_EQ(usual_attribute_capacity({}), kSmallAttributeCapacity);
+  EXPECT_EQ(of_bytes(1 << 19), kSmallAttributeCapacity);
+  EXPECT_EQ(of_bytes(4 << 20), 128u << 10);
+  EXPECT_EQ(of_bytes(1ll << 60), kDefaultAttributeCapacity);
+  EXPECT_EQ(usual_attribute_capacity(many_tensors(5000)), kDefaultAttributeCapacity);
+}
+
+TEST(AttributeCapacity, DoublesUntilItFitsWithRoomToGrow) {
+  const std::vector<TensorSpec> tensors = small_tensors();
   Attributes attributes;
-  EXPECT_EQ(attribute_capacity_for(attributes), kDefaultAttributeCapacity);
+  EXPECT_EQ(attribute_capacity_for(attributes, tensors), kSmallAttributeCapacity);
+  attributes.set("text", std::string(kSmallAttributeCapacity - 1000, 'x'));
+  EXPECT_EQ(attribute_capacity_for(attributes, tensors), 2 * kSmallAttributeCapacity);
   attributes.set("text", std::string(kDefaultAttributeCapacity, 'x'));
-  EXPECT_EQ(attribute_capacity_for(attributes), 2 * kDefaultAttributeCapacity);
+  EXPECT_EQ(attribute_capacity_for(attributes, tensors), 2 * kDefaultAttributeCapacity);
+  attributes.set("text", std::string(kMaxAttributeCapacity - 1000, 'x'));
+  EXPECT_EQ(attribute_capacity_for(attributes, tensors), kMaxAttributeCapacity);
   attributes.set("text", std::string(kMaxAttributeCapacity, 'x'));
-  EXPECT_THROW(attribute_capacity_for(attributes), RefusedError);
+  EXPECT_THROW(attribute_capacity_for(attributes, tensors), RefusedError);
+}
+
+// For people whose runs save a tiny model every minute.
+TEST(FilePlan, ASmallStateHasASmallFile) {
+  std::vector<TensorSpec> tensors;
+  std::uint64_t bytes = 0;
+  for (int i = 0; i < 24; ++i) {
+    tensors.push_back(
+        {(i % 2 == 0 ? "model/layer." : "optimizer/exp_avg/layer.") + std::to_string(i) + ".weight",
+         DType::float32,
+         {10}});
+    bytes += tensors.back().bytes();
+  }
+  const auto plan = make_file_plan(tensors, usual_attribute_capacity(tensors));
+  EXPECT_LE(plan->layout->length() - bytes, 64u << 10);
 }
 
 TEST(AttributeCapacity, HoldsWhatSealWrites) {
@@ -123,7 +154,7 @@ TEST(AttributeCapacity, HoldsWhatSealWrites) {
   // Shorter as bits in the index than as decimals in /meta/json, and the other way round.
   attributes.set("long", std::vector<double>(9000, -1.2345678901234567e-300));
   attributes.set("short", std::vector<double>(2000, 1.0));
-  const std::uint64_t capacity = attribute_capacity_for(attributes);
+  const std::uint64_t capacity = attribute_capacity_for(attributes, small_tensors());
   Made made = make_snapshot(small_tensors(), attributes, 1, capacity);
   MemoryFileSystem disk;
   EXPECT_NO_THROW(write(disk, "/a", made));

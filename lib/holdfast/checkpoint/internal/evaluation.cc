@@ -47,7 +47,7 @@ Staged Evaluation::image_of_boundary() {
   if (image) {
     auto snapshot = std::make_shared<Snapshot>(*image.snapshot);
     put_run_record(snapshot->attributes, saves_.record());
-    if (attribute_capacity_for(snapshot->attributes) <= image.plan->attribute_capacity) {
+    if (attribute_bytes(snapshot->attributes) <= image.plan->attribute_capacity) {
       image.snapshot = std::move(snapshot);
       return image;
     }

@@ -25,7 +25,8 @@ Run::Run(SnapshotSource& the_source, CheckpointerOptions the_options)
     std::vector<TensorSpec> tensors;
     tensors.reserve(index.tensors.size());
     for (const IndexedTensor& tensor : index.tensors) tensors.push_back(tensor.spec);
-    stager.plan_beside(std::move(tensors), std::max(kDefaultAttributeCapacity, index.attribute_capacity));
+    const std::uint64_t usual = usual_attribute_capacity(tensors);
+    stager.plan_beside(std::move(tensors), std::max(usual, index.attribute_capacity));
   });
 }
 

@@ -6,6 +6,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/hdf5_types.h"
+#include "holdfast/format/internal/root_attributes.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
@@ -67,9 +68,17 @@ class Layouter {
     const Hdf5Handle dataset(H5Dcreate2(file_.get(), name.c_str(), type.get(), space.get(), links_.get(),
                                         datasets_.get(), H5P_DEFAULT),
                              H5Dclose, doing);
-    if (!dtype.empty()) note_dtype(dataset, dtype, doing);
+    if (!dtype.empty()) add_text(dataset, "dtype", dtype, doing);
     // For a dataset without bytes H5Dget_offset() returns a meaningless value.
     return bytes == 0 ? 0 : H5Dget_offset(dataset.get());
+  }
+
+  // Of the root group, with placeholders as values.
+  void add_root_attributes() {
+    const Hdf5Handle integer = hdf5_type(DType::int64);
+    add_attribute(file_, "step", integer, &kStepPlaceholder, "the file's attributes");
+    add_text(file_, "run", run_placeholder(), "the file's attributes");
+    add_text(file_, "holdfast_version", version_placeholder(), "the file's attributes");
   }
 
   void close() { file_.close("closing the file"); }
@@ -90,13 +99,16 @@ class Layouter {
     return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose, doing};
   }
 
-  void note_dtype(const Hdf5Handle& dataset, std::string_view dtype, const std::string& doing) {
+  void add_attribute(const Hdf5Handle& object, const char* name, const Hdf5Handle& type, const void* value,
+                     const std::string& doing) {
     const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, doing);
-    const Hdf5Handle type = hdf5_text_type(dtype.size());
     const Hdf5Handle attribute(
-        H5Acreate2(dataset.get(), "dtype", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
-        doing);
-    check_hdf5(H5Awrite(attribute.get(), type.get(), dtype.data()), doing);
+        H5Acreate2(object.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose, doing);
+    check_hdf5(H5Awrite(attribute.get(), type.get(), value), doing);
+  }
+
+  void add_text(const Hdf5Handle& object, const char* name, std::string_view text, const std::string& doing) {
+    add_attribute(object, name, hdf5_text_type(text.size()), text.data(), doing);
   }
 
   Hdf5Handle file_;
@@ -133,6 +145,7 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
 
   // /meta comes first, so that the head, which is written last, is short.
   Hdf5Layout layout;
+  layouter.add_root_attributes();
   for (const std::string& group : groups) layouter.add_group(group);
   const std::string meta = std::string(kMetaGroup) + "/";
   layout.json_offset = layouter.add_dataset(meta + std::string(kJsonDataset),
