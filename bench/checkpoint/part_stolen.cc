@@ -89,8 +89,8 @@ class BareWriter {
     verifier_.stop_keeping();
     snapshot_.attributes = state.source().attributes();
     put_run_record(snapshot_.attributes, {.attempt = attempt});
-    plan_ = make_file_plan(state.source().describe(),
-                           std::max(kDefaultAttributeCapacity, attribute_capacity_for(snapshot_.attributes)));
+    const std::vector<TensorSpec> tensors = state.source().describe();
+    plan_ = make_file_plan(tensors, attribute_capacity_for(snapshot_.attributes, tensors));
     snapshot_.layout = plan_->layout;
     snapshot_.arena = make_image(*plan_);
     state.source().copy_tensors(*plan_->layout, snapshot_.arena->bytes(), Part::all);

@@ -2,7 +2,7 @@
 """tests/docs/blocks.py ROOT FILE: writes one C++ source of all C++ blocks of ROOT's README.md and docs/*.md.
 
 A fence ```cpp preamble=NAME puts its block in the place of "// BLOCK" in preambles/NAME.cc; of ```diff preamble=NAME it
-is the newer side. #include lines move to the top. Each block has a namespace, and errors name the page's line.
+is the newer side; ```diff trainer=NAME is ported.py's. #include lines move to the top. Each block has a namespace, and errors name the page's line.
 """
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ def lines_of(block):
 
 def source(root, only=None, usual=(HERE / "preambles/includes.h").read_text(encoding="utf-8")):
     blocks = [block for path, page in pages.documents(root).items() for block in page.blocks
-              if block.language in ("cpp", "diff") and (only is None or path in only)]
+              if block.language in ("cpp", "diff") and block.value("trainer") is None and (only is None or path in only)]
     includes, bodies = [], []
     for block in blocks:
         name = block.value("preamble")

@@ -1,0 +1,79 @@
+#!/usr/bin/python3
+"""tests/docs/ported.py ROOT: writes the diffs of docs/ported_trainers.md anew from tests/resume/trainers.
+
+A trainer's marks say what making it resumable changed:
+  code  // holdfast       an added line
+  // was: ORIGINAL        the next line replaces ORIGINAL
+"""
+import difflib
+import re
+import sys
+from pathlib import Path
+
+MOST_LINES = 15  # that a family may need: added or replaced
+PAGE = "docs/ported_trainers.md"
+ADDED = re.compile(r" *// holdfast$")
+WAS = re.compile(r"^( *)// was: (.*)$")
+FENCE = re.compile(r"(```diff trainer=(\w+)\n)(.*?)(```\n)", re.S)
+
+
+def sides(source):
+    """The trainer before and after, as lists of lines."""
+    before, after, replaces = [], [], False
+    for line in source.splitlines():
+        if was := WAS.match(line):
+            before.append(was[1] + was[2])
+            replaces = True
+            continue
+        plain = ADDED.sub("", line)
+        if plain == line and not replaces:
+            before.append(line)
+        after.append(plain)
+        replaces = False
+    return before, after
+
+
+def changed(source):
+    before, after = sides(source)
+    return sum(line.startswith("+") for line in list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:])
+
+
+def diff(source):
+    before, after = sides(source)
+    lines = list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:]
+    return "".join(("" if line.startswith("@@") else line.rstrip()) + "\n" for line in lines[1:]).lstrip("\n")
+
+
+def trainers(root):
+    folder = Path(root) / "tests/resume/trainers"
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cc")) if path.stem != "main"}
+
+
+def check(root, page):
+    """Yields what is wrong with the page's text."""
+    shown = {name: text for _, name, text, _ in FENCE.findall(page)}
+    sources = trainers(root)
+    for name in sorted(shown.keys() | sources.keys()):
+        if name not in sources:
+            yield f"{PAGE}: no trainer {name}"
+            continue
+        count = changed(sources[name])
+        if count > MOST_LINES:
+            yield f"tests/resume/trainers/{name}.cc: {count} changed lines, at most {MOST_LINES}"
+        if name not in shown:
+            yield f"{PAGE}: no ```diff trainer={name}"
+        elif shown[name] != diff(sources[name]):
+            yield f"{PAGE}: the diff of {name} is another; tests/docs/ported.py . writes it anew"
+
+
+def write(root):
+    page = Path(root) / PAGE
+    sources = trainers(root)
+    text = page.read_text(encoding="utf-8")
+    page.write_text(FENCE.sub(lambda fence: fence[1] + diff(sources[fence[2]]) + fence[4], text), encoding="utf-8")
+    for name, source in sources.items():
+        print(f"{name}: {changed(source)} changed lines")
+
+
+if __name__ == "__main__":
+    write(sys.argv[1])

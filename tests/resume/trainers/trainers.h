@@ -1,0 +1,13 @@
+// The families. Each function is the `main` of its trainer, and returns the exit code.
+#pragma once
+
+#include <string>
+
+namespace trainers {
+
+int lstm(long epochs, const std::string& directory);
+int gan(long epochs, const std::string& directory);
+int gpt(long epochs, const std::string& directory);
+int ppo(long epochs, const std::string& directory);
+
+}  // namespace trainers
