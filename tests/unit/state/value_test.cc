@@ -61,7 +61,7 @@ TEST(Value, NumbersComeBackBitForBit) {
 
 TEST(Value, TextComesBackWhateverIsInIt) {
   for (const std::string& text : {std::string(), std::string("4 → 2"), std::string("a\0b", 3),
-                                 std::string("\xFF\xFE raw"), std::string(100'000, 'z')}) {
+                                  std::string("\xFF\xFE raw"), std::string(100'000, 'z')}) {
     EXPECT_EQ(resumed(text, std::string("other")), text);
   }
 }
