@@ -61,7 +61,8 @@ def check(root, page):
         if count > MOST_LINES:
             yield f"tests/resume/trainers/{name}.cc: {count} changed lines, at most {MOST_LINES}"
         if name not in shown:
-            yield f"{PAGE}: no ```diff trainer={name}"
+            if f"trainers/{name}.cc)" not in page:
+                yield f"{PAGE}: neither ```diff trainer={name} nor a link to {name}.cc"
         elif shown[name] != diff(sources[name]):
             yield f"{PAGE}: the diff of {name} is another; tests/docs/ported.py . writes it anew"
 

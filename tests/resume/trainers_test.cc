@@ -33,7 +33,8 @@ TEST_P(Trainers, IsProven) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Trainers,
                          testing::Values(Family{"lstm", false}, Family{"gan"}, Family{"gpt", false},
-                                         Family{"ppo", false}),
+                                         Family{"ppo", false}, Family{"lbfgs", false},
+                                         Family{"frozen", false}, Family{"buffers", false}),
                          [](const auto& info) { return info.param.name; });
 
 }}  // namespace holdfast::test

@@ -15,7 +15,8 @@
 int main(int argc, char** argv) {
   using namespace trainers;  // NOLINT(google-build-using-namespace)
   const std::map<std::string, int (*)(long epochs, const std::string& directory)> families = {
-      {"lstm", lstm}, {"gan", gan}, {"gpt", gpt}, {"ppo", ppo}};
+      {"lstm", lstm},   {"gan", gan},       {"gpt", gpt},        {"ppo", ppo},
+      {"lbfgs", lbfgs}, {"frozen", frozen}, {"buffers", buffers}};
   const auto family = families.find(argc > 1 ? argv[1] : "");
   if (family == families.end() || argc < 3) {
     std::fprintf(stderr, "usage: trainer_families FAMILY RUN_DIRECTORY [EPOCHS]\n");

@@ -8,6 +8,9 @@ namespace trainers {
 int lstm(long epochs, const std::string& directory);
 int gan(long epochs, const std::string& directory);
 int gpt(long epochs, const std::string& directory);
-int ppo(long epochs, const std::string& directory);
+int ppo(long updates, const std::string& directory);
+int lbfgs(long steps, const std::string& directory);
+int frozen(long epochs, const std::string& directory);
+int buffers(long steps, const std::string& directory);
 
 }  // namespace trainers
