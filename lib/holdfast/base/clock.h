@@ -12,6 +12,11 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 using WallTime = std::chrono::system_clock::time_point;
 using Duration = std::chrono::nanoseconds;
 
+// The time from `now` until `end`; zero if the end has passed.
+constexpr Duration time_until(SteadyTime end, SteadyTime now) {
+  return end > now ? Duration(end - now) : Duration::zero();
+}
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -127,7 +127,7 @@ std::optional<SteadyTime> Monitor::named_deadline() const noexcept {
 std::optional<Duration> Monitor::time_left() const {
   const auto earliest = deadline();
   if (!earliest) return std::nullopt;
-  return std::max(Duration(*earliest - clock_.now()), Duration::zero());
+  return time_until(*earliest, clock_.now());
 }
 
 std::optional<Notice> Monitor::standing() const {

@@ -21,37 +21,51 @@ SaveHandle RankGroup::begin_save(std::shared_ptr<SaveHandle::Shared> save) {
 
 void RankGroup::settle(SaveStatus outcome, std::string_view text) {
   for (const auto& save : open_) {
-    durable >= save->step ? save->settle(SaveStatus::durable, {}) : save->settle(outcome, text);
+    durable_ >= save->step ? save->settle(SaveStatus::durable, {}) : save->settle(outcome, text);
   }
   open_.clear();
 }
 
+void RankGroup::determine_volume(std::vector<bool> sees) {
+  sees_ = std::move(sees);
+  sharing_ = std::count(sees_.begin() + 1, sees_.end(), true) > 0;
+}
+
 bool RankGroup::all_see() const {
-  return !sees.empty() && std::find(sees.begin(), sees.end(), false) == sees.end();
+  return !sees_.empty() && std::find(sees_.begin(), sees_.end(), false) == sees_.end();
+}
+
+void RankGroup::begin_sharing(AttemptNumber attempt, Clock& clock) {
+  shared_ = std::make_unique<SharedWriter>(guarded_, attempt, clock);
 }
 
 std::optional<Duration> RankGroup::left(SteadyTime now) const {
-  if (!end) return std::nullopt;
-  return std::max(Duration(*end - now), Duration::zero());
+  if (!end_) return std::nullopt;
+  return time_until(*end_, now);
 }
 
 void RankGroup::part() {
-  parting->parted = true;  // no thread begins a wait from here on
-  parting->mutex.lock();   // waits for those that share it
-  parting->mutex.unlock();
+  parting_->parted = true;  // no thread begins a wait from here on
+  parting_->mutex.lock();   // waits for those that share it
+  parting_->mutex.unlock();
+}
+
+void RankGroup::post(const Vote& vote, SteadyTime now) {
+  channel_.post(ballot_of(vote, rank(), world_size()));
+  posted_ = now;
 }
 
 void RankGroup::learn(const Agreed& agreed) {
-  end.reset();
-  if (agreed.left) end = posted + *agreed.left;
-  durable = agreed.durable;
-  failing = agreed.failing;
-  alone = alone || agreed.alone;
+  end_.reset();
+  if (agreed.left) end_ = posted_ + *agreed.left;
+  durable_ = agreed.durable;
+  failing_ = agreed.failing;
+  alone_ = alone_ || agreed.alone;
   std::erase_if(open_, [&](const auto& save) {
     if (save->in_hand) return false;
-    const bool safe = durable >= save->step;
+    const bool safe = durable_ >= save->step;
     // Rank 0 failed only if it is done with that save: not busy, and at a later step.
-    if (!safe && !(failing && agreed.busy < 0 && agreed.step > save->step)) return false;
+    if (!safe && !(failing_ && agreed.busy < 0 && agreed.step > save->step)) return false;
     save->settle(safe ? SaveStatus::durable : SaveStatus::failed,
                  safe ? "" : "rank 0 could not write it: its log says why");
     return true;
@@ -59,11 +73,11 @@ void RankGroup::learn(const Agreed& agreed) {
 }
 
 void RankGroup::tell(const char* name, const nlohmann::json& value) {
-  channel.tell(name, value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  channel_.tell(name, value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 nlohmann::json RankGroup::hear(int rank, const char* name, Duration limit) {
-  auto value = nlohmann::json::parse(channel.hear(rank, name, limit), nullptr, false);
+  auto value = nlohmann::json::parse(channel_.hear(rank, name, limit), nullptr, false);
   if (!value.is_object()) {
     throw Error("rank " + std::to_string(rank) + " told something unreadable (" + name + ")");
   }

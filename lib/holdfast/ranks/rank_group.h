@@ -1,7 +1,8 @@
 // What a Checkpointer keeps about the other ranks of its run: the channel to them, what the votes agreed on,
 // and the saves that all ranks know.
 //
-// Errors: as RankChannel. Threads: the training thread; Patience, `hurry`, `parting` and `guarded` any.
+// Errors: as RankChannel. Threads: the training thread; patience(), hurried(), guarded() and before_parting()
+// any.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/clock.h"
+#include "holdfast/base/error.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/ranked_state.h"
@@ -60,58 +63,87 @@ class DetachableChannel final : public RankChannel {
   RankChannel* const channel_ HOLDFAST_PT_GUARDED_BY(parting_->mutex);
 };
 
+// What the votes have agreed on changes in learn() alone, so that all ranks hold the same.
 class RankGroup {
  public:
-  RankGroup(RankChannel& the_channel, SnapshotSource& own)
-      : channel(the_channel),
-        guarded(the_channel, parting),
-        ranked_(own, the_channel.rank(), the_channel.world_size()) {
-    channel.take();
+  RankGroup(RankChannel& channel, SnapshotSource& own)
+      : channel_(channel), guarded_(channel, parting_), ranked_(own, channel.rank(), channel.world_size()) {
+    channel_.take();
   }
 
-  bool leads() const { return channel.rank() == 0; }
-  int rank() const { return channel.rank(); }
-  int world_size() const { return channel.world_size(); }
+  bool leads() const { return channel_.rank() == 0; }
+  int rank() const { return channel_.rank(); }
+  int world_size() const { return channel_.world_size(); }
+  RankChannel& channel() { return channel_; }
+  // For the writer's thread, which may outlive the channel if a disk hangs.
+  DetachableChannel& guarded() { return guarded_; }
   // The source of this rank's saves. The file has room for the tensors of all ranks.
   SnapshotSource& source() { return ranked_; }
+
+  // Posts this rank's ballot. An end that the result names counts from `now`.
+  void post(const Vote& vote, SteadyTime now);
+  void learn(const Agreed& agreed);
+  // From the newest votes: the announced end, the newest durable step, and whether rank 0's saves fail.
+  std::optional<SteadyTime> end() const { return end_; }
+  std::optional<Duration> left(SteadyTime now) const;  // until that end
+  std::int64_t durable() const { return durable_; }
+  bool failing() const { return failing_; }
+  // All ranks know that rank 0 writes alone from now on.
+  bool alone() const { return alone_; }
 
   // For ranks other than 0: a save that was agreed. The votes tell how it ends, unless this rank writes a
   // share of it.
   SaveHandle begin_save(std::shared_ptr<SaveHandle::Shared> save);
   // Ends all open saves. Saves known to be durable become durable.
   void settle(SaveStatus outcome, std::string_view text);
-  void learn(const Agreed& agreed);
-  // All of them see rank 0's volume, as far as that was determined.
+
+  // Who sees rank 0's volume, by rank. Each of these writes a share of the checkpoints.
+  void determine_volume(std::vector<bool> sees);
+  // False until that was determined.
+  bool sees(int rank) const { return !sees_.empty() && sees_[static_cast<std::size_t>(rank)]; }
   bool all_see() const;
-  // Time until the end that the votes reported.
-  std::optional<Duration> left(SteadyTime now) const;
+  bool sharing() const { return sharing_; }  // another rank sees it
+  // Before the first call of shared(): the attempt is known.
+  void begin_sharing(AttemptNumber attempt, Clock& clock);
+  SharedWriter& shared() { return *shared_; }
+  // Limits of this rank's waits and writes for shared saves. Threads: any.
+  Patience& patience() { return patience_; }
+  const Patience& patience() const { return patience_; }
+  const std::atomic<bool>& hurried() const { return hurried_; }
+  void hurry(bool so) noexcept { hurried_ = so; }  // shares are written without a speed limit
+
   // Afterwards no thread of the writer uses the channel or the source. Waits for a thread that uses one now.
   void part();
+  // For the writer's thread: runs `work`, which uses the source, unless this rank has parted. Throws Error then.
+  template <class Work>
+  void before_parting(const Work& work) {
+    const SharedLock lock(parting_->mutex);
+    if (parting_->parted) throw Error("the run has ended");
+    work();
+  }
 
   // Texts between ranks are JSON objects. hear() throws `Error` if the text is not a JSON object.
   void tell(const char* name, const nlohmann::json& value);
   nlohmann::json hear(int rank, const char* name, Duration limit);
 
-  RankChannel& channel;
-  const std::shared_ptr<Parting> parting = std::make_shared<Parting>();
-  bool asked = false;                  // rank 0: the others know which checkpoint it would start from
-  SteadyTime posted{};                 // when the newest vote was posted
-  std::optional<SteadyTime> end = {};  // announced end, from the newest votes
-  std::int64_t durable = -1;
-  bool failing = false;
-  bool sharing = false;         // another rank sees the volume, so all ranks write
-  std::vector<bool> sees = {};  // by rank; empty: not determined
-  bool alone = false;           // all ranks know that rank 0 writes alone from now on
-  Patience patience;
-  std::atomic<bool> hurry{false};  // shares are written without a speed limit
-
-  // For the writer's thread, which may outlive the channel if a disk hangs.
-  DetachableChannel guarded;
-  std::unique_ptr<SharedWriter> together;  // set by resume()
-
  private:
+  RankChannel& channel_;
+  const std::shared_ptr<Parting> parting_ = std::make_shared<Parting>();
+  DetachableChannel guarded_;
   RankedSource ranked_;
+
+  SteadyTime posted_{};  // when the newest vote was posted
+  std::optional<SteadyTime> end_;
+  std::int64_t durable_ = -1;
+  bool failing_ = false;
+  bool alone_ = false;
   std::vector<std::shared_ptr<SaveHandle::Shared>> open_;
+
+  std::vector<bool> sees_;
+  bool sharing_ = false;
+  std::unique_ptr<SharedWriter> shared_;
+  Patience patience_;
+  std::atomic<bool> hurried_{false};
 };
 
 // nullptr without a channel, or for a world of one.

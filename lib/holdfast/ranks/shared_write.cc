@@ -30,10 +30,6 @@ std::string name_of(std::uint64_t number, const char* message) {
   return "save/" + std::to_string(number) + '/' + message;
 }
 
-// How soon a waiting rank notices a shortened patience. The channel checks once a second whether the awaited
-// rank is gone, so a slice must be longer.
-constexpr Duration kSlice = std::chrono::milliseconds(1500);
-
 // Texts of this many earlier saves may still be unread: a stop starts a save while others run.
 constexpr std::uint64_t kStillWanted = 3;
 
@@ -182,7 +178,7 @@ class SharedWriter::Leader {
 
   void hear(int rank, SteadyTime until) {
     std::string text;
-    const Duration left = std::max(until - writer_.clock_.now(), Duration::zero());
+    const Duration left = time_until(until, writer_.clock_.now());
     const std::string silent =
         failure_of([&] { text = writer_.hear(rank, tag_.number, kReport, left, options_.patience); });
     if (!silent.empty()) throw RankError(rank, "did not report its share of the checkpoint: " + silent);
@@ -380,30 +376,6 @@ void SharedWriter::tell(std::uint64_t number, const char* message, const std::st
 std::string SharedWriter::hear(int rank, std::uint64_t number, const char* message, Duration limit,
                                const Patience* patience) {
   return hear_patiently(channel_, clock_, rank, name_of(number, message), limit, patience);
-}
-
-std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const std::string& name,
-                           Duration limit, const Patience* patience) {
-  const SteadyTime began = clock.now();
-  Duration waited{};  // by the channel's clock
-  while (true) {
-    const Duration slice = std::clamp(limit - waited, Duration::zero(), kSlice);
-    const SteadyTime asked = Clock::real().now();
-    try {
-      return channel.hear(rank, name, slice);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception&) {
-      // A timeout takes the whole slice. An earlier exception means that the rank is lost.
-      if (Clock::real().now() - asked < slice) throw;
-    }
-    waited += slice;
-    const SteadyTime now = clock.now();
-    if (waited >= limit || now - began >= limit || (patience != nullptr && now >= patience->end())) {
-      throw Error("no answer within " + format_duration(std::max(waited, now - began)),
-                  ExitCode::interrupted);
-    }
-  }
 }
 
 }}  // namespace holdfast::v1

@@ -9,10 +9,9 @@
 //
 // Errors: rank 0: exceptions of the store, and RankError, which names a rank; others: a value. All waits are
 // limited. Threads: commit(), take_part() and stand_aside() one at a time on each rank, the writer's;
-// decline(), alone() and Patience any. Durability: as the store's commit.
+// decline() and alone() any. Durability: as the store's commit.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -27,6 +26,7 @@
 #include "holdfast/format/image_writer.h"
 #include "holdfast/format/shares.h"
 #include "holdfast/io/file_system.h"
+#include "holdfast/ranks/patience.h"
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/writing/joint_save.h"
@@ -54,23 +54,6 @@ class RankError : public OtherRankError {
  private:
   int rank_;
 };
-
-// A second limit for waits, which another thread may shorten while a rank waits: when a machine's end is
-// announced, or a rank is lost. Noticed within two seconds. Threads: any.
-class Patience {
- public:
-  void end_by(SteadyTime end) noexcept { end_ = end.time_since_epoch().count(); }
-  void renew() noexcept { end_by(SteadyTime::max()); }
-  SteadyTime end() const noexcept { return SteadyTime(SteadyTime::duration(end_.load())); }
-
- private:
-  std::atomic<SteadyTime::rep> end_{SteadyTime::max().time_since_epoch().count()};
-};
-
-// Calls RankChannel::hear() in slices, so that `patience` (nullptr: none) can end the wait. `limit` counts by
-// the channel's clock and by `clock`. Does not wait for a rank that is known to be lost.
-std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const std::string& name,
-                           Duration limit, const Patience* patience);
 
 struct SharedWriteOptions {
   ImageWriterOptions how = {};  // rank 0 alone uses before_seal, with the numbers of all ranks

@@ -10,9 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/format/image_writer.h"
-#include "holdfast/staging/run_record.h"
-#include "holdfast/writing/internal/finite_note.h"
+#include "holdfast/writing/internal/file_commit.h"
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v1 {
@@ -24,7 +22,8 @@ AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses,
       losses_(losses),
       run_(std::move(run)),
       options_(options),
-      last_look_(clock.now()) {
+      last_look_(clock.now()),
+      files_(std::make_unique<internal::FileCommit>(store, clock, options_, hurry_)) {
   last_.checkpoint.reserve(SaveHandle::Shared::kLongestName);
   try {
     thread_ = std::thread([this] { this->run(); });
@@ -190,7 +189,7 @@ void AsyncWriter::write(Job job) noexcept {
   }
   std::optional<CheckpointInfo> checkpoint;
   try {
-    checkpoint = commit(job);
+    checkpoint = files_->commit(job.request, others_failed(), *job.handle);
   } catch (const SupersededError& error) {
     supersede(error.what());
     job.request = {};
@@ -208,64 +207,6 @@ void AsyncWriter::write(Job job) noexcept {
     keep_house(*checkpoint, *job.handle);
   }
   flush_ledger();
-}
-
-// What the other ranks must know before the write. If something fails here, they are told too.
-Snapshot AsyncWriter::seal(const WriteRequest& request) {
-  const auto& others = request.others;
-  try {
-    if (others && others->writers() > 1 && others_failed()) {
-      throw Error("another rank has failed in the save before");
-    }
-    Snapshot sealed = *request.snapshot;  // shares the image, but has its own attributes
-    if (others && others->writers() == 1) others->begin_alone();
-    return sealed;
-  } catch (const std::exception& error) {
-    if (others) others->decline(what_of(error));
-    throw;
-  }
-}
-
-CheckpointInfo AsyncWriter::commit(const Job& job) {
-  const WriteRequest& request = job.request;
-  const bool shared = request.others && request.others->writers() > 1;
-  Snapshot sealed = seal(request);
-  // A shared save waits for the image itself, so that the other ranks learn of a failure there.
-  if (!shared) request.snapshot->wait_for_arrival();
-  if (request.complete) request.complete();
-  const SteadyTime began = clock_.now();
-  const bool slowed = options_.write_limit > 0 && !hurry_.load(std::memory_order_relaxed);
-  Duration wrote{};
-  CheckpointInfo checkpoint = write_file(request, sealed, wrote);
-  const Duration took = clock_.now() - began;
-  if (options_.costs != nullptr && !slowed && request.usual) options_.costs->committed(request.copied + took);
-  job.handle->written(began, checkpoint.bytes, wrote, took - wrote);
-  return checkpoint;
-}
-
-CheckpointInfo AsyncWriter::write_file(const WriteRequest& request, Snapshot& sealed, Duration& wrote) {
-  ImageWriterOptions how{
-      .threads = options_.threads, .write_limit = options_.write_limit, .clock = &clock_, .hurry = &hurry_};
-  // If run.finite is false already, the loss was not finite, and that was logged.
-  if (sealed.attributes.get_bool(kRunFinite)) {
-    using NotFinite = std::optional<std::size_t>;
-    how.before_seal = [this](Snapshot& snapshot, NotFinite not_finite) HOLDFAST_REQUIRES(thread_role_) {
-      snapshot.attributes.set(kRunFinite, !not_finite, Role::record);
-      internal::note_finite(snapshot, not_finite, was_finite_);
-    };
-  }
-  if (request.others && request.others->writers() > 1) {
-    how.write_limit /= request.others->writers();  // the limit is the volume's, and all ranks write to it
-    return request.others->commit(store_, sealed, request.ancestry, std::move(how), wrote);
-  }
-  return store_.commit({.step = sealed.step,
-                        .bytes = request.plan->layout->length(),
-                        .ancestry = request.ancestry,
-                        .write = [&](File& file) {
-                          const SteadyTime start = clock_.now();
-                          write_image(file, sealed, *request.plan, how);
-                          wrote = clock_.now() - start;
-                        }});
 }
 
 // The other ranks wait for rank 0's first word about this save, so it is sent here too.

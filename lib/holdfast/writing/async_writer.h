@@ -14,7 +14,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,44 +25,17 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/owner_process.h"
 #include "holdfast/base/thread_role.h"
-#include "holdfast/format/file_plan.h"
 #include "holdfast/ledger/ledger.h"
 #include "holdfast/ledger/loss_ring.h"
-#include "holdfast/planning/cost_model.h"
 #include "holdfast/store/checkpoint_store.h"
-#include "holdfast/writing/joint_save.h"
 #include "holdfast/writing/save_handle.h"
+#include "holdfast/writing/write_request.h"
 
 namespace holdfast { inline namespace v1 {
 
-struct WriteRequest {
-  // Has a run record (run_record.h) among its attributes. The writer sets run.finite: the record's value, and
-  // no NaN or infinity in any tensor.
-  std::shared_ptr<const Snapshot> snapshot;
-  std::shared_ptr<const FilePlan> plan;
-  Ancestry ancestry;
-  // Duration of the copy, which is part of a commit's cost.
-  Duration copied{};
-  // The cost of this commit is typical for later ones.
-  bool usual = true;
-  // Called on the writer's thread before the write. It completes the image with other ranks' own tensors. An
-  // exception fails the save.
-  std::function<void()> complete = {};
-  // Set if other ranks expect this save: they are told of its end in every case. Null: no other rank does.
-  std::shared_ptr<JointSave> others = nullptr;
-  // Made when the save began; null: submit() makes one.
-  std::shared_ptr<SaveHandle::Shared> save = nullptr;
-};
-
-struct AsyncWriterOptions {
-  int threads = 2;                                     // for hashing and writing; two keep a disk busy
-  double write_limit = 0;                              // MB/s; 0: none. Commits take longer with it
-  Duration ledger_interval = std::chrono::seconds(1);  // while idle; a write in flight delays it
-  Duration claim_interval = std::chrono::seconds(5);   // look for newer attempts; costs one listing
-  // Receives the cost of each write that no limit slowed down. Outlives the writer; null: none.
-  CostModel* costs = nullptr;
-  Ledger* ledger = nullptr;  // drained together with the losses; outlives the writer; null: none
-};
+namespace internal {
+class FileCommit;
+}
 
 class AsyncWriter {
  public:
@@ -122,10 +94,6 @@ class AsyncWriter {
 
   void run() noexcept;
   void write(Job job) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
-  Snapshot seal(const WriteRequest& request) HOLDFAST_REQUIRES(thread_role_);
-  CheckpointInfo commit(const Job& job) HOLDFAST_REQUIRES(thread_role_);
-  CheckpointInfo write_file(const WriteRequest& request, Snapshot& sealed, Duration& wrote)
-      HOLDFAST_REQUIRES(thread_role_);
   void not_begun(Job& job, std::string_view reason) const noexcept;
   void spoiled_by(const OtherRankError& error, Job& job) noexcept HOLDFAST_REQUIRES(thread_role_);
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept HOLDFAST_REQUIRES(thread_role_);
@@ -165,8 +133,7 @@ class AsyncWriter {
 
   ThreadRole thread_role_;
   SteadyTime last_look_ HOLDFAST_GUARDED_BY(thread_role_);  // used by the writer's thread alone
-  bool was_finite_ HOLDFAST_GUARDED_BY(thread_role_) =
-      true;  // was the last checked state finite; used by the writer's thread alone
+  const std::unique_ptr<internal::FileCommit> files_ HOLDFAST_PT_GUARDED_BY(thread_role_);
   bool refused_ HOLDFAST_GUARDED_BY(thread_role_) =
       false;  // the last save failed because a rank took no part; likewise
   const OwnerProcess process_;

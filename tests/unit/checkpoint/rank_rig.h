@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 struct RankParts {
   RankParts(RankChannel& channel, const CheckpointerOptions& options)
       : source({.rank = channel.rank()}), group(channel, source), run(group.source(), options) {
-    group.together = std::make_unique<SharedWriter>(group.guarded, 1, run.clock);
+    group.begin_sharing(1, run.clock);
   }
   // Both come to their next boundary.
   void step() {

@@ -18,7 +18,7 @@ class SharedRoundsTest : public RankTest {
   // Both see the volume.
   void share() {
     start();
-    for (RankParts* rank : {zero.get(), one.get()}) rank->group.sharing = true;
+    for (RankParts* rank : {zero.get(), one.get()}) rank->group.determine_volume({true, true});
     step();
   }
   void begin(const Agreed& agreed) {
@@ -27,12 +27,18 @@ class SharedRoundsTest : public RankTest {
   }
   // What rank 0's first word about this round makes of it for the other rank.
   SharedOutcome heard() {
-    return one->group.together->stand_aside(1, "it has no share", one->rounds.number(), one->rounds.limits());
+    return one->group.shared().stand_aside(1, "it has no share", one->rounds.number(), one->rounds.limits());
   }
-  Duration patience(const RankParts& rank) { return rank.group.patience.end() - clock.now(); }
+  Duration patience(const RankParts& rank) { return rank.group.patience().end() - clock.now(); }
+  // As votes would tell it. None has been posted here: ends count from the clock's beginning.
+  static void end_at(RankParts& rank, std::optional<SteadyTime> end) {
+    Agreed agreed;
+    if (end) agreed.left = *end - SteadyTime{};
+    rank.group.learn(agreed);
+  }
   void announce(Duration left) {
     for (RankParts* rank : {zero.get(), one.get()}) {
-      rank->group.end = clock.now() + left;
+      end_at(*rank, clock.now() + left);
       rank->rounds.limit_patience();
     }
   }
@@ -115,7 +121,7 @@ TEST_F(SharedRoundsTest, NobodyIsWaitedForUntilARankCountsAsLost) {
 TEST_F(SharedRoundsTest, BeforeAnEndTheLeaderKeepsTimeToWriteAlone) {
   share();
   zero->rounds.limit_patience();
-  EXPECT_EQ(zero->group.patience.end(), SteadyTime::max());
+  EXPECT_EQ(zero->group.patience().end(), SteadyTime::max());
   zero->run.costs.committed(10s);  // together; alone it takes twice as long
   const Duration agreement = zero->run.outlook.costs().agreement;
   announce(100s);
@@ -123,7 +129,7 @@ TEST_F(SharedRoundsTest, BeforeAnEndTheLeaderKeepsTimeToWriteAlone) {
   EXPECT_EQ(patience(*one), 100s) << "it waits for rank 0";
   announce(29s);
   EXPECT_EQ(patience(*zero), 29s) << "no time for both: nothing better to do than to wait";
-  zero->group.alone = true;
+  zero->group.learn({.alone = true});
   announce(100s);
   EXPECT_EQ(patience(*zero), 100s);
 }
@@ -131,15 +137,16 @@ TEST_F(SharedRoundsTest, BeforeAnEndTheLeaderKeepsTimeToWriteAlone) {
 TEST_F(SharedRoundsTest, AnEndThatMovesIsSeen) {
   share();
   EXPECT_FALSE(zero->rounds.end_has_moved(1s));
-  zero->group.end = clock.now() + 100s;
+  const SteadyTime end = clock.now() + 100s;
+  end_at(*zero, end);
   EXPECT_TRUE(zero->rounds.end_has_moved(1s));
   zero->rounds.limit_patience();
   EXPECT_FALSE(zero->rounds.end_has_moved(1s));
-  *zero->group.end -= 1s;
+  end_at(*zero, end - 1s);
   EXPECT_FALSE(zero->rounds.end_has_moved(1s)) << "the clocks' ticks";
-  *zero->group.end -= 1ms;
+  end_at(*zero, end - 1s - 1ms);
   EXPECT_TRUE(zero->rounds.end_has_moved(1s));
-  zero->group.end.reset();
+  end_at(*zero, std::nullopt);
   EXPECT_TRUE(zero->rounds.end_has_moved(1s));
 }
 
@@ -157,8 +164,8 @@ TEST_F(SharedRoundsTest, AllFindOutTogetherWhoSeesTheVolume) {
     std::thread thread([&] { follower.rounds.find_volume(); });
     leader.rounds.find_volume();
     thread.join();
-    EXPECT_EQ(leader.group.sharing, sees);
-    EXPECT_EQ(follower.group.sharing, sees);
+    EXPECT_EQ(leader.group.sharing(), sees);
+    EXPECT_EQ(follower.group.sharing(), sees);
     EXPECT_EQ(leader.group.all_see(), sees);
   }
 }

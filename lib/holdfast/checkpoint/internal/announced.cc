@@ -70,7 +70,7 @@ std::optional<SteadyTime> Announced::named_deadline() const noexcept {
 std::optional<Duration> Announced::time_left(SteadyTime now) const noexcept {
   const auto end = deadline();
   if (!end) return std::nullopt;
-  return std::max(Duration(*end - now), Duration::zero());
+  return time_until(*end, now);
 }
 
 void Announced::dismiss(SteadyTime until, bool woken) {

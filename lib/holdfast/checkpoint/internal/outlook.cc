@@ -27,7 +27,7 @@ Duration wall_ahead(const Clock& clock) {
 OnNotice chosen_policy(const NoticeOptions& options, const Notice& notice, SteadyTime now) noexcept {
   if (options.on_notice != OnNotice::callback) return options.on_notice;
   try {
-    const Duration left = std::max(Duration(*notice.deadline - now), Duration::zero());
+    const Duration left = time_until(*notice.deadline, now);
     const OnNotice chosen = options.decide(notice, left);
     return chosen == OnNotice::callback ? OnNotice::train_on : chosen;
   } catch (const std::exception& error) {

@@ -32,9 +32,9 @@ std::string RankPartners::next_evaluation() {
 }
 
 void RankPartners::heard(const Notice& notice) noexcept {
-  if (notice.stands_still) group_.channel.expect_silence(*notice.stands_still);
-  if (notice.kind == NoticeKind::thawed) group_.channel.expect_silence(Duration::zero());
-  if (run_.monitor.pending()) group_.channel.call(true);
+  if (notice.stands_still) group_.channel().expect_silence(*notice.stands_still);
+  if (notice.kind == NoticeKind::thawed) group_.channel().expect_silence(Duration::zero());
+  if (run_.monitor.pending()) group_.channel().call(true);
 }
 
 void RankPartners::add_values(Measurements& measurements) {
@@ -48,7 +48,7 @@ void RankPartners::join(WriteRequest& request, Staged& staged) {
 }
 
 void RankPartners::calm() noexcept {
-  if (!group_.leads() && !group_.end && !run_.outlook.must_stop()) group_.hurry = false;
+  if (!group_.leads() && !group_.end() && !run_.outlook.must_stop()) group_.hurry(false);
 }
 
 // The image has room for it behind what rank 0 copies: both may be filled at once.
@@ -58,14 +58,13 @@ std::function<void()> RankPartners::bring_own_of_others(const Snapshot& snapshot
           arena = snapshot.arena, step = snapshot.step] {
     for (int rank = 1; rank < group.world_size(); ++rank) {
       const std::string own =
-          hear_patiently(group.guarded, clock, rank, own_text(step), kOwnWait, &group.patience);
-      const SharedLock lock(group.parting->mutex);
-      if (group.parting->parted) throw Error("the run has ended");
+          hear_patiently(group.guarded(), clock, rank, own_text(step), kOwnWait, &group.patience());
       if (!own.starts_with(kOwnBytes)) {
         throw Error("rank " + std::to_string(rank) +
                     " could not copy its random numbers: " + own.substr(own.empty() ? 0 : 1));
       }
-      put_own_of(rank, std::string_view(own).substr(1), source, *layout, arena->bytes());
+      group.before_parting(
+          [&] { put_own_of(rank, std::string_view(own).substr(1), source, *layout, arena->bytes()); });
     }
   };
 }
@@ -81,7 +80,7 @@ bool RankPartners::complete(BoundaryShelf& shelf) noexcept {
     if (name->empty()) return true;
     std::vector<std::string> own;
     for (int rank = 1; rank < group_.world_size(); ++rank) {
-      own.push_back(group_.guarded.hear(rank, *name, Duration::zero()));
+      own.push_back(group_.guarded().hear(rank, *name, Duration::zero()));
     }
     return shelf.complete(*name, [&](const Snapshot& image) {
       for (int rank = 1; rank < group_.world_size(); ++rank) {

@@ -35,22 +35,24 @@ class RankPartners final : public SavePartners {
 
   bool leads() const override { return group_.leads(); }
   void heard(const Notice& notice) noexcept override;
-  bool call() const noexcept override { return group_.channel.called(); }
+  bool call() const noexcept override { return group_.channel().called(); }
   bool may_call() const noexcept override { return group_.leads(); }
   std::int64_t plan() const override { return rounds_.plan(); }
   void add_values(Measurements& measurements) override;
   void join(WriteRequest& request, Staged& staged) override;
   void joined() noexcept override { rounds_.handed_over(); }
-  void hurry() noexcept override { group_.hurry = true; }
+  void hurry() noexcept override { group_.hurry(true); }
   void calm() noexcept override;
   std::string lacking(const ImageLayout& layout) const override;
   bool complete(BoundaryShelf& shelf) noexcept override;
-  bool usual() const noexcept override { return !group_.sharing; }
+  bool usual() const noexcept override { return !group_.sharing(); }
   void committed_from_shelf(const BegunSave& save) override { run_.outlook.answered_by(save); }
   int torn_rank() const override { return torn_rank_; }
   bool hopeless() const override { return hopeless_; }
   void last_save_begun() noexcept override { rounds_.end({}); }
-  void last_save_again() noexcept override { group_.patience.end_by(group_.end.value_or(SteadyTime::max())); }
+  void last_save_again() noexcept override {
+    group_.patience().end_by(group_.end().value_or(SteadyTime::max()));
+  }
   bool holds_all() const override { return false; }
   std::shared_ptr<Snapshot> part_of(std::shared_ptr<Snapshot> whole) const override;
 

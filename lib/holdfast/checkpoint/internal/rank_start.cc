@@ -44,14 +44,14 @@ void RankStart::lead() {
                             });
         file_ = file_to_share();
       },
-      [this](const Error& error) { group_.tell(group_.asked ? kVerdict : kCandidate, failure_of(error)); });
+      [this](const Error& error) { group_.tell(asked_ ? kVerdict : kCandidate, failure_of(error)); });
 }
 
 void RankStart::let_others_load() {
   tell_verdict();
   share_volume(run_.options.ranks.shared_write);
   const bool all_read = in_run_directory() && group_.all_see();
-  if (file_ && !all_read) send_file(group_.channel, *file_);
+  if (file_ && !all_read) send_file(group_.channel(), *file_);
   file_.reset();
   agree_on_bits();
 }
@@ -73,10 +73,10 @@ void RankStart::follow() {
 
 // Collective.
 void RankStart::share_volume(bool wanted) {
-  group_.together = std::make_unique<SharedWriter>(group_.guarded, run_.started.record.attempt, run_.clock);
+  group_.begin_sharing(run_.started.record.attempt, run_.clock);
   if (!wanted) return;
   rounds_.find_volume();
-  if (group_.sharing && !group_.leads()) sender_.begin_sharing();
+  if (group_.sharing() && !group_.leads()) sender_.begin_sharing();
 }
 
 // Rank 0 may wait for its volume. A signal ends this wait as it ends that one.
@@ -126,11 +126,11 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
     head.resize(std::get<CheckpointIndex>(index).user_block);
     file->read_at(head, 0);
   }
-  group_.asked = true;
+  asked_ = true;
   group_.tell(kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}});
-  if (file) group_.channel.broadcast(head);
+  if (file) group_.channel().broadcast(head);
   for (int rank = 1; rank < group_.world_size(); ++rank) {
-    throw_if_failed(hear(rank, kChecked, group_.channel.timeout()), rank);
+    throw_if_failed(hear(rank, kChecked, group_.channel().timeout()), rank);
   }
 }
 
@@ -166,7 +166,7 @@ void RankStart::answer_rank_0() {
   const json candidate = hear(0, kCandidate, limit);
   throw_if_failed(candidate, 0);
   std::vector<std::byte> head(candidate.value("head", std::size_t{0}));
-  if (!head.empty()) group_.channel.broadcast(head);
+  if (!head.empty()) group_.channel().broadcast(head);
   telling_errors(
       [&] {
         engine_.start.wait().await_sight();
@@ -195,7 +195,7 @@ void RankStart::agree_on_bits() {
   bool all_exact = true;
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     if (rank == group_.rank()) continue;
-    const json told = hear(rank, kReady, group_.channel.timeout());
+    const json told = hear(rank, kReady, group_.channel().timeout());
     throw_if_failed(told, rank);
     all_exact = all_exact && told.value("bit_exact", false);
   }

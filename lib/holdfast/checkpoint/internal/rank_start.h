@@ -54,6 +54,7 @@ class RankStart {
   ShareSender& sender_;
   StartReceiver receiver_;
   std::unique_ptr<File> file_;  // rank 0: what the others load
+  bool asked_ = false;          // rank 0: the others know which checkpoint it would start from
 };
 
 }}}  // namespace holdfast::v1::internal

@@ -27,12 +27,12 @@ constexpr char kOthers[] = "another rank";  // the source of what votes tell
 Agreed RankVotes::await(const char* what, bool rank_0_may_save) {
   const SteadyTime began = run_.clock.now();
   while (true) {
-    if (const auto largest = group_.channel.result(kLook)) {
+    if (const auto largest = group_.channel().result(kLook)) {
       pending_ = false;
       return agreed_by(*largest, group_.world_size());
     }
     engine_.listener.heard();
-    Duration limit = group_.channel.timeout();
+    Duration limit = group_.channel().timeout();
     std::optional<Duration> left = run_.outlook.announced().time_left(run_.clock.now());
     const auto told = group_.left(run_.clock.now());
     if (told && (!left || *told < *left)) left = told;
@@ -45,7 +45,7 @@ Agreed RankVotes::await(const char* what, bool rank_0_may_save) {
     const Duration waited = run_.clock.now() - began;
     if (waited > limit) {
       pending_ = false;
-      group_.channel.give_up(what, waited);
+      group_.channel().give_up(what, waited);
     }
   }
 }
@@ -54,7 +54,7 @@ void RankVotes::learn(const Agreed& agreed) {
   group_.learn(agreed);
   if (!agreed.left) run_.outlook.forget_answer(agreed.step);
   if (rounds_.end_has_moved(kSameTime)) rounds_.limit_patience();
-  if (group_.sharing) {
+  if (group_.sharing()) {
     try {
       run_.stager.widen(static_cast<std::uint64_t>(agreed.capacity));
     } catch (const std::exception& error) {  // the next save will fail of it, and say it
@@ -87,7 +87,7 @@ void RankVotes::hear_others_end(const Agreed& agreed) {
                       .kind = NoticeKind::withdrawn,
                       .text = "the end of another rank's machine is announced no more"});
   }
-  const Duration known_left = known ? std::max(Duration(*known - now), Duration::zero()) : Duration::max();
+  const Duration known_left = known ? time_until(*known, now) : Duration::max();
   if (known && std::max(known_left - *left, *left - known_left) <= kSameTime) return;
   const Notice end{.source = kOthers,
                    .kind = NoticeKind::deadline,
@@ -103,10 +103,10 @@ void RankVotes::hear_stop(const Agreed& agreed) {
   const SteadyTime now = run_.clock.now();
   if (!run_.outlook.must_stop()) {
     // An end that has passed says nothing about the time left.
-    const bool ahead = group_.end && *group_.end > now;
+    const bool ahead = group_.end() && *group_.end() > now;
     const Notice stop{.source = kOthers,
                       .kind = NoticeKind::stop,
-                      .deadline = ahead ? group_.end : std::nullopt,
+                      .deadline = ahead ? group_.end() : std::nullopt,
                       .text = "rank " + std::to_string(agreed.stop) + " was told to stop",
                       .guessed = !agreed.named_left,
                       .seen = now};
@@ -126,9 +126,8 @@ void RankVotes::tell_news(const Notice& notice) {
 }
 
 void RankVotes::post(const Vote& vote) {
-  group_.channel.post(ballot_of(vote, group_.rank(), group_.world_size()));
+  group_.post(vote, run_.clock.now());
   pending_ = true;
-  group_.posted = run_.clock.now();
 }
 
 void RankVotes::post_last() {
@@ -188,11 +187,11 @@ void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
 // Whoever still writes its share of a checkpoint is busy; but a share that hangs in its rank's disk keeps
 // nobody from saving once rank 0 writes alone. With two images, rank 0 may stage another meanwhile only then.
 void RankVotes::vote_on_plan(Vote& vote) const noexcept {
-  if (!group_.sharing) return;
+  if (!group_.sharing()) return;
   vote.plan = run_.stager.mark();
   vote.capacity = static_cast<std::int64_t>(run_.stager.attribute_capacity());
   if (!group_.leads()) {
-    vote.busy = !group_.alone && sender_.busy();
+    vote.busy = !group_.alone() && sender_.busy();
     return;
   }
   vote.alone = run_.writer->others_failed();
@@ -211,14 +210,14 @@ std::optional<Duration> RankVotes::left_here() const {
   if (run_.monitor.stop_requested()) return run_.monitor.time_left();
   const auto notice = run_.monitor.standing();
   if (!notice) return std::nullopt;
-  return std::max(Duration(*notice->deadline - run_.clock.now()), Duration::zero());
+  return time_until(*notice->deadline, run_.clock.now());
 }
 
 // The same of an end that somebody named: what time is left by a guess, forbids nothing.
 std::optional<Duration> RankVotes::named_left_here() const {
   const auto named = run_.monitor.named_deadline();
   if (!named || !left_here()) return std::nullopt;
-  return std::max(Duration(*named - run_.clock.now()), Duration::zero());
+  return time_until(*named, run_.clock.now());
 }
 
 }}}  // namespace holdfast::v1::internal

@@ -66,21 +66,21 @@ void Ranks::vote_at_boundary(Decision& decision) {
   if (!decision.stop && votes_.at(step)) {
     engine_.schedule.take_requests();
     // A notice that comes between these two calls for itself.
-    group_.channel.call(false);
-    if (run_.monitor.pending()) group_.channel.call(true);
+    group_.channel().call(false);
+    if (run_.monitor.pending()) group_.channel().call(true);
     engine_.limit.restore();
     votes_.post(group_.leads() ? engine_.plan() : Plan{});
   }
   if (group_.leads()) {
     if (run_.writer->failing()) decision.failure = run_.writer->failure();
-  } else if (group_.failing) {
+  } else if (group_.failing()) {
     decision.failure = "rank 0's last save failed; its log says why";
   }
 }
 
 void Ranks::lay_out() {
   partners_.bring_together();
-  if (!group_.leads() && !group_.sharing) return engine_.boundary_saves.skip_layout();
+  if (!group_.leads() && !group_.sharing()) return engine_.boundary_saves.skip_layout();
   try {
     engine_.boundary_saves.lay_out();
   } catch (const std::exception& error) {  // the first save will fail of it, and say it
@@ -132,7 +132,7 @@ void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
   if (group_.leads()) run_.ledger.pause(run_.step(), "the end is near");
   while (true) {
     engine_.listener.heard();
-    if (group_.sharing && agreed.shares()) {
+    if (group_.sharing() && agreed.shares()) {
       // What all write, all have to have agreed on.
       if (agreed.saves() && agreed.durable < run_.step()) {
         save(decision, agreed, plan, true);
@@ -199,7 +199,7 @@ void Ranks::leave_evaluation(bool thrown_out) { engine_.evaluation.leave(thrown_
 
 void Ranks::leave() noexcept {
   group_.settle(SaveStatus::failed, "this rank ended before it heard of it");
-  group_.patience.end_by(run_.clock.now() + kPartingGrace);
+  group_.patience().end_by(run_.clock.now() + kPartingGrace);
 }
 
 }}}  // namespace holdfast::v1::internal

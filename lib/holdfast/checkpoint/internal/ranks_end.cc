@@ -46,7 +46,7 @@ void RanksEnd::part() {
     count(agreed);
   }
   // The same answer on all ranks.
-  if (group_.durable < run_.step() && !partners_.hopeless()) partners_.bring_together();
+  if (group_.durable() < run_.step() && !partners_.hopeless()) partners_.bring_together();
   if (!group_.leads()) sender_.tell_own();
   votes_.post_last();
   const Agreed agreed = votes_.await("the end of the run", true);

@@ -21,7 +21,7 @@ constexpr char kStillWriting[] = "it still writes its share of the save before";
 }  // namespace
 
 void ShareSender::begin_sharing() {
-  writer_ = std::make_unique<ShareWriterThread>(*group_.together, group_.guarded, run_.file_system,
+  writer_ = std::make_unique<ShareWriterThread>(group_.shared(), group_.guarded(), run_.file_system,
                                                 run_.options.directory, run_.clock);
 }
 
@@ -53,7 +53,7 @@ void ShareSender::send_share(Decision& decision, bool last_one) {
   if (!free) {
     // What hangs in the disk keeps the thread as well: rank 0 is told here, for this save fails of it.
     log_error("this rank takes no part in the save of step {}: {}", share.step, kStillWriting);
-    group_.together->decline(share.step, kStillWriting, share.save.number);
+    group_.shared().decline(share.step, kStillWriting, share.save.number);
     tell_own();
     return begin_save(decision, save);
   }
@@ -113,10 +113,10 @@ void ShareSender::tell_own() {
   if (told_ == step && !own_failed_) return;
   const std::string own = own_now(step);
   if (own.empty()) return;
-  group_.channel.tell(own_text(step), own);
+  group_.channel().tell(own_text(step), own);
   if (told_ == step) return;
   // Rank 0 has begun another save since that one: it was heard, or never will be.
-  if (told_before_ >= 0) group_.channel.forget(own_text(told_before_));
+  if (told_before_ >= 0) group_.channel().forget(own_text(told_before_));
   told_before_ = std::exchange(told_, step);
 }
 
@@ -124,10 +124,10 @@ void ShareSender::tell_boundary(const std::string& name) noexcept {
   try {
     const std::string own = own_of(run_.source);
     if (own.empty()) return;
-    group_.channel.tell(name, own);
+    group_.channel().tell(name, own);
     told_boundaries_.push_back(name);
     if (told_boundaries_.size() <= kStillWanted) return;
-    group_.channel.forget(told_boundaries_.front());
+    group_.channel().forget(told_boundaries_.front());
     told_boundaries_.erase(told_boundaries_.begin());
   } catch (const std::exception& error) {
     log_debug("rank 0 could not be told what is this rank's own in an evaluation: {}", what_of(error));
@@ -135,14 +135,14 @@ void ShareSender::tell_boundary(const std::string& name) noexcept {
 }
 
 bool ShareSender::rest(Duration grace) noexcept {
-  group_.patience.end_by(run_.clock.now() + grace);
+  group_.patience().end_by(run_.clock.now() + grace);
   if (!writer_) return true;
   Duration waited{};
   const SteadyTime began = run_.clock.now();
   while (waited < grace + kRest && !writer_->wait_idle(kShareSlice)) {
     engine_.listener.heard();
     waited += kShareSlice;
-    if (run_.outlook.out_of_time(began) || waited >= grace) group_.patience.end_by(SteadyTime::min());
+    if (run_.outlook.out_of_time(began) || waited >= grace) group_.patience().end_by(SteadyTime::min());
   }
   return !writer_->busy();
 }

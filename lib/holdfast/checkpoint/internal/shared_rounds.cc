@@ -11,9 +11,9 @@ namespace holdfast { inline namespace v1 { namespace internal {
 
 void SharedRounds::find_volume() {
   SharedVolume volume = find_shared_volume(run_.file_system, run_.options.directory,
-                                           run_.started.record.attempt, group_.channel, run_.clock);
+                                           run_.started.record.attempt, group_.channel(), run_.clock);
   const auto others = std::count(volume.sees.begin() + 1, volume.sees.end(), true);
-  group_.sees = volume.sees;
+  group_.determine_volume(volume.sees);
   if (group_.leads()) {
     for (std::size_t rank = 1; rank < volume.sees.size(); ++rank) {
       if (volume.sees[rank]) continue;
@@ -21,14 +21,13 @@ void SharedRounds::find_volume() {
                run_.options.directory, volume.reasons[rank]);
     }
   }
-  if (others == 0) return;
+  if (!group_.sharing()) return;
   if (group_.leads()) log_info("{} of {} ranks write each checkpoint", others + 1, group_.world_size());
-  group_.sharing = true;
   run_.stager.divide_among(group_.rank(), std::move(volume.sees));
 }
 
 void SharedRounds::begin(const Agreed& agreed) {
-  plan_ = group_.sharing && agreed.shares() ? agreed.plan : 0;
+  plan_ = group_.sharing() && agreed.shares() ? agreed.plan : 0;
   limit_patience();
   if (plan_ == 0) return;
   ++number_;
@@ -39,10 +38,10 @@ void SharedRounds::end(const Decision& decision) noexcept {
   if (std::exchange(owed_, false)) {
     if (decision.save.step() == run_.step()) {
       const std::string failed = text_or_out_of_memory([&] { return decision.save.error(); });
-      group_.together->decline(run_.step(), failed, number_);
+      group_.shared().decline(run_.step(), failed, number_);
     } else {
       // It is durable already, or on its way, or there is no time or no room for it: no failure.
-      group_.together->leave_out(run_.step(), number_);
+      group_.shared().leave_out(run_.step(), number_);
     }
   }
   plan_ = 0;
@@ -52,7 +51,7 @@ std::shared_ptr<JointSave> SharedRounds::led(const WriteRequest& request,
                                              std::shared_ptr<const Shares> shares) const {
   if (!owed_) return nullptr;
   SharedSave shared{.plan = request.plan, .shares = std::move(shares), .number = number_};
-  return std::make_shared<LedSave>(*group_.together, request.snapshot->step, std::move(shared), limits());
+  return std::make_shared<LedSave>(group_.shared(), request.snapshot->step, std::move(shared), limits());
 }
 
 SharedWriteOptions SharedRounds::limits() const {
@@ -60,8 +59,8 @@ SharedWriteOptions SharedRounds::limits() const {
   SharedWriteOptions limits{.how = {.threads = writing.threads,
                                     .write_limit = writing.write_limit / group_.world_size(),
                                     .clock = &run_.clock,
-                                    .hurry = &group_.hurry},
-                            .patience = &group_.patience};
+                                    .hurry = &group_.hurried()},
+                            .patience = &group_.patience()};
   limits.begin_within = std::min(limits.begin_within, longest_wait());
   limits.reports_within = std::min(limits.reports_within, longest_wait());
   return limits;
@@ -71,21 +70,21 @@ SharedWriteOptions SharedRounds::limits() const {
 // one could be over; where there is no time for both, it has nothing better to do than to wait. The others
 // wait for rank 0.
 void SharedRounds::limit_patience() noexcept {
-  patient_until_ = group_.end;
-  if (!group_.end) return group_.patience.renew();
-  SteadyTime until = *group_.end;
-  const Duration left = *group_.end - run_.clock.now();
-  if (group_.leads() && group_.sharing && !group_.alone && left > Duration::zero()) {
+  patient_until_ = group_.end();
+  if (!group_.end()) return group_.patience().renew();
+  SteadyTime until = *group_.end();
+  const Duration left = *group_.end() - run_.clock.now();
+  if (group_.leads() && group_.sharing() && !group_.alone() && left > Duration::zero()) {
     const Costs known = run_.outlook.costs();
     const Duration together = known.commit.value_or(left / 3);
     const Duration alone = known.commit ? *known.commit * group_.world_size() : left / 3;
     if (left >= together + alone + known.agreement) until -= alone + known.agreement;
   }
-  group_.patience.end_by(until);
+  group_.patience().end_by(until);
 }
 
 bool SharedRounds::end_has_moved(Duration by) const {
-  const auto& end = group_.end;
+  const auto end = group_.end();
   if (end.has_value() != patient_until_.has_value()) return true;
   return end && std::max(*end - *patient_until_, *patient_until_ - *end) > by;
 }

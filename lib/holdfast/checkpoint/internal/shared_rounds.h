@@ -36,7 +36,7 @@ class SharedRounds {
   void handed_over() noexcept { owed_ = false; }
 
   // Before the others count this rank as lost: while it waits it does not vote.
-  Duration longest_wait() const { return group_.channel.timeout() / 2; }
+  Duration longest_wait() const { return group_.channel().timeout() / 2; }
   SharedWriteOptions limits() const;
   // Nobody waits for others beyond an announced end.
   void limit_patience() noexcept;

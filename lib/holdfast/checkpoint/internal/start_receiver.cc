@@ -46,15 +46,14 @@ std::unique_ptr<File> StartReceiver::file_seen(const std::string& name) const {
 
 // Rather than have it sent.
 bool StartReceiver::reads(const Verdict& verdict) const {
-  return !verdict.index.empty() && !group_.sees.empty() &&
-         group_.sees[static_cast<std::size_t>(group_.rank())];
+  return !verdict.index.empty() && group_.sees(group_.rank());
 }
 
 std::shared_ptr<Arena> StartReceiver::receive(const Verdict& verdict) {
   const bool in_run = !verdict.index.empty();
   if (verdict.bytes == 0 || (in_run && group_.all_see())) return nullptr;
   // Who reads for itself takes part in what is collective, and keeps nothing.
-  return receive_file(group_.channel, verdict.bytes, !reads(verdict));
+  return receive_file(group_.channel(), verdict.bytes, !reads(verdict));
 }
 
 StartedRun StartReceiver::load(const Verdict& verdict, std::shared_ptr<Arena> received) {

@@ -1,0 +1,43 @@
+#include "holdfast/ranks/patience.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+// How soon a waiting rank notices a shortened patience. The channel checks once a second whether the awaited
+// rank is gone, so a slice must be longer.
+constexpr Duration kSlice = std::chrono::milliseconds(1500);
+
+}  // namespace
+
+std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const std::string& name,
+                           Duration limit, const Patience* patience) {
+  const SteadyTime began = clock.now();
+  Duration waited{};  // by the channel's clock
+  while (true) {
+    const Duration slice = std::clamp(limit - waited, Duration::zero(), kSlice);
+    const SteadyTime asked = Clock::real().now();
+    try {
+      return channel.hear(rank, name, slice);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception&) {
+      // A timeout takes the whole slice. An earlier exception means that the rank is lost.
+      if (Clock::real().now() - asked < slice) throw;
+    }
+    waited += slice;
+    const SteadyTime now = clock.now();
+    if (waited >= limit || now - began >= limit || (patience != nullptr && now >= patience->end())) {
+      throw Error("no answer within " + format_duration(std::max(waited, now - began)),
+                  ExitCode::interrupted);
+    }
+  }
+}
+
+}}  // namespace holdfast::v1
