@@ -64,7 +64,7 @@ struct Checkpointer::Parts {
     run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
   }
 
-  // A forked child has none of its threads, and its files are the parent's.
+  // In a forked child the threads do not exist, and the files belong to the parent.
   const OwnerProcess process = {};
   std::optional<Trial> trial;
   const std::unique_ptr<RankGroup> group;  // null: alone
@@ -77,7 +77,7 @@ struct Checkpointer::Parts {
 
 namespace {
 
-// What leaves a Checkpointer is an Error: a program prints its text and ends with its code.
+// Every exception leaves as an Error, so that a program can print its text and end with its code.
 template <class Work>
 auto or_out_of_memory(const Work& work) {
   try {
@@ -209,8 +209,8 @@ int Checkpointer::finish() {
   return parts_->engine.end.code();
 }
 
-// A disk that hangs is waited for beside the program: what the writer uses goes when the disk is back, or
-// with the process.
+// If the disk hangs, another thread waits for it: the writer's objects end when the disk is back, or with the
+// process.
 Checkpointer::~Checkpointer() {
   if (!parts_->process.is_this_one()) {
     leave_to_parent(parts_);
@@ -225,7 +225,7 @@ Checkpointer::~Checkpointer() {
   engine.listener.stop();
   try {
     std::thread([parts = std::move(parts_)]() mutable { parts.reset(); }).detach();
-  } catch (const std::exception&) {  // without a thread it was waited for here
+  } catch (const std::exception&) {  // no thread could be made, so this one has waited
   }
 }
 

@@ -16,7 +16,7 @@ constexpr std::size_t kMostNames = 16;
 constexpr std::size_t kMostValues = 64;
 constexpr std::size_t kExtremes = 16;  // at either end
 
-// By value; what is not a number has no place among them.
+// Sorted by value; NaN is left out.
 std::vector<std::pair<double, std::int64_t>> ranked(const std::map<std::int64_t, double>& values) {
   std::vector<std::pair<double, std::int64_t>> ranking;
   for (const auto& [step, value] : values) {
@@ -65,7 +65,7 @@ void Measurements::saved(std::int64_t step) {
 }
 
 void Measurements::saved_by(std::shared_ptr<SaveHandle::Shared> save) {
-  settle();  // an earlier save of this very step may have failed
+  settle();  // an earlier save of this step may have failed
   saved(save->step);
   open_.push_back(std::move(save));
 }

@@ -1,5 +1,5 @@
-// The proof that a resume was exact: the losses that the attempts before this one recorded beyond the
-// checkpoint, against those of the first steps computed again. Says its result once:
+// The proof that a resume was exact: compares the losses that earlier attempts recorded after the checkpoint
+// with those of the first steps computed again. Logs the result once:
 // `resume verified: steps 1235..1240 bit-identical`, or a warning with the first difference and both values.
 //
 // Threads: the training thread.
@@ -23,11 +23,11 @@ class Receipt {
   // `promised` false (another device, library …): a difference is expected and not a warning.
   Receipt(const std::map<std::int64_t, double>& recorded, std::int64_t resumed_at, bool promised);
 
-  // One comparison, or nothing at all once the result is said.
+  // One comparison; does nothing after the result was logged.
   void compare(std::int64_t step, double loss) {
     if (outcome_ == Outcome::pending) compare_next(step, loss);
   }
-  // No more steps come: says what the comparison saw so far.
+  // The run ends: logs the result so far.
   void close();
   Outcome outcome() const { return outcome_; }
 

@@ -1,4 +1,4 @@
-// How long a rank waits for the texts of another: in slices, so that the wait ends early when a machine's end is
+// How long a rank waits for texts of another: in slices, so that the wait ends early if a machine's end is
 // announced or a rank is lost.
 //
 //   patience.end_by(deadline);                                   // any thread

@@ -1,18 +1,14 @@
-// The Checkpointer's interface to the other ranks, when several processes train one state together.
+// The Checkpointer's interface to the other ranks, when several processes train one state together. Each rank
+// has a Checkpointer, and all make the same calls at the same steps.
 //
-// Each rank has a Checkpointer, and all make the same calls at the same steps. About once a second, at a
-// boundary that all compute alike (vote_cadence.h), after_step() posts this rank's *ballot*. The next
-// after_step() acts on the result of all ballots:
+//   boundary k     ballot_of(vote) → post()           about once a second (vote_cadence.h)
+//   boundary k+1   result() → agreed_by() → save or stop here, on all ranks
 //
-//   boundary k     vote → ballot → post()
-//   boundary k+1   result(of the ballots of k) → save or stop here
-//
-// At other boundaries nothing is sent.
-// The result is the maximum of each element, so every rank decides from the same numbers, and nobody waits
-// for a message. Elements carry the rank that asks, so that all ranks can name it.
-// Errors: a lost partner is an Error with ExitCode::interrupted (75); unequal steps are a UsageError. Both
-// name ranks. Threads: post, result, give_up and broadcast on the training thread; tell, hear and forget on
-// any. Durability: none; rank 0 alone commits.
+// A result is the maximum of each element of all ballots, so every rank decides from the same numbers.
+// Elements carry the rank that asks, so all ranks can name it. Other boundaries send nothing.
+// Errors: a lost rank is an Error with ExitCode::interrupted (75); unequal steps are a UsageError; both name
+// ranks. Threads: post, result, give_up and broadcast on the training thread; tell, hear and forget on any.
+// Durability: none; rank 0 alone commits.
 #pragma once
 
 #include <array>

@@ -114,7 +114,7 @@ class RankGroup {
 
   // Afterwards no thread of the writer uses the channel or the source. Waits for a thread that uses one now.
   void part();
-  // For the writer's thread: runs `work`, which uses the source, unless this rank has parted. Throws Error then.
+  // For the writer's thread: runs `work`, which uses the source. Throws Error if this rank has parted.
   template <class Work>
   void before_parting(const Work& work) {
     const SharedLock lock(parting_->mutex);

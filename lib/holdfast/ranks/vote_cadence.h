@@ -4,15 +4,6 @@
 //   if (cadence.votes_at(step)) post(vote);   // the result is read at the next boundary:
 //   cadence.learn(agreed);
 //
-// The next vote comes after as many steps as fit into kInterval, by the longest step time that a rank told.
-// It comes earlier
-//   - a step before one at which rank 0's save policy falls due, so that the save begins there,
-//   - at once after votes that asked for something that was done: rank 0 tells what follows from it,
-//   - at once when an end is announced, because rank 0 answers it, and at every boundary when that end is near.
-// The number of steps at most doubles from vote to vote: the first steps of a run tell little.
-//
-// A step that lasts much longer than those before delays the next vote by as much for each step until then.
-//
 // Errors: none. Threads: one thread.
 #pragma once
 
@@ -24,10 +15,18 @@
 
 namespace holdfast { inline namespace v1 {
 
+// The next vote comes after as many steps as fit into kInterval, by the longest step time that a rank told.
+// It comes earlier
+//   - a step before the one at which rank 0's save policy falls due, so that the save begins there,
+//   - at the next boundary after votes that led to an action, because rank 0 then reports its result,
+//   - at the next boundary when an end is announced, because rank 0 answers it, and at every boundary when
+//     that end is near.
+// The number of steps at most doubles from vote to vote: the first steps of a run are often slower. If steps
+// suddenly become n times longer, one vote comes n times later.
 class VoteCadence {
  public:
   static constexpr Duration kInterval = std::chrono::seconds(1);
-  // Where steps are shorter than a millisecond, they may yet become longer.
+  // For steps shorter than a millisecond: they may become longer again.
   static constexpr std::int64_t kMostSteps = 1000;
   // Less time left than this and two last saves: an end is near.
   static constexpr Duration kNear = std::chrono::seconds(60);

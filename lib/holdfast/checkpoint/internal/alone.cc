@@ -48,7 +48,7 @@ void Alone::act(Decision& decision) noexcept {
   if (plan.move == Move::last_commit || plan.move == Move::wait) pause(decision);
 }
 
-// Before an announced end. Looks at the notices as a step would. While the writer works, it waits for it;
+// Before an announced end. Looks at the notices as a step would. While the writer works, this waits for it;
 // what a plan says then may have become possible.
 void Alone::pause(Decision& decision) noexcept {
   Run& run = engine_.run;

@@ -25,7 +25,7 @@ std::optional<SteadyTime> Announced::others_end() const {
 }
 
 void Announced::others_stop(Notice stop) {
-  // What this machine has outlived, too.
+  // Deadlines that this machine has outlived count no more either.
   monitor_.dismiss(*stop.seen);
 
   const MutexLock lock(mutex_);
@@ -38,7 +38,7 @@ bool Announced::stop_requested() const noexcept {
   return stop_.has_value();
 }
 
-// One that hibernates counts only if no other stands.
+// A notice of hibernation counts only if there is no other.
 std::optional<Notice> Announced::standing() const {
   std::optional<Notice> own = monitor_.standing();
   const MutexLock lock(mutex_);

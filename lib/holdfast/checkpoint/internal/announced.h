@@ -1,8 +1,8 @@
-// What is announced: to this process by its own sources (Monitor), and to other ranks, as their votes tell.
-// The planner goes by the earliest end, whoever heard of it.
+// All announced ends and stops: those of this process's own sources (Monitor), and those of other ranks, from
+// their votes. The planner uses the earliest end, whichever rank heard of it.
 //
 // Errors: standing() and reason() throw std::bad_alloc. Threads: others_end() and others_stop() the training
-// thread; the others any.
+// thread; other methods any.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,18 @@ namespace holdfast { inline namespace v1 { namespace internal {
 
 class Announced {
  public:
-  // It outlives this.
+  // `monitor` outlives this object.
   explicit Announced(Monitor& monitor) : monitor_(monitor) {}
 
-  // The end of another rank's machine, with `deadline` and `seen`; nullopt: it is announced no more. One that
-  // is earlier than what was known is the same notice.
+  // The end of another rank's machine, with `deadline` and `seen`; nullopt: withdrawn. An earlier end than
+  // the known one counts as the same notice.
   void others_end(std::optional<Notice> end);
-  // Nullopt: none is announced, or that machine lives on.
+  // nullopt: none is announced, or the machine has outlived it.
   std::optional<SteadyTime> others_end() const;
   // Another rank was told to stop at `seen`.
   void others_stop(Notice stop);
 
-  // As the Monitor's, for all of these: among others, an end that had passed before any stop counts no more.
+  // As the methods of Monitor, over all of these. An end that passed before a stop does not count.
   bool stop_requested() const noexcept;
   std::optional<Notice> standing() const;
   std::optional<SteadyTime> deadline() const noexcept;

@@ -28,7 +28,7 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
       if (run_.outlook.decide(saves_.reached()).too_late) return;
     } else {
       const bool now_or_later = urgent || (plan.room && (schedule_.wanted() || schedule_.due(now, step)));
-      if (!now_or_later || !run_.stager.ready()) return;  // then at the next step, when the image may be free
+      if (!now_or_later || !run_.stager.ready()) return;  // the next step tries again
     }
     save = saves_.begin(schedule_.wanted() || urgent);
     if (late_.works() && boundary_.update_announced() && !urgent && partners_.plan() == 0) {
@@ -78,7 +78,7 @@ bool BoundarySaves::save_last() noexcept {
   }
 }
 
-// An evaluation's image is the boundary; without one, memory has to be. False: `last_one`, and no image is
+// In an evaluation its image is the boundary; otherwise memory must be. False: `last_one`, and no image is
 // free.
 bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
   last_ = {};

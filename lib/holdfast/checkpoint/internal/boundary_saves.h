@@ -1,4 +1,4 @@
-// Saves of the step boundary where the training stands: as the planner wants it, at once, or the last one.
+// Saves of the current step boundary: as the planner decides, at once, or the last one.
 //
 // Errors: lay_out() and digest() pass on those of the source and of ImageStager. A state that cannot be
 // staged now is a failed save like any other.
@@ -27,19 +27,19 @@ class BoundarySaves {
         late_(late),
         evaluation_(evaluation) {}
 
-  // The file is laid out for the tensors that the first update made. Only the first call does something.
+  // Lays the file out for the tensors that exist after the first update. Later calls do nothing.
   bool laid_out() const { return laid_out_; }
   void lay_out();
   void skip_layout() { laid_out_ = true; }
 
-  // What `plan` wants of this boundary, or what is due.
+  // Saves this boundary if `plan` needs it or a save is due.
   void save(Decision& decision, const Plan& plan) noexcept;
-  // What is asked for: of what is staged for this step already, if it is.
+  // A save that the program asked for. Uses the image of this step if there is one.
   SaveHandle save_now(const Waiting& waiting) noexcept;
-  // False: no image came free in time.
+  // False: no image became free in time.
   bool save_last() noexcept;
 
-  // Of this boundary.
+  // Digest of the state at this boundary.
   Digest digest() const;
 
  private:

@@ -23,7 +23,7 @@ bool BoundaryShelf::commit() noexcept {
   try {
     if (!partners_.complete(*this)) return false;
     MutexLock lock(mutex_);
-    // Another evaluation may have begun since: what is the other ranks' own is not in its image.
+    // Another evaluation may have begun since; its image lacks the other ranks' own state.
     if (!image_ || !lacks_.empty()) return false;
     const SaveStatus status = tried_.status();
     if (is_open(status) || status == SaveStatus::durable) return true;
@@ -40,20 +40,20 @@ bool BoundaryShelf::commit() noexcept {
                          .save = save};
     tried_ = SaveHandle(save);
     save_ = save;
-    // on_save is called on the way, and may be slow, or ask for something that takes the mutex.
+    // Without the mutex: submit() may call the program's on_save, which may be slow or call back.
     handing_ = std::this_thread::get_id();
     lock.unlock();
     try {
       save->staged(now);
       run_.writer->submit(std::move(request));
-    } catch (const std::exception& error) {  // nobody may wait for it
+    } catch (const std::exception& error) {  // no caller may be waiting for it
       save->settle(SaveStatus::failed, what_of(error));
     }
     lock.lock();
     handing_.reset();
     handed_over_.notify_all();
     return true;
-  } catch (const std::exception& error) {  // the training thread has the image, too
+  } catch (const std::exception& error) {  // the training thread holds the image as well
     log_debug("the boundary could not be handed to the writer: {}", what_of(error));
     return false;
   }

@@ -1,5 +1,5 @@
-// Holds the image of a step boundary during an evaluation, so that whoever hears a notice first can commit
-// it: the training thread, or the watch's while the training is inside the program's code.
+// Holds the image of a step boundary during an evaluation. The first thread that hears a notice commits it:
+// the training thread, or the watch's thread while the training thread runs the program's code.
 //
 // Errors: none; what fails is logged. Threads: as each method says.
 #pragma once
@@ -22,15 +22,15 @@ class BoundaryShelf {
   // The training thread. `tried`: the newest save of that boundary, which may fail. `lacks`: the name of the
   // text by which other ranks tell what the image still lacks; empty: nothing.
   void put(const Staged& image, SaveHandle tried, std::string lacks) noexcept;
-  // Any thread. True: the image is durable, or on its way.
+  // Any thread. True: the image is durable or in flight.
   bool commit() noexcept;
-  // The training thread. What another thread is handing to the writer gets there before whatever this one
-  // submits next. Returns the newest save that was begun here; null: none.
+  // The training thread. If another thread is submitting the image, waits until it has, so the order of saves
+  // is kept. Returns the newest save that was begun here; null: none.
   BegunSave clear() noexcept;
 
   // What the image lacks; nullopt: there is no image. Any thread.
   std::optional<std::string> lacks() const;
-  // Puts what that text told into the image. False: it lacks something else by now. Any thread.
+  // Puts the content of that text into the image. False: the image lacks another text now. Any thread.
   bool complete(const std::string& lacked, const std::function<void(const Snapshot& image)>& put_in);
 
  private:

@@ -1,5 +1,5 @@
-// The last words of an attempt, in its ledger and in the run state: for people, and for the programs around
-// it.
+// The last lines of an attempt in its ledger and in the run state, for people and for programs such as
+// `holdfast supervise`.
 //
 // Errors: none; what cannot be written is logged, and changes no outcome.
 // Threads: any, one at a time, while no writer uses the store.
@@ -14,7 +14,7 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-// Returns what says so if a newer attempt is seen.
+// Returns its text if a newer attempt exists.
 std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, const RunState& end) noexcept;
 
 }}}  // namespace holdfast::v1::internal

@@ -1,5 +1,5 @@
-// The parts of a Checkpointer that start, save and end, whoever decides when (Ensemble). In the order in
-// which they need each other.
+// The parts of a Checkpointer that start, save and end a run. The Ensemble decides when they act. Members are
+// in the order in which they need each other.
 //
 // Errors: the constructor throws UsageError for triggers that cannot be. Threads: as each part says.
 #pragma once
@@ -20,9 +20,9 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 
 struct Engine {
-  // Both outlive this.
+  // Both references outlive this object.
   Engine(Run& the_run, SavePartners& the_partners) : run(the_run), partners(the_partners) {}
-  // The other threads end before anything that they look at goes: the writer's samples the evaluation for the
+  // Ends the other threads before the objects that they use: the writer's thread reads the evaluation for the
   // ledger.
   ~Engine() {
     listener.stop();
@@ -32,7 +32,7 @@ struct Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // The planner's word on the boundary where the training stands.
+  // The planner's decision at the current boundary.
   Plan plan() noexcept { return run.outlook.decide(saves.reached()); }
   void tell_stop(Decision& decision) noexcept {
     run.outlook.leave();

@@ -1,5 +1,5 @@
-// Who decides, at each call of the program, what is done: this process (Alone), or all ranks of the run
-// together (Ranks). Nobody else asks whether there are others.
+// Decides at each call of the program what is done: this process alone (Alone), or all ranks of the run
+// together (Ranks). No other class asks whether there are other ranks.
 //
 // Errors and threads: as the Checkpointer's calls of the same names.
 #pragma once
@@ -19,21 +19,21 @@ class Ensemble {
 
   virtual void read_ahead() = 0;
   virtual Resumed resume() = 0;
-  // after_step() has arrived at the next boundary: what is to be done here.
+  // after_step() has reached the next boundary: returns the decision.
   virtual void at_boundary(Decision& decision) = 0;
-  // tick() found something to look at: whether the loop is to end.
+  // tick() found a notice or a request: returns whether the loop must end.
   virtual bool tick() = 0;
   // save()
   virtual SaveHandle save() = 0;
-  // metric() found a value among the best, at this boundary.
+  // metric() got a value among the best at this boundary.
   virtual void save_best(const std::string& name, double value) = 0;
-  // An evaluation has begun: what of this boundary is kept meanwhile.
+  // An evaluation has begun: keeps an image of this boundary.
   virtual void enter_evaluation() = 0;
   virtual void leave_evaluation(bool thrown_out) = 0;
   virtual void finish() = 0;
-  // The Checkpointer goes, and with it this process's part in what others wait for.
+  // The Checkpointer is destroyed: other ranks no longer wait for this one.
   virtual void leave() noexcept = 0;
-  // No thread of this process uses what belongs to the program any longer: a write hangs in the disk.
+  // A write hangs in the disk and is left behind: afterwards no thread uses the program's objects.
   virtual void leave_write_behind() noexcept = 0;
 };
 

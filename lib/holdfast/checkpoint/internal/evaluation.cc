@@ -10,7 +10,7 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// For an image that an older step is written from, or two commits where those take longer.
+// How long to wait for an image from which an older step is written; two commits, if that is longer.
 constexpr Duration kLongestWaitForImage = std::chrono::seconds(30);
 constexpr char kDisturbed[] =
     "an evaluation began although the state could not be copied, and it was not brought to its end";
@@ -37,9 +37,9 @@ void Evaluation::keep_boundary() noexcept {
   }
 }
 
-// A save of this very step that is under way has it in its image already.
+// A save of this step that is in progress holds the boundary in its image already.
 Staged Evaluation::image_of_boundary() {
-  if (image_) return image_;  // one before it was broken off here: memory may be another state since
+  if (image_) return image_;  // an earlier evaluation here was broken off: memory may have changed since
   if (const std::string torn = why_torn(); !torn.empty()) throw Error(torn);
   if (boundary_.disturbed()) throw Error(kDisturbed);
   Staged image = saves_.image_in_use();
@@ -62,7 +62,7 @@ Staged Evaluation::image_of_boundary() {
   return saves_.stage(Part::all);
 }
 
-// It stays there until it is durable: a write of it that is under way may fail.
+// The image stays until the step is durable, because a write in flight may fail.
 void Evaluation::offer() noexcept {
   if (!image_ || saves_.safe()) return;
   const SaveHandle& newest = saves_.newest();

@@ -1,6 +1,6 @@
-// What happens between two steps while the state stands still for the run, but not in memory: statistics,
-// random numbers, averaged weights swapped in. The image of the boundary is taken when it begins, so that a
-// stop inside commits that boundary, whoever hears of it.
+// An evaluation between two steps. For the run the state stands still; memory may change (statistics, random
+// numbers, averaged weights swapped in). So the image of the boundary is made when the evaluation begins, and
+// a stop inside commits that image, whichever thread hears of it.
 //
 // Errors: enter() throws UsageError inside another one; check_memory() throws Error.
 // Threads: the training thread; commit() and running() any.
@@ -31,40 +31,40 @@ class Evaluation {
         shelf_(run, partners) {}
 
   void enter();
-  // Takes the image, or says why there is none; then nothing newer is committed before the evaluation is
-  // over.
+  // Makes the image. If that fails, logs why; nothing newer is committed until the evaluation is over.
   void keep_boundary() noexcept;
-  // Another thread may commit the image, unless it is safe already.
+  // Lets other threads commit the image, unless the step is durable already.
   void offer() noexcept;
-  // The training looks inside: `stop`, the loop is to end.
+  // The training thread called tick() inside. `stop`: the loop must end.
   void look(bool stop);
   void cut_short() { unfinished_ = true; }
-  // A value measured inside is among the best. The image was begun before that was known.
+  // A value measured inside is among the best; the image was made before that was known.
   void want_best() { best_wanted_ = true; }
-  // What is cut short, or ended by an exception, is still due; the image stays until the next step, unless
-  // `together`: what several ranks save after this, all save. True: the best is to be saved now.
+  // The evaluation ends. If it was cut short or ended by an exception, it is still due, and the image stays
+  // until the next step, unless `together`: several ranks make their next save all together. True: a best
+  // value must be saved now.
   bool leave(bool thrown_out, bool together);
 
   bool running() const noexcept { return running_.load(); }
   const Staged& image() const { return image_; }
-  // The next step boundary is reached.
+  // The next step boundary is reached: drops the image.
   bool meets_step() const noexcept { return image_ || running(); }
   void step_inside() noexcept;
   // The others save with this process.
   void drop_image() noexcept;
-  // True: it is durable, or on its way.
+  // True: the boundary is durable or in flight.
   bool commit() noexcept { return shelf_.commit(); }
-  // Nobody else commits any longer; what was submitted is the newest save.
+  // No other thread commits from here on. A save that one submitted is the newest save.
   void take_back() noexcept;
 
-  // Why no step boundary is in memory, on any rank; empty: it is.
+  // Why memory holds no step boundary, on this or another rank; empty: it does.
   std::string why_torn() const;
   // Throws an Error unless memory is a step boundary, or there is an image of it.
   void check_memory() const;
-  // save() and finish() come between an update and the next. What after_step() began to stage is the state of
-  // this step; what the program has done to memory since, is not.
+  // For save() and finish(). The image that after_step() began to stage is the state of this step. Memory may
+  // have been changed by the program since.
   void settle_late();
-  // Memory is none, or may be none.
+  // Memory holds no step boundary, or may hold none.
   bool unsure() const { return boundary_.updating() || boundary_.disturbed() || running(); }
 
  private:
@@ -77,8 +77,8 @@ class Evaluation {
   SaveFlow& saves_;
   LateSave& late_;
   BoundaryShelf shelf_;
-  std::atomic<bool> running_{false};  // the writer's thread tells it to the ledger
-  bool unfinished_ = false;           // a look said stop, or the program said so
+  std::atomic<bool> running_{false};  // the writer's thread reads it for the ledger
+  bool unfinished_ = false;           // tick() returned true, or the program called cut_short()
   bool best_wanted_ = false;          // the boundary is to be saved once this is over
   Staged image_;
 };

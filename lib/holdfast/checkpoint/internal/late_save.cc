@@ -12,8 +12,8 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// So many copies of a run are made at once and compared with live memory when they are closed, unless
-// HOLDFAST_CHECK_STAGING wants all.
+// This many copies of a run are made whole inside after_step() and compared with live memory when they are
+// closed. HOLDFAST_CHECK_STAGING compares all.
 constexpr int kChecks = 2;
 constexpr std::size_t kNamed = 3;
 
@@ -48,8 +48,8 @@ void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
   const SteadyTime began = run_.clock.now();
   const bool checked = checks();
   if (checked) {
-    // What is compared when the update is announced must be older than anything that could have changed it: a
-    // copy made beside the training would hold such a change, and agree with it.
+    // The compared copy must be older than any forbidden change. A copy made beside the training could
+    // contain the change, and would then agree with it.
     copy->run();
     copy->arrive();
   }
@@ -66,7 +66,7 @@ Staged LateSave::stage_independent() {
   Staged staged = saves_.stage(Part::early);
   const SteadyTime began = run_.clock.now();
   auto copy = run_.source.prepare_independent(*staged.layout, staged.snapshot->arena->bytes());
-  copy->run();  // also of what turned out to lie in host memory
+  copy->run();  // includes tensors that turned out to lie in host memory
   if (copy->on_its_way() && !copy->independent()) {
     throw Error("a copy that was to be independent of the next update is not");
   }
@@ -83,11 +83,11 @@ void LateSave::submit_independent(const BegunSave& save, const Waiting& waiting)
 void LateSave::close(bool ended) {
   const Waiting waiting(run_.time);
   Staged staged = std::exchange(staged_, {});
-  std::unique_ptr<LateCopy> copy = copier_.take();  // goes before its image does
+  std::unique_ptr<LateCopy> copy = copier_.take();  // destroyed before its image
   staged.copied += waiting.so_far();
   BegunSave save = std::exchange(save_, nullptr);
   const bool whole = std::exchange(whole_, false);
-  if (saves_.covered()) {  // an evaluation's end was announced, and its boundary committed
+  if (saves_.covered()) {  // a notice in an evaluation has committed this boundary
     return save->settle(SaveStatus::overtaken, {});
   }
   try {
@@ -95,7 +95,7 @@ void LateSave::close(bool ended) {
       if (const std::vector<std::string> changed = whole ? copy->changed() : copy->changed_samples();
           !changed.empty()) {
         run_.source.copy_early(changed);
-        checked_ = 0;  // more of them may change than the samples show
+        checked_ = 0;  // compare whole copies again: more may change than the samples show
         schedule_.want();
         staged = {};
         save->settle(SaveStatus::overtaken, {});
@@ -136,7 +136,7 @@ Staged LateSave::image() {
   if (!open()) return {};
   copier_.arrive();
   if (whole_ || copier_.copy().changed_samples().empty()) return staged_;
-  close();  // says what has changed, and drops it
+  close();  // logs what has changed, and drops the save
   return {};
 }
 

@@ -1,18 +1,14 @@
 // A save whose copy runs beside the next step. Parameters and optimizer slots stand still from one update to
-// the next, so in a loop that announces its updates (before_update) they are copied while forward and
-// backward compute, and the training waits only for what changes earlier.
+// the next. So in a loop that calls before_update(), they are copied while forward and backward compute.
 //
-// Such a save is open until the before_update() that closes it, or a save() or finish() that wants it, and is
-// submitted only then. One that an update finds open is dropped, because nobody knows what happened to the
-// state meanwhile; the next step is then staged whole. Whether something else has changed it is seen by
-// samples, at every one.
+// The save is open until the before_update(), save() or finish() that closes it, and is then submitted. If
+// an update comes first, the save is dropped, because the state may have changed during the copy; the next
+// step is then staged whole. Samples of every copy are compared with live memory (docs/own_loop.md).
+// A device copies by itself (snapshot/device_copy.h), independently of updates, so that save is submitted at
+// once.
 //
-// A device copies by itself (snapshot/device_copy.h). What it has set aside is independent of any update, so
-// it is submitted at once, whether updates are announced or not, and arrives while the training goes on.
-//
-// Errors: begin(), submit_independent() and stage_independent() as SaveFlow; image() passes on what the copy
-// throws.
-// Threads: the training thread; the copy has its own.
+// Errors: begin(), submit_independent() and stage_independent() as SaveFlow; image() passes on exceptions of
+// the copy. Threads: the training thread; the copy has its own.
 #pragma once
 
 #include <memory>
@@ -32,30 +28,30 @@ class LateSave {
   LateSave(const LateSave&) = delete;
   LateSave& operator=(const LateSave&) = delete;
 
-  // False once an update came unannounced over an open copy.
+  // False after an update without before_update() while a copy was open.
   bool works() const { return works_; }
   bool open() const { return copier_.open(); }
 
   // Requires that none is open.
   void begin(const BegunSave& save, const Waiting& waiting);
-  // Of a state on a device, where no update is announced.
+  // For a state on a device, in a loop that does not call before_update().
   void submit_independent(const BegunSave& save, const Waiting& waiting);
   // A share of it: stages the early part, and lets the device copy the rest.
   Staged stage_independent();
 
-  // An update is announced: what was copied is compared, and submitted. With `ended` none follows, because
-  // save() or finish() wants the save now: what was copied inside after_step is then right whatever has
-  // changed since.
+  // Before an update: compares the copy with live memory, and submits it. `ended`: no update follows, because
+  // save() or finish() needs the save now. A copy made inside after_step() is right, whatever has changed
+  // since.
   void close(bool ended = false);
   // The save is made again.
   void drop();
-  // The loop changed its habits: an update went by unannounced.
+  // An update came without before_update(): from now on after_step() copies the whole state.
   void give_up();
 
   // The run ends without it.
   void end() noexcept;
 
-  // An evaluation begins: returns when nothing copies any longer, or a device is ordered before its work.
+  // An evaluation begins: returns when no copy runs, or when the device's copy is ordered before its work.
   void complete() noexcept { copier_.complete(); }
   // The whole image of the boundary; empty: none is open, or something has changed it.
   Staged image();

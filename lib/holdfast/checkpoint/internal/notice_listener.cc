@@ -67,7 +67,7 @@ std::string NoticeListener::pending_text() const {
   return text;
 }
 
-// Any thread; empty: there is nothing to run.
+// Any thread. Empty: no command is configured.
 RiskCommand NoticeListener::command_for(const Notice& notice) const {
   if (notice.kind != NoticeKind::at_risk) return {};
   RiskCommand command{.text = run_.options.notices.on_risk};

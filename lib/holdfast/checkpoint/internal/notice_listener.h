@@ -1,5 +1,5 @@
-// Hears notices from the first moment of a Checkpointer on: makes their sources, tells the ledger and the
-// other ranks, and watches whether the training looks at them (NoticeWatch).
+// Receives notices from the construction of a Checkpointer on: makes their sources, reports them to the
+// ledger and the other ranks, and watches whether the training reacts (NoticeWatch).
 //
 // Errors: start() throws Error if no thread can be made, and what a source's constructor throws.
 // Threads: heard() and let_go() any; the others the training thread.
@@ -17,26 +17,26 @@ namespace holdfast { inline namespace v1 { namespace internal {
 
 class NoticeListener {
  public:
-  // What can be done about a notice without the training thread, on a thread of the watch: an evaluation goes
-  // on, and its boundary is committed.
+  // Work for a notice that needs no training thread, done on the watch's thread: it commits the boundary of
+  // an evaluation in progress.
   struct Evaluating {
     std::function<bool()> runs;
     std::function<void()> commit;
   };
   NoticeListener(Run& run, SavePartners& partners, Evaluating evaluating);
 
-  // From here on a signal is heard, also while resume() waits for a volume or reads a large state.
+  // From here on signals are heard, even while resume() waits for a volume or reads a large state.
   void start();
-  // Between these two the training is expected to look.
+  // Between these two the training must look at notices.
   void begin() noexcept { watch_.begin(); }
   void end() noexcept { watch_.end(); }
   void stop() noexcept;
 
-  // The training looks.
+  // The training looks at the notices now.
   void heard() noexcept { watch_.heard(); }
-  // There is work for Evaluating::commit.
+  // Wakes the watch: there may be work for Evaluating::commit.
   void wake() noexcept { watch_.wake({}); }
-  // Paused, and the step is durable: the machine may go at once.
+  // The run is paused and the step durable: the machine may end at once.
   void let_go(bool so) noexcept { may_go_ = so; }
 
  private:

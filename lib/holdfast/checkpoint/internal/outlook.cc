@@ -1,5 +1,5 @@
-// Nothing here ends a training by itself, and nothing throws: without memory for a plan the step goes on and
-// the next one asks again.
+// Nothing here throws or ends a training. Without memory for a plan the step goes on, and the next one asks
+// again.
 #include "holdfast/checkpoint/internal/outlook.h"
 
 #include <algorithm>
@@ -14,9 +14,10 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// A steady clock stands still while the machine sleeps, its wall clock does not.
+// A sleeping machine's steady clock stops, its wall clock goes on: a difference this large means sleep.
 constexpr Duration kSlept = std::chrono::seconds(5);
-// A guessed deadline leaves this much more: a disk that hangs does not hold the process for ever.
+// Waits may exceed a guessed deadline by this much. Without a limit, a disk that hangs would hold the
+// process.
 constexpr Duration kBeyondGuess = std::chrono::minutes(5);
 
 Duration wall_ahead(const Clock& clock) {
@@ -50,7 +51,7 @@ void Outlook::add_agreement(Duration longest) {
   agreement_ = std::max(agreement_.value_or(Duration::zero()), longest);
 }
 
-// What ranks decide at one step boundary they do at the next.
+// Ranks act one boundary after the vote, so a decision costs one more step.
 Costs Outlook::costs() const noexcept {
   Costs known = costs_.costs();
   if (agreement_) known.agreement = known.step + *agreement_;
@@ -88,7 +89,7 @@ void Outlook::leave() noexcept {
   stop_.leaving = true;
 }
 
-// A notice is the same until its source withdraws it or announces another one.
+// It stays the same notice until its source withdraws it or announces another one.
 void Outlook::pursue(const Notice& notice) {
   if (active_ && active_->source == notice.source && active_->seen == *notice.seen) return;
   active_ = ActiveNotice{.source = notice.source,
@@ -166,7 +167,7 @@ void Outlook::warn_too_late(const Reached& at) noexcept {
   }
 }
 
-// Without a stop, a machine has outlived a deadline that had passed before the wait began. A run that came to
+// Without a stop, a deadline that passed before the wait began did not end the machine. A run that came to
 // its end by itself loses nothing by trying.
 bool Outlook::out_of_time(SteadyTime since) const noexcept {
   if (!hurried()) return false;

@@ -1,4 +1,4 @@
-// Whether the run must stop, and what it does before an announced end. Nobody else decides that.
+// Decides whether the run must stop, and what it does before an announced end. No other class decides that.
 //
 //   Outlook outlook(options.notices, monitor, costs, clock);
 //   const Plan plan = outlook.decide({.step = 1200, .durable = 1100, .standing = {.covered = false}});
@@ -27,7 +27,7 @@ namespace holdfast { inline namespace v1 { namespace internal {
 // The newest step boundary. Outlook sets Standing::insured itself.
 struct Reached {
   std::int64_t step = 0;
-  std::int64_t durable = -1;  // the newest step that is safe; −1: none
+  std::int64_t durable = -1;  // the newest durable step; −1: none
   Standing standing = {};
 };
 
@@ -36,20 +36,20 @@ using BegunSave = std::shared_ptr<SaveHandle::Shared>;
 
 class Outlook {
  public:
-  // All of them outlive it.
+  // All references outlive this object.
   Outlook(const NoticeOptions& options, Monitor& monitor, const CostModel& costs, const Clock& clock)
       : options_(options), costs_(costs), clock_(clock), announced_(monitor) {}
 
   // From the claim on: a writer that was superseded stops the run.
   void follow(const AsyncWriter& writer) { writer_ = &writer; }
-  // Other ranks take part: a decision takes one more step and, at a save, this long.
+  // For several ranks: a decision takes one more step and, at a save, `longest`.
   void add_agreement(Duration longest);
 
-  // What it goes by. The votes of other ranks add to it.
+  // The ends and stops that it decides by. The votes of other ranks add to them.
   Announced& announced() { return announced_; }
 
   Plan decide(const Reached& at) noexcept;
-  // Told to stop, or superseded: no withdrawn notice changes that.
+  // Told to stop, or superseded. A withdrawn notice does not change that.
   bool must_stop() const noexcept;
   // Or a deadline is announced and OnNotice::exit applies.
   bool should_stop() noexcept;
@@ -61,12 +61,12 @@ class Outlook {
 
   // A save that began after the notice was seen: its insurance.
   void insured_by(const BegunSave& save);
-  // The same in an evaluation of several ranks, which may come before the votes tell of the notice.
+  // The same in an evaluation of several ranks, where the save may begin before votes report the notice.
   void answered_by(const BegunSave& save);
-  // The votes of `step` told of no end.
+  // The votes of `step` reported no end.
   void forget_answer(std::int64_t step);
 
-  // The run came to its end by itself: it waits for its last save without a limit.
+  // The run ended by itself: it waits for its last save without a limit.
   void take_time(bool so) { unhurried_ = so; }
   bool hurried() const noexcept { return !unhurried_ || must_stop(); }
   // True if a wait that began at `since` has to end.
@@ -83,7 +83,7 @@ class Outlook {
     bool leaving = false;  // the program was told to stop
     std::string reason;
   };
-  // The notice that the planner goes by.
+  // The notice for which the planner plans.
   struct ActiveNotice {
     std::string source;
     SteadyTime seen{};

@@ -13,7 +13,7 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// What is a rank's own is told at the same boundary: it is a step away at most.
+// Ranks send their own state at the same boundary, so it is at most a step away.
 constexpr Duration kOwnWait = std::chrono::seconds(30);
 
 }  // namespace
@@ -51,7 +51,7 @@ void RankPartners::calm() noexcept {
   if (!group_.leads() && !group_.end() && !run_.outlook.must_stop()) group_.hurry(false);
 }
 
-// The image has room for it behind what rank 0 copies: both may be filled at once.
+// The image has room for it behind rank 0's own copy, so both can be filled at the same time.
 std::function<void()> RankPartners::bring_own_of_others(const Snapshot& snapshot) const {
   if (own_bytes(run_.source, snapshot.layout->tensors()) == 0) return {};
   return [&group = group_, &clock = run_.clock, &source = run_.source, layout = snapshot.layout,
@@ -88,7 +88,7 @@ bool RankPartners::complete(BoundaryShelf& shelf) noexcept {
                    image.arena->bytes());
       }
     });
-  } catch (const std::exception&) {  // it has not come so far, or never will
+  } catch (const std::exception&) {  // the text has not arrived, or never will
     return false;
   }
 }

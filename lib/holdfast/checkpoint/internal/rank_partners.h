@@ -1,5 +1,5 @@
-// What the other ranks have to do with a save of this one (SavePartners): they write shares of the file, or
-// tell rank 0 what is their own.
+// The other ranks' part in a save of this one (SavePartners): they write shares of the file, or send rank 0
+// their own state.
 //
 // Errors and threads: as SavePartners.
 #pragma once
@@ -20,16 +20,16 @@ class RankPartners final : public SavePartners {
   RankPartners(Run& run, RankGroup& group) : run_(run), group_(group), rounds_(run, group) {}
 
   SharedRounds& rounds() { return rounds_; }
-  // What ranks have parts of is made whole on rank 0. Collective; it waits for the others, which is part of
-  // what a save costs.
+  // Collects on rank 0 the state of which other ranks hold parts. Collective. It waits for the others, and
+  // that wait is part of the save's cost.
   void bring_together();
-  // Rank 0: a value that made its step one of the best. When all ranks can save, that step has passed; the
-  // checkpoint of the next vote stands for it.
+  // Rank 0: a value among the best. All ranks can save only after the next vote, when its step has passed;
+  // that later checkpoint counts for the value.
   void note_best(const std::string& name, double value) { best_[name] = value; }
-  // An evaluation begins, at the same step on all ranks. Returns the name of the text by which a rank tells
-  // what is its own there: texts are counted for each step, so that an image gets what belongs to it.
+  // An evaluation begins, at the same step on all ranks. Returns the name of the text with a rank's own state
+  // there. Names count the evaluations of a step, so that each image gets the state that belongs to it.
   std::string next_evaluation();
-  // What a stop or the run's end came to.
+  // Outcomes of a stop or of the run's end.
   void end_without_save() { hopeless_ = true; }
   void find_torn(int rank) { torn_rank_ = rank; }
 
@@ -64,7 +64,7 @@ class RankPartners final : public SavePartners {
   SharedRounds rounds_;
   std::map<std::string, double> best_;
   std::int64_t evaluated_ = -1;  // the step of the last evaluation
-  int evaluations_ = 0;          // before it, at that step
+  int evaluations_ = 0;          // earlier ones at that step
   bool hopeless_ = false;        // the same on all ranks
   int torn_rank_ = -1;
 };

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 // Rank 0 may wait for its volume and read a large state; that it has died or hangs is noticed by the store.
 constexpr Duration kVerdictWait = std::chrono::hours(1);
-constexpr Duration kSlice = std::chrono::milliseconds(500);  // between two looks at the signals
+constexpr Duration kSlice = std::chrono::milliseconds(500);  // how often a wait looks at the signals
 
 json failure_of(const Error& error) {
   return {{"error", error.what()}, {"code", static_cast<int>(error.exit_code())}};
@@ -79,7 +79,7 @@ void RankStart::share_volume(bool wanted) {
   if (group_.sharing() && !group_.leads()) sender_.begin_sharing();
 }
 
-// Rank 0 may wait for its volume. A signal ends this wait as it ends that one.
+// Rank 0 may wait for its volume. A signal ends this wait as it ends rank 0's.
 json RankStart::hear(int rank, const char* name, Duration limit) {
   const SteadyTime end = Clock::real().now() + limit;
   while (true) {
@@ -134,7 +134,7 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
   }
 }
 
-// The file that all load; null: they need none. Nothing deletes it before the first commit.
+// The file that all load; null: none is needed. Nothing deletes it before the first commit.
 std::unique_ptr<File> RankStart::file_to_share() const {
   const Resumed& resumed = run_.started.resumed;
   std::filesystem::path path = run_.options.start.init_from;
@@ -188,7 +188,7 @@ Verdict RankStart::hear_verdict() {
           .shared_write = told.value("shared_write", false)};
 }
 
-// Nobody trains before everybody can.
+// Waits for all: no rank trains before every rank can.
 void RankStart::agree_on_bits() {
   bool& bit_exact = run_.started.resumed.bit_exact;
   group_.tell(kReady, {{"bit_exact", bit_exact}, {"step", run_.step()}});

@@ -1,5 +1,5 @@
-// The start of several ranks: rank 0 finds a state, all ranks check whether they would go on from it, and
-// rank 0 claims it. Who sees the volume reads the file there; if one does not, rank 0 sends it byte by byte.
+// The start of several ranks: rank 0 finds a state, all ranks check whether they can resume from it, and rank
+// 0 claims the directory. A rank that sees the volume reads the file there; rank 0 sends it to the others.
 //
 //   rank 0: lead(), let_others_load()
 //   others: follow()
@@ -29,9 +29,9 @@ class RankStart {
         sender_(sender),
         receiver_(run_, group, engine.start.finder()) {}
 
-  // Claims; the others hear of what fails.
+  // Claims the directory. Sends a failure to the others.
   void lead();
-  // From here on what fails ends the run.
+  // A failure from here on ends the run on all ranks.
   void let_others_load();
   void follow();
 

@@ -13,12 +13,12 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-constexpr Duration kLook = std::chrono::milliseconds(50);  // between two looks at this rank's own notices
-// A partner's answer is worth a tenth of the time that is left, and never less than this or two steps.
+constexpr Duration kLook = std::chrono::milliseconds(50);  // how often a wait looks at own notices
+// A wait for a vote may take a tenth of the time left, but always this long or two steps.
 constexpr Duration kShortestWait = std::chrono::seconds(2);
-// The same notice, told by a rank at two boundaries, differs by the clocks' ticks.
+// Two votes about the same notice may differ by less than this, because clocks tick.
 constexpr Duration kSameTime = std::chrono::seconds(1);
-// Rank 0 hears that a machine lives before its own plans would say so (kAliveAfter).
+// Others dismiss an outlived end before rank 0 does (kAliveAfter), so rank 0 hears that the machine lives.
 constexpr Duration kOutlived = kAliveAfter - std::chrono::seconds(2);
 constexpr char kOthers[] = "another rank";  // the source of what votes tell
 
@@ -57,12 +57,12 @@ void RankVotes::learn(const Agreed& agreed) {
   if (group_.sharing()) {
     try {
       run_.stager.widen(static_cast<std::uint64_t>(agreed.capacity));
-    } catch (const std::exception& error) {  // the next save will fail of it, and say it
+    } catch (const std::exception& error) {  // the next save will fail for the same reason, and log it
       log_debug("the file could not be laid out: {}", what_of(error));
     }
   }
   if (group_.leads()) {
-    if (agreed.stop < 0) hear_others_end(agreed);  // a stop says its own
+    if (agreed.stop < 0) hear_others_end(agreed);  // a stop carries its own end
     return;
   }
   Durable& durable = run_.started.durable;
@@ -78,7 +78,7 @@ void RankVotes::hear_others_end(const Agreed& agreed) {
   const auto own = left_here();
   const auto left = group_.left(now);
   const auto known = announced.others_end();
-  // What differs by no more than the clocks' ticks neither comes nor goes.
+  // A difference within the clocks' ticks is no news.
   const Duration margin = known ? Duration::zero() : kSameTime;
   if (!left || (own && *own <= *left + margin)) {
     if (!known) return;
@@ -117,7 +117,7 @@ void RankVotes::hear_stop(const Agreed& agreed) {
   run_.outlook.leave();
 }
 
-// To people, and to the ledger, as if it had come from a source of this process.
+// Into the log and the ledger, as if a source of this process had announced it.
 void RankVotes::tell_news(const Notice& notice) {
   run_.ledger.notice(notice);
   const std::string left =
@@ -162,7 +162,7 @@ Vote RankVotes::vote(const Plan& plan) noexcept {
 void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
   SaveSchedule& schedule = engine_.schedule;
   const AsyncWriter& writer = *run_.writer;
-  // What another rank spoiled is made good at once.
+  // A save that failed because of another rank is made again at once.
   const std::uint64_t spoiled = writer.spoiled();
   if (std::exchange(spoiled_, spoiled) != spoiled) schedule.want();
   // The save that is voted on now begins at the next step.
@@ -175,17 +175,17 @@ void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
   vote.save = commit || last || (plan.room && (schedule.wanted() || due));
   vote.stop = vote.stop || plan.move == Move::stop;
   vote.pause = plan.move == Move::last_commit || plan.move == Move::wait;
-  // Where a save cannot end in time none begins, whoever wants it.
+  // No save begins that cannot end in time, whichever rank asks.
   vote.busy =
       vote.busy || engine_.late.open() || !run_.stager.ready() || (!plan.room && !commit && !vote.pause);
   vote.failing = writer.failing();
-  vote.busy = vote.busy || (vote.failing && writer.writing_for());  // whether it still does will be known
+  vote.busy = vote.busy || (vote.failing && writer.writing_for());  // until its outcome is known
   vote.durable = run_.newest_durable();
   vote.needs = needed_for_last();
 }
 
-// Whoever still writes its share of a checkpoint is busy; but a share that hangs in its rank's disk keeps
-// nobody from saving once rank 0 writes alone. With two images, rank 0 may stage another meanwhile only then.
+// A rank that still writes its share is busy, so no save begins. Once rank 0 writes alone, a share that hangs
+// in its rank's disk no longer counts, and with two images rank 0 may stage the next save meanwhile.
 void RankVotes::vote_on_plan(Vote& vote) const noexcept {
   if (!group_.sharing()) return;
   vote.plan = run_.stager.mark();
@@ -198,14 +198,14 @@ void RankVotes::vote_on_plan(Vote& vote) const noexcept {
   vote.busy = !vote.alone && run_.writer->writing_for().has_value();
 }
 
-// As plan_for_stop() will judge at the next boundary.
+// The same sum by which plan_for_stop() judges at the next boundary.
 Duration RankVotes::needed_for_last() const noexcept {
   const Costs known = run_.outlook.costs();
   if (!known.commit || run_.newest_durable() < 0) return Duration::zero();
   return *known.commit + known.agreement;
 }
 
-// Of this rank alone: what others have told would keep itself alive.
+// From this rank's sources alone: an end heard from votes would otherwise keep itself alive.
 std::optional<Duration> RankVotes::left_here() const {
   if (run_.monitor.stop_requested()) return run_.monitor.time_left();
   const auto notice = run_.monitor.standing();
@@ -213,7 +213,7 @@ std::optional<Duration> RankVotes::left_here() const {
   return time_until(*notice->deadline, run_.clock.now());
 }
 
-// The same of an end that somebody named: what time is left by a guess, forbids nothing.
+// The same for an end that somebody named. A guessed end forbids no save.
 std::optional<Duration> RankVotes::named_left_here() const {
   const auto named = run_.monitor.named_deadline();
   if (!named || !left_here()) return std::nullopt;

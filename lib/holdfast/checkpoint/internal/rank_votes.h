@@ -1,5 +1,5 @@
-// This rank's votes, and what all of them came to (ranks/rank_channel.h): rank 0 has the claim and the plans;
-// the others ask for saves and stops, and pass on what they hear.
+// This rank's votes, and the results of all (ranks/rank_channel.h). Rank 0 has the claim and plans; the
+// others ask for saves and stops, and report their notices.
 //
 // Errors: await() as RankChannel. Threads: the training thread.
 #pragma once
@@ -26,18 +26,18 @@ class RankVotes {
   void learn_cadence(const Agreed& agreed) { cadence_.learn(agreed); }
 
   void post(const Plan& plan) { post(vote(plan)); }
-  // At the run's end: what the last save needs to know.
+  // The vote at the run's end, with what the last save needs.
   void post_last();
-  // A vote is posted, and not counted yet.
+  // A vote is posted, and its result not read yet.
   bool pending() const { return pending_; }
-  // Requires pending(). `what`: for the error, where it does not come.
+  // Requires pending(). `what`: names the vote in the error, if no result arrives.
   Agreed await(const char* what, bool rank_0_may_save = false);
 
-  // Rank 0 plans by the deadline that is told to any rank; the others learn what is durable.
+  // Rank 0 learns deadlines of other ranks, by which it plans; the others learn which step is durable.
   void learn(const Agreed& agreed);
-  // A rank was told to stop: this one, too.
+  // A rank was told to stop, so this rank stops as well.
   void hear_stop(const Agreed& agreed);
-  // In a pause: a last save that has begun is not asked for again before that.
+  // In a pause: a last save that has begun is not requested again before that.
   void retry_at(SteadyTime time) { retry_at_ = time; }
   SteadyTime retry_at() const { return retry_at_; }
 

@@ -65,7 +65,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
   }
   if (!decision.stop && votes_.at(step)) {
     engine_.schedule.take_requests();
-    // A notice that comes between these two calls for itself.
+    // In this order: a notice that arrives between the two lines makes a call of its own.
     group_.channel().call(false);
     if (run_.monitor.pending()) group_.channel().call(true);
     engine_.limit.restore();
@@ -83,7 +83,7 @@ void Ranks::lay_out() {
   if (!group_.leads() && !group_.sharing()) return engine_.boundary_saves.skip_layout();
   try {
     engine_.boundary_saves.lay_out();
-  } catch (const std::exception& error) {  // the first save will fail of it, and say it
+  } catch (const std::exception& error) {  // the first save will fail for the same reason, and log it
     log_debug("the file could not be laid out: {}", what_of(error));
   }
 }
@@ -91,7 +91,7 @@ void Ranks::lay_out() {
 void Ranks::act(Decision& decision, const Agreed& agreed) {
   engine_.schedule.take_requests();
   engine_.limit.restore();
-  // A stop that leaves no time for a save does not wait for what only a save needs.
+  // A stop without time for a save does not wait for texts that only a save needs.
   const bool stops = agreed.stop >= 0;
   const bool saves = agreed.pause >= 0 || agreed.saves();
   if (stops ? !agreed.hopeless() : saves) partners_.bring_together();
@@ -124,7 +124,7 @@ void Ranks::stop(Decision& decision, const Agreed& agreed) {
   save(decision, agreed, group_.leads() ? engine_.plan() : Plan{}, true);
 }
 
-// In step with the others, a vote every moment: whoever has news ends it for all.
+// All ranks pause together and vote continuously: news on any rank ends the pause for all.
 void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
   const TrainingTime::Pause paused(run_.time);
   votes_.retry_at(paused.began());
@@ -133,7 +133,7 @@ void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
   while (true) {
     engine_.listener.heard();
     if (group_.sharing() && agreed.shares()) {
-      // What all write, all have to have agreed on.
+      // All ranks write this save, so all must have agreed on it.
       if (agreed.saves() && agreed.durable < run_.step()) {
         save(decision, agreed, plan, true);
         votes_.retry_at(run_.clock.now() + kSaveAgainAfter);
@@ -164,7 +164,7 @@ void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
   log_info("going on after a pause of {}", format_duration(paused.so_far()));
 }
 
-// A stop is agreed, or is none.
+// A stop counts only when all ranks have agreed on it.
 bool Ranks::tick() { return run_.outlook.leaving(); }
 
 SaveHandle Ranks::save() {
@@ -178,15 +178,15 @@ void Ranks::save_best(const std::string& name, double value) {
   engine_.schedule.want();
 }
 
-// Rank 0 has an image of what is the same on all ranks, and each of the others tells it what is its own then.
-// So rank 0 needs nobody to commit that boundary when an end is announced to any rank: the others are inside
-// the program's code, and may wait there for each other.
+// Rank 0 holds an image of the state that all ranks share, and each other rank sends its own state. So rank 0
+// can commit that boundary alone when an end is announced to any rank. It must: the others are inside the
+// program's code, and may wait there for each other.
 //
-// Ranks need not come at the same time. One that does not come, or evaluates at another step, has told
-// nothing, and rank 0 commits nothing until that is over.
+// Ranks may arrive at different times. While one has not arrived, or evaluates at another step, its own state
+// is missing, and rank 0 commits nothing.
 void Ranks::enter_evaluation() {
   const std::string name = partners_.next_evaluation();
-  // A copy that others have to take part in is none of rank 0's alone.
+  // Rank 0 cannot copy alone a state of which other ranks hold parts.
   const bool torn = engine_.boundary.disturbed() || !engine_.evaluation.why_torn().empty();
   if (run_.source.needs_others() || torn) return;
   if (!group_.leads()) return sender_.tell_boundary(name);

@@ -1,8 +1,8 @@
-// A run of several ranks that train one state together: about once a second every rank casts a vote at the
-// same step boundary (ranks/vote_cadence.h), and acts at the next one on what all votes came to
-// (ranks/rank_channel.h). Other boundaries do as little as those of a single process.
+// A run of several ranks that train one state together. About once a second every rank votes at the same step
+// boundary (ranks/vote_cadence.h), and acts at the next one on the result of all votes
+// (ranks/rank_channel.h). Other boundaries cost as little as those of a single process.
 //
-// Errors: as RanksOptions. What leaves at_boundary() or finish() ends this rank's part in the run.
+// Errors: as RanksOptions. An exception from at_boundary() or finish() ends this rank's part in the run.
 // Threads: the training thread.
 #pragma once
 

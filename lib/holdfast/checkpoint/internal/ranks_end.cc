@@ -18,7 +18,7 @@ void RanksEnd::finish() {
   or_abandon([&] {
     part();
     if (group_.leads()) {
-      engine_.late.drop();  // what all hold at the end is staged at once
+      engine_.late.drop();  // the state at the end is staged at once instead
       engine_.end.finish();
       group_.tell(kOutcome, {{"code", engine_.end.code()},
                              {"reason", engine_.end.reason()},
@@ -32,7 +32,7 @@ void RanksEnd::finish() {
   });
 }
 
-// All have left their loops, at the same step; whether it is an interruption is one answer for all.
+// All have left their loops at the same step. All must agree whether it was an interruption.
 void RanksEnd::part() {
   const auto count = [this](const Agreed& agreed) {
     if (agreed.stop < 0) return;
@@ -85,7 +85,7 @@ void RanksEnd::or_abandon(const std::function<void()>& work) {
   }
 }
 
-// A rank is lost, or they contradict each other.
+// A rank is lost, or the ranks took different numbers of steps.
 void RanksEnd::abandon(const Error& error) noexcept {
   if (engine_.end.over()) return;
   if (!sender_.rest(kPartingGrace)) engine_.end.leave_thread_behind();

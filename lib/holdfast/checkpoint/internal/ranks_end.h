@@ -1,7 +1,7 @@
-// The end of a run of several ranks: the last save of all, rank 0's word about it, and the end where a rank
-// is lost.
+// The end of a run of several ranks: the last save of all, rank 0's report of its outcome, and the end after
+// the loss of a rank.
 //
-// Errors: finish() as RankChannel, and what the source throws. Threads: the training thread.
+// Errors: finish() as RankChannel; exceptions of the source. Threads: the training thread.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ class RanksEnd {
         votes_(votes) {}
 
   void finish();
-  // What `work` throws ends this rank's part in the run, and leaves as an Error.
+  // An exception of `work` ends this rank's part in the run, and is rethrown as an Error.
   void or_abandon(const std::function<void()>& work);
 
  private:

@@ -20,7 +20,7 @@ Run::Run(SnapshotSource& the_source, CheckpointerOptions the_options)
       book(std::make_shared<SaveBook>(clock, options.writing.on_save)),
       time(clock, costs, *book),
       outlook(options.notices, monitor, costs, clock) {
-  // The state that a checkpoint holds is most likely the next one's: its file is laid out while it is read.
+  // The next checkpoint most likely has the same tensors, so its file is laid out while this one is read.
   verifier.when_reading([this](const CheckpointIndex& index) {
     std::vector<TensorSpec> tensors;
     tensors.reserve(index.tensors.size());

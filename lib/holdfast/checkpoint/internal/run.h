@@ -1,8 +1,8 @@
-// What the parts of a Checkpointer work with: options and seams, the training's state, notices and costs;
-// from the start on also the claimed run and the writer of its checkpoints.
+// What all parts of a Checkpointer share: options and seams, the training's state, notices and costs; after
+// the start also the claimed run and the writer of its checkpoints.
 //
-// Errors: none. Threads: the training thread, except what says otherwise in its own header: monitor, costs,
-// book, ledger and writer; and the ancestry in `started`, which nothing changes after the start.
+// Errors: none. Threads: the training thread; monitor, costs, book, ledger and writer as their headers say;
+// the ancestry in `started` any, because it does not change after the start.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ namespace holdfast { inline namespace v1 { namespace internal {
 
 using Waiting = TrainingTime::Waiting;
 
-// Where a save failed or found no image, the next one is not tried before that.
+// After a save that failed or found no image, the next attempt waits this long.
 inline constexpr Duration kSaveAgainAfter = std::chrono::seconds(2);
 
 struct Run {
@@ -36,7 +36,7 @@ struct Run {
   Run& operator=(const Run&) = delete;
 
   std::int64_t step() const { return source.step(); }
-  // The newest step that is safe; −1: none. Any thread.
+  // The newest durable step; −1: none. Any thread.
   std::int64_t newest_durable() const noexcept;
   // A commit that begins now ends before any named deadline. Requires a writer. Any thread.
   bool commit_fits() const noexcept { return outlook.fits({.writing = writer->writing_for()}); }
@@ -55,7 +55,7 @@ struct Run {
   Outlook outlook;
   LossRing losses;
   StartedRun started;  // from resume() on
-  // Of a process that commits; its thread uses store, losses, ledger and clock.
+  // Null unless this process commits. Its thread uses store, losses, ledger and clock.
   std::unique_ptr<AsyncWriter> writer;
 };
 

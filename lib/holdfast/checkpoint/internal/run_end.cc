@@ -38,7 +38,7 @@ void RunEnd::finish() {
   const std::string torn = evaluation_.why_torn();
   bool in_time = torn.empty() ? commit_last_step() : wait_for_writer();
   partners_.last_save_begun();
-  // A save that failed on the way is tried once more, in a new file.
+  // A save that failed is tried once more, in a new file.
   if (in_time && torn.empty() && !saves_.covered() && !run_.writer->superseded()) {
     partners_.last_save_again();
     in_time = commit_last_step();
@@ -88,8 +88,8 @@ void RunEnd::close() noexcept {
   run_.book->close();
 }
 
-// Sets the code and the reason. Told to stop, a run with something durable is interrupted, whatever became of
-// its last save: the next attempt goes on there.
+// Sets the code and the reason. A run that was told to stop and has a durable step is interrupted (75), even
+// if its last save failed: the next attempt resumes from the durable step.
 RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) {
   const bool told = interrupted || run_.outlook.must_stop();
   const std::int64_t durable = run_.newest_durable();
@@ -187,7 +187,7 @@ void RunEnd::add_to_reason(const std::string& text) noexcept {
   reason_ = text_or_out_of_memory([&] { return reason_.empty() ? text : reason_ + "; " + text; });
 }
 
-// Nothing failed: what is durable stands, and the next attempt goes on there.
+// Nothing failed: the next attempt resumes from the durable step.
 std::string RunEnd::reason_of_leaving_out() const noexcept {
   return text_or_out_of_memory([&] {
     std::string text = reason_.empty() ? run_.outlook.reason() : reason_;
@@ -203,7 +203,7 @@ void RunEnd::say_figures() const noexcept {
   log_info(text);
 }
 
-// Calmly: an exception that ends the program has its own words.
+// At level info: the exception that ends the program is reported elsewhere.
 void RunEnd::say_unfinished() const noexcept {
   const std::string text = text_or_out_of_memory([&] {
     return "the Checkpointer goes without finish(): nothing new is committed, and the run counts as broken "

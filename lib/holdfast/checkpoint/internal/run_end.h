@@ -1,5 +1,5 @@
-// The end of a run: the last save, and what became of it, as exit code, reason and the last lines of ledger
-// and run state.
+// The end of a run: the last save, and its outcome as exit code, reason and the last lines of ledger and run
+// state.
 //
 // Errors: finish() passes on std::bad_alloc. Threads: the training thread.
 #pragma once
@@ -30,24 +30,24 @@ class RunEnd {
         evaluation_(evaluation),
         boundary_saves_(boundary_saves) {}
 
-  // Of a process that commits.
+  // For a process that commits.
   void finish();
-  // The run cannot go on. What is staged is still written, for as long as a deadline leaves.
+  // The run cannot go on. A staged save is still written, if a deadline leaves time.
   void break_off(const Error& error) noexcept;
   // Another rank's process says how the run ended.
   void hear(int code, std::string reason) noexcept;
-  // A thread hangs in the disk and is left behind.
+  // Records that a thread hangs in the disk and is left behind.
   void leave_thread_behind() { gave_up_ = true; }
 
   bool over() const { return over_; }
   int code() const { return code_; }
   const std::string& reason() const { return reason_; }
-  // Something still hangs in the disk.
+  // A thread still hangs in the disk.
   bool gave_up() const { return gave_up_; }
 
-  // Tells ledger and run state. False: a newer attempt was seen, reason() says so.
+  // Writes ledger and run state. False: a newer attempt exists; reason() names it.
   bool tell(RunPhase how, std::string_view reason, int code) noexcept;
-  // The Checkpointer goes without finish().
+  // The Checkpointer is destroyed without finish().
   void say_unfinished() const noexcept;
 
  private:
@@ -69,7 +69,7 @@ class RunEnd {
   BoundarySaves& boundary_saves_;
   bool over_ = false;
   bool gave_up_ = false;
-  bool left_out_ = false;  // no time for the last step
+  bool left_out_ = false;  // there was no time to save the last step
   int code_ = 0;
   std::string reason_;
 };

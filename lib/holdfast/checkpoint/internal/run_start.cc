@@ -18,10 +18,10 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// A predecessor is fenced off already: what is read here is short, whatever the run's history.
+// The predecessor is fenced off already, so this must be quick, however long the run's history is.
 constexpr std::size_t kLedgersCompared = 8;
 
-// A ledger that cannot be read costs the comparison, not the run.
+// If a ledger cannot be read, the comparison is skipped, and the run goes on.
 std::map<std::int64_t, double> recorded_losses(FileSystem& file_system,
                                                const std::filesystem::path& directory,
                                                const std::string& name, std::int64_t step) {
@@ -60,7 +60,8 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-// Before load(), which takes over what was recorded. `accepted`: options that an override lets differ.
+// Before load(), which overwrites the options with the recorded ones. `accepted`: differences that an
+// override allows.
 bool promise_bits(Run& run, const Start& start, int world_size, const std::vector<std::string>& accepted) {
   auto environment = environment_differences(start.attributes, run.source.attributes());
   if (start.record.world_size != world_size) {
@@ -90,7 +91,7 @@ void record_history(Run& run, const Start& start, RunRecord& record) {
   }
 }
 
-// What would make every save fail is an error now, before the claim.
+// A fault that would make every save fail is an error now, before the claim.
 void try_record(Run& run, const Start& start, RunRecord record) {
   if (!start.fresh) {
     record.metrics = start.record.metrics;
@@ -116,13 +117,13 @@ void go_on(Run& run, const Start& start, StartedRun& started) {
            format_duration(run.clock.now() - started.began));
   record_history(run, start, started.record);
   if (start.outside) return;
-  // With other options the next losses are meant to differ.
+  // With other options, different losses are expected.
   if (same_options) started.receipt = expected_losses(run, start, started.resumed.bit_exact);
   started.durable = {start.step, start.name, run.clock.now()};
 }
 
-// An older point that the user chose is a branch: until something of it is committed, the next start would
-// go back to the newest of the other one.
+// An older starting point is a branch. Until the branch has a commit, the next start would resume from the
+// newest checkpoint of the other branch.
 bool next_start_is_here(Run& run, const Start& start, CheckpointStore& store) {
   const auto held = store.list();
   const bool here = start.fresh || (!held.empty() && held.front().name == start.name);
@@ -140,7 +141,7 @@ void become(Run& run, StartFinder& finder, Start start, StartedRun& started) {
   Selection chosen = store.recover();
   store.trial_commit();
   if (!start.outside) {
-    // What a predecessor committed until it was fenced off counts.
+    // Includes commits that a predecessor made until it was fenced off.
     Start now = finder.candidate(store, chosen);
     if (now.fresh && !start.fresh) {
       throw IoError("open", (run.options.directory / start.name).native(), ENOENT,
@@ -153,7 +154,7 @@ void become(Run& run, StartFinder& finder, Start start, StartedRun& started) {
   started.resumed.skipped = std::move(chosen.skipped);
   started.from = start.record.attempt;
   start.fresh ? begin_fresh(run) : go_on(run, start, started);
-  // The verified state is in the source now; its memory is wanted for images.
+  // The state is in the source now, so its memory is free for images.
   run.verifier.stop_keeping();
   started.is_safe = next_start_is_here(run, start, store);
   if (start.snapshot) started.image = start.snapshot->arena;
@@ -185,7 +186,7 @@ StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_s
   started.resumed.loss = std::numeric_limits<double>::quiet_NaN();
   started.store = finder.open_store();
 
-  // Another model or other options are refused here, before the claim: the attempt that runs goes on.
+  // Another model or other options are refused here, before the claim, so that a running attempt goes on.
   const Selection found = started.store->preflight();
   Start start = finder.candidate(*started.store, found);
   finder.check(start);

@@ -1,11 +1,11 @@
-// From an empty process to a training state and a claim on the run directory. Read-only until everything that
-// could be refused has been checked, because a claim ends the attempt that is running.
+// From an empty process to a training state and a claim on the run directory. Writes nothing until every
+// possible refusal has been checked, because a claim ends the attempt that is running.
 //
 //   run.started = start_run(run, wait, finder, 1, nullptr);
 //   run.started.store->commit(…);   // as attempt run.started.record.attempt
 //
-// Errors: as StartWait and StartFinder; SupersededError if a newer attempt claims meanwhile. What fails after
-// the claim is told in the ledger and the run state.
+// Errors: as StartWait and StartFinder; SupersededError if a newer attempt claims meanwhile. A failure after
+// the claim is recorded in the ledger and the run state.
 // Threads: the training thread.
 #pragma once
 
@@ -24,17 +24,17 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-// The last word before the claim: it may still refuse.
+// Called last before the claim; may still refuse by an exception.
 using BeforeClaim = std::function<void(CheckpointStore& store, const Selection& found, const Start& start)>;
 
 StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_size,
                      const BeforeClaim& before_claim);
 
-// The checked state of `start` goes into the source, as rank `rank` holds it, and into `started`. False: an
+// Loads the checked state of `start` into the source, as rank `rank` holds it, and into `started`. False: an
 // override accepts other options than the recorded ones.
 bool load_state(Run& run, const Start& start, int rank, StartedRun& started);
 
-// Runs `work`. `tell` gets an Error of it, and a lack of memory as one, before that is thrown again.
+// Runs `work`. `tell` gets its Error (a lack of memory as one) before it is rethrown.
 template <class Work, class Tell>
 auto telling_errors(const Work& work, const Tell& tell) {
   try {

@@ -79,7 +79,7 @@ SaveHandle SaveFlow::fail(BegunSave save) noexcept {
     save->settle(SaveStatus::failed, text);
     return SaveHandle(std::move(save));
   } catch (const std::bad_alloc&) {
-    return {};  // on nothing: that has failed, too
+    return {};  // without memory there is no handle either: empty
   }
 }
 
@@ -122,8 +122,8 @@ Staged SaveFlow::image_in_use() const {
   return image;
 }
 
-// In slices, so that a notice that comes meanwhile is heard, and on the run's own clock. A save that waits
-// for its turn makes room, unless somebody asked for that one and there is time for both.
+// In slices, so that a notice is heard meanwhile, and by the run's own clock. A waiting save is recalled to
+// free its image, unless the program asked for it and there is time for both.
 bool SaveFlow::wait_for_image(Duration limit) {
   const SteadyTime began = run_.clock.now();
   while (true) {

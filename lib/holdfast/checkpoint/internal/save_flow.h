@@ -1,5 +1,5 @@
-// The way of one save: begun, staged into an image, submitted to the writer. Knows the newest one, and so
-// whether a step boundary still needs a save.
+// The path of one save: begun, staged into an image, submitted to the writer. Knows the newest save, and so
+// whether a step boundary still needs one.
 //
 //   const BegunSave save = saves.begin(false);
 //   saves.submit(saves.stage(Part::all), save, waiting.so_far());
@@ -28,27 +28,27 @@ class SaveFlow {
       : run_(run), partners_(partners), boundary_(boundary), listener_(listener), limit_(limit) {}
 
   BegunSave begin(bool asked_for) const;
-  // What a checkpoint records of this boundary, as of now.
+  // The record of this boundary for a checkpoint, at this moment.
   const RunRecord& record();
   Staged stage(Part part);
   // `waited`: how long the training thread has waited for this save.
   void submit(Staged staged, const BegunSave& save, Duration waited);
-  // Inside a catch block, whatever the exception. `save`: null, it had not come so far.
+  // Call from a catch block, for any exception. `save`: null if begin() threw.
   SaveHandle fail(BegunSave save) noexcept;
-  // Another thread has submitted that one (BoundaryShelf).
+  // Another thread has submitted `save` (BoundaryShelf).
   void submitted(const BegunSave& save) noexcept;
 
   const SaveHandle& newest() const { return newest_; }
-  // The program asks for it, too.
+  // The program asks for this save as well.
   void ask_for_newest() {
     if (newest_begun_) newest_begun_->asked_for = true;
   }
-  // This step boundary is durable or on its way; safe(): it is durable.
+  // covered(): this step boundary is durable or in flight. safe(): it is durable.
   bool covered() const;
   bool safe() const;
   Reached reached() const;
 
-  // The image that a save of this very boundary is written from; empty: there is none, or not of all of it.
+  // The image of a save of this boundary; empty: there is none, or it is not whole.
   Staged image_in_use() const;
   // Waits until an image is free to stage into. False: `limit` or the deadline passed first.
   bool wait_for_image(Duration limit = Duration::max());

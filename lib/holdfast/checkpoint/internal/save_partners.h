@@ -1,7 +1,8 @@
-// What the other ranks of a run have to do with a save of this process. A process that is alone has none:
-// these are its answers. (RankPartners has those of several ranks.)
+// The other ranks' part in a save of this process. The defaults here are the answers of a process that is
+// alone; RankPartners has those of several ranks.
 //
-// Errors: what is not noexcept throws std::bad_alloc. Threads: the training thread, except what says any.
+// Errors: methods without noexcept throw std::bad_alloc. Threads: the training thread, unless a method says
+// any.
 #pragma once
 
 #include <cstdint>
@@ -23,47 +24,47 @@ class SavePartners {
   SavePartners(const SavePartners&) = delete;
   SavePartners& operator=(const SavePartners&) = delete;
 
-  // This process speaks for all.
+  // True on the one process that logs and writes for all.
   virtual bool leads() const { return true; }
 
   // This process has heard a notice. Any thread.
   virtual void heard(const Notice& /*notice*/) noexcept {}
-  // Another rank has heard one that waits for no vote. Any thread; costs a look at a flag.
+  // Another rank has heard a notice that cannot wait for a vote. Any thread; reads a flag.
   virtual bool call() const noexcept { return false; }
-  // Such a call may come. Any thread.
+  // Such a call is possible. Any thread.
   virtual bool may_call() const noexcept { return false; }
 
-  // Equal on all ranks that write the save that begins now; 0: this process writes it alone.
+  // Number of the plan by which all ranks write the save that begins now; 0: this process writes alone.
   virtual std::int64_t plan() const { return 0; }
-  // Values that belong to the state that is saved now.
+  // Adds values that belong to the state saved now.
   virtual void add_values(Measurements& /*measurements*/) {}
-  // The writer will need others for this.
+  // Adds to `request` what the writer needs from others.
   virtual void join(WriteRequest& /*request*/, Staged& /*staged*/) {}
   virtual void joined() noexcept {}
-  // Shares of others are written without a speed limit, or with it again.
+  // hurry(): shares of others are written without a speed limit; calm(): with it again.
   virtual void hurry() noexcept {}
   virtual void calm() noexcept {}
 
-  // The name of the text by which others tell what an image of this boundary lacks; empty: nothing.
+  // Name of the text with the part of this boundary that the image lacks; empty: it lacks nothing.
   virtual std::string lacking(const ImageLayout& /*layout*/) const { return {}; }
-  // The image of a boundary on the shelf lacks nothing of others. Any thread.
+  // Completes the image on the shelf with others' parts. True: it lacks nothing. Any thread.
   virtual bool complete(BoundaryShelf& /*shelf*/) noexcept { return true; }
-  // What its commit costs is what others will cost. Any thread.
+  // The cost of its commit is typical for later ones. Any thread.
   virtual bool usual() const noexcept { return true; }
-  // It was committed. Others may know of a notice that this process has not looked at.
+  // It was committed, perhaps for a notice of another rank that this process has not seen.
   virtual void committed_from_shelf(const BegunSave& /*save*/) {}
 
   // At the end: a rank that is inside an update; −1: none.
   virtual int torn_rank() const { return -1; }
   // A stop leaves no time for a save.
   virtual bool hopeless() const { return false; }
-  // The last save is over, or there is none: whoever waits for a word about it gets it.
+  // The last save has begun, or there is none: ranks that wait for news of it are told.
   virtual void last_save_begun() noexcept {}
-  // It failed, and is tried once more.
+  // The last save failed and is tried once more.
   virtual void last_save_again() noexcept {}
-  // An image that this process takes is the whole state.
+  // An image made by this process holds the whole state.
   virtual bool holds_all() const { return true; }
-  // The part of a whole state that is this process's.
+  // This process's part of a whole state.
   virtual std::shared_ptr<Snapshot> part_of(std::shared_ptr<Snapshot> whole) const { return whole; }
 };
 

@@ -1,6 +1,6 @@
-// When the next save begins: by the policy's triggers, or because it was asked for.
+// Decides when the next save begins: by the policy's triggers, or on request.
 //
-// Errors: the constructor throws UsageError for triggers that cannot be. Threads: the training thread.
+// Errors: the constructor throws UsageError for invalid triggers. Threads: the training thread.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,21 @@ class SaveSchedule {
 
   // The loop begins at the step that was loaded.
   void begin();
-  // Earlier attempts tell of their machines' lives, for an interval that is chosen.
+  // The lives of earlier attempts' machines, for an automatic interval.
   void learn_lives() noexcept;
 
-  // A save is asked for, and not staged yet.
+  // A save was requested and is not staged yet.
   bool wanted() const { return wanted_; }
   void want(bool so = true) { wanted_ = so; }
-  // Takes what notices ask for; what tells of a risk also shortens the interval.
+  // Takes the requests of notices. A risk also shortens the interval.
   void take_requests();
 
   bool due(SteadyTime now, std::int64_t step) const { return policy_.due(now, step); }
   std::optional<std::int64_t> next_due_step(SteadyTime now) const { return policy_.next_due_step(now); }
-  // A save has begun, or could not; the next one falls due from here.
+  // A save has begun or was not possible: the next one falls due from here.
   void saved(SteadyTime now, std::int64_t step) { policy_.saved(now, step); }
 
-  // Chooses the interval anew by what saves have cost so far, where it is chosen. False: nothing new is
-  // known.
+  // Automatic interval: chooses it anew by the measured costs of saves. False: nothing new is known.
   bool choose_interval();
 
  private:

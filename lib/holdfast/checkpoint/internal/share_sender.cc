@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration kShareSlice = std::chrono::milliseconds(50);
 constexpr Duration kRest = std::chrono::seconds(5);
-// Rank 0 may still be in the evaluation before.
+// Rank 0 may still be in an earlier evaluation.
 constexpr std::size_t kStillWanted = 2;
 constexpr char kStillWriting[] = "it still writes its share of the save before";
 
@@ -51,7 +51,7 @@ void ShareSender::send_share(Decision& decision, bool last_one) {
                     .how = rounds_.limits(),
                     .handle = save};
   if (!free) {
-    // What hangs in the disk keeps the thread as well: rank 0 is told here, for this save fails of it.
+    // A share that hangs in the disk blocks the thread, so this thread tells rank 0 that the save fails.
     log_error("this rank takes no part in the save of step {}: {}", share.step, kStillWriting);
     group_.shared().decline(share.step, kStillWriting, share.save.number);
     tell_own();
@@ -79,7 +79,7 @@ Staged ShareSender::stage(bool last_one) {
   return engine_.late.stage_independent();
 }
 
-// False: it is not free in time.
+// False: the image did not come free in time.
 bool ShareSender::wait_for_image() {
   const SteadyTime began = run_.clock.now();
   Duration waited{};
@@ -94,7 +94,7 @@ bool ShareSender::wait_for_image() {
   return true;
 }
 
-// What own_text(step) says; empty: there is none.
+// The content of own_text(step); empty: this rank has no own state.
 std::string ShareSender::own_now(std::int64_t step) {
   own_failed_ = false;
   try {
@@ -103,7 +103,7 @@ std::string ShareSender::own_now(std::int64_t step) {
     return own;
   } catch (const std::exception& error) {
     log_error("what is this rank's own at step {} could not be copied: {}", step, what_of(error));
-    own_failed_ = true;  // told again when it is asked for again
+    own_failed_ = true;  // sent again at the next request
     return std::string(1, kNoOwn) + what_of(error);
   }
 }
@@ -115,7 +115,7 @@ void ShareSender::tell_own() {
   if (own.empty()) return;
   group_.channel().tell(own_text(step), own);
   if (told_ == step) return;
-  // Rank 0 has begun another save since that one: it was heard, or never will be.
+  // Rank 0 has begun another save since: it has read this text, or never will.
   if (told_before_ >= 0) group_.channel().forget(own_text(told_before_));
   told_before_ = std::exchange(told_, step);
 }

@@ -1,8 +1,8 @@
-// What a rank other than 0 gives to a checkpoint: its share of the file, written by a thread of its own, or
-// else what is its own as a text that rank 0 puts into its image.
+// The part of a rank other than 0 in a checkpoint: its share of the file, which a separate thread writes, or
+// its own state as a text that rank 0 puts into its image.
 //
-// Errors: tell_own() as RankChannel. What goes wrong in send() fails this save on all ranks, but where rank 0
-// writes alone. Threads: the training thread.
+// Errors: tell_own() as RankChannel. A failure in send() fails this save on all ranks, unless rank 0 writes
+// alone. Threads: the training thread.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ class ShareSender {
   ShareSender(Engine& engine, RankGroup& group, SharedRounds& rounds)
       : engine_(engine), run_(engine.run), group_(group), rounds_(rounds) {}
 
-  // All ranks that see rank 0's volume write, this one among them.
+  // From here on this rank writes shares, because it sees rank 0's volume.
   void begin_sharing();
 
-  // Where all save.
+  // At a boundary where all ranks save.
   void send(Decision& decision, bool last_one);
-  // Once for each step. What it cannot tell fails this save alone.
+  // Once for each step. A failure fails this save alone.
   void tell_own();
-  // An evaluation begins. Without that text, nothing is committed before it is over.
+  // An evaluation begins. Without this text, rank 0 commits nothing before it is over.
   void tell_boundary(const std::string& name) noexcept;
 
-  // It still writes its share of the save before.
+  // The share of an earlier save is still being written.
   bool busy() const { return writer_ && writer_->busy(); }
-  // Nobody waits for others any longer than that. False: a share hangs in the disk, and is left behind.
+  // Waits at most `grace` for the share in flight. False: it hangs in the disk, and is left behind.
   bool rest(Duration grace) noexcept;
 
  private:

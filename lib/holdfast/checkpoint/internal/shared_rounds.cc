@@ -40,7 +40,7 @@ void SharedRounds::end(const Decision& decision) noexcept {
       const std::string failed = text_or_out_of_memory([&] { return decision.save.error(); });
       group_.shared().decline(run_.step(), failed, number_);
     } else {
-      // It is durable already, or on its way, or there is no time or no room for it: no failure.
+      // Not a failure: the step is durable or in flight, or there is no time or no room for the save.
       group_.shared().leave_out(run_.step(), number_);
     }
   }
@@ -66,9 +66,9 @@ SharedWriteOptions SharedRounds::limits() const {
   return limits;
 }
 
-// Before an announced end rank 0 gives up a save while it could still write one alone, but not before this
-// one could be over; where there is no time for both, it has nothing better to do than to wait. The others
-// wait for rank 0.
+// Before an announced end, rank 0 stops waiting for the others early enough to write a save alone, but not
+// before the shared save could have ended. If there is no time for both, it waits until the end. The other
+// ranks always wait for rank 0.
 void SharedRounds::limit_patience() noexcept {
   patient_until_ = group_.end();
   if (!group_.end()) return group_.patience().renew();

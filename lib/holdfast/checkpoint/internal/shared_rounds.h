@@ -1,9 +1,9 @@
 // Saves that all ranks write together, into one file (ranks/shared_write.h).
 //
-// A *round* is a save that all have agreed on. Its number counts the same everywhere. At the boundary each
-// rank stages its share, on the training thread; then the writer's thread of rank 0 leads, and a thread of
-// every other rank follows (ShareSender). A rank that follows waits for rank 0's first word; so rank 0 owes
-// it from begin() on, also when it finds no time, no memory, or that it has to write alone.
+// A *round* is a save that all ranks have agreed on; its number is the same on all. At the boundary each rank
+// stages its share, on the training thread. Then rank 0's writer thread leads, and a thread of each other
+// rank follows (ShareSender). Those wait for rank 0's first text. So from begin() on rank 0 must send one,
+// even without time or memory for the save, or if it must write alone.
 //
 // Errors: find_volume() as RankChannel; led() throws std::bad_alloc. Threads: the training thread.
 #pragma once
@@ -27,20 +27,20 @@ class SharedRounds {
 
   void begin(const Agreed& agreed);
   void end(const Decision& decision) noexcept;
-  // By which all write the save that begins now; 0: rank 0 writes alone.
+  // Number of the plan by which all ranks write the save that begins now; 0: rank 0 writes alone.
   std::int64_t plan() const { return plan_; }
   std::uint64_t number() const { return number_; }
-  // Rank 0, for its writer: that takes over what is owed, once it has the save (handed_over). Null: nothing
-  // is.
+  // Rank 0, for its writer, which must send the first text once it has the save (handed_over). Null: no text
+  // is expected.
   std::shared_ptr<JointSave> led(const WriteRequest& request, std::shared_ptr<const Shares> shares) const;
   void handed_over() noexcept { owed_ = false; }
 
-  // Before the others count this rank as lost: while it waits it does not vote.
+  // Shorter than the time after which others count this rank as lost: it does not vote while it waits.
   Duration longest_wait() const { return group_.channel().timeout() / 2; }
   SharedWriteOptions limits() const;
-  // Nobody waits for others beyond an announced end.
+  // Ends waits for other ranks at an announced end.
   void limit_patience() noexcept;
-  // The end has moved by more than `by` since then.
+  // The end has moved by more than `by` since limit_patience().
   bool end_has_moved(Duration by) const;
 
  private:

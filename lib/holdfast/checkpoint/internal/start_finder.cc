@@ -18,7 +18,7 @@
 namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
-// A name that the user typed: that nothing is there is a refusal, not a fault of the volume.
+// The user typed this name: a missing file is a refusal (78), not a fault of the volume.
 std::unique_ptr<File> open_given(FileSystem& file_system, const std::filesystem::path& path,
                                  const char* option) {
   try {
@@ -64,7 +64,7 @@ std::unique_ptr<CheckpointStore> StartFinder::open_store() {
 StoreOptions StartFinder::store_options(const StartingPoint& point) const {
   const CheckpointerOptions& options = run_.options;
   return {.directory = options.directory,
-          // A user who names a file elsewhere has chosen a start; nothing here is lost by it.
+          // The user chose a file elsewhere: this loses nothing in the run directory.
           .allow_fresh = options.start.allow_fresh || !outside_.empty(),
           .start = point,
           .keep = options.keep,
@@ -121,7 +121,7 @@ Start StartFinder::candidate(CheckpointStore& store, const Selection& selection)
   start.step = index.step;
   start.name = selection.newest->name;
   start.record = run_record_of(index.attributes);
-  // Whole, but not the one that was chosen: another file's bytes came into its place in between.
+  // The file is intact but not the chosen one: another file has replaced it in between.
   if (start.step != selection.newest->step || start.record.attempt != selection.newest->attempt) {
     throw IoError("read", path, EIO,
                   "it held step " + std::to_string(selection.newest->step) +
@@ -146,8 +146,8 @@ Start StartFinder::from_outside() {
   start.step = index.step;
   start.name = outside_.native();
   start.record = run_record_of(index.attributes);
-  // Attempt numbers of another directory mean nothing here: an ancestry of them could name files that this
-  // history never grew from.
+  // Attempt numbers of another directory mean nothing here. An ancestry of them could name files of this
+  // directory that are not ancestors.
   start.record.attempt = 0;
   start.record.ancestry.clear();
   start.attributes = std::move(index.attributes);
@@ -171,7 +171,7 @@ void StartFinder::check_untrained() const {
 
 void StartFinder::start_fresh() {
   check_untrained();
-  run_.stager.plan_ahead();  // names or sizes that cannot be stored are refused before the claim, too
+  run_.stager.plan_ahead();  // refuses names and sizes that cannot be stored, before the claim
   const std::filesystem::path& path = run_.options.start.init_from;
   if (path.empty()) return;
   const std::string given = "init_from " + path.native() + ": ";

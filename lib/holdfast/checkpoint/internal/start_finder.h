@@ -1,4 +1,4 @@
-// Finds where a run could start, and changes nothing: the user's choice, the candidate's content.
+// Finds where a run can start: checks the user's choice and the candidate's content. Writes nothing.
 //
 // Errors: RefusedError (78) where a person has to decide, IoError (74) for what cannot be read, UsageError.
 // Threads: the training thread; read_ahead() has one of its own until open_store().
@@ -35,24 +35,24 @@ class StartFinder {
  public:
   explicit StartFinder(Run& run) : run_(run) {}
 
-  // Checkpointer::read_ahead(). What it finds stays with the verifier. What fails will fail again, in
-  // open_store() or later, and is said there.
+  // Checkpointer::read_ahead(). The verifier keeps the result. A failure is not reported here, because it
+  // will appear again in open_store() or later.
   void read_ahead() noexcept;
 
-  // Ends reading ahead. Throws UsageError for a start that cannot be meant.
+  // Ends reading ahead. Throws UsageError for an impossible start.
   std::unique_ptr<CheckpointStore> open_store();
   Start candidate(CheckpointStore& store, const Selection& selection);
-  // Throws RefusedError if the training state is another than the file's.
+  // Throws RefusedError if the training state does not fit the file.
   void check(std::vector<TensorSpec> tensors, const Attributes& attributes);
   void check(const Start& start);
   // Throws UsageError if the training has begun already.
   void check_untrained() const;
   // Loads the weights of `init_from`, if there are any.
   void start_fresh();
-  // The weights in a checkpoint or a safetensors file: the content says which.
+  // The weights in a checkpoint or a safetensors file; the content decides which it is.
   std::variant<std::shared_ptr<Snapshot>, Rejection> weights_in(const File& file);
 
-  // The file of `resume_from` that is not in the run directory; empty: there is none. Set by open_store().
+  // The file of `resume_from` if it is outside the run directory; else empty. Set by open_store().
   const std::filesystem::path& outside() const { return outside_; }
 
  private:

@@ -33,7 +33,7 @@ void StartReceiver::check_head(std::vector<std::byte> head, std::uint64_t file_b
   finder_.check(std::move(tensors), index.attributes);
 }
 
-// The same in this rank's own view of the volume.
+// The same file, in this rank's own view of the volume.
 std::unique_ptr<File> StartReceiver::file_seen(const std::string& name) const {
   const auto directory = run_.file_system.open_directory(run_.options.directory, false);
   auto file = directory ? directory->open(name, OpenMode::read) : nullptr;
@@ -44,7 +44,7 @@ std::unique_ptr<File> StartReceiver::file_seen(const std::string& name) const {
   return file;
 }
 
-// Rather than have it sent.
+// Reading is cheaper than receiving it.
 bool StartReceiver::reads(const Verdict& verdict) const {
   return !verdict.index.empty() && group_.sees(group_.rank());
 }
@@ -52,7 +52,7 @@ bool StartReceiver::reads(const Verdict& verdict) const {
 std::shared_ptr<Arena> StartReceiver::receive(const Verdict& verdict) {
   const bool in_run = !verdict.index.empty();
   if (verdict.bytes == 0 || (in_run && group_.all_see())) return nullptr;
-  // Who reads for itself takes part in what is collective, and keeps nothing.
+  // A rank that reads the file itself still takes part in the broadcast, and keeps nothing.
   return receive_file(group_.channel(), verdict.bytes, !reads(verdict));
 }
 
@@ -86,7 +86,7 @@ StartedRun StartReceiver::load(const Verdict& verdict, std::shared_ptr<Arena> re
   return started;
 }
 
-// `received`: the file's bytes, which become the state's image; null: they are read from `file`.
+// `received`: the file's bytes, which become the image of the state; null: they are read from `file`.
 void StartReceiver::load_from(Start& start, const File& file, std::shared_ptr<Arena> received) {
   const char* const how = received ? "receive" : "read";
   if (start.fresh) {

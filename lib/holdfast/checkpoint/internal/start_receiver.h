@@ -1,5 +1,5 @@
-// How a rank other than 0 gets the state that rank 0 starts from: it reads the file itself, or takes it as
-// rank 0 sends it. It verifies every digest either way.
+// How a rank other than 0 gets the state from which rank 0 starts: it reads the file itself, or receives it
+// from rank 0. It verifies every digest either way.
 //
 // Errors: RefusedError (78) where a person has to decide, IoError (74) for what cannot be read, and those of
 // RankChannel. Threads: the training thread.
@@ -18,18 +18,18 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-// What rank 0's start came to.
+// The result of rank 0's start.
 struct Verdict {
   AttemptNumber attempt = 0;
   bool fresh = true;
   std::string checkpoint;     // the file's name
-  std::int64_t durable = -1;  // the newest step that is safe
+  std::int64_t durable = -1;  // the newest durable step
   std::uint64_t bytes = 0;    // of the file that all load; 0: none
   std::string index;          // its index_digest() if it is in the run directory; else empty
-  bool shared_write = false;  // rank 0's option: all look whether they see the volume
+  bool shared_write = false;  // rank 0's option: all ranks check whether they see the volume
 };
 
-// Files with the same are the same in every byte.
+// Files with equal digests are equal in every byte.
 std::string index_digest(const File& file);
 
 class StartReceiver {
@@ -37,7 +37,7 @@ class StartReceiver {
   StartReceiver(Run& run, RankGroup& group, StartFinder& finder)
       : run_(run), group_(group), finder_(finder) {}
 
-  // Throws RefusedError if this rank's state is another than that of the file with this head.
+  // Throws RefusedError if this rank's state does not fit the file with this head.
   void check_head(std::vector<std::byte> head, std::uint64_t file_bytes);
   // The file's bytes, unless this rank reads the file itself or there is none. Collective.
   std::shared_ptr<Arena> receive(const Verdict& verdict);

@@ -43,7 +43,7 @@ void StartWait::await_volume() {
                   "no volume was mounted there within " + format_duration(options.start.mount_wait) +
                       "; attach it and start again");
   }
-  check_beneath_mount(options.directory, options.mount);  // links on the volume are seen only now
+  check_beneath_mount(options.directory, options.mount);  // again: links are visible only now
 }
 
 void StartWait::check_mounted() const {

@@ -1,7 +1,6 @@
-// What a start waits for before it looks at the run directory: the sources of notices that must answer, and
-// the volume.
+// Waits before a start looks at the run directory: for the required sources of notices, and for the volume.
 //
-// Errors: the constructor throws UsageError for a source that cannot be; IoError (74) for the volume; Error
+// Errors: the constructor throws UsageError for an unknown source; IoError (74) for the volume; Error
 // with NoticeOptions::exit_code_interrupted if the program is told to stop meanwhile. Threads: the training
 // thread.
 #pragma once
@@ -19,7 +18,7 @@ class StartWait {
 
   void await_sight();
   void await_volume();
-  // Throws IoError if the volume went away since. Call it before anything is made in the run directory.
+  // Throws IoError if the volume has gone since. Call it before anything is made in the run directory.
   void check_mounted() const;
 
  private:

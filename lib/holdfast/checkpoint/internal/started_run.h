@@ -19,9 +19,9 @@ struct StartedRun {
   Resumed resumed = {};
   RunRecord record = {};                        // what every checkpoint of this attempt records
   std::unique_ptr<CheckpointStore> store = {};  // claimed; null on a rank other than 0
-  AttemptNumber from = 0;                       // wrote the checkpoint it starts from; 0: none of this run
-  Durable durable = {};                         // that checkpoint, or what rank 0 told since
-  bool is_safe = true;                          // the next attempt would start there, too
+  AttemptNumber from = 0;                       // wrote the starting checkpoint; 0: no attempt of this run
+  Durable durable = {};                         // that checkpoint, or a newer one that rank 0 reported
+  bool is_safe = true;                          // the next attempt would start there as well
   std::optional<double> loss = {};
   Metrics metrics = {};
   Receipt receipt = {};

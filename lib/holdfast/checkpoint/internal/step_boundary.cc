@@ -5,7 +5,7 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-// One warning when the loss stops being finite, not one a step. One rank speaks for all.
+// One warning when the loss stops being finite, not one a step, and only on the rank that leads.
 void StepBoundary::tell_loss() noexcept {
   const double loss = *loss_;
   loss_was_finite_ = std::isfinite(loss);

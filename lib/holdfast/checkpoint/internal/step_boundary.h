@@ -1,6 +1,6 @@
-// The newest step boundary: what the step before it reported, and whether memory still is that boundary.
+// The newest step boundary: the report of the step before it, and whether memory still holds it.
 //
-// Errors: arrive() passes on what the source throws; memory then is no boundary. Threads: the training
+// Errors: arrive() passes on exceptions of the source; memory then holds no boundary. Threads: the training
 // thread.
 #pragma once
 
@@ -46,16 +46,16 @@ class StepBoundary {
   // … and ends.
   void leave() { announced_ = false; }
 
-  // An evaluation of this boundary is still to be made, or to be made again.
+  // An evaluation of this boundary is due, or must be repeated.
   void owe_evaluation(bool so) { evaluation_due_ = so; }
-  // Memory may have been changed, so an image alone holds the boundary, if there is one. Until the next step.
+  // Memory may have changed: until the next step only an image, if there is one, holds the boundary.
   void disturb() {
     if (memory_ == Memory::boundary) memory_ = Memory::disturbed;
   }
   bool updating() const { return memory_ == Memory::updating; }
   bool disturbed() const { return memory_ == Memory::disturbed; }
 
-  // Writes into the record what belongs to this boundary.
+  // Writes this boundary's values into the record.
   void note_in(RunRecord& record) const;
 
  private:
@@ -68,7 +68,7 @@ class StepBoundary {
   const SavePartners& partners_;
   std::optional<double> loss_;
   bool evaluation_due_ = false;
-  bool loss_was_finite_ = true;  // the newest that was told
+  bool loss_was_finite_ = true;  // the newest reported loss
   bool announced_ = false;       // before_update() was called since the last after_step()
   Memory memory_ = Memory::boundary;
 };

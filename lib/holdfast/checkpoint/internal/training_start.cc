@@ -45,10 +45,10 @@ void TrainingStart::begin_writing() {
   state.time = format_utc(run_.clock.wall_now());
   try {
     started.store->write_run_state(state);
-  } catch (const IoError& error) {  // retention after the next save may make the room that is missing
+  } catch (const IoError& error) {  // perhaps a full disk, where retention after the next save frees space
     log_warning("the run state could not be written: {}", error.what());
   }
-  const std::string line = start_line();  // before it is read what earlier attempts wrote
+  const std::string line = start_line();  // made before the ledgers of earlier attempts are read
   schedule_.learn_lives();
   started.store->append_ledger(line);
   run_.ledger.observe([this] { return sample(); });
@@ -63,7 +63,7 @@ void TrainingStart::begin_writing() {
 
 std::string TrainingStart::start_line() const {
   const StartedRun& started = run_.started;
-  // Of a program on a clock of its own, no age is known.
+  // With a clock of the program's own (a test), the age of the process is unknown.
   const Duration before =
       run_.options.start.seams.clock == nullptr ? program_age().value_or(Duration::zero()) : Duration::zero();
   const SteadyTime now = run_.clock.now();
@@ -76,7 +76,7 @@ std::string TrainingStart::start_line() const {
                                  .resume = now - started.began});
 }
 
-// For the writer's thread.
+// Called on the writer's thread.
 Ledger::Sample TrainingStart::sample() const {
   Ledger::Sample sample{.step = run_.book->step(),
                         .evaluating = evaluation_.running(),

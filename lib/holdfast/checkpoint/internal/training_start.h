@@ -1,8 +1,8 @@
-// From a start that was found to the first step: claims and loads (start_run), then opens ledger, run state
-// and writer.
+// From the found start to the first step: claims and loads (start_run), then opens ledger, run state and
+// writer.
 //
-// Errors: as start_run(); what fails after the claim is told in the ledger and the run state.
-// Threads: the training thread; the writer's samples what the ledger tells while it runs.
+// Errors: as start_run(); a failure after the claim is recorded in the ledger and the run state.
+// Threads: the training thread; the writer's thread samples values for the ledger.
 #pragma once
 
 #include <string>
@@ -36,7 +36,7 @@ class TrainingStart {
 
   StartWait& wait() { return wait_; }
   StartFinder& finder() { return finder_; }
-  // Of a process that commits: finds, claims, loads, and begins.
+  // For a process that commits: finds, claims, loads, and begins.
   void claim(int world_size, const BeforeClaim& before_claim);
   // The loop begins with what run.started holds.
   void begin();

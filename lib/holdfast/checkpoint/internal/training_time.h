@@ -1,5 +1,5 @@
-// Where the training's time goes: into steps, into waiting for saves, into what is neither. The cost model
-// and the run's figures are told. Cost at a step: a few additions; the caller reads the clock.
+// Measures where the training's time goes: steps, waits for saves, and the rest. Feeds the cost model and the
+// run's figures. Cost at a step: a few additions; the caller reads the clock.
 //
 // Errors: none. Threads: the training thread.
 #pragma once
@@ -36,7 +36,7 @@ class TrainingTime {
     last_activity_ = activity;
     boundary_ = now;
   }
-  // Something else runs in this step: an evaluation.
+  // This step contains something else, such as an evaluation, so its time is not a step time.
   void leave_step_out() {
     times_.leave_out();
     no_measure_ = true;
@@ -44,7 +44,7 @@ class TrainingTime {
   // When the training stood at the last step boundary.
   SteadyTime boundary() const { return boundary_; }
 
-  // Measures what the training thread waits for saves inside one call; calls nest.
+  // Measures how long the training thread waits for saves inside one call; calls nest.
   class Waiting {
    public:
     explicit Waiting(TrainingTime& time) : time_(time), began_(time.clock_.now()) { ++time_.calls_; }
@@ -64,7 +64,7 @@ class TrainingTime {
     const SteadyTime began_;
   };
 
-  // A pause is neither step nor save, whatever waits in it.
+  // The time of a pause counts neither as step nor as save.
   class Pause {
    public:
     explicit Pause(TrainingTime& time) : time_(time), before_(time.waited_), began_(time.clock_.now()) {}

@@ -1,5 +1,5 @@
-// What a Checkpointer does in a trial of `holdfast check` (ledger/trial.h): another run directory, no saves of
-// the program's policy, one line for every step, and a save, a stop or a SIGKILL at the steps of the orders.
+// A Checkpointer in a trial of `holdfast check` (ledger/trial.h): it uses another run directory, ignores the
+// program's save policy, writes a line for every step, and saves, stops or dies (SIGKILL) at ordered steps.
 //
 // Errors: UsageError for several ranks, and for a folder without orders. Threads: the training thread.
 #pragma once
@@ -21,7 +21,7 @@ class Trial {
   bool saves_at(std::int64_t step) const { return step == orders_.save_at; }
   // The line of this step; `now` are the attributes of the state.
   void note(const StepReport& report, const Attributes& now, const Digest& state);
-  // Ends the process where the orders say so, and where the program does not obey a stop.
+  // Ends the process at an ordered step, or if the program ignores a stop.
   void end_at(std::int64_t step) const;
 
  private:

@@ -1,4 +1,5 @@
-// Lifts the speed limit of writes (WritingOptions::write_limit) while somebody waits for one against time.
+// Lifts the speed limit of writes (WritingOptions::write_limit) while a thread waits for one under time
+// pressure.
 //
 // Errors: none. Threads: the training thread.
 #pragma once
@@ -19,7 +20,7 @@ class WriteLimit {
     run_.writer->hurry(true);
     lifted_ = true;
   }
-  // Unless a stop or a deadline still stands.
+  // Does nothing while a stop or a deadline is still announced.
   void restore() noexcept {
     partners_.calm();
     if (!lifted_ || run_.outlook.must_stop() || run_.outlook.announced().deadline()) return;
