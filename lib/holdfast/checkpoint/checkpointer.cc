@@ -221,7 +221,7 @@ Checkpointer::~Checkpointer() {
   if (!engine.end.gave_up()) return;
   parts_->ensemble->leave_write_behind();
   parts_->run.book->close();
-  log_warning("leaving a write behind that hangs in the disk; it counts for nothing");
+  log_warning("a write hangs in the disk and is left behind; its step is not acknowledged");
   engine.listener.stop();
   try {
     std::thread([parts = std::move(parts_)]() mutable { parts.reset(); }).detach();

@@ -1,4 +1,4 @@
-// What a Checkpointer is told: four fields that most runs set, and structs for the rest.
+// Options of a Checkpointer: four fields that most runs set, and structs for the rest.
 //
 //   {.directory = "/mnt/ckpt/run1", .mount = "/mnt/ckpt", .start = {.resume_from = "1200"}}
 //
@@ -26,13 +26,13 @@
 
 namespace holdfast { inline namespace v1 {
 
-// Every effect on the machine goes through these. nullptr: the machine's own.
+// All effects on the machine go through these. nullptr: the real ones.
 struct Seams {
   FileSystem* file_system = nullptr;
   Clock* clock = nullptr;
 };
 
-// Where resume() begins.
+// Where resume() starts.
 struct StartOptions {
   // Another starting point than the newest: a step, or a file (in the run directory or elsewhere).
   std::string resume_from = {};
@@ -44,10 +44,10 @@ struct StartOptions {
   Overrides overrides = {};
   // How long resume() waits for the mount.
   std::chrono::seconds mount_wait = std::chrono::minutes(10);
-  // Start over although the directory holds checkpoints of which none verifies. Deletes nothing.
+  // Starts over if the directory holds checkpoints and none of them verifies. Deletes nothing.
   bool allow_fresh = false;
-  // Goes on although another user owns `directory` or may write to it. Off: resume() refuses (78), because
-  // anyone who can put a file there decides what the run resumes from: digests detect damage, they are no
+  // Accepts a `directory` that another user owns or may write to. Off: resume() refuses it (78), because
+  // anyone who can put a file there decides what the run resumes from; digests detect damage, but are no
   // signatures. A directory is trusted if it belongs to this process's user or to root, and only these, or a
   // group of the process, may write to it. Volumes whose server decides about owners (root squash, EFS access
   // points) pass.
@@ -55,12 +55,12 @@ struct StartOptions {
   Seams seams = {};
 };
 
-// What announces an end, and what the run does then.
+// The sources that announce an end, and what the run does about it.
 struct NoticeOptions {
   bool hear_signals = true;  // interruption/signal_source.h lists them
   // Read once a second (interruption/notice_file.h). Empty: none. HOLDFAST_NOTICE_FILE adds one.
   std::filesystem::path notice_file = {};
-  // The process must end by itself that long after its start: a notice with that deadline. Under
+  // The process must end by itself this long after its start; acts as a notice with that deadline. Under
   // `holdfast supervise` it is the time of all lives together (interruption/deadline_source.h).
   std::optional<Duration> max_wall = {};
   // Finds out whether this machine is EC2's, Google's or Azure's, and then asks its metadata service for
@@ -70,7 +70,8 @@ struct NoticeOptions {
   // there is none here (interruption/required_sight.h). HOLDFAST_REQUIRE_SOURCE adds some. The start waits
   // until each has answered once, 30 s or, on Azure, 150 s at most.
   std::vector<std::string> require_sources = {};
-  // One warning when a metadata service has not answered for that long. `holdfast health` has an exit code.
+  // A metadata service that has not answered for this long gets one warning, and an exit code of
+  // `holdfast health`.
   Duration blind_after = kBlindAfter;
   // Sources of the program (interruption/source.h). The constructor calls each function once.
   std::vector<std::function<std::unique_ptr<Source>(Clock&)>> sources = {};
@@ -86,39 +87,40 @@ struct NoticeOptions {
   // SIGINT always mean a save and 75, also in a pause. No save begins that cannot end in time; the older
   // checkpoint then stands, and the log says so.
   OnNotice on_notice = OnNotice::train_on;
-  // With OnNotice::callback: called once for each notice, on the training thread, with the time left. What it
-  // throws is logged, and train_on applies.
+  // With OnNotice::callback: called once for each notice, on the training thread, with the time left.
+  // Exceptions are logged; `train_on` applies.
   std::function<OnNotice(const Notice& notice, Duration left)> decide = {};
-  // Azure: tells it in the pause, once the last step is durable, that the machine may go at once instead of
-  // at its time. HOLDFAST_APPROVE_END overrides this.
+  // Azure: once the run is paused and its last step durable, tells the service that the machine may end at
+  // once instead of at the announced time. HOLDFAST_APPROVE_END overrides this.
   bool approve_end = false;
   // Run by `sh -c` beside the training when the machine is at risk (EC2's rebalance recommendation), with the
   // context of base/hook_context.h. Neither the end of the training nor `holdfast supervise` ends it. Such
   // news also saves soon, and halves the save interval for 30 minutes.
   std::string on_risk = {};
-  // A warning when a notice is pending and neither after_step() nor tick() was called for that long, or for
-  // two steps if those are longer.
+  // Warns if a notice is pending and neither after_step() nor tick() was called for this long, or for two
+  // steps if those are longer.
   Duration deaf_after = std::chrono::seconds(10);
 };
 
 // How a checkpoint gets to the volume.
 struct WritingOptions {
   int threads = 2;  // 8 MiB O_DIRECT writes side by side; 2–4 fill a disk
-  // Re-reads what was written before it counts: the head costs milliseconds, all of it one more read.
+  // Reads the written file again before the commit. The head costs milliseconds, the whole file one more
+  // read.
   ReadBack read_back = ReadBack::head;
   // A second image of the state: one more time its size in host memory. A save is then staged while another
   // is being written and waits for its turn (a newer one replaces it), and neither save() nor a stop waits
   // for the disk before it can copy the state. Off: a save that falls due meanwhile copies the state when the
   // write is done; save() and a stop wait for it.
   bool second_image = false;
-  // MB/s (10⁶ bytes) that a write takes at most, for a volume that others use, or whose credits run out. A
-  // save lasts size/limit at least, and its work is at risk as long. A stop or a deadline lifts it. 0: none.
+  // Limit of a write in MB/s (10⁶ bytes), for a volume that others use, or whose credits run out. A save then
+  // takes at least size/limit, and its work is at risk as long. A stop or a deadline lifts it. 0: none.
   double write_limit = 0;
-  // Told of every save: staged, durable, overtaken, failed. Called on the thread where that happens (the
-  // training's, the writer's or one that watches for notices), but one call at a time, and calls about one
-  // save in that order; none begins once finish() has returned. It must not block: the training, or the next
-  // write, waits for it. It may call request_save(), request_stop() and figures(), and nothing else here.
-  // What it throws is caught and logged once; no save is lost by it.
+  // Called for every save when it is staged, durable, overtaken or failed. Runs on the thread where that
+  // happens: the training's, the writer's or one that watches for notices. One call at a time; calls about
+  // one save come in that order; none begins after finish() has returned. It must not block, because the
+  // training or the next write waits for it. Of the Checkpointer it may call only request_save(),
+  // request_stop() and figures(). Its exceptions are logged once; no save is lost by them.
   OnSave on_save = {};
 };
 
@@ -128,54 +130,52 @@ struct WritingOptions {
 //   * Rank 0 claims `directory`, decides by time, and commits. The others need not see it. Those that do
 //     read the checkpoint there and write their share of each new one; if one does not, it gets the
 //     checkpoint from rank 0. All verify every byte.
-//   * What stands in the way of one rank's share costs that save, which is logged, with the rank and the
-//     reason; the training goes on, and from then on rank 0 writes alone, for which it needs memory for the
-//     whole state. If rank 0's layout changed after the vote, rank 0 writes that checkpoint alone; no save is
-//     lost.
+//   * If one rank cannot write its share, that save fails, and the log names the rank and the reason. The
+//     training goes on. From then on rank 0 writes alone, for which it needs memory for the whole state. If
+//     rank 0's layout changed after the vote, rank 0 writes that checkpoint alone; no save is lost.
 //   * Before rank 0 claims, every rank checks read-only whether it would resume from that checkpoint: a rank
 //     with other options is refused (78, with its number), and the attempt that runs goes on.
 //   * Saves and stops are agreed: the ranks vote about once a second (ranks/vote_cadence.h), so all save and
-//     stop at the same step, within about a second and two steps, whichever rank a notice, a signal or a
-//     request comes from. A save by steps begins at its step. save() asks as request_save() does, and returns
-//     an empty handle; tick() returns true once a stop is agreed. Decision::saved and failure are told to
-//     all, and finish() returns rank 0's code on all ranks when the last commit is acknowledged, or is not.
-//   * An EvaluationScope copies the whole state on rank 0, and each other rank's own state there. Whichever
-//     rank hears of an end, rank 0 commits that boundary at once; the ranks evaluate on, and what they do
-//     next is agreed as ever. It needs all of them to be inside one, at the same step, however late they
-//     come; where rank 0 evaluates alone, and for a component that other ranks have parts of
-//     (bring_together()), the next save is the first.
-//   * metric() counts on rank 0. A value among a KeepBest's best asks for a save, and counts for that file:
-//     the state a step after the next vote, where no rank is busy.
+//     stop at the same step, within about a second and two steps, whichever rank gets the notice, signal or
+//     request. A save by steps begins at its step. save() only requests a save, and returns an empty handle;
+//     tick() returns true once a stop is agreed. Decision::saved and failure are the same on all ranks, and
+//     finish() returns rank 0's exit code on all ranks.
+//   * An EvaluationScope copies the whole state on rank 0, and there the own state of each other rank. If any
+//     rank hears of an end, rank 0 commits that boundary at once, and the ranks go on evaluating. All ranks
+//     must be inside a scope at the same step, however late they enter. If rank 0 evaluates alone, or other
+//     ranks hold parts of the state (bring_together()), nothing is committed before the next save.
+//   * metric() counts on rank 0. A value among a KeepBest's best requests a save, and counts for that file:
+//     the state a step after the next vote, when no rank is busy.
 //   * A rank's own state (SnapshotSource::own_of_rank) goes to rank 0 beside the training and lies in
-//     "rank/<r>/" of the file. Another number of ranks resumes from it, not bit-exact: own state of ranks
-//     that were not there is derived.
-//   * resume(), after_step() and finish() then throw when a rank is lost (75, naming it; what was committed
-//     stands), when ranks have taken different numbers of steps (UsageError), and what rank 0's resume()
-//     throws on all ranks.
+//     "rank/<r>/" of the file. Another number of ranks can resume from it, but not bit-exact: missing own
+//     state is derived.
+//   * resume(), after_step() and finish() throw when a rank is lost (75, names it; committed steps stand) and
+//     when ranks have taken different numbers of steps (UsageError). An exception of rank 0's resume() is
+//     thrown on all ranks.
 struct RanksOptions {
-  // distributed/agreement.h makes one. nullptr, or a world of one: alone. It outlives the Checkpointer, and
-  // serves that one alone.
+  // distributed/agreement.h makes one. nullptr, or a world of one: no other ranks. It must outlive the
+  // Checkpointer, and serve no other.
   RankChannel* channel = nullptr;
   // Rank 0's counts for all. Every rank that sees rank 0's `directory` at the same path writes its share of
   // each checkpoint there (shared_write.h); a rank that does not sends its own state. Replicated tensors
   // (SnapshotSource::replicated: with a TrainState, trained parameters and optimizer slots) are divided by
-  // bytes, the rest is rank 0's. Costs a rank memory for its share, the copy of it inside after_step (late
-  // staging has no part in it; devices copy beside the training), a thread, and at most 10 s more of a start
-  // where some rank does not see the directory. Turn it off in a loop whose ranks do not hold equal
-  // parameters: a save does not compare them (DataParallel verifies them when it begins).
+  // bytes, the rest is rank 0's. Cost for a rank: memory for its share, its copy inside after_step() (late
+  // staging does not apply; devices copy beside the training), a thread, and up to 10 s at the start if a
+  // rank does not see the directory. Turn it off if the ranks do not hold equal parameters: a save does not
+  // compare them (DataParallel verifies them at its start).
   bool shared_write = true;
 };
 
 struct CheckpointerOptions {
-  // The run directory; made when missing. Ours alone, mode 0700.
+  // The run directory, with mode 0700; made if it is missing. Nothing else belongs there.
   std::filesystem::path directory = {};
-  // The mount it lies on. Waited for, never replaced by the root disk. Empty: not checked, but a directory on
-  // the root file system gets a warning.
+  // The mount on which it lies. resume() waits for the mount and never uses the root disk instead. Empty: not
+  // checked, but a directory on the root file system gets a warning.
   std::filesystem::path mount = {};
-  // Whichever comes first. Each save costs the training thread one memory copy of the state, and the disk one
-  // write of it. `automatic()` chooses the interval from the measured cost: at most 0.5 % of the training's
-  // time, at least 10 s. The first save comes early, to measure that cost (save_policy.h). Empty: only when
-  // asked, when interrupted, and at the end.
+  // The first trigger decides. Each save costs the training thread one memory copy of the state, and the disk
+  // one write of it. `automatic()` chooses the interval from the measured cost: at most 0.5 % of the
+  // training's time, at least 10 s. The first save comes early, to measure that cost (save_policy.h). Empty:
+  // only when asked, when interrupted, and at the end.
   std::vector<SaveEvery> every = {SaveEvery::automatic()};
   Retention keep = KeepLast{3};
   StartOptions start = {};
@@ -183,7 +183,7 @@ struct CheckpointerOptions {
   WritingOptions writing = {};
   RanksOptions ranks = {};
 
-  // Throws UsageError for what cannot be, or contradicts itself.
+  // Throws UsageError for impossible values and for options that contradict each other.
   void check() const;
 };
 

@@ -44,7 +44,7 @@ void Measurements::add(const std::string& name, std::int64_t step, double value)
   if (!is_metric_name(name)) {
     throw UsageError("metric '" + name + "': a name is 1 to 100 letters, digits and _-./");
   }
-  if (name == "loss") throw UsageError("metric 'loss': the loss of a step is told with StepReport::loss");
+  if (name == "loss") throw UsageError("metric 'loss': the loss of a step is reported with StepReport::loss");
   if (!values_.contains(name) && values_.size() >= kMostNames) {
     throw UsageError("metric '" + name + "': a run has at most " + std::to_string(kMostNames) +
                      " metrics besides the loss");

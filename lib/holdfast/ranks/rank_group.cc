@@ -79,7 +79,7 @@ void RankGroup::tell(const char* name, const nlohmann::json& value) {
 nlohmann::json RankGroup::hear(int rank, const char* name, Duration limit) {
   auto value = nlohmann::json::parse(channel_.hear(rank, name, limit), nullptr, false);
   if (!value.is_object()) {
-    throw Error("rank " + std::to_string(rank) + " told something unreadable (" + name + ")");
+    throw Error("rank " + std::to_string(rank) + " sent an unreadable text (" + name + ")");
   }
   return value;
 }
@@ -102,13 +102,19 @@ void DetachableChannel::forget(const std::string& name) {
   if (!parting_->parted) channel_->forget(name);
 }
 
-void DetachableChannel::post(const Ballot& /*mine*/) { throw Error("only texts go this way"); }
+void DetachableChannel::post(const Ballot& /*mine*/) {
+  throw Error("the writer's channel carries texts only");
+}
 
-std::optional<Ballot> DetachableChannel::result(Duration /*limit*/) { throw Error("only texts go this way"); }
+std::optional<Ballot> DetachableChannel::result(Duration /*limit*/) {
+  throw Error("the writer's channel carries texts only");
+}
 
 void DetachableChannel::give_up(const std::string& what, Duration /*waited*/) { throw Error(what); }
 
-void DetachableChannel::broadcast(std::span<std::byte> /*bytes*/) { throw Error("only texts go this way"); }
+void DetachableChannel::broadcast(std::span<std::byte> /*bytes*/) {
+  throw Error("the writer's channel carries texts only");
+}
 
 std::unique_ptr<RankGroup> ranks_of(RankChannel* channel, SnapshotSource& source) {
   if (channel == nullptr || channel->world_size() == 1) return nullptr;

@@ -27,7 +27,7 @@ constexpr char kSeen[] = "seen";
 constexpr std::size_t kLongestReason = 300;
 constexpr std::size_t kNumber = 2 * sizeof(Digest);  // hex digits
 constexpr char kNoNonce[] = "none";
-constexpr std::string_view kNoWord = "said nothing that could be understood";
+constexpr std::string_view kNoWord = "sent an unreadable answer";
 
 std::string random_number() {
   Digest bytes;
@@ -177,7 +177,7 @@ SharedVolume find_shared_volume(FileSystem& files, const std::filesystem::path& 
   const std::string all = channel.hear(0, kAllMessage, options.look_for + options.answer);
   channel.forget(kSightMessage);
   auto volume = from_lines(all, channel.world_size());
-  if (!volume) throw Error("rank 0 said nothing about who sees " + run.native(), ExitCode::interrupted);
+  if (!volume) throw Error("rank 0 did not report which ranks see " + run.native(), ExitCode::interrupted);
   return *std::move(volume);
 }
 

@@ -68,7 +68,7 @@ std::unique_ptr<File> open_announced(FileSystem& files, const std::filesystem::p
     if (!directory) throw Error(run.native() + " is gone", ExitCode::io_failed);
     if (auto file = directory->open(name, OpenMode::overwrite_direct)) return file;
     if (clock.now() >= end) {
-      throw Error(run.native() + "/" + name + " is not there: rank 0 has given the save up",
+      throw Error(run.native() + "/" + name + " does not exist: rank 0 has given the save up",
                   ExitCode::io_failed);
     }
     clock.sleep_for(std::chrono::milliseconds(100));
@@ -185,7 +185,7 @@ class SharedWriter::Leader {
     const Share& share = shares_.ranks[static_cast<std::size_t>(rank)];
     const auto report = internal::read_report(tag_, rank, share, text);
     if (!report || report->not_finite.value_or(0) >= snapshot_.layout->tensors().size())
-      throw RankError(rank, "answered with something else than a report of this save");
+      throw RankError(rank, "sent another message than the report of this save");
     if (!report->failure.empty()) {
       throw RankError(rank, "could not write its share: " + report->failure, report->refused);
     }
@@ -281,9 +281,8 @@ SharedOutcome SharedWriter::after_first(const SaveTag& tag, const SharedWriteOpt
     last = hear(0, tag.number, kEnd, options.reports_within + options.end_within, options.patience);
   });
   if (const auto end = lost.empty() ? internal::read_end(tag, last) : std::nullopt) return outcome_of(*end);
-  outcome.reason =
-      "rank 0 did not say how the save of step " + std::to_string(tag.step) +
-      " ended; the next start finds out: " + (lost.empty() ? "it answered with something else" : lost);
+  outcome.reason = "rank 0 did not say how the save of step " + std::to_string(tag.step) +
+                   " ended; the next start finds out: " + (lost.empty() ? "it sent another message" : lost);
   return outcome;
 }
 
@@ -296,7 +295,7 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
   ReportMessage report;
   report.failure = failure_of([&] {
     const auto message = internal::read_begin(tag, begin);
-    if (!message) throw Error("rank 0 said something else than that this save begins");
+    if (!message) throw Error("rank 0 sent another message than the beginning of this save");
     if (message->fingerprint != save.shares->fingerprint) {
       throw Error(
           "it plans another file than rank 0: the ranks train different states, or with different versions "

@@ -269,7 +269,7 @@ TEST(SharedWriteFailure, NonsenseIsNoReport) {
       last_report = std::move(text);
       return std::optional(std::move(other));
     });
-    expect_failed(world.save(20), "rank 1 answered with something else than a report of this save");
+    expect_failed(world.save(20), "rank 1 sent another message than the report of this save");
     expect_only_the_first(disk);
   }
   world.mail.set_change({});
@@ -290,7 +290,7 @@ TEST(SharedWriteFailure, NobodyWritesIntoAFileOfAnotherName) {
       return std::optional(to_text(internal::SaveTag{1, world.writer(0).saves(), 20},
                                    internal::BeginMessage{world.shares().fingerprint, name}));
     });
-    expect_failed(world.save(20), "rank 1 could not write its share: rank 0 said something else");
+    expect_failed(world.save(20), "rank 1 could not write its share: rank 0 sent another message");
     EXPECT_EQ(judge_shared(disk, "step-000000000010-a0001.h5"), "good");
   }
 }

@@ -17,7 +17,7 @@ std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, con
                 .reason = end.reason},
                [&](const std::string& line) { store.append_ledger(line); });
   } catch (const std::exception& error) {
-    log_debug("the ledger does not say how it ended: {}", what_of(error));
+    log_debug("the end of the run could not be written to the ledger: {}", what_of(error));
   }
   try {
     store.write_run_state(end);

@@ -34,7 +34,7 @@ void NoticeListener::start() {
     try {
       watch_.wake(command_for(notice));
     } catch (const std::bad_alloc&) {
-      log_warning("nobody watches whether the notice is heard, and no command is run: out of memory");
+      log_warning("out of memory: no watch whether the training reacts to the notice, and no command is run");
     }
   });
   SourceOptions heard{.signals = options.hear_signals,

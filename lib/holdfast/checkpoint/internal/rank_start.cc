@@ -99,7 +99,7 @@ json RankStart::hear(int rank, const char* name, Duration limit) {
                   static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
     }
     if (Clock::real().now() >= end) {
-      throw Error(who + " did not tell of '" + name + "' within " + format_duration(limit) +
+      throw Error(who + " did not send '" + name + "' within " + format_duration(limit) +
                       "; the newest checkpoint stands: start all ranks again",
                   ExitCode::interrupted);
     }

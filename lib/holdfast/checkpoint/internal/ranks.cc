@@ -198,7 +198,7 @@ void Ranks::enter_evaluation() {
 void Ranks::leave_evaluation(bool thrown_out) { engine_.evaluation.leave(thrown_out, true); }
 
 void Ranks::leave() noexcept {
-  group_.settle(SaveStatus::failed, "this rank ended before it heard of it");
+  group_.settle(SaveStatus::failed, "this rank ended before it learned the outcome");
   group_.patience().end_by(run_.clock.now() + kPartingGrace);
 }
 

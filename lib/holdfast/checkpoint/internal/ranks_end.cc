@@ -89,7 +89,7 @@ void RanksEnd::or_abandon(const std::function<void()>& work) {
 void RanksEnd::abandon(const Error& error) noexcept {
   if (engine_.end.over()) return;
   if (!sender_.rest(kPartingGrace)) engine_.end.leave_thread_behind();
-  group_.settle(SaveStatus::failed, "a rank was lost before rank 0 told what became of it");
+  group_.settle(SaveStatus::failed, "a rank was lost before rank 0 reported the outcome");
   engine_.end.break_off(error);
 }
 

@@ -203,10 +203,10 @@ void RunEnd::say_figures() const noexcept {
   log_info(text);
 }
 
-// At level info: the exception that ends the program is reported elsewhere.
+// No warning while an exception ends the program, because that is reported by itself.
 void RunEnd::say_unfinished() const noexcept {
   const std::string text = text_or_out_of_memory([&] {
-    return "the Checkpointer goes without finish(): nothing new is committed, and the run counts as broken "
+    return "the Checkpointer ends without finish(): nothing new is committed, and the run counts as broken "
            "off; step " +
            std::to_string(run_.step()) + " is reached, " + what_stands(run_.newest_durable());
   });

@@ -129,8 +129,8 @@ bool next_start_is_here(Run& run, const Start& start, CheckpointStore& store) {
   const bool here = start.fresh || (!held.empty() && held.front().name == start.name);
   if (!run.options.start.resume_from.empty() && !here && !held.empty()) {
     log_warning(
-        "resume_from begins again at step {}, although {} is there: a new branch, every time; leave "
-        "the option out to go on from the newest",
+        "resume_from starts again from step {}, although {} exists: each such start is a new branch; leave "
+        "the option out to resume from the newest",
         start.step, held.front().name);
   }
   return here;

@@ -90,7 +90,7 @@ void SaveFlow::submitted(const BegunSave& save) noexcept {
     measurements_.saved_by(save);
     partners_.committed_from_shelf(save);
   } catch (const std::bad_alloc&) {
-    log_debug("a value that was measured at this step may be forgotten: no memory");
+    log_debug("out of memory: a value measured at this step may be lost");
   }
   run_.outlook.insured_by(save);
 }

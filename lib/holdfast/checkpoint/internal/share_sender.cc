@@ -102,7 +102,7 @@ std::string ShareSender::own_now(std::int64_t step) {
     if (!own.empty()) own.insert(0, 1, kOwnBytes);
     return own;
   } catch (const std::exception& error) {
-    log_error("what is this rank's own at step {} could not be copied: {}", step, what_of(error));
+    log_error("this rank's own state at step {} could not be copied: {}", step, what_of(error));
     own_failed_ = true;  // sent again at the next request
     return std::string(1, kNoOwn) + what_of(error);
   }
@@ -130,7 +130,7 @@ void ShareSender::tell_boundary(const std::string& name) noexcept {
     group_.channel().forget(told_boundaries_.front());
     told_boundaries_.erase(told_boundaries_.begin());
   } catch (const std::exception& error) {
-    log_debug("rank 0 could not be told what is this rank's own in an evaluation: {}", what_of(error));
+    log_debug("this rank's own state in an evaluation could not be sent to rank 0: {}", what_of(error));
   }
 }
 

@@ -51,7 +51,7 @@ void StartFinder::read_ahead() noexcept {
   try {
     reading_ahead_ = std::async(std::launch::async, look);
   } catch (const std::exception& error) {
-    log_debug("no thread to read ahead: {}", error.what());
+    log_debug("cannot start a thread to read ahead: {}", error.what());
   }
 }
 
