@@ -7,10 +7,6 @@
 //
 // run() calls last_words() for an exception. A program whose own catch block does more calls last_words() there.
 //
-// torchrun names a file for each process (TORCHELASTIC_ERROR_FILE) and prints its content if that process
-// fails. Without the file, torchrun shows only a number for a program that is not written in Python. The
-// format is the one of torch's `record` decorator.
-//
 // Errors: none; exceptions become exit codes. Text that cannot be written is dropped. Threads: any.
 #pragma once
 
@@ -33,6 +29,9 @@ int last_words(const std::exception& error,
 int run(const std::function<int()>& body,
         int exit_code_interrupted = static_cast<int>(ExitCode::interrupted)) noexcept;
 
+// torchrun names a file for each process (TORCHELASTIC_ERROR_FILE) and prints its content if that process
+// fails. Without the file, torchrun shows only a number for a program that is not written in Python. The
+// format is the one of torch's `record` decorator.
 // Writes only the launcher's file. A launcher reports the first sentence that it reads, so call this once.
 void tell_launcher(std::string_view sentence) noexcept;
 

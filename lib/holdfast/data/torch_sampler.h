@@ -5,11 +5,7 @@
 //   state.add("data", order);
 //   checkpointer.resume();
 //   for (std::int64_t epoch : order.epochs(30)) {
-//     for (auto& batch : *loader) {
-//       …
-//       if (checkpointer.after_step({.loss = loss}).stop) return checkpointer.finish();
-//     }
-//   }
+//     for (auto& batch : *loader) …   // each batch ends with after_step() (docs/porting.md)
 //
 // Errors: UsageError where updates and batches do not fit together (see EpochOrder), for a cursor outside the
 // epoch, and for another batch size than the order's. RefusedError (78) from the first batch after a resume

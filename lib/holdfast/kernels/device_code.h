@@ -3,6 +3,23 @@
 // A kernel is a struct of its arguments. All threads of a block do step 0, wait for each other, do step 1,
 // and so on; `Shared` is what they tell each other, undefined at the start of a block.
 //
+// Threads: what runs on a CPU may be called from several, one block each.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+#define HOLDFAST_UNROLL _Pragma("unroll")
+#else
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <math.h>
+#include <string.h>
+
+#include <atomic>
+#define HOLDFAST_UNROLL
+#endif
+
+namespace holdfast { inline namespace v1 { namespace kernels {
+
 //   struct Doubled {
 //     static constexpr int kThreads = 256, kBlocksPerMultiprocessor = 4, kSteps = 1;
 //     struct Shared {};
@@ -20,23 +37,6 @@
 // functions need no mark (NVRTC compiles all for the device). Sums and products are fused only where fmaf
 // says so, and division and square root are exact, on both: equal launches give equal bits on a CPU and on a
 // GPU. (Not the functions of CUDA's mathematical library, such as expf.)
-//
-// Threads: what runs on a CPU may be called from several, one block each.
-#pragma once
-
-#ifdef __CUDACC_RTC__
-#define HOLDFAST_UNROLL _Pragma("unroll")
-#else
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-#include <math.h>
-#include <string.h>
-
-#include <atomic>
-#define HOLDFAST_UNROLL
-#endif
-
-namespace holdfast { inline namespace v1 { namespace kernels {
 
 using Index = long long;  // the same on both sides; what counts elements may pass 2^31
 

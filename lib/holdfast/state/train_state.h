@@ -1,6 +1,5 @@
-// TrainState: everything that decides the next step, by name. Add each part once, a model before its
-// optimizer, then give the state to a Checkpointer. CPU and CUDA generators are always included. Example:
-//
+// Everything that decides the next step, by name. Add each part once, a model before its optimizer, then give
+// the state to a Checkpointer. CPU and CUDA generators are always included.
 //   TrainState state;
 //   state.add("model", *net);            // parameters, buffers, train/eval requires_grad, strides
 //   state.add("optimizer", optimizer);   // before a schedule changes its learning rates

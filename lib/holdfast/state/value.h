@@ -8,12 +8,6 @@
 // (mt19937, minstd_rand, ranlux48 …) or a distribution; std::optional, std::pair, std::tuple, std::vector or
 // std::array of these. Another type is a compile error: write a class with save() and load() (stateful.h).
 //
-// Names in the file: docs/training_state.md.
-//
-// Requires: the variable outlives the state. Its value after after_step() is the one that the next step needs.
-// A tensor is saved without its graph, and may change its shape from save to save. Resume replaces it by a new
-// tensor on the device of the program's own; if that is undefined, on the recorded type of device.
-//
 // Errors: state.value(): as TrainState::add(). Resume: RefusedError (78) if the type differs from the recorded
 // one; the variables then keep their values. Threads: the training thread.
 #pragma once
@@ -40,6 +34,12 @@
 #include "holdfast/state/stateful.h"
 
 namespace holdfast { inline namespace v1 {
+
+// Names in the file: docs/training_state.md.
+//
+// Requires: the variable outlives the state. Its value after after_step() is the one that the next step needs.
+// A tensor is saved without its graph, and may change its shape from save to save. Resume replaces it by a new
+// tensor on the device of the program's own; if that is undefined, on the recorded type of device.
 
 // A variable whose type is known no more. `read` reads everything, and returns what assigns it.
 struct ValueAccess {
