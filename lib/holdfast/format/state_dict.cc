@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "holdfast/format/safetensors.h"
+#include "holdfast/format/foreign_weights.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -107,11 +107,11 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index, std::str
   return tensors;
 }
 
-std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& safetensors,
-                                                                const Attributes& now, int threads) {
-  auto index = read_safetensors_index(safetensors);
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& foreign, const Attributes& now,
+                                                                int threads) {
+  auto index = read_foreign_index(foreign);
   if (auto* const rejection = std::get_if<Rejection>(&index)) return std::move(*rejection);
-  auto read = read_safetensors(safetensors, std::get<SafetensorsIndex>(index), kModelModule, threads);
+  auto read = read_foreign(foreign, std::get<ForeignIndex>(index), kModelModule, threads);
   if (auto* const snapshot = std::get_if<std::shared_ptr<Snapshot>>(&read)) {
     const std::string spellings = std::string(kModelModule) + ".spellings";
     unite(**snapshot, aliases_in(now, kModelModule),
