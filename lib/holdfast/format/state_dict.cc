@@ -107,6 +107,18 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index, std::str
   return tensors;
 }
 
+std::vector<ExportedTensor> averaged_state_dict_of(const CheckpointIndex& index, std::string_view part,
+                                                   std::string_view module) {
+  std::vector<ExportedTensor> tensors = state_dict_of(index, part);
+  std::map<std::string, std::size_t> by_key;
+  for (const ExportedTensor& tensor : tensors) by_key.emplace(tensor.key, tensor.tensor);
+  for (const Alias& alias : aliases_in(index.attributes, module)) {
+    const auto target = by_key.find(alias.target.substr(std::min(module.size() + 1, alias.target.size())));
+    if (target != by_key.end() && !by_key.contains(alias.key)) tensors.push_back({alias.key, target->second});
+  }
+  return tensors;
+}
+
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& foreign, const Attributes& now,
                                                                 int threads) {
   auto index = read_foreign_index(foreign);
