@@ -126,10 +126,10 @@ for key, tensor in full.items():
 }
 
 TEST_F(Interop, UnzipFindsTheArchiveClean) {
-  if (Subprocess({"unzip", "-v"}).wait().exit_code != 0) GTEST_SKIP() << "no unzip here";
+  if (!fs::exists("/usr/bin/unzip")) GTEST_SKIP() << "no unzip here";
   make(every_type());
   ASSERT_EQ(exported({path("w.pt")}).exit_code, 0);
-  const Ended ended = Subprocess({"unzip", "-t", path("w.pt")}).wait();
+  const Ended ended = Subprocess({"/usr/bin/unzip", "-t", path("w.pt")}).wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("No errors detected"));
 }
@@ -169,8 +169,8 @@ TEST_F(Interop, H5pyAndH5dumpReadAFileWithoutUserBlock) {
       {"-c", "import h5py, sys; f = h5py.File(sys.argv[1]); print(f.attrs['step'], f['meta/step'][()])",
        path("w.h5")});
   EXPECT_EQ(attributes.out, "1200 1200\n") << attributes.err;
-  if (Subprocess({"h5dump", "--version"}).wait().exit_code != 0) GTEST_SKIP() << "no h5dump here";
-  const Ended dumped = Subprocess({"h5dump", "-d", "/model/a.weight", path("w.h5")}).wait();
+  if (!fs::exists("/usr/bin/h5dump")) GTEST_SKIP() << "no h5dump here";
+  const Ended dumped = Subprocess({"/usr/bin/h5dump", "-d", "/model/a.weight", path("w.h5")}).wait();
   EXPECT_EQ(dumped.exit_code, 0) << dumped.err;
   EXPECT_THAT(dumped.out, HasSubstr("DATASPACE  SIMPLE { ( 2, 3 ) / ( 2, 3 ) }"));
 }

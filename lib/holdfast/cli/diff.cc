@@ -10,6 +10,7 @@
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/tensor_difference.h"
+#include "holdfast/cli/weights_diff.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -162,11 +163,15 @@ Opened open_for_comparison(const std::filesystem::path& path) {
 }
 
 int run_diff(const DiffRequest& options) {
+  if (is_foreign_file(options.a) || is_foreign_file(options.b)) {
+    return diff_weights(options.a, options.b, options.all);
+  }
   return Comparison(options, open_for_comparison(options.a), open_for_comparison(options.b)).run();
 }
 
 constexpr char kDiffFooter[] =
     R"(Reads only tensors whose digests differ. `ulp` is the largest difference, counted in representable numbers.
+A or B may be a file of PyTorch or safetensors. Then only the weights are compared, by key, and all are read.
 
 Exit code: 0 equal, 1 different, 2 unreadable.
 
@@ -177,8 +182,9 @@ Example:
 
 void add_diff(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<DiffRequest>();
-  CLI::App* const command = app.add_subcommand("diff", "Compare the training states of two checkpoints");
-  command->add_option("A", options->a, "a checkpoint")->required();
+  CLI::App* const command = app.add_subcommand(
+      "diff", "Compare the training states of two checkpoints, or weights with those of other programs");
+  command->add_option("A", options->a, "a checkpoint, or a .pt or .safetensors file")->required();
   command->add_option("B", options->b, "another")->required();
   command->add_flag("--all", options->all,
                     "list every tensor that differs, and records such as host and time");

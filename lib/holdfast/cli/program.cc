@@ -72,6 +72,7 @@ int run_program(std::vector<std::string> arguments) {
   add_verify(app, chosen);
   add_diff(app, chosen);
   add_export(app, chosen);
+  add_import(app, chosen);
   add_prune(app, chosen);
   add_report(app, chosen);
   add_health(app, chosen);

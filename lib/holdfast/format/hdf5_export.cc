@@ -31,29 +31,49 @@ void move_superblock(std::span<std::byte> superblock, std::uint64_t user_block, 
   internal::put_little_endian(superblock, kChecksumAt, internal::lookup3(superblock.first(kChecksumAt)));
 }
 
-// The stretch in front of all tensors, with the values of /meta and the root group's attributes.
-std::vector<std::byte> first_stretch(const FilePlan& plan, const CheckpointIndex& index) {
-  std::vector<std::byte> bytes = plan.stretches.at(0).bytes;
-  const std::string json = internal::meta_json(index.attributes);
-  const std::uint64_t json_at = plan.json_offset - plan.user_block;
-  const std::uint64_t step_at = plan.step_offset - plan.user_block;
-  if (json.size() > plan.attribute_capacity || json_at + plan.attribute_capacity > bytes.size() ||
-      step_at + sizeof index.step > bytes.size()) {
+// libhdf5's own bytes between the tensors, with the values of /meta and the root group's attributes.
+class Stretches {
+ public:
+  Stretches(const FilePlan& plan, const CheckpointIndex& index) : plan_(plan), stretches_(plan.stretches) {
+    const std::string json = internal::meta_json(index.attributes);
+    if (json.size() > plan.attribute_capacity) no_place();
+    std::memcpy(at(plan.json_offset, plan.attribute_capacity).data(), json.data(), json.size());
+    internal::put_little_endian(at(plan.step_offset, sizeof index.step), 0,
+                                static_cast<std::uint64_t>(index.step));
+    // The root group lies in the first stretch.
+    Snapshot values;
+    values.attributes = index.attributes;
+    values.step = index.step;
+    RootAttributes places = plan.root;
+    for (std::uint64_t* const place : {&places.step, &places.run, &places.version}) *place -= plan.user_block;
+    for (ByteRange& block : places.blocks)
+      block = {block.begin - plan.user_block, block.end - plan.user_block};
+    internal::put_root_attributes(stretches_.at(0).bytes, places, values);
+    move_superblock(stretches_[0].bytes, plan.user_block, plan.layout->length() - plan.user_block);
+  }
+
+  void write(File& to) const {
+    for (const MetadataStretch& stretch : stretches_) {
+      to.write_at(stretch.bytes, stretch.offset - plan_.user_block);
+    }
+  }
+
+ private:
+  [[noreturn]] static void no_place() {
     throw Error("the plan of an HDF5 file has no place for its attributes");
   }
-  internal::put_little_endian(std::span<std::byte>(bytes), step_at, static_cast<std::uint64_t>(index.step));
-  std::memcpy(&bytes[json_at], json.data(), json.size());
+  std::span<std::byte> at(std::uint64_t offset, std::uint64_t size) {
+    for (MetadataStretch& stretch : stretches_) {
+      if (offset < stretch.offset || offset - stretch.offset >= stretch.bytes.size()) continue;
+      const auto rest = std::span(stretch.bytes).subspan(offset - stretch.offset);
+      if (rest.size() >= size) return rest.first(size);
+    }
+    no_place();
+  }
 
-  Snapshot values;
-  values.attributes = index.attributes;
-  values.step = index.step;
-  RootAttributes places = plan.root;
-  for (std::uint64_t* const place : {&places.step, &places.run, &places.version}) *place -= plan.user_block;
-  for (ByteRange& block : places.blocks) block = {block.begin - plan.user_block, block.end - plan.user_block};
-  internal::put_root_attributes(bytes, places, values);
-  move_superblock(bytes, plan.user_block, plan.layout->length() - plan.user_block);
-  return bytes;
-}
+  const FilePlan& plan_;
+  std::vector<MetadataStretch> stretches_;
+};
 
 }  // namespace
 
@@ -70,10 +90,7 @@ std::optional<Rejection> export_hdf5(const File& from, const CheckpointIndex& in
   const auto plan =
       make_file_plan(specs, std::max(kMinAttributeCapacity, attribute_capacity_for(index.attributes, specs)));
   to.reserve(plan->layout->length() - plan->user_block);
-  for (std::size_t i = 0; i < plan->stretches.size(); ++i) {
-    const MetadataStretch& stretch = plan->stretches[i];
-    to.write_at(i == 0 ? first_stretch(*plan, index) : stretch.bytes, stretch.offset - plan->user_block);
-  }
+  Stretches(*plan, index).write(to);
   Arena buffer(kTransferBlock);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::uint64_t at = plan->layout->offset(i) - plan->user_block;

@@ -91,10 +91,8 @@ class StorageReader {
       crc = internal::crc32(piece, crc);
     }
     if (crc != storage.crc) {
-      return damaged(
-          "tensor " + printable(first.spec.name) +
-          ": its checksum differs. The file is damaged, or torch.serialization.set_crc32_options(False) "
-          "left the checksums out");
+      return damaged("tensor " + printable(first.spec.name) +
+                     ": its checksum differs: " + std::string(internal::kBadCrc));
     }
     for (const std::size_t tensor : users_[i]) {
       if (whole && tensor == users_[i][0]) continue;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "holdfast/base/utf8.h"
+#include "holdfast/format/internal/crc32.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/unpickler.h"
 #include "holdfast/format/internal/zip_reader.h"
@@ -242,6 +243,10 @@ class ArchiveIndex {
     const auto bytes = std::as_writable_bytes(std::span(text));
     if (file_.read_at(bytes, entry.offset) < bytes.size())
       throw Refusal{"the file became shorter while it was read"};
+    if (internal::crc32(bytes) != entry.crc) {
+      throw Refusal{"the checksum of '" + printable(entry.name) +
+                    "' differs: " + std::string(internal::kBadCrc)};
+    }
     return text;
   }
 

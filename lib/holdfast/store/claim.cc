@@ -66,7 +66,7 @@ std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber s
     if (const auto text = internal::read_small(*attempts, claim_name(attempt), internal::kLongestRecord)) {
       word.claimant = claimant_from_text(*text);
     }
-    if (word.claimant.by == kClaimedByPrune) continue;
+    if (never_trains(word.claimant.by)) continue;
     if (const auto text = internal::read_small(*attempts, state_name(attempt), internal::kLongestRecord)) {
       auto state = run_state_from_json(*text);
       if (state && state->attempt == attempt) word.state = std::move(state);

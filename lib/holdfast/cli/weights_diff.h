@@ -1,0 +1,17 @@
+// `holdfast diff` where one side, or both, is a file of PyTorch or safetensors: the weights alone are compared,
+// by key. Prints the result.
+//
+// Errors: Error, with ExitCode::unreadable, for a file that cannot be read. Threads: one. Memory: two tensors.
+#pragma once
+
+#include <filesystem>
+
+namespace holdfast { inline namespace v1 {
+
+// True if the file's first bytes are those of PyTorch or safetensors. Throws IoError.
+bool is_foreign_file(const std::filesystem::path& path);
+
+// Returns the exit code. `all`: lists every tensor that differs.
+int diff_weights(const std::filesystem::path& a, const std::filesystem::path& b, bool all);
+
+}}  // namespace holdfast::v1
