@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/crc32.h"
@@ -20,6 +21,7 @@ using internal::ZipEntry;
 using Kind = PickleValue::Kind;
 
 constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxName = 1024;  // as in tensor_spec.h
 constexpr std::string_view kPickleName = "/data.pkl";
 // How a file of PyTorch before 1.6 begins: a pickle of the number 0x1950a86a20f9469cfc6c.
 constexpr std::string_view kLegacyStart = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
@@ -60,9 +62,10 @@ const PickleValue* find(const PickleValue& dict, std::string_view key) {
   const PickleValue* found = nullptr;
   for (std::size_t i = 0; items != nullptr && i < items->size(); i += 2) {
     const PickleValue& name = *(*items)[i];
-    if ((name.kind == Kind::text || name.kind == Kind::integer) && key_text(name) == key) {
-      found = (*items)[i + 1];
-    }
+    const bool same = name.kind == Kind::text
+                          ? name.text() == key
+                          : name.kind == Kind::integer && std::to_string(name.integer) == key;
+    if (same) found = (*items)[i + 1];
   }
   return found;
 }
@@ -116,14 +119,14 @@ const PickleValue& the_weights(const PickleValue& root) {
 // An optimizer that C++ saved names parameters by their addresses, and lists these in its groups. Here they get
 // numbers, as in Python.
 using Numbers = std::map<std::string_view, std::string>;
-Numbers parameter_numbers(const PickleValue& root) {
+Numbers parameter_numbers(const PickleValue& root, std::size_t most) {
   Numbers numbers;
   if (root.kind != Kind::object || find(root, "state") == nullptr) return numbers;
   const PickleValue* const groups = find(root, "param_groups");
   for (std::size_t g = 0; groups != nullptr; ++g) {
     const PickleValue* const group = find(*groups, "param_groups/" + std::to_string(g));
     if (group == nullptr) break;
-    for (std::size_t i = 0;; ++i) {
+    for (std::size_t i = 0; most > 0; ++i, --most) {
       const PickleValue* const address = find(*group, "params/" + std::to_string(i));
       if (address == nullptr || address->kind != Kind::text) break;
       numbers.emplace(address->text(), std::to_string(numbers.size()));
@@ -132,33 +135,37 @@ Numbers parameter_numbers(const PickleValue& root) {
   return numbers;
 }
 
-// Follows dicts, lists and objects down to the tensors.
+// Follows dicts, lists and objects down to the tensors. Values may refer to each other again and again, so the
+// results are compared with the size of the pickle.
 class Collector {
  public:
-  Collector(std::size_t most, Numbers numbers) : left_(most), numbers_(std::move(numbers)) {}
+  struct Found {
+    std::string name;
+    const PickleTensor* tensor;
+  };
+
+  Collector(const internal::Unpickled& all, std::size_t pickle_size, Numbers numbers)
+      : values_left_(2 * all.values.size() + 16),
+        tensors_left_(4 * all.tensors.size() + 16),
+        names_left_(8 * pickle_size + (64U << 10U)),
+        numbers_(std::move(numbers)) {}
 
   void collect(const PickleValue& value, const std::string& name, int depth = 0) {
-    if (left_-- == 0) throw Refusal{"its values repeat each other without end"};
+    spend(values_left_, 1);
     if (depth > kMaxDepth) throw Refusal{"its values are nested too deeply"};
     if (value.kind == Kind::tensor) {
-      const std::string key = name.empty() ? "tensor" : name;
-      if (!found.emplace(key, value.tensor).second) {
-        throw Refusal{"two tensors are named '" + printable(key) + "'"};
-      }
-      order.push_back(key);
+      spend(tensors_left_, 1);
+      spend(names_left_, name.size());
+      found.push_back({name.empty() ? "tensor" : name, value.tensor});
       return;
     }
     const std::string prefix = name.empty() ? "" : name + ".";
     if (const auto* const items = items_of(value)) {
-      std::map<std::string, const PickleValue*> last;  // as in Python, the last of equal keys counts
-      std::vector<std::string> keys;
       for (std::size_t i = 0; i < items->size(); i += 2) {
-        std::string key = key_text(*(*items)[i]);
-        if (last.insert_or_assign(key, (*items)[i + 1]).second) keys.push_back(std::move(key));
-      }
-      for (const std::string& key : keys) {
+        const std::string key = key_text(*(*items)[i]);
+        if (key.size() + prefix.size() > kMaxName) throw Refusal{"a key has more than 1,024 bytes"};
         const auto number = numbers_.find(key);
-        collect(*last[key], prefix + (number == numbers_.end() ? key : number->second), depth + 1);
+        collect(*(*items)[i + 1], prefix + (number == numbers_.end() ? key : number->second), depth + 1);
       }
     } else if (value.kind == Kind::list || value.kind == Kind::tuple) {
       for (std::size_t i = 0; i < value.items.size(); ++i) {
@@ -169,12 +176,18 @@ class Collector {
     }
   }
 
-  std::map<std::string, const PickleTensor*> found;
-  std::vector<std::string> order;
+  std::vector<Found> found;
   std::vector<std::string> others;
 
  private:
-  std::size_t left_;
+  static void spend(std::size_t& left, std::size_t amount) {
+    if (left < amount) throw Refusal{"its values repeat each other without end"};
+    left -= amount;
+  }
+
+  std::size_t values_left_;
+  std::size_t tensors_left_;
+  std::size_t names_left_;
   Numbers numbers_;
 };
 
@@ -199,14 +212,13 @@ class ArchiveIndex {
     if (const auto* const rejection = std::get_if<Rejection>(&unpickled)) throw Refusal{rejection->reason};
     const auto& values = std::get<internal::Unpickled>(unpickled);
     const PickleValue& weights = key.empty() ? the_weights(*values.root) : at_path(*values.root, key);
-    Collector collector(2 * values.values.size() + 16, parameter_numbers(weights));
+    Collector collector(values, pickle.size(), parameter_numbers(weights, values.values.size()));
     collector.collect(weights, {});
     if (collector.found.empty()) throw Refusal{"there are no tensors in it, but " + keys_in(weights)};
     TorchIndex index;
     index.others = std::move(collector.others);
-    for (const std::string& name : collector.order) {
-      add(index, archive, name, *collector.found[name]);
-    }
+    for (const auto& [name, tensor] : collector.found) add(index, archive, name, *tensor);
+    check_names(index);
     check_size(index);
     return index;
   }
@@ -267,6 +279,15 @@ class ArchiveIndex {
                              found->second,
                              tensor.offset * size_of(tensor.dtype),
                              tensor.strides});
+  }
+
+  static void check_names(const TorchIndex& index) {
+    std::unordered_set<std::string_view> names;
+    for (const TorchIndex::Tensor& tensor : index.tensors) {
+      if (!names.insert(tensor.spec.name).second) {
+        throw Refusal{"two tensors are named '" + printable(tensor.spec.name) + "'"};
+      }
+    }
   }
 
   // Repeated views could make a large state of a small file.
