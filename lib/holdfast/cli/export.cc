@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -9,6 +10,9 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/export_files.h"
+#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/metered_file.h"
+#include "holdfast/cli/progress.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -27,18 +31,35 @@ int run_export(const ExportRequest& options) {
     check_replaceable(*directory, name == options.to.filename() ? options.to : folder / name, options.force);
   }
   std::optional<Rejection> rejection;
+  ReadLimit limit(options.read_limit);
   for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
     std::vector<std::unique_ptr<NewFile>> made;
-    rejection = wanted.write(*checkpoint, *directory, mode, made);
+    {
+      Progress progress("exporting " + printable(options.file.filename().string()), index.file_length);
+      const MeteredFile metered(*checkpoint, limit, progress.done());
+      rejection = wanted.write(metered, *directory, mode, made);
+    }
     if (rejection) continue;  // damage counts only if the device shows it too
     std::uint64_t bytes = 0;
     for (const auto& file : made) {
       bytes += file->file().size();
       file->publish(options.force);
     }
-    std::cout << shown(made.size() == 1 ? options.to : folder / wanted.names().back()) << ": "
-              << wanted.what() << " at step " << format_count(index.step) << ", " << format_bytes(bytes);
-    if (made.size() > 1) std::cout << " in " << made.size() - 1 << " shards";
+    const std::filesystem::path named = made.size() == 1 ? options.to : folder / wanted.names().back();
+    const std::size_t shards = made.size() == 1 ? 0 : made.size() - 1;
+    if (options.json) {
+      print_json({{"schema", kJsonSchema},
+                  {"file", named.string()},
+                  {"module", options.ema.empty() ? options.module : options.ema},
+                  {"tensors", wanted.tensors()},
+                  {"step", index.step},
+                  {"bytes", bytes},
+                  {"shards", shards}});
+      return 0;
+    }
+    std::cout << shown(named) << ": " << wanted.what() << " at step " << format_count(index.step) << ", "
+              << format_bytes(bytes);
+    if (shards != 0) std::cout << " in " << shards << " shards";
     std::cout << '\n';
     return 0;
   }
@@ -82,6 +103,8 @@ void add_export(CLI::App& app, Command& chosen) {
       ->add_option("--shard", options->shard, "several safetensors files of at most this size, and an index")
       ->type_name("SIZE");
   command->add_flag("--force", options->force, "replace the new file if it exists");
+  add_read_limit(*command, options->read_limit);
+  add_json(*command, options->json);
   command->footer(kExportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_export(*options); }; });
 }

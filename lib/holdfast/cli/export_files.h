@@ -25,6 +25,8 @@ struct ExportRequest {
   std::string shard;  // "5GB"; empty: one file
   bool all = false;   // the whole training state
   bool force = false;
+  double read_limit = 0;  // MB/s; 0: none
+  bool json = false;
 };
 
 // By the name's ending: .pt, .pth and .bin for PyTorch, .h5 and .hdf5 for HDF5, everything else safetensors.

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/metered_file.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/tensor_difference.h"
 #include "holdfast/format/foreign_weights.h"
@@ -19,7 +22,8 @@ namespace {
 // The weights of one file: a checkpoint's module "model", or all of a foreign file.
 class Weights {
  public:
-  explicit Weights(const std::filesystem::path& path) : path_(path), file_(open_checkpoint(path)) {
+  Weights(const std::filesystem::path& path, ReadLimit& limit)
+      : path_(path), opened_(open_checkpoint(path)), file_(std::make_unique<MeteredFile>(*opened_, limit)) {
     if (!looks_foreign(*file_)) {
       Opened opened = open(path);
       checkpoint_ = std::move(opened.index);
@@ -59,7 +63,8 @@ class Weights {
   }
 
   std::filesystem::path path_;
-  std::unique_ptr<File> file_;
+  std::unique_ptr<File> opened_;
+  std::unique_ptr<MeteredFile> file_;
   CheckpointIndex checkpoint_;
   std::optional<ForeignIndex> foreign_;
   std::map<std::string, TensorSpec> specs_;
@@ -98,26 +103,44 @@ void print(const std::vector<Differing>& changed, bool all) {
   table.print(std::cout, 2);
 }
 
+void print_as_json(const std::vector<Differing>& changed, const std::vector<std::string>& others,
+                   std::size_t tensors) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const Differing& each : changed) {
+    const TensorDifference& d = each.difference;
+    list.push_back({{"name", each.key},
+                    {"elements", d.elements},
+                    {"different", d.different},
+                    {"first", d.first},
+                    {"largest", json_number(d.largest)},
+                    {"ulp", d.ulp ? Json(*d.ulp) : Json(nullptr)}});
+  }
+  print_json({{"schema", kJsonSchema},
+              {"equal", changed.empty() && others.empty()},
+              {"tensors", tensors},
+              {"changed", list},
+              {"other", others},
+              {"attributes", Json::array()}});
+}
+
 }  // namespace
 
 bool is_foreign_file(const std::filesystem::path& path) { return looks_foreign(*open_checkpoint(path)); }
 
-int diff_weights(const std::filesystem::path& a, const std::filesystem::path& b, bool all) {
-  const Weights ours(a);
-  const Weights theirs(b);
+int diff_weights(const WeightsDiffRequest& request) {
+  ReadLimit limit(request.read_limit);
+  const Weights ours(request.a, limit);
+  const Weights theirs(request.b, limit);
   std::vector<Differing> changed;
-  std::size_t others = 0;
-  const auto say_other = [&](const std::string& line) {
-    ++others;
-    std::cout << "  " << line << '\n';
-  };
+  std::vector<std::string> others;
   for (const auto& [key, spec] : ours.specs()) {
     const auto found = theirs.specs().find(key);
     if (found == theirs.specs().end()) {
-      say_other("only in the first: " + printable(key) + "  " + spec_text(spec));
+      others.push_back("only in the first: " + printable(key) + "  " + spec_text(spec));
     } else if (found->second.dtype != spec.dtype || found->second.shape != spec.shape) {
-      say_other(printable(key) + ": " + spec_text(spec) + " in the first, " + spec_text(found->second) +
-                " in the second");
+      others.push_back(printable(key) + ": " + spec_text(spec) + " in the first, " +
+                       spec_text(found->second) + " in the second");
     } else if (spec.bytes() != 0) {
       const auto first = ours.read(key);
       const auto second = theirs.read(key);
@@ -126,15 +149,21 @@ int diff_weights(const std::filesystem::path& a, const std::filesystem::path& b,
     }
   }
   for (const auto& [key, spec] : theirs.specs()) {
-    if (!ours.specs().contains(key))
-      say_other("only in the second: " + printable(key) + "  " + spec_text(spec));
+    if (!ours.specs().contains(key)) {
+      others.push_back("only in the second: " + printable(key) + "  " + spec_text(spec));
+    }
   }
-  std::cout << "weights: " << changed.size() << " of " << ours.specs().size() << " differ in value";
-  if (others != 0) std::cout << ", " << others << " in name, type or shape";
-  std::cout << '\n';
-  print(changed, all);
-  const bool different = !changed.empty() || others != 0;
-  std::cout << (different ? "different" : "equal") << '\n';
+  const bool different = !changed.empty() || !others.empty();
+  if (request.json) {
+    print_as_json(changed, others, ours.specs().size());
+  } else {
+    for (const std::string& line : others) std::cout << "  " << line << '\n';
+    std::cout << "weights: " << changed.size() << " of " << ours.specs().size() << " differ in value";
+    if (!others.empty()) std::cout << ", " << others.size() << " in name, type or shape";
+    std::cout << '\n';
+    print(changed, request.all);
+    std::cout << (different ? "different" : "equal") << '\n';
+  }
   return static_cast<int>(different ? ExitCode::difference : ExitCode::complete);
 }
 

@@ -11,7 +11,14 @@ namespace holdfast { inline namespace v1 {
 // True if the file's first bytes are those of PyTorch or safetensors. Throws IoError.
 bool is_foreign_file(const std::filesystem::path& path);
 
-// Returns the exit code. `all`: lists every tensor that differs.
-int diff_weights(const std::filesystem::path& a, const std::filesystem::path& b, bool all);
+struct WeightsDiffRequest {
+  std::filesystem::path a;
+  std::filesystem::path b;
+  bool all = false;  // list every tensor that differs
+  bool json = false;
+  double read_limit = 0;  // MB/s; 0: none
+};
+// Returns the exit code.
+int diff_weights(const WeightsDiffRequest& request);
 
 }}  // namespace holdfast::v1

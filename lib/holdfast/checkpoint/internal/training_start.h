@@ -2,7 +2,8 @@
 // and writer.
 //
 // Errors: as start_run(); what fails after the claim is told in the ledger and the run state.
-// Threads: the training thread; the writer's samples what the ledger tells while it runs.
+// Threads: the training thread; the writer's samples what the ledger tells while it runs, the
+// heartbeat's what the progress file tells.
 #pragma once
 
 #include <string>
@@ -46,6 +47,7 @@ class TrainingStart {
   void begin_writing();
   std::string start_line() const;
   Ledger::Sample sample() const;
+  bool tell_progress(RunProgress& now) const;
 
   Run& run_;
   NoticeListener& listener_;
