@@ -6,6 +6,7 @@
 
 #include "holdfast/store/names.h"
 #include "support/foreign_python.h"
+#include "support/nightly.h"
 #include "unit/format/checkpoint_maker.h"
 
 namespace holdfast::test { namespace {
@@ -173,6 +174,140 @@ TEST_F(Interop, H5pyAndH5dumpReadAFileWithoutUserBlock) {
   const Ended dumped = Subprocess({"/usr/bin/h5dump", "-d", "/model/a.weight", path("w.h5")}).wait();
   EXPECT_EQ(dumped.exit_code, 0) << dumped.err;
   EXPECT_THAT(dumped.out, HasSubstr("DATASPACE  SIMPLE { ( 2, 3 ) / ( 2, 3 ) }"));
+}
+
+// The block of docs/interop.md that begins with this line.
+std::string recipe(const std::string& first_line) {
+  const std::string page = read_text(HOLDFAST_SOURCE_DIR "/docs/interop.md");
+  const std::size_t line = page.find(first_line);
+  if (line == std::string::npos) return "raise SystemExit('the page has no such block')";
+  const std::size_t begin = page.rfind("```py\n", line) + 6;
+  return page.substr(begin, page.find("```", begin) - begin);
+}
+
+TEST_F(Interop, TheRecipeForH5pyReadsTheStateDict) {
+  const ForeignPython python("torch, h5py");
+  if (!python) GTEST_SKIP() << python.why_not();
+  make({{"model/0.weight", DType::float32, {3, 2}},
+        {"model/0.bias", DType::float32, {3}},
+        {"model/count", DType::int64, {}},
+        {"model/small", DType::float8_e4m3fn, {4}},
+        {"model/half", DType::bfloat16, {4}}});
+  fs::copy(checkpoint(), path("step-000000001200-a0001.h5"), fs::copy_options::skip_existing);
+  write_text(
+      path("model.py"),
+      "import os, sys\nos.chdir(sys.argv[1])\nclass Model:\n"
+      "  def load_state_dict(self, weights):\n"
+      "    for name, tensor in sorted(weights.items()): print(name, tensor.dtype, list(tensor.shape))\n"
+      "model = Model()\n" +
+          recipe("def load_holdfast(path):"));
+  const Ended ended = python.run({path("model.py"), folder_.path()});
+  EXPECT_EQ(ended.exit_code, 0) << python.versions() << ended.err;
+  EXPECT_EQ(ended.out,
+            "0.bias torch.float32 [3]\n0.weight torch.float32 [3, 2]\ncount torch.int64 []\n"
+            "half torch.float32 [4]\nsmall torch.float8_e4m3fn [4]\n");
+}
+
+// Trained state as PyTorch's trainers save it, loaded by an optimizer and a module of Python.
+TEST_F(Interop, TheWholeStateLoadsIntoAModuleAndAnOptimizerOfPython) {
+  const ForeignPython python("torch");
+  if (!python) GTEST_SKIP() << python.why_not();
+  Attributes attributes;
+  attributes.set("step", std::int64_t{3});
+  attributes.set("cursor.epoch", std::int64_t{2});
+  attributes.set("schedule.last", std::int64_t{3});
+  attributes.set("model.frozen", std::vector<std::string>{});
+  attributes.set("optimizer.type", std::string("AdamW"));
+  attributes.set("optimizer.group.0.parameters", std::vector<std::string>{"weight"});
+  attributes.set("optimizer.group.0.lr", 0.5);
+  attributes.set("optimizer.group.0.now.lr", 0.25);
+  attributes.set("optimizer.group.0.betas", std::vector<double>{0.5, 0.75});
+  attributes.set("optimizer.group.0.eps", 1e-8);
+  attributes.set("optimizer.group.0.weight_decay", 0.0);
+  attributes.set("optimizer.group.0.amsgrad", false);
+  attributes.set("optimizer.group.0.steps", std::vector<std::int64_t>{3});
+  attributes.set("optimizer.group.1.parameters", std::vector<std::string>{"bias"});
+  attributes.set("optimizer.group.1.lr", 0.125);
+  attributes.set("optimizer.group.1.betas", std::vector<double>{0.5, 0.75});
+  attributes.set("optimizer.group.1.eps", 1e-8);
+  attributes.set("optimizer.group.1.weight_decay", 0.0);
+  attributes.set("optimizer.group.1.amsgrad", false);
+  attributes.set("optimizer.group.1.steps", std::vector<std::int64_t>{-1});
+  attributes.set("run.attempt", std::int64_t{1}, Role::record);
+  made_ = make_snapshot({{"model/weight", DType::float32, {2, 3}},
+                         {"model/bias", DType::float32, {2}},
+                         {"optimizer/exp_avg/weight", DType::float32, {2, 3}},
+                         {"optimizer/exp_avg_sq/weight", DType::float32, {2, 3}},
+                         {"rng/cpu", DType::uint8, {33}}},
+                        attributes, 1200);
+  write(FileSystem::real(), checkpoint(), made_);
+  ASSERT_EQ(exported({path("all.pt"), "--all"}).exit_code, 0);
+  const Ended ended = python.run({"-c", R"(
+import sys, torch
+state = torch.load(sys.argv[1])
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.AdamW([{"params": [model.weight]}, {"params": [model.bias]}])
+model.load_state_dict(state["model"])
+optimizer.load_state_dict(state["optimizer"])
+first, second = optimizer.param_groups
+assert (first["lr"], second["lr"], first["betas"]) == (0.25, 0.125, (0.5, 0.75)), (first, second)
+slots = optimizer.state[model.weight]
+assert slots["step"].item() == 3 and slots["exp_avg"].shape == (2, 3), slots
+assert model.bias not in optimizer.state
+same = lambda a, b: torch.equal(a.detach().view(torch.int32), b.detach().view(torch.int32))
+assert same(model.weight, state["model"]["weight"])
+assert (state["step"], state["epoch"], state["schedule"], state["rng"]["cpu"].shape) == (1200, 2, {"last": 3}, (33,)), state
+assert state["attributes"]["model.frozen"] == []
+for parameter in model.parameters(): parameter.grad = torch.ones_like(parameter)
+optimizer.step()
+)",
+                                  path("all.pt")});
+  EXPECT_EQ(ended.exit_code, 0) << python.versions() << ended.err;
+}
+
+TEST_F(Interop, FileNamesACheckpointByOurSignatures) {
+  if (!fs::exists("/usr/bin/file")) GTEST_SKIP() << "no file(1) here";
+  make({{"model/w", DType::float32, {3}}});
+  const Ended ended =
+      Subprocess({"/usr/bin/file", "-b", "-m", HOLDFAST_SOURCE_DIR "/lib/holdfast/cli/magic", checkpoint()})
+          .wait();
+  EXPECT_THAT(ended.out, testing::StartsWith("Holdfast checkpoint, format 1, " +
+                                             std::to_string(fs::file_size(checkpoint())) +
+                                             " bytes (HDF5 with a user block of "));
+}
+
+// netCDF4 for Python 1.7.5 crashes on any float16 data set, with or without a user block.
+TEST_F(Interop, Netcdf4OpensACheckpoint) {
+  const ForeignPython python("netCDF4");
+  if (!python) GTEST_SKIP() << python.why_not();
+  make({{"model/w", DType::float32, {3}}, {"model/n", DType::int64, {2}}});
+  const Ended ended =
+      python.run({"-c",
+                  "import netCDF4, sys\nv = "
+                  "netCDF4.Dataset(sys.argv[1])['model'].variables\nprint(v['w'].shape, v['n'].dtype)",
+                  checkpoint()});
+  EXPECT_EQ(ended.exit_code, 0) << python.versions() << ended.err;
+  EXPECT_EQ(ended.out, "(3,) int64\n");
+}
+
+// A sparse file of more than 4 GiB: 64-bit sizes and offsets are in use, and PyTorch and unzip follow them.
+TEST_F(Interop, MoreThanFourGibibytesLoad) {
+  if (!nightly()) GTEST_SKIP() << "only with HOLDFAST_NIGHTLY=1: it writes 4.4 GB";
+  const ForeignPython python("torch");
+  if (!python) GTEST_SKIP() << python.why_not();
+  make({{"model/first", DType::uint8, {std::int64_t{4} << 30}}, {"model/last", DType::int64, {5}}});
+  ASSERT_EQ(exported({path("w.pt")}).exit_code, 0);
+  const auto bytes = made_.snapshot->find("model/last").value();
+  std::int64_t last = 0;
+  std::memcpy(&last, bytes.data() + 32, sizeof last);
+  const Ended ended = python.run({"-c",
+                                  "import torch, sys\nd = torch.load(sys.argv[1], "
+                                  "mmap=True)\nprint(d['first'].numel(), d['last'][4].item())",
+                                  path("w.pt")});
+  EXPECT_EQ(ended.out, std::to_string(std::int64_t{4} << 30) + " " + std::to_string(last) + "\n")
+      << ended.err;
+  if (!fs::exists("/usr/bin/unzip")) GTEST_SKIP() << "no unzip here";
+  EXPECT_EQ(Subprocess({"/usr/bin/unzip", "-tq", path("w.pt")}).wait().exit_code, 0);
 }
 
 }}  // namespace holdfast::test
