@@ -33,6 +33,9 @@ if(HOLDFAST_TORCH)
   install(EXPORT holdfastTorchTargets NAMESPACE holdfast:: DESTINATION ${package_dir})
 endif()
 
+# For file(1): what its own rules call "data".
+install(FILES "${PROJECT_SOURCE_DIR}/lib/holdfast/cli/magic" DESTINATION ${CMAKE_INSTALL_DATADIR}/holdfast)
+
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/holdfastConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/holdfastConfig.cmake" INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/holdfastConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <iostream>
 
+#include "bytes_file.h"
+#include "holdfast/format/internal/zip_reader.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/staging/run_record.h"
 #include "sealed_file.h"
@@ -39,7 +41,34 @@ Attributes of_a_run() {
   return attributes;
 }
 
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// What versions of PyTorch wrote (tests/golden/torch), whole and as the pickles within.
+void write_archives(const std::filesystem::path& folder) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(HOLDFAST_SOURCE_DIR "/tests/golden/torch")) {
+    if (entry.path().extension() != ".pt") continue;
+    const std::vector<std::byte> bytes = read_file(entry.path());
+    const std::string name =
+        entry.path().parent_path().filename().string() + "-" + entry.path().stem().string();
+    put(folder / "torch_archive" / name, bytes);
+    const BytesFile file(bytes);
+    const auto entries = internal::read_zip(file);
+    if (!std::holds_alternative<std::vector<internal::ZipEntry>>(entries)) continue;
+    for (const internal::ZipEntry& part : std::get<std::vector<internal::ZipEntry>>(entries)) {
+      if (!part.name.ends_with("/data.pkl")) continue;
+      put(folder / "unpickle" / name, std::span(bytes).subspan(part.offset, part.size));
+    }
+  }
+}
+
 void write_all(const std::filesystem::path& folder) {
+  write_archives(folder);
   const auto reader = folder / "reader";
   put(reader / "nothing.h5", checkpoint({}, {}));
   put(reader / "one_tensor.h5", checkpoint({{"model/w", DType::float32, {5}}}, of_a_run()));

@@ -139,6 +139,10 @@ Decision Checkpointer::after_step(const StepReport& report) {
   return decision;
 }
 
+void Checkpointer::expect_last_step(std::int64_t step) noexcept {
+  parts_->run.last_step.store(step, std::memory_order_relaxed);
+}
+
 bool Checkpointer::tick() {
   const Run& run = parts_->run;
   const bool asked = run.monitor.pending() || run.outlook.leaving();

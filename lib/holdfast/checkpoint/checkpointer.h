@@ -93,6 +93,8 @@ class Checkpointer {
   void before_update();
   // After every optimizer update, never after a micro-batch.
   Decision after_step(const StepReport& report = {});
+  // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. Any thread.
+  void expect_last_step(std::int64_t step) noexcept;
   // Between steps, in data preparation or evaluation: true if the loop should stop soon. Cheap, local.
   bool tick();
 

@@ -1,5 +1,5 @@
 // The commands of the program `holdfast`, one source file each. No command changes a checkpoint: `prune`
-// deletes some by the rules of retention, `export` and `probe` write their own files.
+// deletes some by the rules of retention, `export`, `import` and `probe` write their own files.
 //
 // add_<command> describes the options to CLI11. If the user chooses the command, it stores the function to
 // run in `chosen`. That function prints the result to standard output and returns the exit code.
@@ -23,9 +23,13 @@ void add_show(CLI::App& app, Command& chosen);
 void add_verify(CLI::App& app, Command& chosen);
 void add_diff(CLI::App& app, Command& chosen);
 void add_export(CLI::App& app, Command& chosen);
+void add_import(CLI::App& app, Command& chosen);
 void add_prune(CLI::App& app, Command& chosen);
 void add_report(CLI::App& app, Command& chosen);
+void add_status(CLI::App& app, Command& chosen);
 void add_health(CLI::App& app, Command& chosen);
+void add_help(CLI::App& app, Command& chosen);
+void add_completion(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
 // `wrapped`: the command after `--`, unchanged.
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);

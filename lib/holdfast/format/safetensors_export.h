@@ -19,10 +19,11 @@ struct ExportedTensor {
   std::size_t tensor = 0;  // index of the tensor; two keys may share one, and each gets its bytes
 };
 
-// Requires that `to` is new and empty.
+// Requires that `to` is new and empty. `as`: replaces floating-point types; bfloat16 or none.
 std::optional<Rejection> export_safetensors(const File& from, const CheckpointIndex& index,
                                             const std::vector<ExportedTensor>& tensors,
                                             const std::map<std::string, std::string>& metadata, File& to,
-                                            ReadMode mode = ReadMode::cached);
+                                            ReadMode mode = ReadMode::cached,
+                                            std::optional<DType> as = {});
 
 }}  // namespace holdfast::v1

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "holdfast/format/safetensors.h"
+#include "holdfast/format/foreign_weights.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -107,11 +107,23 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index, std::str
   return tensors;
 }
 
-std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& safetensors,
-                                                                const Attributes& now, int threads) {
-  auto index = read_safetensors_index(safetensors);
+std::vector<ExportedTensor> averaged_state_dict_of(const CheckpointIndex& index, std::string_view part,
+                                                   std::string_view module) {
+  std::vector<ExportedTensor> tensors = state_dict_of(index, part);
+  std::map<std::string, std::size_t> by_key;
+  for (const ExportedTensor& tensor : tensors) by_key.emplace(tensor.key, tensor.tensor);
+  for (const Alias& alias : aliases_in(index.attributes, module)) {
+    const auto target = by_key.find(alias.target.substr(std::min(module.size() + 1, alias.target.size())));
+    if (target != by_key.end() && !by_key.contains(alias.key)) tensors.push_back({alias.key, target->second});
+  }
+  return tensors;
+}
+
+std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& foreign, const Attributes& now,
+                                                                int threads) {
+  auto index = read_foreign_index(foreign);
   if (auto* const rejection = std::get_if<Rejection>(&index)) return std::move(*rejection);
-  auto read = read_safetensors(safetensors, std::get<SafetensorsIndex>(index), kModelModule, threads);
+  auto read = read_foreign(foreign, std::get<ForeignIndex>(index), kModelModule, threads);
   if (auto* const snapshot = std::get_if<std::shared_ptr<Snapshot>>(&read)) {
     const std::string spellings = std::string(kModelModule) + ".spellings";
     unite(**snapshot, aliases_in(now, kModelModule),

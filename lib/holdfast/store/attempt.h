@@ -19,8 +19,11 @@ namespace internal {
 class RunDirectory;
 }
 
-// The value of "by" in the claim of a prune.
+// The values of "by" in the claims of a prune and of an import.
 inline constexpr char kClaimedByPrune[] = "prune";
+inline constexpr char kClaimedByImport[] = "import";
+// True if `by` names a program that claims a directory but never trains there.
+inline bool never_trains(const std::string& by) { return by == kClaimedByPrune || by == kClaimedByImport; }
 
 // The highest attempt in the names of claims, states, checkpoints, `.damaged` and temporary files; 0: none.
 AttemptNumber highest_attempt(const Directory& run, const Directory* attempts);

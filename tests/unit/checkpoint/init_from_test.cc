@@ -172,7 +172,7 @@ TEST(InitFrom, AFileThatIsNeitherIsNamedWithItsFault) {
               HasSubstr("init_from /vol/w: safetensors header: tensor 'weight' ends at byte"));
   EXPECT_THAT(put([](auto& bytes) { bytes.resize(40); }), HasSubstr("and the file has 40"));
   EXPECT_THAT(put([](auto& bytes) { bytes[9] = std::byte{'x'}; }), HasSubstr("not JSON at byte"));
-  constexpr char kNeither[] = "init_from /vol/w: neither a Holdfast checkpoint nor a safetensors file; ";
+  constexpr char kNeither[] = "init_from /vol/w: neither a Holdfast checkpoint nor a file of safetensors or PyTorch; ";
   EXPECT_THAT(put([](auto& bytes) { bytes[8] = std::byte{'x'}; }), HasSubstr(kNeither));
   EXPECT_THAT(put([](auto& bytes) { bytes.clear(); }), HasSubstr(kNeither));
   const auto index =

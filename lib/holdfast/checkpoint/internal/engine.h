@@ -26,6 +26,7 @@ struct Engine {
   // ledger.
   ~Engine() {
     listener.stop();
+    run.heartbeat.reset();
     late.end();
     if (run.writer) run.writer->stop();
   }

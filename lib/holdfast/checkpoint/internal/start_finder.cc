@@ -9,8 +9,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/format/foreign_weights.h"
 #include "holdfast/format/layout.h"
-#include "holdfast/format/safetensors.h"
 #include "holdfast/format/state_dict.h"
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/ranks/ranked_state.h"
@@ -188,13 +188,14 @@ void StartFinder::start_fresh() {
 }
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> StartFinder::weights_in(const File& file) {
-  if (looks_like_safetensors(file)) {
+  if (looks_foreign(file)) {
     return read_weights(file, run_.source.attributes(), run_.options.writing.threads);
   }
   if (!looks_like_checkpoint(file)) {
-    return Rejection{Rejection::Kind::damaged,
-                     "neither a Holdfast checkpoint nor a safetensors file; Python writes one with "
-                     "safetensors.torch.save_file(model.state_dict(), FILE)"};
+    return Rejection{
+        Rejection::Kind::damaged,
+        "neither a Holdfast checkpoint nor a file of safetensors or PyTorch; Python writes one with "
+        "torch.save(model.state_dict(), FILE)"};
   }
   auto loaded = run_.verifier.load_some(
       file, [this](const TensorSpec& spec) { return run_.source.takes_weight(spec); });

@@ -2,7 +2,8 @@
 // writer.
 //
 // Errors: as start_run(); a failure after the claim is recorded in the ledger and the run state.
-// Threads: the training thread; the writer's thread samples values for the ledger.
+// Threads: the training thread; the writer's thread samples values for the ledger, the heartbeat's thread
+// for the progress file.
 #pragma once
 
 #include <string>
@@ -46,6 +47,7 @@ class TrainingStart {
   void begin_writing();
   std::string start_line() const;
   Ledger::Sample sample() const;
+  bool tell_progress(RunProgress& now) const;
 
   Run& run_;
   NoticeListener& listener_;

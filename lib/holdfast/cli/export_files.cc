@@ -1,0 +1,125 @@
+#include "holdfast/cli/export_files.h"
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/format/hdf5_export.h"
+#include "holdfast/format/state_dict.h"
+#include "holdfast/format/torch_export.h"
+#include "holdfast/format/weight_shards.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+std::optional<DType> dtype_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  if (name == "bf16" || name == "bfloat16") return DType::bfloat16;
+  throw UsageError("--dtype " + printable(name) + ": bf16 is the only type to convert to");
+}
+
+std::vector<ExportedTensor> whole_state(const CheckpointIndex& index) {
+  std::vector<ExportedTensor> tensors;
+  for (std::size_t i = 0; i < index.tensors.size(); ++i) tensors.push_back({index.tensors[i].spec.name, i});
+  return tensors;
+}
+
+void check_combination(const ExportRequest& request, ExportFormat format) {
+  if (request.all && (!request.dtype.empty() || !request.ema.empty())) {
+    throw UsageError("--all exports the training state as it is: --dtype and --ema are for weights alone");
+  }
+  if (request.all && format == ExportFormat::safetensors) {
+    throw UsageError("--all needs a file of PyTorch or HDF5: name one that ends in .pt or .h5");
+  }
+  if (!request.shard.empty() && format != ExportFormat::safetensors) {
+    throw UsageError("--shard is for safetensors: name a file that ends in .safetensors");
+  }
+}
+
+}  // namespace
+
+ExportFormat export_format(const std::filesystem::path& to) {
+  const std::string ending = to.extension().string();
+  if (ending == ".pt" || ending == ".pth" || ending == ".bin") return ExportFormat::torch;
+  if (ending == ".h5" || ending == ".hdf5") return ExportFormat::hdf5;
+  return ExportFormat::safetensors;
+}
+
+Export::Export(const ExportRequest& request, const CheckpointIndex& index)
+    : request_(request), index_(index), format_(export_format(request.to)), as_(dtype_of(request.dtype)) {
+  check_combination(request, format_);
+  const std::string part = request.ema.empty() ? request.module : request.ema;
+  if (request.all) {
+    tensors_ = whole_state(index);
+  } else if (request.ema.empty()) {
+    tensors_ = state_dict_of(index, part);
+  } else {
+    tensors_ = averaged_state_dict_of(index, part, request.module);
+  }
+  if (tensors_.empty()) {
+    throw Error(printable(request.file.string(), 4096) + ": there is no " +
+                    (request.ema.empty() ? "module '" : "average '") + printable(part) +
+                    "' in it (holdfast show lists the tensors)",
+                ExitCode::unreadable);
+  }
+  const std::string name = request.to.filename().string();
+  if (!request.shard.empty()) {
+    const auto most = parse_bytes(request.shard);
+    if (!most || *most == 0) throw UsageError("--shard " + printable(request.shard) + ": a size such as 5GB");
+    WeightShards split = split_weights(index, tensors_, *most, as_);
+    if (split.shards.size() > 1) {
+      for (std::size_t i = 0; i < split.shards.size(); ++i) {
+        names_.push_back(shard_name(name, i, split.shards.size()));
+      }
+      shard_index_ = shard_index(split, name);
+      shards_ = std::move(split.shards);
+    }
+  }
+  names_.push_back(shards_.empty() ? name : name + ".index.json");
+}
+
+std::string Export::what() const {
+  const std::string count = format_count(static_cast<std::int64_t>(tensors_.size())) + " tensors";
+  if (request_.all) return count;
+  return count + " of '" + printable(request_.ema.empty() ? request_.module : request_.ema) + "'";
+}
+
+std::optional<Rejection> Export::write(const File& from, Directory& directory, ReadMode mode,
+                                       std::vector<std::unique_ptr<NewFile>>& made) const {
+  if (!shards_.empty()) return write_shards(from, directory, mode, made);
+  made.push_back(std::make_unique<NewFile>(directory, names_.back()));
+  return write_one(from, tensors_, made.back()->file(), mode);
+}
+
+std::optional<Rejection> Export::write_shards(const File& from, Directory& directory, ReadMode mode,
+                                              std::vector<std::unique_ptr<NewFile>>& made) const {
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    made.push_back(std::make_unique<NewFile>(directory, names_[i]));
+    if (auto rejection = write_one(from, shards_[i], made.back()->file(), mode)) return rejection;
+  }
+  made.push_back(std::make_unique<NewFile>(directory, names_.back()));
+  made.back()->file().write_at(std::as_bytes(std::span(shard_index_)), 0);
+  return std::nullopt;
+}
+
+std::optional<Rejection> Export::write_one(const File& from, const std::vector<ExportedTensor>& tensors,
+                                           File& to, ReadMode mode) const {
+  switch (format_) {
+    case ExportFormat::torch: {
+      const TorchPickle pickle =
+          request_.all ? torch_training_state(index_) : torch_state_dict(index_, tensors, as_);
+      return export_torch(from, index_, pickle, to, mode);
+    }
+    case ExportFormat::hdf5:
+      return export_hdf5(from, index_, tensors, request_.all ? std::string_view() : kModelModule, to, mode,
+                         as_);
+    case ExportFormat::safetensors:
+      break;
+  }
+  const std::map<std::string, std::string> metadata{{"format", "pt"},
+                                                    {"holdfast_state", to_hex(state_digest_of(index_))},
+                                                    {"holdfast_step", std::to_string(index_.step)}};
+  return export_safetensors(from, index_, tensors, metadata, to, mode, as_);
+}
+
+}}  // namespace holdfast::v1

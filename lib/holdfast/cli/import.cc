@@ -1,0 +1,106 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/format/foreign_weights.h"
+#include "holdfast/format/state_dict.h"
+#include "holdfast/writing/weight_import.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+struct ImportRequest {
+  std::filesystem::path file;
+  std::filesystem::path to;
+  std::string key;
+  std::string module = std::string(kModelModule);
+  std::string strip;
+};
+
+std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
+
+[[noreturn]] void refuse(const ImportRequest& options, const std::string& reason) {
+  throw Error(shown(options.file) + ": " + reason, ExitCode::difference);
+}
+
+// DataParallel and torch.compile put a word in front of every key. Removed from all keys, or from none.
+void strip_prefix(Snapshot& weights, const ImportRequest& options) {
+  if (options.strip.empty()) return;
+  const std::string group = options.module + "/";
+  const std::string prefix = group + options.strip;
+  std::vector<TensorSpec> specs = weights.layout->tensors();
+  std::vector<std::uint64_t> offsets;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    std::string& name = specs[i].name;
+    if (!name.starts_with(prefix) || name.size() == prefix.size()) {
+      refuse(options, "the key '" + printable(name.substr(group.size())) +
+                          "' does not begin with --strip-prefix '" + printable(options.strip) + "'");
+    }
+    name.replace(0, prefix.size(), group);
+    offsets.push_back(weights.layout->offset(i));
+  }
+  weights.layout =
+      std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), weights.layout->length());
+}
+
+int run_import(const ImportRequest& options) {
+  const auto file = open_checkpoint(options.file);
+  if (!looks_foreign(*file)) refuse(options, "neither a file of PyTorch nor of safetensors");
+  const auto index = read_foreign_index(*file, options.key);
+  if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(options, rejection->reason);
+  const auto& foreign = std::get<ForeignIndex>(index);
+  const auto read = read_foreign(*file, foreign, options.module);
+  if (const auto* const rejection = std::get_if<Rejection>(&read)) refuse(options, rejection->reason);
+  Snapshot& weights = *std::get<std::shared_ptr<Snapshot>>(read);
+  strip_prefix(weights, options);
+
+  const CheckpointInfo made = import_weights(FileSystem::real(), Clock::real(), options.to, weights,
+                                             options.file.filename().string());
+  const std::filesystem::path path = options.to / made.name;
+  std::cout << shown(path) << ": "
+            << format_count(static_cast<std::int64_t>(weights.layout->tensors().size())) << " tensors of '"
+            << printable(options.module) << "' from " << format_name(foreign) << ", "
+            << format_bytes(made.bytes) << '\n';
+  std::cout << "a run begins with these weights by --init-from " << shown(path) << '\n';
+  return 0;
+}
+
+constexpr char kImportFooter[] =
+    R"(FILE is what torch.save wrote in Python (a state dict, or a trainer's checkpoint that has one), what torch::save
+or torch::pickle_save wrote in C++, or a safetensors file. No code in it runs: classes other than tensors and plain
+values are refused by name. The new checkpoint has the weights alone, at step 0.
+
+Exit code: 0 written, 1 FILE is refused, 2 unreadable, 64 RUN_DIR is not empty.
+
+Example:
+  holdfast import old.pt --to /mnt/ckpt/pretrained)";
+
+}  // namespace
+
+void add_import(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ImportRequest>();
+  CLI::App* const command =
+      app.add_subcommand("import", "Make a checkpoint of weights that PyTorch or safetensors wrote");
+  command->add_option("FILE", options->file, "a .pt, .bin or .safetensors file")->required();
+  command->add_option("--to", options->to, "a new run directory")->type_name("RUN_DIR")->required();
+  command
+      ->add_option("--key", options->key,
+                   "where the weights are in the file, such as model_state_dict or state.model; found by "
+                   "itself where trainers usually put them")
+      ->type_name("KEY");
+  command->add_option("--module", options->module, "module of the training state that they are for")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command
+      ->add_option("--strip-prefix", options->strip,
+                   "remove this text in front of every key, such as \"module.\"")
+      ->type_name("TEXT");
+  command->footer(kImportFooter);
+  command->callback([options, &chosen] { chosen = [options] { return run_import(*options); }; });
+}
+
+}}  // namespace holdfast::v1

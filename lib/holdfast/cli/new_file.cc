@@ -1,0 +1,79 @@
+#include "holdfast/cli/new_file.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/format/layout.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+bool is_checkpoint(const File& file) {
+  std::array<std::byte, kMagic.size()> start{};
+  return file.read_at(start, 0) == start.size() &&
+         std::string_view(reinterpret_cast<const char*>(start.data()), start.size()) == kMagic;
+}
+
+std::string temporary_name() {
+  static std::atomic<int> count{0};
+  return ".holdfast-export-" + std::to_string(getpid()) + "-" + std::to_string(count++);
+}
+
+[[noreturn]] void refuse_existing(const std::string& path) {
+  throw UsageError("--to " + printable(path, 4096) + ": it exists; --force replaces it");
+}
+
+}  // namespace
+
+NewFile::NewFile(Directory& directory, std::string name)
+    : directory_(directory),
+      name_(std::move(name)),
+      temporary_(temporary_name()),
+      file_(directory_.open(temporary_, OpenMode::create)) {
+  if (file_ != nullptr) return;
+  throw IoError("create", directory_.path() + "/" + temporary_, EEXIST, "delete what an earlier export left");
+}
+
+NewFile::~NewFile() {
+  if (published_) return;
+  file_ = nullptr;
+  try {
+    directory_.unlink(temporary_);
+  } catch (const Error& error) {
+    log_warning("a part of the export is left behind: {}", error.what());
+  }
+}
+
+void NewFile::publish(bool replace) {
+  file_->sync();
+  file_->close();
+  if (replace) {
+    directory_.rename_over(temporary_, name_);
+  } else if (!directory_.rename_new(temporary_, name_)) {
+    refuse_existing(directory_.path() + "/" + name_);
+  }
+  published_ = true;
+  directory_.sync();
+}
+
+void check_replaceable(Directory& directory, const std::filesystem::path& to, bool force) {
+  const std::string shown = "--to " + printable(to.string(), 4096);
+  const std::string name = to.filename().string();
+  const auto status = directory.status(name);
+  if (!status) return;
+  if (status->kind != FileKind::regular) throw UsageError(shown + ": it is no plain file");
+  if (!force) refuse_existing(to.string());
+  const auto file = directory.open(name, OpenMode::read);
+  if (file != nullptr && is_checkpoint(*file)) {
+    throw UsageError(shown + ": that is a checkpoint, which is never replaced");
+  }
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,44 @@
+// A file that a command writes for other tools: under a temporary name until it is complete.
+//
+//   check_replaceable(*directory, path, force);
+//   NewFile made(*directory, "weights.pt");
+//   …made.file()…
+//   made.publish(force);
+//
+// The destructor removes it unless it was published. Errors: UsageError, IoError. Threads: one.
+// Durability: after publish() the file is durable under its name.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "holdfast/io/file_system.h"
+
+namespace holdfast { inline namespace v1 {
+
+class NewFile {
+ public:
+  NewFile(Directory& directory, std::string name);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  File& file() { return *file_; }
+  const std::string& name() const { return name_; }
+  // As a whole. Throws UsageError if a file of that name appeared meanwhile and `replace` is false.
+  void publish(bool replace);
+
+ private:
+  Directory& directory_;
+  std::string name_;
+  std::string temporary_;
+  std::unique_ptr<File> file_;
+  bool published_ = false;
+};
+
+// Throws UsageError, with the option --to, for what a new file must not replace: a folder, a link, a checkpoint;
+// without `force` any file.
+void check_replaceable(Directory& directory, const std::filesystem::path& to, bool force);
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,170 @@
+#include "holdfast/cli/weights_diff.h"
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/metered_file.h"
+#include "holdfast/cli/table.h"
+#include "holdfast/cli/tensor_difference.h"
+#include "holdfast/format/foreign_weights.h"
+#include "holdfast/format/state_dict.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+// The weights of one file: a checkpoint's module "model", or all of a foreign file.
+class Weights {
+ public:
+  Weights(const std::filesystem::path& path, ReadLimit& limit)
+      : path_(path), opened_(open_checkpoint(path)), file_(std::make_unique<MeteredFile>(*opened_, limit)) {
+    if (!looks_foreign(*file_)) {
+      Opened opened = open(path);
+      checkpoint_ = std::move(opened.index);
+      for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
+        specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
+      }
+      return;
+    }
+    auto index = read_foreign_index(*file_);
+    if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(rejection->reason);
+    foreign_ = std::move(std::get<ForeignIndex>(index));
+    for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
+  }
+
+  // By key; the names in checkpoints have a group in front.
+  const std::map<std::string, TensorSpec>& specs() const { return specs_; }
+
+  std::shared_ptr<Snapshot> read(const std::string& key) const {
+    const std::string& name = specs_.at(key).name;
+    const auto wanted = [&](const TensorSpec& spec) { return spec.name == name; };
+    auto read = foreign_ ? read_foreign(*file_, *foreign_, kModelModule, 1, wanted)
+                         : read_tensors(*file_, checkpoint_, wanted, 1);
+    if (const auto* const rejection = std::get_if<Rejection>(&read)) refuse(rejection->reason);
+    return std::get<std::shared_ptr<Snapshot>>(read);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw Error(printable(path_.string(), 4096) + ": " + reason, ExitCode::unreadable);
+  }
+  static Opened open(const std::filesystem::path& path) {
+    try {
+      return open_index(path);
+    } catch (const Error& error) {
+      throw Error(error.what(), ExitCode::unreadable);  // 1 would mean that the files differ
+    }
+  }
+
+  std::filesystem::path path_;
+  std::unique_ptr<File> opened_;
+  std::unique_ptr<MeteredFile> file_;
+  CheckpointIndex checkpoint_;
+  std::optional<ForeignIndex> foreign_;
+  std::map<std::string, TensorSpec> specs_;
+};
+
+struct Differing {
+  std::string key;
+  TensorSpec spec;
+  TensorDifference difference;
+};
+
+std::string spec_text(const TensorSpec& spec) {
+  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
+}
+
+void print(const std::vector<Differing>& changed, bool all) {
+  if (changed.empty()) return;
+  using enum Table::Align;
+  Table table({left, left, left, left, left, right});
+  const auto add = [&](const char* label, const Differing& each) {
+    const TensorDifference& d = each.difference;
+    table.add({label, printable(each.key), spec_text(each.spec),
+               format_count(static_cast<std::int64_t>(d.different)) + " of " +
+                   format_count(static_cast<std::int64_t>(d.elements)) + ", from element " +
+                   std::to_string(d.first),
+               "max |a-b| " + format_number(d.largest),
+               d.ulp ? std::to_string(*d.ulp) + " ulp" : std::string()});
+  };
+  add("first", changed.front());
+  add("worst", *std::max_element(changed.begin(), changed.end(), [](const Differing& a, const Differing& b) {
+        return a.difference.largest < b.difference.largest;
+      }));
+  if (all) {
+    for (const Differing& each : changed) add("", each);
+  }
+  table.print(std::cout, 2);
+}
+
+void print_as_json(const std::vector<Differing>& changed, const std::vector<std::string>& others,
+                   std::size_t tensors) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const Differing& each : changed) {
+    const TensorDifference& d = each.difference;
+    list.push_back({{"name", each.key},
+                    {"elements", d.elements},
+                    {"different", d.different},
+                    {"first", d.first},
+                    {"largest", json_number(d.largest)},
+                    {"ulp", d.ulp ? Json(*d.ulp) : Json(nullptr)}});
+  }
+  print_json({{"schema", kJsonSchema},
+              {"equal", changed.empty() && others.empty()},
+              {"tensors", tensors},
+              {"changed", list},
+              {"other", others},
+              {"attributes", Json::array()}});
+}
+
+}  // namespace
+
+bool is_foreign_file(const std::filesystem::path& path) { return looks_foreign(*open_checkpoint(path)); }
+
+int diff_weights(const WeightsDiffRequest& request) {
+  ReadLimit limit(request.read_limit);
+  const Weights ours(request.a, limit);
+  const Weights theirs(request.b, limit);
+  std::vector<Differing> changed;
+  std::vector<std::string> others;
+  for (const auto& [key, spec] : ours.specs()) {
+    const auto found = theirs.specs().find(key);
+    if (found == theirs.specs().end()) {
+      others.push_back("only in the first: " + printable(key) + "  " + spec_text(spec));
+    } else if (found->second.dtype != spec.dtype || found->second.shape != spec.shape) {
+      others.push_back(printable(key) + ": " + spec_text(spec) + " in the first, " +
+                       spec_text(found->second) + " in the second");
+    } else if (spec.bytes() != 0) {
+      const auto first = ours.read(key);
+      const auto second = theirs.read(key);
+      const TensorDifference difference = compare_tensors(spec.dtype, first->bytes(0), second->bytes(0));
+      if (difference.different != 0) changed.push_back({key, spec, difference});
+    }
+  }
+  for (const auto& [key, spec] : theirs.specs()) {
+    if (!ours.specs().contains(key)) {
+      others.push_back("only in the second: " + printable(key) + "  " + spec_text(spec));
+    }
+  }
+  const bool different = !changed.empty() || !others.empty();
+  if (request.json) {
+    print_as_json(changed, others, ours.specs().size());
+  } else {
+    for (const std::string& line : others) std::cout << "  " << line << '\n';
+    std::cout << "weights: " << changed.size() << " of " << ours.specs().size() << " differ in value";
+    if (!others.empty()) std::cout << ", " << others.size() << " in name, type or shape";
+    std::cout << '\n';
+    print(changed, request.all);
+    std::cout << (different ? "different" : "equal") << '\n';
+  }
+  return static_cast<int>(different ? ExitCode::difference : ExitCode::complete);
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,346 @@
+#include "holdfast/format/internal/unpickler.h"
+
+#include <bit>
+#include <string>
+
+#include "holdfast/base/utf8.h"
+#include "holdfast/format/internal/pickle_opcodes.h"
+#include "holdfast/format/internal/pickle_tensor.h"
+#include "holdfast/format/internal/segments.h"
+#include "holdfast/format/internal/torch_types.h"
+
+namespace holdfast { inline namespace v1 { namespace internal {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+const PickleValue* constant(Kind kind, std::int64_t integer) {
+  static const PickleValue none{};
+  static const PickleValue yes{.kind = Kind::boolean, .integer = 1};
+  static const PickleValue no{.kind = Kind::boolean, .integer = 0};
+  static const PickleValue empty{.kind = Kind::tuple, .integer = 0};
+  if (kind == Kind::boolean) return integer != 0 ? &yes : &no;
+  return kind == Kind::tuple ? &empty : &none;
+}
+
+class Unpickler {
+ public:
+  explicit Unpickler(std::string_view pickle) : size_(pickle.size()), rest_(pickle) {}
+
+  Unpickled run() {
+    while (!step()) {
+    }
+    if (stack_.size() != 1 || !marks_.empty()) refuse("values are left over at its end");
+    if (!rest_.empty()) refuse("bytes follow its end");
+    made_.root = stack_[0];
+    return std::move(made_);
+  }
+
+ private:
+  // The elements above the stack's last mark, or of a tuple.
+  using Values = std::vector<const PickleValue*>;
+
+  std::string_view take(std::size_t size) {
+    if (size > rest_.size()) refuse("it ends too early");
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+  std::uint64_t number(std::size_t size) {
+    const std::string_view bytes = take(size);
+    std::uint64_t value = 0;
+    for (std::size_t i = size; i-- > 0;) value = value << 8U | static_cast<unsigned char>(bytes[i]);
+    return value;
+  }
+  std::string_view line() {
+    const std::size_t end = rest_.find('\n');
+    if (end == std::string_view::npos || end > 1024) refuse("a name has no end");
+    const std::string_view text = take(end);
+    take(1);
+    return text;
+  }
+
+  PickleValue& add(Kind kind) {
+    PickleValue& value = made_.values.emplace_back();
+    value.kind = kind;
+    return value;
+  }
+  void push(const PickleValue* value) { stack_.push_back(value); }
+  void push_integer(std::int64_t integer) {
+    PickleValue& value = add(Kind::integer);
+    value.integer = integer;
+    push(&value);
+  }
+  void push_text(Kind kind, std::string_view text) {
+    PickleValue& value = add(kind);
+    value.characters = {text.data(), text.size()};
+    push(&value);
+  }
+  const PickleValue* pop() {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("it takes a value where there is none");
+    const PickleValue* const value = stack_.back();
+    stack_.pop_back();
+    return value;
+  }
+  Values pop_mark() {
+    if (marks_.empty()) refuse("it takes values where there are none");
+    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    Values values(begin, stack_.end());
+    stack_.erase(begin, stack_.end());
+    marks_.pop_back();
+    return values;
+  }
+  // All values but the constants are ours to change until they are handed out.
+  PickleValue& top(Kind kind) {
+    const PickleValue* const value = pop();
+    push(value);
+    if (value->kind != kind) refuse("it fills a value of another kind");
+    return const_cast<PickleValue&>(*value);
+  }
+  void push_tuple(std::size_t size) {
+    Values values(size);
+    for (std::size_t i = size; i-- > 0;) values[i] = pop();
+    PickleValue& tuple = add(Kind::tuple);
+    tuple.items = std::move(values);
+    push(&tuple);
+  }
+  void fill_dict(const Values& values) {
+    if (values.size() % 2 != 0) refuse("a key without a value");
+    PickleValue& dict = top(Kind::dict);
+    dict.items.insert(dict.items.end(), values.begin(), values.end());
+  }
+  void remember(std::uint64_t place) {
+    const PickleValue* const value = pop();
+    push(value);
+    if (place > memo_.size()) refuse("it numbers its values with gaps");
+    if (place == memo_.size()) memo_.push_back(nullptr);
+    memo_[place] = value;
+  }
+  void recall(std::uint64_t place) {
+    if (place >= memo_.size()) refuse("it names a value that is not there");
+    push(memo_[place]);
+  }
+
+  void global() {
+    const char* const begin = rest_.data();
+    const std::size_t module = line().size();
+    const std::size_t name = line().size();
+    const std::string_view both(begin, module + 1 + name);
+    if (!is_known_name(both)) {
+      refuse("it needs " +
+             printable(std::string(both.substr(0, module)) + "." + std::string(both.substr(module + 1))) +
+             ", which no state dict has; in Python, save the state dict alone");
+    }
+    push_text(Kind::name, both);
+  }
+
+  void build() {
+    const PickleValue* const state = pop();
+    const PickleValue* const target = pop();
+    push(target);
+    if (target->kind == Kind::dict) return;  // attributes of an OrderedDict: versions of modules
+    if (target->kind != Kind::object || state->kind != Kind::dict || !target->items.empty()) {
+      refuse("it sets the state of something that has none");
+    }
+    const_cast<PickleValue&>(*target).items = {state};
+  }
+
+  void new_object() {
+    const PickleValue* const arguments = pop();
+    const PickleValue* const type = pop();
+    if (type->kind != Kind::name || !is_script_class(type->text()) || arguments->kind != Kind::tuple ||
+        !arguments->items.empty()) {
+      refuse("it makes an object of an unknown class");
+    }
+    push(&add(Kind::object));
+  }
+
+  void call() {
+    const PickleValue* const arguments = pop();
+    const PickleValue* const function = pop();
+    if (function->kind != Kind::name || arguments->kind != Kind::tuple)
+      refuse("it calls what is no function");
+    const std::string_view name = function->text();
+    const Values& given = arguments->items;
+    if (name == "collections\nOrderedDict") {
+      if (!given.empty()) refuse("an OrderedDict with arguments");
+      push(&add(Kind::dict));
+    } else if (is_tensor_maker(name)) {
+      // So that one description cannot become many tensors.
+      constexpr std::size_t kLeastBytes = 32;
+      dimensions_ += given.size() > 2 ? given[2]->items.size() : 0;
+      if ((made_.tensors.size() + 1) * kLeastBytes > size_ || dimensions_ * 4 > size_) {
+        refuse("it has more tensors than it describes");
+      }
+      PickleValue& value = add(Kind::tensor);
+      value.tensor = &made_.tensors.emplace_back(tensor_of(name, given));
+      push(&value);
+    } else if (returns_its_argument(name) && !given.empty()) {
+      push(given[0]);
+    } else {
+      refuse("it calls " + printable(name) + " in an unknown way");
+    }
+  }
+
+  void persistent() {
+    PickleValue& value = add(Kind::storage);
+    value.storage = &made_.storages.emplace_back(storage_of(*pop()));
+    push(&value);
+  }
+
+  // True at the end.
+  bool step() {  // NOLINT(readability-function-cognitive-complexity): one line an opcode
+    const auto opcode = static_cast<unsigned char>(take(1)[0]);
+    switch (opcode) {
+      case kOpProto:
+        if (number(1) != 2) refuse("it has another protocol than 2");
+        break;
+      case kOpStop:
+        return true;
+      case kOpMark:
+        marks_.push_back(stack_.size());
+        break;
+      case kOpNone:
+        push(constant(Kind::none, 0));
+        break;
+      case kOpTrue:
+        push(constant(Kind::boolean, 1));
+        break;
+      case kOpFalse:
+        push(constant(Kind::boolean, 0));
+        break;
+      case kOpBinInt1:
+        push_integer(static_cast<std::int64_t>(number(1)));
+        break;
+      case kOpBinInt2:
+        push_integer(static_cast<std::int64_t>(number(2)));
+        break;
+      case kOpBinInt:
+        push_integer(static_cast<std::int32_t>(number(4)));
+        break;
+      case kOpLong1:
+        push_long();
+        break;
+      case kOpBinFloat:
+        push_real();
+        break;
+      case kOpBinUnicode:
+        push_text(Kind::text, take(number(4)));
+        break;
+      case kOpEmptyTuple:
+        push(constant(Kind::tuple, 0));
+        break;
+      case kOpEmptyList:
+        push(&add(Kind::list));
+        break;
+      case kOpEmptyDict:
+        push(&add(Kind::dict));
+        break;
+      case kOpTuple: {
+        Values values = pop_mark();
+        PickleValue& tuple = add(Kind::tuple);
+        tuple.items = std::move(values);
+        push(&tuple);
+        break;
+      }
+      case kOpTuple1:
+        push_tuple(1);
+        break;
+      case kOpTuple2:
+        push_tuple(2);
+        break;
+      case kOpTuple3:
+        push_tuple(3);
+        break;
+      case kOpAppend: {
+        const PickleValue* const value = pop();
+        top(Kind::list).items.push_back(value);
+        break;
+      }
+      case kOpAppends: {
+        const Values values = pop_mark();
+        PickleValue& list = top(Kind::list);
+        list.items.insert(list.items.end(), values.begin(), values.end());
+        break;
+      }
+      case kOpSetItem: {
+        const PickleValue* const value = pop();
+        const PickleValue* const key = pop();
+        fill_dict({key, value});
+        break;
+      }
+      case kOpSetItems:
+        fill_dict(pop_mark());
+        break;
+      case kOpBinPut:
+        remember(number(1));
+        break;
+      case kOpLongBinPut:
+        remember(number(4));
+        break;
+      case kOpBinGet:
+        recall(number(1));
+        break;
+      case kOpLongBinGet:
+        recall(number(4));
+        break;
+      case kOpGlobal:
+        global();
+        break;
+      case kOpReduce:
+        call();
+        break;
+      case kOpNewObj:
+        new_object();
+        break;
+      case kOpBuild:
+        build();
+        break;
+      case kOpBinPersId:
+        persistent();
+        break;
+      default:
+        refuse("opcode " + std::to_string(opcode) + ", which PyTorch does not write");
+    }
+    return false;
+  }
+
+  void push_long() {
+    const std::size_t size = number(1);
+    if (size > sizeof(std::int64_t)) refuse("a number of more than 64 bits");
+    std::uint64_t value = number(size);
+    const std::size_t bits = 8 * size;
+    if (size > 0 && size < sizeof value && (value >> (bits - 1)) != 0) value |= ~std::uint64_t{0} << bits;
+    push_integer(static_cast<std::int64_t>(value));
+  }
+  void push_real() {
+    std::uint64_t bits = 0;
+    for (const char byte : take(8)) bits = bits << 8U | static_cast<unsigned char>(byte);
+    PickleValue& value = add(Kind::real);
+    value.real = std::bit_cast<double>(bits);
+    push(&value);
+  }
+
+  std::size_t size_;
+  std::string_view rest_;
+  std::size_t dimensions_ = 0;  // of all tensors
+  Unpickled made_;
+  Values stack_;
+  std::vector<std::size_t> marks_;  // sizes of the stack
+  Values memo_;
+};
+
+}  // namespace
+
+std::variant<Unpickled, Rejection> unpickle(std::string_view pickle) {
+  if (pickle.size() > kMaxPickle) {
+    return damaged("pickle: " + std::to_string(pickle.size()) + " bytes, more than names and shapes need");
+  }
+  try {
+    return Unpickler(pickle).run();
+  } catch (const PickleRefusal& refusal) {
+    return damaged("pickle: " + refusal.reason);
+  }
+}
+
+}}}  // namespace holdfast::v1::internal

@@ -1,0 +1,338 @@
+// The index of a PyTorch archive: which tensors there are, and where their bytes lie.
+#include <array>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "holdfast/base/utf8.h"
+#include "holdfast/format/internal/crc32.h"
+#include "holdfast/format/internal/segments.h"
+#include "holdfast/format/internal/unpickler.h"
+#include "holdfast/format/internal/zip_reader.h"
+#include "holdfast/format/torch_archive.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+using internal::damaged;
+using internal::PickleTensor;
+using internal::PickleValue;
+using internal::ZipEntry;
+using Kind = PickleValue::Kind;
+
+constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxName = 1024;  // as in tensor_spec.h
+constexpr std::string_view kPickleName = "/data.pkl";
+// How a file of PyTorch before 1.6 begins: a pickle of the number 0x1950a86a20f9469cfc6c.
+constexpr std::string_view kLegacyStart = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
+// Where trainers keep the weights, the best first.
+constexpr std::array<std::string_view, 8> kUsualKeys = {"model_state_dict", "state_dict", "model",  "net",
+                                                        "module",           "weights",    "params", "ema"};
+
+struct Refusal {
+  std::string reason;
+};
+
+// The items of a dict, or of an object of a C++ archive.
+const std::vector<const PickleValue*>* items_of(const PickleValue& value) {
+  if (value.kind == Kind::dict) return &value.items;
+  if (value.kind != Kind::object) return nullptr;
+  static const std::vector<const PickleValue*> nothing;
+  return value.items.empty() ? &nothing : &value.items[0]->items;
+}
+
+std::string key_text(const PickleValue& key) {
+  if (key.kind == Kind::text) return std::string(key.text());
+  if (key.kind == Kind::integer) return std::to_string(key.integer);
+  throw Refusal{"a key is neither a text nor a number"};
+}
+
+bool has_tensors(const PickleValue& value) {
+  const auto* const items = items_of(value);
+  if (items == nullptr) return false;
+  for (std::size_t i = 1; i < items->size(); i += 2) {
+    const PickleValue& item = *(*items)[i];
+    if (item.kind == Kind::tensor || item.kind == Kind::object) return true;
+  }
+  return false;
+}
+
+const PickleValue* find(const PickleValue& dict, std::string_view key) {
+  const auto* const items = items_of(dict);
+  const PickleValue* found = nullptr;
+  for (std::size_t i = 0; items != nullptr && i < items->size(); i += 2) {
+    const PickleValue& name = *(*items)[i];
+    const bool same = name.kind == Kind::text
+                          ? name.text() == key
+                          : name.kind == Kind::integer && std::to_string(name.integer) == key;
+    if (same) found = (*items)[i + 1];
+  }
+  return found;
+}
+
+std::string keys_in(const PickleValue& value) {
+  constexpr std::size_t kMost = 12;
+  std::string text;
+  const auto* const items = items_of(value);
+  if (items == nullptr) return "no keys";
+  for (std::size_t i = 0; i < items->size(); i += 2) {
+    if (i == 2 * kMost) return text + ", …";
+    text += (text.empty() ? "'" : ", '") + printable(key_text(*(*items)[i]), 64) + "'";
+  }
+  return text.empty() ? "no keys" : text;
+}
+
+const PickleValue& at_path(const PickleValue& root, std::string_view path) {
+  if (const PickleValue* const whole = find(root, path)) return *whole;
+  const std::size_t dot = path.find('.');
+  if (dot != std::string_view::npos) {
+    if (const PickleValue* const first = find(root, path.substr(0, dot))) {
+      return at_path(*first, path.substr(dot + 1));
+    }
+  }
+  throw Refusal{"there is no '" + printable(path) + "' in it, but " + keys_in(root)};
+}
+
+const PickleValue& the_weights(const PickleValue& root) {
+  if (root.kind == Kind::tensor || root.kind == Kind::list || root.kind == Kind::tuple) return root;
+  if (items_of(root) == nullptr) throw Refusal{"it has no tensors"};
+  if (root.kind == Kind::object) return root;
+  for (const std::string_view key : kUsualKeys) {
+    const PickleValue* const found = find(root, key);
+    if (found != nullptr && has_tensors(*found)) return *found;
+  }
+  if (has_tensors(root)) return root;
+  const PickleValue* only = nullptr;
+  const auto& items = *items_of(root);
+  for (std::size_t i = 1; i < items.size(); i += 2) {
+    if (!has_tensors(*items[i])) continue;
+    if (only != nullptr) {
+      throw Refusal{"several of its dicts have tensors: give the key of the weights, one of " +
+                    keys_in(root)};
+    }
+    only = items[i];
+  }
+  if (only == nullptr) throw Refusal{"no dict of tensors in it, but " + keys_in(root)};
+  return *only;
+}
+
+// An optimizer that C++ saved names parameters by their addresses, and lists these in its groups. Here they get
+// numbers, as in Python.
+using Numbers = std::map<std::string_view, std::string>;
+Numbers parameter_numbers(const PickleValue& root, std::size_t most) {
+  Numbers numbers;
+  if (root.kind != Kind::object || find(root, "state") == nullptr) return numbers;
+  const PickleValue* const groups = find(root, "param_groups");
+  for (std::size_t g = 0; groups != nullptr; ++g) {
+    const PickleValue* const group = find(*groups, "param_groups/" + std::to_string(g));
+    if (group == nullptr) break;
+    for (std::size_t i = 0; most > 0; ++i, --most) {
+      const PickleValue* const address = find(*group, "params/" + std::to_string(i));
+      if (address == nullptr || address->kind != Kind::text) break;
+      numbers.emplace(address->text(), std::to_string(numbers.size()));
+    }
+  }
+  return numbers;
+}
+
+// Follows dicts, lists and objects down to the tensors. Values may refer to each other again and again, so the
+// results are compared with the size of the pickle.
+class Collector {
+ public:
+  struct Found {
+    std::string name;
+    const PickleTensor* tensor;
+  };
+
+  Collector(const internal::Unpickled& all, std::size_t pickle_size, Numbers numbers)
+      : values_left_(2 * all.values.size() + 16),
+        tensors_left_(4 * all.tensors.size() + 16),
+        names_left_(8 * pickle_size + (64U << 10U)),
+        numbers_(std::move(numbers)) {}
+
+  void collect(const PickleValue& value, const std::string& name, int depth = 0) {
+    spend(values_left_, 1);
+    if (depth > kMaxDepth) throw Refusal{"its values are nested too deeply"};
+    if (value.kind == Kind::tensor) {
+      spend(tensors_left_, 1);
+      spend(names_left_, name.size());
+      found.push_back({name.empty() ? "tensor" : name, value.tensor});
+      return;
+    }
+    const std::string prefix = name.empty() ? "" : name + ".";
+    if (const auto* const items = items_of(value)) {
+      for (std::size_t i = 0; i < items->size(); i += 2) {
+        const std::string key = key_text(*(*items)[i]);
+        if (key.size() + prefix.size() > kMaxName) throw Refusal{"a key has more than 1,024 bytes"};
+        const auto number = numbers_.find(key);
+        collect(*(*items)[i + 1], prefix + (number == numbers_.end() ? key : number->second), depth + 1);
+      }
+    } else if (value.kind == Kind::list || value.kind == Kind::tuple) {
+      for (std::size_t i = 0; i < value.items.size(); ++i) {
+        collect(*value.items[i], prefix + std::to_string(i), depth + 1);
+      }
+    } else if (depth == 1) {
+      others.push_back(name);
+    }
+  }
+
+  std::vector<Found> found;
+  std::vector<std::string> others;
+
+ private:
+  static void spend(std::size_t& left, std::size_t amount) {
+    if (left < amount) throw Refusal{"its values repeat each other without end"};
+    left -= amount;
+  }
+
+  std::size_t values_left_;
+  std::size_t tensors_left_;
+  std::size_t names_left_;
+  Numbers numbers_;
+};
+
+class ArchiveIndex {
+ public:
+  explicit ArchiveIndex(const File& file) : file_(file) {}
+
+  TorchIndex read(std::string_view key) {
+    auto zip = internal::read_zip(file_);
+    if (const auto* const rejection = std::get_if<Rejection>(&zip)) throw Refusal{rejection->reason};
+    for (ZipEntry& entry : std::get<std::vector<ZipEntry>>(zip)) {
+      std::string name = entry.name;
+      entries_.emplace(std::move(name), std::move(entry));
+    }
+    const std::string archive = archive_name();
+    const auto order = entries_.find(archive + "/byteorder");
+    if (order != entries_.end() && text_of(order->second, 64) != "little") {
+      throw Refusal{"its numbers are big-endian"};
+    }
+    const std::string pickle = text_of(entry_of(archive + std::string(kPickleName)), internal::kMaxPickle);
+    auto unpickled = internal::unpickle(pickle);
+    if (const auto* const rejection = std::get_if<Rejection>(&unpickled)) throw Refusal{rejection->reason};
+    const auto& values = std::get<internal::Unpickled>(unpickled);
+    const PickleValue& weights = key.empty() ? the_weights(*values.root) : at_path(*values.root, key);
+    Collector collector(values, pickle.size(), parameter_numbers(weights, values.values.size()));
+    collector.collect(weights, {});
+    if (collector.found.empty()) throw Refusal{"there are no tensors in it, but " + keys_in(weights)};
+    TorchIndex index;
+    index.others = std::move(collector.others);
+    for (const auto& [name, tensor] : collector.found) add(index, archive, name, *tensor);
+    check_names(index);
+    check_size(index);
+    return index;
+  }
+
+ private:
+  // PyTorch names the folder in the archive after the file.
+  std::string archive_name() const {
+    std::string found;
+    for (const auto& [name, entry] : entries_) {
+      if (!name.ends_with(kPickleName)) continue;
+      std::string folder = name.substr(0, name.size() - kPickleName.size());
+      if (folder.find('/') != std::string::npos) continue;
+      if (!found.empty()) throw Refusal{"it has more than one data.pkl"};
+      found = std::move(folder);
+    }
+    if (found.empty()) throw Refusal{"it is a zip archive without data.pkl, so PyTorch did not write it"};
+    return found;
+  }
+
+  const ZipEntry& entry_of(const std::string& name) const {
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) throw Refusal{"'" + printable(name) + "' is missing in it"};
+    if (!found->second.stored)
+      throw Refusal{"'" + printable(name) + "' is compressed, which PyTorch never does"};
+    return found->second;
+  }
+
+  std::string text_of(const ZipEntry& entry, std::uint64_t most) const {
+    if (entry.size > most) {
+      throw Refusal{"'" + printable(entry.name) + "' has " + std::to_string(entry.size) +
+                    " bytes, more than it needs"};
+    }
+    std::string text(entry.size, '\0');
+    const auto bytes = std::as_writable_bytes(std::span(text));
+    if (file_.read_at(bytes, entry.offset) < bytes.size())
+      throw Refusal{"the file became shorter while it was read"};
+    if (internal::crc32(bytes) != entry.crc) {
+      throw Refusal{"the checksum of '" + printable(entry.name) +
+                    "' differs: " + std::string(internal::kBadCrc)};
+    }
+    return text;
+  }
+
+  void add(TorchIndex& index, const std::string& archive, const std::string& name,
+           const PickleTensor& tensor) {
+    const std::string key(tensor.storage->key);
+    auto found = storages_.find(key);
+    if (found == storages_.end()) {
+      const ZipEntry& entry = entry_of(archive + "/data/" + key);
+      found = storages_.emplace(key, index.storages.size()).first;
+      index.storages.push_back({entry.offset, entry.size, entry.crc});
+    }
+    const std::uint64_t unit = tensor.storage->dtype ? size_of(*tensor.storage->dtype) : 1;
+    if (index.storages[found->second].size != tensor.storage->elements * unit) {
+      throw Refusal{"tensor '" + printable(name) + "': its storage has another size than its description"};
+    }
+    index.tensors.push_back({{name, tensor.dtype, tensor.shape},
+                             found->second,
+                             tensor.offset * size_of(tensor.dtype),
+                             tensor.strides});
+  }
+
+  static void check_names(const TorchIndex& index) {
+    std::unordered_set<std::string_view> names;
+    for (const TorchIndex::Tensor& tensor : index.tensors) {
+      if (!names.insert(tensor.spec.name).second) {
+        throw Refusal{"two tensors are named '" + printable(tensor.spec.name) + "'"};
+      }
+    }
+  }
+
+  // Repeated views could make a large state of a small file.
+  void check_size(const TorchIndex& index) const {
+    constexpr std::uint64_t kFactor = 4;
+    const std::uint64_t most = kFactor * file_.size();
+    std::uint64_t total = 0;
+    for (const TorchIndex::Tensor& tensor : index.tensors) {
+      std::uint64_t bytes = size_of(tensor.spec.dtype);
+      for (const std::int64_t size : tensor.spec.shape) {
+        const auto count = static_cast<std::uint64_t>(size);
+        bytes = count != 0 && bytes > (most + 1) / count ? most + 1 : bytes * count;
+      }
+      total += bytes;
+      if (total > most) {
+        throw Refusal{"its tensors are more than " + std::to_string(kFactor) +
+                      " times larger than the file, because they repeat elements; save clones of them"};
+      }
+    }
+  }
+
+  const File& file_;
+  std::unordered_map<std::string, ZipEntry> entries_;
+  std::unordered_map<std::string, std::size_t> storages_;
+};
+
+bool is_legacy(const File& file) {
+  std::string start(kLegacyStart.size(), '\0');
+  return file.read_at(std::as_writable_bytes(std::span(start)), 0) == start.size() && start == kLegacyStart;
+}
+
+}  // namespace
+
+bool looks_like_torch(const File& file) { return internal::looks_like_zip(file) || is_legacy(file); }
+
+std::variant<TorchIndex, Rejection> read_torch_index(const File& file, std::string_view key) {
+  if (is_legacy(file)) {
+    return damaged(
+        "the format of PyTorch before 1.6; in Python, torch.save(torch.load(FILE), NEW_FILE) writes today's");
+  }
+  try {
+    return ArchiveIndex(file).read(key);
+  } catch (const Refusal& refusal) {
+    return damaged("PyTorch archive: " + refusal.reason);
+  }
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,58 @@
+#include "holdfast/format/weight_shards.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/format/internal/tensor_copy.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr std::string_view kExtension = ".safetensors";
+constexpr std::size_t kDigits = 5;
+
+std::string padded(std::size_t number) {
+  const std::string digits = std::to_string(number);
+  return std::string(digits.size() < kDigits ? kDigits - digits.size() : 0, '0') + digits;
+}
+
+}  // namespace
+
+WeightShards split_weights(const CheckpointIndex& index, const std::vector<ExportedTensor>& tensors,
+                           std::uint64_t most, std::optional<DType> as) {
+  WeightShards split;
+  std::uint64_t filled = 0;
+  for (const ExportedTensor& tensor : tensors) {
+    TensorSpec spec = index.tensors.at(tensor.tensor).spec;
+    spec.dtype = internal::exported_dtype(spec.dtype, as);
+    const std::uint64_t bytes = spec.bytes();
+    if (split.shards.empty() || (filled != 0 && bytes > most - std::min(filled, most))) {
+      split.shards.emplace_back();
+      filled = 0;
+    }
+    split.shards.back().push_back(tensor);
+    filled += bytes;
+    split.total += bytes;
+  }
+  return split;
+}
+
+std::string shard_name(const std::string& name, std::size_t shard, std::size_t count) {
+  const bool ends = name.ends_with(kExtension);
+  const std::string stem = ends ? name.substr(0, name.size() - kExtension.size()) : name;
+  return stem + "-" + padded(shard + 1) + "-of-" + padded(count) + std::string(kExtension);
+}
+
+std::string shard_index(const WeightShards& split, const std::string& name) {
+  nlohmann::ordered_json document;
+  document["metadata"]["total_size"] = split.total;
+  auto& map = document["weight_map"] = nlohmann::json::object();
+  for (std::size_t i = 0; i < split.shards.size(); ++i) {
+    for (const ExportedTensor& tensor : split.shards[i]) {
+      map[tensor.key] = shard_name(name, i, split.shards.size());
+    }
+  }
+  return document.dump(2) + "\n";
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,71 @@
+#include "holdfast/writing/weight_import.h"
+
+#include <algorithm>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/format/image_writer.h"
+#include "holdfast/staging/run_record.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/writing/file_verifier.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+void check_empty(FileSystem& file_system, const std::filesystem::path& path) {
+  const auto directory = file_system.open_directory(path, false);
+  if (directory == nullptr) return;
+  for (const DirectoryEntry& entry : directory->list()) {
+    if (entry.name == "lost+found") continue;  // of a new file system
+    throw UsageError(printable(path.string(), 4096) +
+                     ": it is not empty, and an import needs a run directory of its own");
+  }
+}
+
+}  // namespace
+
+CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::filesystem::path& directory,
+                              const Snapshot& weights, const std::string& source) {
+  check_empty(file_system, directory);
+  Attributes attributes;
+  attributes.set("step", std::int64_t{0});
+  attributes.set("import.source", printable(source, 4096), Role::record);
+  RunRecord record{.attempt = 1,
+                   .ancestry = {},
+                   .loss = {},
+                   .finite = false,  // longer than "true"
+                   .overrides = {},
+                   .grown_from = {},
+                   .time = format_utc(clock.wall_now()),
+                   .host = {},
+                   .metrics = {}};
+  put_run_record(attributes, record);
+
+  const auto& tensors = weights.layout->tensors();
+  const auto plan = make_file_plan(tensors, attribute_capacity_for(attributes, tensors));
+  Snapshot snapshot;
+  snapshot.layout = plan->layout;
+  snapshot.arena = make_image(*plan);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto bytes = weights.bytes(i);
+    std::copy(bytes.begin(), bytes.end(), plan->layout->slot(i, snapshot.arena->bytes()).begin());
+  }
+  FileVerifier verifier;
+  CheckpointStore store(file_system, clock, {.directory = directory, .read_back = ReadBack::all}, verifier);
+  static_cast<void>(store.preflight());
+  record.attempt = store.claim(kClaimedByImport);
+  static_cast<void>(store.recover());
+  store.trial_commit();
+  put_run_record(attributes, record);
+  snapshot.attributes = attributes;
+  ImageWriterOptions how;
+  how.before_seal = [](Snapshot& sealed, std::optional<std::size_t> not_finite) {
+    sealed.attributes.set(kRunFinite, !not_finite, Role::record);
+  };
+  return store.commit({.step = 0, .bytes = plan->layout->length(), .ancestry = {}, .write = [&](File& file) {
+                         write_image(file, snapshot, *plan, how);
+                       }});
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,286 @@
+// Hostile files of PyTorch: cut, changed, overlapping, endless, huge, or with code. Each is refused with a reason.
+#include "holdfast/format/torch_archive.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "holdfast/format/internal/little_endian.h"
+#include "holdfast/format/internal/pickle_opcodes.h"
+#include "holdfast/format/internal/pickle_writer.h"
+#include "holdfast/format/internal/unpickler.h"
+#include "holdfast/format/internal/zip_writer.h"
+#include "support/memory_file_system.h"
+#include "support/subprocess.h"
+
+namespace holdfast::test { namespace {
+
+using testing::HasSubstr;
+
+struct Part {
+  std::string name;
+  std::string bytes;
+};
+
+std::vector<std::byte> archive(const std::vector<Part>& parts) {
+  MemoryFileSystem disk;
+  const auto file = disk.open_file("/a", OpenMode::create);
+  std::vector<internal::NewZipEntry> entries;
+  for (const Part& part : parts) entries.push_back({part.name, part.bytes.size()});
+  internal::ZipWriter zip(*file, entries);
+  for (const Part& part : parts) zip.write(std::as_bytes(std::span(part.bytes)));
+  zip.finish();
+  return disk.get("/a");
+}
+
+std::vector<std::byte> golden() {
+  const std::string text = read_text(HOLDFAST_SOURCE_DIR "/tests/golden/torch/python-2.11.0/state_dict.pt");
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+struct Read {
+  std::string reason;  // empty: accepted
+  std::shared_ptr<Snapshot> snapshot;
+};
+
+Read read(std::span<const std::byte> bytes) {
+  MemoryFileSystem disk;
+  disk.put("/a", bytes);
+  const auto file = disk.open_file("/a", OpenMode::read);
+  const auto index = read_torch_index(*file);
+  if (const auto* const rejection = std::get_if<Rejection>(&index)) return {rejection->reason, nullptr};
+  auto snapshot = read_torch(*file, std::get<TorchIndex>(index), "model", 1);
+  if (const auto* const rejection = std::get_if<Rejection>(&snapshot)) return {rejection->reason, nullptr};
+  return {"", std::get<std::shared_ptr<Snapshot>>(snapshot)};
+}
+
+std::string refusal(std::span<const std::byte> bytes) {
+  const Read got = read(bytes);
+  return got.snapshot ? "accepted" : got.reason;
+}
+
+// One float tensor "w" of two elements in storage 0; `shape`, `strides` and `elements` may lie.
+std::string tensor_pickle(std::int64_t offset, const std::vector<std::int64_t>& shape,
+                          const std::vector<std::int64_t>& strides, std::int64_t elements = 2) {
+  internal::PickleWriter pickle;
+  pickle.begin_dict();
+  pickle.text("w");
+  std::string text = pickle.finish();
+  text.pop_back();
+  text += "ctorch._utils\n_rebuild_tensor_v2\n((X\x07";
+  text += std::string(3, '\0') + "storagectorch\nFloatStorage\n";
+  internal::PickleWriter rest;
+  rest.text("0");
+  rest.text("cpu");
+  rest.integer(elements);
+  text += rest.finish().substr(2);
+  text.pop_back();
+  text += "tQ";
+  internal::PickleWriter last;
+  last.integer(offset);
+  last.begin_tuple();
+  for (const std::int64_t value : shape) last.integer(value);
+  last.end_tuple();
+  last.begin_tuple();
+  for (const std::int64_t value : strides) last.integer(value);
+  last.end_tuple();
+  last.boolean(false);
+  text += last.finish().substr(2);
+  text.pop_back();
+  return text + "ccollections\nOrderedDict\n)RtRu.";
+}
+
+std::vector<std::byte> with_pickle(const std::string& pickle,
+                                   const std::string& data = std::string(8, '\x3f')) {
+  return archive({{"a/data.pkl", pickle}, {"a/data/0", data}, {"a/version", "3\n"}});
+}
+
+TEST(TorchArchive, APlainTensorIsRead) {
+  const Read got = read(with_pickle(tensor_pickle(0, {2}, {1})));
+  ASSERT_TRUE(got.snapshot) << got.reason;
+  EXPECT_EQ(got.snapshot->find("model/w").value().size(), 8u);
+}
+
+TEST(TorchArchive, CutAtAnyByteItIsRefused) {
+  const auto whole = golden();
+  ASSERT_TRUE(read(whole).snapshot) << read(whole).reason;
+  for (std::size_t size = 0; size < whole.size(); size += size < 200 ? 1 : 13) {
+    EXPECT_NE(refusal(std::span(whole).first(size)), "accepted") << size;
+  }
+  auto longer = whole;
+  longer.push_back(std::byte{0});
+  EXPECT_THAT(refusal(longer), HasSubstr("something was appended"));
+}
+
+// The checksums cover pickle and tensors; other bytes (times, padding) may change nothing.
+TEST(TorchArchive, AChangedByteIsRefusedOrChangesNothing) {
+  auto bytes = golden();
+  const auto right = read(bytes).snapshot;
+  ASSERT_TRUE(right);
+  int refused = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] ^= std::byte{0x41};
+    const Read got = read(bytes);
+    bytes[i] ^= std::byte{0x41};
+    if (!got.snapshot) {
+      EXPECT_NE(got.reason, "") << i;
+      ++refused;
+      continue;
+    }
+    ASSERT_EQ(got.snapshot->layout->tensors(), right->layout->tensors()) << i;
+    for (std::size_t t = 0; t < right->layout->tensors().size(); ++t) {
+      const auto a = got.snapshot->bytes(t);
+      const auto b = right->bytes(t);
+      ASSERT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << i;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(TorchArchive, TensorsStayWithinTheirStorages) {
+  const auto refused = [](std::int64_t offset, const std::vector<std::int64_t>& shape,
+                          const std::vector<std::int64_t>& strides, std::int64_t elements = 2) {
+    return refusal(with_pickle(tensor_pickle(offset, shape, strides, elements)));
+  };
+  EXPECT_THAT(refused(1, {2}, {1}), HasSubstr("reaches out of its storage"));
+  EXPECT_THAT(refused(0, {3}, {1}), HasSubstr("reaches out of its storage"));
+  EXPECT_THAT(refused(0, {2}, {2}), HasSubstr("reaches out of its storage"));
+  EXPECT_THAT(refused(0, {2, 2}, {1}), HasSubstr("more sizes than strides"));
+  EXPECT_THAT(refused(0, {-1}, {1}), HasSubstr("shape is no size"));
+  EXPECT_THAT(refused(0, {std::int64_t{1} << 55, std::int64_t{1} << 55}, {1, 1}), HasSubstr("reaches out"));
+  EXPECT_THAT(refused(0, {std::int64_t{1} << 55}, {std::int64_t{1} << 55}),
+              HasSubstr("larger than any memory"));
+  EXPECT_THAT(refused(0, {std::int64_t{1} << 40}, {0}), HasSubstr("they repeat elements"));
+  EXPECT_THAT(refused(0, {std::int64_t{1} << 40, std::int64_t{1} << 40}, {0, 0}),
+              HasSubstr("they repeat elements"));
+  EXPECT_THAT(refused(0, {3}, {1}, 3), HasSubstr("its storage has another size than its description"));
+  EXPECT_THAT(refused(0, std::vector<std::int64_t>(33, 1), std::vector<std::int64_t>(33, 1)),
+              HasSubstr("up to 32 sizes"));
+  EXPECT_EQ(refused(5, {0}, {1}), "accepted");  // without elements it touches nothing
+}
+
+TEST(TorchArchive, EntriesOverlapNothingAndArePlain) {
+  const std::string pickle = tensor_pickle(0, {2}, {1});
+  const auto twice =
+      archive({{"a/data.pkl", pickle}, {"a/data.pkl", pickle}, {"a/data/0", std::string(8, 'x')}});
+  EXPECT_THAT(refusal(twice), HasSubstr("two entries are named 'a/data.pkl'"));
+  EXPECT_THAT(refusal(archive({{"a/data.pkl", pickle}, {"b/data.pkl", pickle}})),
+              HasSubstr("more than one data.pkl"));
+  EXPECT_THAT(refusal(archive({{"a/data.pkl", pickle}})), HasSubstr("'a/data/0' is missing"));
+  EXPECT_THAT(refusal(archive({{"a/else", pickle}})), HasSubstr("without data.pkl"));
+  EXPECT_THAT(refusal(archive({{"a/data.pkl", pickle}, {"a/data/0", "x"}, {"a/byteorder", "big"}})),
+              HasSubstr("big-endian"));
+
+  // The directory's entry of a/data/0, changed: its offset, its size, its method, its flags.
+  const auto whole = with_pickle(pickle);
+  const std::string text(reinterpret_cast<const char*>(whole.data()), whole.size());
+  const std::size_t central = text.rfind("a/data/0") - 46;
+  const std::size_t extra = central + 46 + 8;
+  const auto changed = [&](std::size_t at, auto value) {
+    auto bytes = whole;
+    internal::put_little_endian(std::span<std::byte>(bytes), at, value);
+    return refusal(bytes);
+  };
+  EXPECT_THAT(changed(extra + 20, std::uint64_t{0}), HasSubstr("overlaps another entry"));
+  EXPECT_THAT(changed(extra + 20, std::uint64_t{1} << 60), HasSubstr("lies outside"));
+  EXPECT_THAT(changed(extra + 12, std::uint64_t{1} << 60), HasSubstr("stored with another size"));
+  EXPECT_THAT(changed(central + 10, std::uint16_t{8}), HasSubstr("is another entry than its directory says"));
+  EXPECT_THAT(changed(central + 8, std::uint16_t{1}), HasSubstr("is encrypted"));
+  EXPECT_THAT(changed(whole.size() - 22 - 20 - 56 + 32, std::uint64_t{1} << 50), HasSubstr("cannot have"));
+}
+
+std::string of(const std::string& pickle) {
+  const auto got = internal::unpickle("\x80\x02" + pickle);
+  const auto* const rejection = std::get_if<Rejection>(&got);
+  return rejection != nullptr ? rejection->reason : "accepted";
+}
+
+TEST(Unpickler, RunsNoCode) {
+  for (const std::string name : {"os\nsystem", "posix\nsystem", "builtins\neval", "__builtin__\nprint",
+                                 "torch\nload", "torch.jit\nload", "numpy.core.multiarray\n_reconstruct"}) {
+    std::string shown = name;
+    shown.replace(shown.find('\n'), 1, ".");
+    EXPECT_THAT(of("c" + name + "\n(X\x02" + std::string(3, '\0') + "lstR."), HasSubstr("it needs " + shown));
+  }
+  EXPECT_THAT(of("\x93."), HasSubstr("opcode 147"));                                  // STACK_GLOBAL
+  EXPECT_THAT(of("(ios\nsystem\n."), HasSubstr("opcode 105"));                        // INST
+  EXPECT_THAT(of("(X\x01" + std::string(3, '\0') + "xo."), HasSubstr("opcode 111"));  // OBJ
+  EXPECT_THAT(of("ctorch\nFloatStorage\n)R."), HasSubstr("in an unknown way"));
+  EXPECT_THAT(of("ctorch\nFloatStorage\n)\x81."), HasSubstr("an object of an unknown class"));
+}
+
+TEST(Unpickler, RefusesWhatIsNotBalanced) {
+  for (const char* const pickle : {"",
+                                   ".",
+                                   "(.",
+                                   "K",
+                                   "K\x01",
+                                   "t.",
+                                   "}u.",
+                                   "}(K\x01u.",
+                                   "NN.",
+                                   "a.",
+                                   "]N",
+                                   "0.",
+                                   "h\x01.",
+                                   "q\x05.",
+                                   "Nq\x07.",
+                                   "X\xff\xff\xff\xff.",
+                                   "c.",
+                                   "cno end",
+                                   "R.",
+                                   "NR.",
+                                   "b.",
+                                   "NNb.",
+                                   "Q.",
+                                   "NQ.",
+                                   "N.N",
+                                   "(N]e.",
+                                   "N(K\x01K\x02u."}) {
+    EXPECT_NE(of(pickle), "accepted") << pickle;
+  }
+  EXPECT_EQ(of("N."), "accepted");
+  EXPECT_EQ(of("}(K\x01K\x02u."), "accepted");
+  EXPECT_THAT(of("\x80\x04N."), HasSubstr("another protocol than 2"));
+}
+
+// A list in itself; a dict of ten dicts of ten dicts …, written once each.
+TEST(TorchArchive, EndlessValuesAreRefused) {
+  EXPECT_NE(
+      refusal(with_pickle(std::string("\x80\x02]q", 4) + std::string("\0h", 2) + std::string("\0a.", 3))),
+      "accepted");
+  std::string laughs = "\x80\x02}q";
+  laughs += '\0';
+  for (char level = 1; level < 30; ++level) {
+    laughs += "}q";
+    laughs += level;
+    laughs += '(';
+    for (int i = 0; i < 10; ++i) {
+      laughs += 'K';
+      laughs += static_cast<char>(i);
+      laughs += 'h';
+      laughs += static_cast<char>(level - 1);
+    }
+    laughs += 'u';
+  }
+  laughs = laughs.substr(0, 2) + "(" + laughs.substr(2) + "t.";
+  EXPECT_NE(refusal(with_pickle(laughs)), "accepted");
+}
+
+TEST(Unpickler, OneDescriptionCannotBecomeManyTensors) {
+  std::string pickle = tensor_pickle(0, {2}, {1}).substr(2);
+  // Keep the function and its arguments, and call again and again.
+  const std::size_t call = pickle.rfind("tRu.");
+  const std::size_t function = pickle.find("ctorch._utils");
+  std::string many = "(" + pickle.substr(function, pickle.find("((") - function) + "q";
+  many += '\0';
+  many += pickle.substr(pickle.find("(("), call - pickle.find("((")) + "tq";
+  many += '\1';
+  for (int i = 0; i < 10'000; ++i) many += std::string("h\0h\1R", 5);
+  EXPECT_THAT(of(many + "t."), HasSubstr("more tensors than it describes"));
+}
+
+}}  // namespace holdfast::test
