@@ -65,8 +65,13 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
   if (const std::string why = why_final(life.ending); !why.empty()) {
     return ended_with(life.ending, ExitCode::complete) ? RestartDecision{.text = what} : stop(why);
   }
-  if (life.asked_to_stop) return stop("it was asked to stop", false);
-  if (life.time_is_over) return stop("the time that the run may take (--max-wall, the job's) is over");
+  if (life.asked_to_stop || life.time_is_over) {
+    RestartDecision end = life.asked_to_stop
+                              ? stop("it was asked to stop", false)
+                              : stop("the time that the run may take (--max-wall, the job's) is over");
+    end.resumable = true;
+    return end;
+  }
   const bool volume = ended_with(life.ending, ExitCode::io_failed);
   if (volume && options_.retry_volume == Duration::zero()) return stop(kLookAtTheVolume);
   if (options_.max_restarts == 0) return stop("--max-restarts 0");

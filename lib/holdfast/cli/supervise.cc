@@ -36,6 +36,9 @@ A trainer's --max-wall limits the sum of all its lives under this supervisor; HO
 when it began. After that time nothing is restarted (with --directory). A new supervise gives the run its full time
 again, as `timeout` does.
 
+With --requeue-slurm the job goes back to its queue after 75, but not after 0, 64, 76, 78 or 130, and not if somebody
+cancelled it. HOLDFAST_DEADLINE_SIGNAL=USR1@120 makes Slurm's --signal=B:USR1@120 the announcement of the job's end.
+
 Supervise passes on SIGTERM, SIGINT and SIGUSR1, each once, and SIGHUP, SIGUSR2 and SIGXCPU
 (HOLDFAST_STOP_SIGNALS) as SIGTERM. After SIGTERM or SIGINT nothing is restarted. Supervise can be process 1 of a
 container. If COMMAND is a shell script, it should `exec` its trainer.
@@ -94,6 +97,9 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
       ->capture_default_str();
   add_time(*command, "--first-delay", options->first_delay,
            "delay before the first restart; it doubles up to one minute while there is no progress");
+  command->add_flag("--requeue-slurm", options->requeue_slurm,
+                    "in a Slurm batch job: if COMMAND was told to stop, or its time is over, and the run is not "
+                    "complete, put this job back into its queue (scontrol requeue)");
   add_time(*command, "--retry-volume", options->retry_volume,
            "how long COMMAND is restarted after the first 74 in a row, with the same delays, because a "
            "volume may be attached late; 0s: 74 is final");

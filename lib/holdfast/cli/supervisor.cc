@@ -24,6 +24,7 @@ constexpr Duration kLongLife = 10min;
 constexpr Duration kLookAtSteps = 5s;    // a trainer records its step every 10 s
 constexpr Duration kNormalAnswer = 1s;   // a slower answer is logged
 constexpr Duration kAnswerToAStop = 5s;  // timeout of a directory once somebody asked to stop
+constexpr Duration kOutlived = 1min;  // a job that lives so long after its announced end got more time
 constexpr int kFailed = static_cast<int>(ExitCode::internal);
 
 std::int64_t seconds_since_1970() {
@@ -33,6 +34,12 @@ std::int64_t seconds_since_1970() {
 std::optional<Duration> stall_limit(const SuperviseRequest& options) {
   if (options.stall_timeout.empty()) return std::nullopt;
   return duration_of("--stall-timeout", options.stall_timeout);
+}
+
+// srun does not pass SIGTERM on: it kills its tasks at once. It passes on SIGUSR2.
+int stop_signal_for(const std::vector<std::string>& command) {
+  const bool is_srun = std::filesystem::path(command.front()).filename() == "srun";
+  return is_srun && stop_signals().has(SIGUSR2) ? SIGUSR2 : SIGTERM;
 }
 
 // False if no thread can be made: training may use all threads that its limits allow, and must not end for
@@ -57,9 +64,12 @@ Supervisor::Supervisor(const SuperviseRequest& options)
                .retry_volume = duration_of("--retry-volume", options.retry_volume)}),
       hook_options_{.limit = duration_of("--hook-timeout", options.hook_timeout),
                     .first_delay = duration_of("--first-delay", options.first_delay)},
+      slurm_job_(options.requeue_slurm ? std::optional(this_slurm_job()) : std::nullopt),
       directory_timeout_(duration_of("--directory-timeout", options.directory_timeout)),
       since_(seconds_since_1970()),
       uptime_(uptime_here()),
+      stop_signal_(stop_signal_for(options.command)),
+      signalled_time_(deadline_signal()),
       stall_watch_(stall_limit(options)) {
   watches_steps_ = !options.directory.empty() && stall_limit(options) != Duration::zero();
   if (watches_steps_) tail_ = std::make_shared<LedgerTail>(options.directory);
@@ -75,7 +85,7 @@ int Supervisor::run() {
     }
     before = news();
   }
-  if (asked_to_stop_) return static_cast<int>(ExitCode::interrupted);
+  if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
   for (;; before = news()) {
     account_.begin(before);
     const SteadyTime began = Clock::real().now();
@@ -105,13 +115,14 @@ int Supervisor::run() {
                                                    .deadline_left = time_left(after)});
     log_info(verdict.text);
     if (life.complete) return complete();
+    if (verdict.resumable && slurm_job_) return leave(verdict.code);
     if (verdict.gave_up) return give_up(verdict.code, verdict.text);
     if (!verdict.restart) return life.ending.code();
     pause(child, verdict.delay);
     const RunNews now = news();
     if (asked_to_stop_) {
       log_info("asked to stop while nothing ran; not started again");
-      return life.ending.code();
+      return leave(life.ending.code());
     }
     if (const AttemptWord* const other = account_.usurper(now)) {
       log_info("{} has taken the run over; not started again", to_text(*other));
@@ -170,15 +181,17 @@ std::optional<Duration> Supervisor::time_left(const RunNews& after) {
 }
 
 bool Supervisor::time_is_over(const RunNews& after) const {
+  if (own_end_ && Clock::real().now() < *own_end_ + kOutlived) return true;
   return after.time_is_over && !after.attempts.empty() && account_.is_of_this_life(after.attempts.front());
 }
 
 // Forwards the signal. True if it asks to stop.
 bool Supervisor::heard(const std::optional<int>& signal, const AttendedChild* child) {
   if (!signal) return false;
+  if (*signal == SIGUSR1 && signalled_time_ && !own_end_) own_end_ = Clock::real().now() + *signalled_time_;
   const bool stop = *signal == SIGTERM || *signal == SIGINT;
   asked_to_stop_ |= stop;
-  if (child != nullptr) child->send(*signal);
+  if (child != nullptr) child->send(*signal == SIGTERM ? stop_signal_ : *signal);
   return stop;
 }
 
@@ -198,7 +211,7 @@ Supervisor::Attended Supervisor::attend(AttendedChild& child) {
         attended.stood_still = *stood;
         log_warning("{}: it gets SIGTERM, and {} to commit and leave", *stood,
                     format_duration(time_to_leave()));
-        child.send(SIGTERM);
+        child.send(stop_signal_);
         told = Clock::real().now();
       }
     }
@@ -307,6 +320,12 @@ HookContext Supervisor::context(const char* hook, int code, const std::string& r
                        std::chrono::duration_cast<WallTime::duration>(*deadline_ - Clock::real().now());
   }
   return context;
+}
+
+// The run is not complete, and another job may continue it.
+int Supervisor::leave(int code) {
+  if (slurm_job_) requeue(*slurm_job_, context("requeue-slurm", code, "the job goes back to its queue"), inbox_);
+  return code;
 }
 
 int Supervisor::complete() {

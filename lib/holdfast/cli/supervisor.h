@@ -16,6 +16,7 @@
 #include "holdfast/cli/lookup.h"
 #include "holdfast/cli/restart_policy.h"
 #include "holdfast/cli/run_account.h"
+#include "holdfast/cli/slurm_job.h"
 #include "holdfast/cli/stall_watch.h"
 
 namespace holdfast { inline namespace v1 {
@@ -32,6 +33,7 @@ struct SuperviseRequest {
   std::string hook_timeout = "30min";
   std::string stall_timeout;  // empty: derived from the run's steps
   std::string directory_timeout = "1min";
+  bool requeue_slurm = false;
 };
 
 class Supervisor {
@@ -60,6 +62,7 @@ class Supervisor {
   bool end_orphan(const ProcessIdentity& trainer, const std::string& attempt);
   void pause(AttendedChild& last, Duration delay);
 
+  int leave(int code);
   int complete();
   int give_up(int code, const std::string& reason);
   HookContext context(const char* hook, int code, const std::string& reason) const;
@@ -68,10 +71,14 @@ class Supervisor {
   SignalInbox inbox_;
   RestartPolicy policy_;
   const EndHookOptions hook_options_;
+  const std::optional<SlurmJob> slurm_job_;
   const Duration directory_timeout_;
   const std::int64_t since_;  // for HOLDFAST_SUPERVISED_SINCE
   const std::string uptime_;  // for HOLDFAST_SUPERVISED_UPTIME
   bool asked_to_stop_ = false;
+  const int stop_signal_;                         // what tells the command to stop
+  const std::optional<Duration> signalled_time_;  // from SIGUSR1 to the end of this process's time
+  std::optional<SteadyTime> own_end_;             // after such a SIGUSR1
   SupervisedRun account_;
   std::optional<SteadyTime> deadline_;  // end of this machine
   std::optional<Lookup<RunNews>> looking_;

@@ -1,16 +1,21 @@
 #include "holdfast/interruption/deadline_source.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/internal/announced_end.h"
+#include "holdfast/interruption/internal/signal_latch.h"
 #include "holdfast/interruption/notice_file.h"
+#include "holdfast/interruption/stop_signals.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -18,6 +23,8 @@ namespace {
 constexpr std::string_view kDeadlineName = "deadline";
 // The process must be gone by the end, and polls come every second.
 constexpr Duration kStopBefore = std::chrono::seconds(2);
+constexpr std::size_t kUsr1 = 2;  // its place in kHeardSignals
+static_assert(internal::kHeardSignals[kUsr1] == SIGUSR1);
 constexpr std::int64_t kLatest = 9'000'000'000;  // seconds since 1970; still fits into 64-bit nanoseconds
 
 SteadyTime after(SteadyTime from, Duration time) {
@@ -42,32 +49,51 @@ DeadlineSource::DeadlineSource(Clock& clock, const DeadlineOptions& options)
     : clock_(clock),
       lead_(options.lead),
       end_(std::make_unique<internal::AnnouncedEnd>(clock, kDeadlineName, kUnknownNoticeTime)),
-      job_end_(options.job_end) {
+      job_end_(options.job_end),
+      after_signal_(options.after_signal) {
+  if (after_signal_) {
+    if (!internal::install_signal_handlers(stop_signals())) throw IoError("eventfd", "", errno);
+    signals_seen_ = internal::consumed_signals(kUsr1);
+  }
   if (!options.max_wall) return;
   const SteadyTime started =
       options.started.value_or(after(clock.now(), -process_age().value_or(Duration::zero())));
   wall_end_ = after(started, *options.max_wall);
 }
 
-DeadlineSource::~DeadlineSource() = default;
+DeadlineSource::~DeadlineSource() {
+  if (after_signal_) internal::remove_signal_handlers();
+}
 
 std::vector<Notice> DeadlineSource::poll() {
   std::vector<Notice> news;
   try {
+    hear_signal();
     announce(news);
-    if (wall_end_ && !wall_over_ && *wall_end_ - clock_.now() <= kStopBefore) {
+    std::optional<SteadyTime> end = wall_end_;
+    if (signal_end_) end = std::min(*signal_end_, end.value_or(*signal_end_));
+    if (end && !stopped_ && *end - clock_.now() <= kStopBefore) {
       news.push_back({.source = std::string(kDeadlineName),
                       .kind = NoticeKind::stop,
-                      .deadline = *wall_end_,
+                      .deadline = *end,
                       .text = "the time that this process may take is over",
                       .seen = clock_.now()});
-      wall_over_ = true;
+      stopped_ = true;
     }
   } catch (const std::bad_alloc&) {
     end_->tell_again();
     throw;
   }
   return news;
+}
+
+void DeadlineSource::hear_signal() {
+  if (!after_signal_ || signal_end_) return;
+  const internal::HeardSignal heard = internal::heard_signal(kUsr1);
+  if (heard.count == signals_seen_) return;
+  // Handlers use the machine's clock; `clock_` may be another.
+  const Duration age = Clock::real().now() - SteadyTime(std::chrono::nanoseconds(heard.first_ns));
+  signal_end_ = after(clock_.now(), *after_signal_ - age);
 }
 
 void DeadlineSource::announce(std::vector<Notice>& news) {
@@ -82,7 +108,27 @@ void DeadlineSource::announce(std::vector<Notice>& news) {
     if (end - now <= lead_) job_end_seen_ = end;
   }
   if (job_end_seen_) ends.push_back({.event = "job", .when = job_end_seen_, .text = "the Slurm job ends"});
+  if (signal_end_) {
+    ends.push_back(
+        {.event = "signal", .when = signal_end_, .text = "SIGUSR1 announced the end of this process"});
+  }
   if (!ends.empty()) end_->coming(ends, news);
+}
+
+std::optional<Duration> deadline_signal() {
+  const auto text = env_text(kEnvDeadlineSignal);
+  if (!text) return std::nullopt;
+  const std::string variable = "environment variable " + std::string(kEnvDeadlineSignal.name) + "=" + *text;
+  const std::string_view rest = std::string_view(*text).substr(text->starts_with("SIG") ? 3 : 0);
+  const auto seconds =
+      rest.starts_with("USR1@") ? parse_int(std::string(rest.substr(5))) : std::optional<std::int64_t>();
+  if (!seconds || *seconds < 1 || *seconds > 65535) {
+    throw UsageError(variable + ": expected USR1@ and the seconds from the signal to the end, such as USR1@120");
+  }
+  if (stop_signals().has(SIGUSR1)) {
+    throw UsageError(variable + ": " + kEnvStopSignals.name + " makes USR1 a stop; name it in one of the two");
+  }
+  return std::chrono::seconds(*seconds);
 }
 
 std::string uptime_here() {

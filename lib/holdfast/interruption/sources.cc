@@ -90,9 +90,11 @@ class Maker {
   }
 
   void deadline() {
-    const DeadlineOptions found{
-        .max_wall = options_.max_wall, .started = supervised_since(clock_), .job_end = slurm_job_end(clock_)};
-    if (found.max_wall || found.job_end) sources_.push_back(std::make_unique<DeadlineSource>(clock_, found));
+    const DeadlineOptions found{.max_wall = options_.max_wall,
+                                .started = supervised_since(clock_),
+                                .job_end = slurm_job_end(clock_),
+                                .after_signal = options_.signals ? deadline_signal() : std::nullopt};
+    if (found.max_wall || found.job_end || found.after_signal) sources_.push_back(std::make_unique<DeadlineSource>(clock_, found));
   }
 
   void clouds() {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
@@ -76,6 +78,63 @@ TEST(Deadline, ASlurmJobsEndIsAnnouncedAndStopsNothing) {
   EXPECT_EQ(news[0].deadline, clock.now() + 9min);
   clock.advance(1h);
   EXPECT_THAT(source.poll(), IsEmpty());
+}
+
+TEST(Deadline, ASignalAnnouncesTheEndAndThenItStops) {
+  FakeClock clock;
+  DeadlineSource source(clock, {.after_signal = 120s});
+  EXPECT_THAT(source.poll(), IsEmpty());
+  raise(SIGUSR1);
+  auto news = source.poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].source, "deadline");
+  EXPECT_EQ(news[0].kind, NoticeKind::deadline);
+  EXPECT_LE(*news[0].deadline, clock.now() + 120s);
+  EXPECT_GT(*news[0].deadline, clock.now() + 100s);
+  raise(SIGUSR1);  // it gains nothing
+  clock.advance(100s);
+  EXPECT_THAT(source.poll(), IsEmpty());
+  clock.advance(19s);
+  news = source.poll();
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].kind, NoticeKind::stop);
+  EXPECT_THAT(source.poll(), IsEmpty());
+}
+
+TEST(Deadline, OfASignalAndTheWallTimeTheEarlierCounts) {
+  FakeClock clock;
+  DeadlineSource source(clock, {.max_wall = 30s, .started = clock.now(), .after_signal = 2h});
+  raise(SIGUSR1);
+  clock.advance(29s);
+  const auto news = source.poll();
+  ASSERT_THAT(news, SizeIs(2));
+  EXPECT_EQ(news[1].kind, NoticeKind::stop);
+  EXPECT_EQ(news[1].deadline, clock.now() + 1s);
+}
+
+TEST(Deadline, TheSignalsTimeIsThatOfItsVariable) {
+  const auto with = [](const char* text, const char* stops = "") {
+    setenv("HOLDFAST_DEADLINE_SIGNAL", text, 1);
+    setenv("HOLDFAST_STOP_SIGNALS", stops, 1);
+    std::optional<Duration> found;
+    std::string refused;
+    try {
+      found = deadline_signal();
+    } catch (const UsageError& error) {
+      refused = error.what();
+    }
+    unsetenv("HOLDFAST_DEADLINE_SIGNAL");
+    unsetenv("HOLDFAST_STOP_SIGNALS");
+    return std::pair(found, refused);
+  };
+  EXPECT_EQ(with("").first, std::nullopt);
+  EXPECT_EQ(with("USR1@120").first, 120s);
+  EXPECT_EQ(with("SIGUSR1@5").first, 5s);
+  for (const char* const text : {"USR1", "USR1@", "USR1@0", "USR1@-3", "USR2@120", "120", "USR1@2min", "B:USR1@120"}) {
+    EXPECT_EQ(with(text).first, std::nullopt) << text;
+    EXPECT_THAT(with(text).second, testing::HasSubstr("such as USR1@120")) << text;
+  }
+  EXPECT_THAT(with("USR1@120", "USR1").second, testing::HasSubstr("HOLDFAST_STOP_SIGNALS"));
 }
 
 // A Monitor keeps one deadline of a source.

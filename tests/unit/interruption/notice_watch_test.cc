@@ -8,6 +8,7 @@
 
 #include "holdfast/interruption/internal/risk_hook.h"
 #include "support/captured_log.h"
+#include "support/fake_clock.h"
 #include "support/gate.h"
 #include "support/soon.h"
 #include "support/subprocess.h"

@@ -44,7 +44,8 @@ class Sources : public testing::Test {
       "SLURM_JOB_END_TIME",         "LOCAL_RANK",
       "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
       "AWS_EC2_METADATA_DISABLED",  "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-      "HOLDFAST_SUPERVISED_SINCE",  "HOLDFAST_SUPERVISED_UPTIME"};
+      "HOLDFAST_SUPERVISED_SINCE",  "HOLDFAST_SUPERVISED_UPTIME",
+      "HOLDFAST_DEADLINE_SIGNAL",   "HOLDFAST_STOP_SIGNALS"};
   std::map<std::string, std::string> before_;
   test::FakeClock clock_;
 };
