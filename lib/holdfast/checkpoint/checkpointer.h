@@ -155,6 +155,10 @@ class Checkpointer {
   // What the saves of this attempt have cost and what is at risk now (save_figures.h). Any thread. All zero
   // before resume().
   RunFigures figures() const;
+  // The first 256 notices, without requests for a checkpoint, and the earliest deadline that somebody named.
+  // Any thread.
+  std::vector<Notice> notices() const;
+  std::optional<SteadyTime> deadline() const;
   // `state=` of the current step boundary; computed on demand (hashes the state once).
   Digest state_digest();
   // Non-empty when the run was asked to stop: "SIGTERM", "superseded by attempt 7", …
