@@ -6,7 +6,7 @@ set(HOLDFAST_PUBLIC_base clock env error exit_code forced_exit freed_memory last
 set(HOLDFAST_PUBLIC_io file_system line_file posix_file_system)
 set(HOLDFAST_PUBLIC_snapshot arena arrival attributes cursor digest dtype finite overrides snapshot snapshot_source
     tensor_spec)
-set(HOLDFAST_PUBLIC_metrics console csv csv_file csv_row event jsonl meter sink)
+set(HOLDFAST_PUBLIC_metrics background console csv event exporters jsonl meter sink)
 set(HOLDFAST_PUBLIC_interruption monitor notice signal_source source sources stop_signals term_grace)
 set(HOLDFAST_PUBLIC_format reader safetensors_export)
 set(HOLDFAST_PUBLIC_store checkpoint_store names retention retention_text run_state verifier)

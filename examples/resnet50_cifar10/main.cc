@@ -33,6 +33,7 @@
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/io/file_system.h"
+#include "holdfast/metrics/background.h"
 #include "holdfast/metrics/console.h"
 #include "holdfast/models/resnet.h"
 #include "holdfast/optim/channels_last.h"
@@ -124,7 +125,8 @@ int train(const Options& options) {
   if (first && options.share.global() != options.share.batch_size) {
     holdfast::log_info(to_text(options.share));
   }
-  const auto metrics = first && !options.metrics.empty() ? make_metrics(options) : nullptr;
+  const auto metrics = first ? make_metrics(options) : nullptr;
+  auto exporters = first ? make_exporters(options) : std::vector<std::unique_ptr<holdfast::MetricSink>>();
   holdfast::TrainState state;
   holdfast::CheckpointerOptions checkpoints = options.checkpointer;
   checkpoints.ranks.channel = &agreement;
@@ -190,11 +192,20 @@ int train(const Options& options) {
                                .sinks = {}};
   if (first) parts.sinks.push_back(&console);
   if (metrics) parts.sinks.push_back(metrics.get());
+  std::optional<holdfast::BackgroundSinks> background;
+  if (!exporters.empty()) {
+    background.emplace(std::move(exporters), holdfast::BackgroundOptions{.status = [&] {
+                         return holdfast::status_of(checkpointer);
+                       }});
+    parts.sinks.push_back(&*background);
+  }
   if (options.evaluate) {
     parts.test_data = &data.test;
     parts.score = [&](const holdfast::Batch& batch) { return forward.score(batch); };
   }
-  holdfast::Trainer trainer(std::move(parts), {.steps = steps});
+  holdfast::Trainer trainer(
+      std::move(parts),
+      {.steps = steps, .histograms_every = options.tensorboard.empty() ? 0 : options.tensorboard_histograms});
   const int exit_code = trainer.run();
   if (first && !options.recipe.empty()) {
     holdfast::log_info("trained for {:.2f} s, start-up and evaluations apart",

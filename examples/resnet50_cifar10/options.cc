@@ -136,6 +136,20 @@ class Parser {
             "however often the run is resumed")
         ->type_name("FILE")
         ->group(kGroup);
+    app_.add_option("--tensorboard", options_.tensorboard,
+                    "Write event files for TensorBoard into DIR, one for each attempt")
+        ->type_name("DIR")
+        ->group(kGroup);
+    app_.add_option("--tensorboard-histograms", options_.tensorboard_histograms,
+                    "Add histograms of all weights and gradients every N steps; 0: never")
+        ->check(between(0, kMost))
+        ->type_name("N")
+        ->group(kGroup);
+    app_.add_option(
+            "--prometheus", options_.prometheus,
+            "Replace FILE (….prom) every 10 s, for the textfile collector of Prometheus' node_exporter")
+        ->type_name("FILE")
+        ->group(kGroup);
   }
 
   void add_recipe() {

@@ -61,6 +61,9 @@ struct Options {
   int threads = 0;  // 0: all cores
   bool cuda = false;
   std::string metrics;
+  std::string tensorboard;                  // a folder
+  std::int64_t tensorboard_histograms = 0;  // every so many steps; 0: never
+  std::string prometheus;                   // a file
   holdfast::CheckpointerOptions checkpointer;
 
   // The launcher's variables, and what follows from them.

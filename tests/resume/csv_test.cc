@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "resume/example_run.h"
+#include "support/interop.h"
 
 namespace holdfast::test { namespace {
 
@@ -54,9 +55,8 @@ class Csv : public ::testing::Test {
     return std::count(text.begin(), text.end(), '\n') - 1;
   }
   static Ended read(const ExampleRun& run, std::int64_t last) {
-    return Subprocess(
-               {"/usr/bin/env", "python3", "-c", kReader, run.metrics().string(), std::to_string(last)}, {})
-        .wait();
+    const std::string python = interop_python().empty() ? "/usr/bin/python3" : interop_python();
+    return Subprocess({python, "-c", kReader, run.metrics().string(), std::to_string(last)}, {}).wait();
   }
   std::vector<std::filesystem::path> csv_files() const {
     std::vector<std::filesystem::path> files;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/owner_process.h"
@@ -185,10 +186,12 @@ void Checkpointer::EvaluationScope::cut_short() { owner_->parts_->engine.evaluat
 
 void Checkpointer::metric(const std::string& name, double value) {
   parts_->require_loop("metric");
-  const Run& run = parts_->run;
+  Run& run = parts_->run;
   Measurements& measurements = parts_->engine.saves.measurements();
   measurements.settle();
   measurements.add(name, run.step(), value);
+  LedgerLine line = run.ledger.stamped("metric");
+  run.ledger.note(line.number("step", run.step()).text("name", name).text("value", shortest_decimal(value)));
   bool best = false;
   for (const KeepPolicy& policy : run.options.keep.policies()) {
     const auto* const wanted = std::get_if<KeepBest>(&policy);
@@ -249,6 +252,10 @@ Durable Checkpointer::last_durable() const {
 }
 
 RunFigures Checkpointer::figures() const { return parts_->run.book->figures(); }
+
+std::vector<Notice> Checkpointer::notices() const { return parts_->run.monitor.notices(); }
+
+std::optional<SteadyTime> Checkpointer::deadline() const { return parts_->run.monitor.named_deadline(); }
 
 Digest Checkpointer::state_digest() {
   return or_out_of_memory([&] { return parts_->engine.boundary_saves.digest(); });

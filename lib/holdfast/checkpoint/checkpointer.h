@@ -154,6 +154,10 @@ class Checkpointer {
   // The cost of this attempt's saves, and the training time at risk now (save_figures.h). Any thread. All
   // zero before resume().
   RunFigures figures() const;
+  // The first 256 notices, without requests for a checkpoint, and the earliest deadline that somebody named.
+  // Any thread.
+  std::vector<Notice> notices() const;
+  std::optional<SteadyTime> deadline() const;
   // `state=` of the current step boundary. Cost: hashes the state once. Throws OutOfMemoryError (74).
   Digest state_digest();
   // Why the run must stop, such as "SIGTERM" or "superseded by attempt 7"; empty if it need not.

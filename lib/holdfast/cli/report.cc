@@ -11,6 +11,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/html_report.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/timeline.h"
 #include "holdfast/ledger/goodput.h"
@@ -24,6 +25,7 @@ struct ReportRequest {
   std::filesystem::path directory;
   bool json = false;
   std::filesystem::path svg;
+  std::filesystem::path html;
 };
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
@@ -155,18 +157,20 @@ void print_json(const RunAccount& run) {
 }
 
 // Refuses a target inside a run directory: only the run's own files belong there.
-void write_svg(const ReportRequest& options, const std::string& text) {
+void write_picture(const ReportRequest& options, const char* option, const std::filesystem::path& target,
+                   const std::string& text) {
   std::error_code error;
-  const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(options.svg), error);
+  const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(target), error);
   const auto run = std::filesystem::canonical(options.directory, error);
   if (std::mismatch(run.begin(), run.end(), file_name.begin(), file_name.end()).first == run.end()) {
-    throw UsageError("--svg " + options.svg.native() + " lies in the run directory; write it elsewhere");
+    throw UsageError(std::string(option) + " " + target.native() +
+                     " lies in the run directory; write it elsewhere");
   }
   errno = 0;
-  std::ofstream file(options.svg, std::ios::binary | std::ios::trunc);
+  std::ofstream file(target, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  if (!file) throw IoError("write", options.svg.native(), errno == 0 ? EIO : errno);
+  if (!file) throw IoError("write", target.native(), errno == 0 ? EIO : errno);
 }
 
 int run_report(const ReportRequest& options) {
@@ -174,9 +178,13 @@ int run_report(const ReportRequest& options) {
   const std::vector<LedgerLife> lives = read_lives(*directory);
   const RunAccount account = account_for(lives);
   if (!options.svg.empty()) {
-    write_svg(options, timeline_svg(lives, account,
-                                    printable(options.directory.string(), 100) + ": goodput " +
-                                        percent(account.time.kept, account.time.up)));
+    const std::string title = printable(options.directory.string(), 100) + ": goodput " +
+                              percent(account.time.kept, account.time.up);
+    write_picture(options, "--svg", options.svg, timeline_picture(lives, account, title).document());
+  }
+  if (!options.html.empty()) {
+    const std::string name = printable(options.directory.string(), 100);
+    write_picture(options, "--html", options.html, html_report(name, *directory, lives, account));
   }
   if (options.json) {
     print_json(account);
@@ -204,7 +212,7 @@ END is one of:
   running?      the newest attempt: it is alive, or it ended without a last line
 
 Example:
-  holdfast report /mnt/ckpt/run1 --svg run1.svg)";
+  holdfast report /mnt/ckpt/run1 --html run1.html)";
 
 }  // namespace
 
@@ -215,6 +223,10 @@ void add_report(CLI::App& app, Command& chosen) {
   command->add_option("DIR", options->directory, "the run directory")->required();
   command->add_flag("--json", options->json, "print one JSON object instead of tables");
   command->add_option("--svg", options->svg, "draw the attempts along a time axis into this file")
+      ->type_name("FILE");
+  command
+      ->add_option("--html", options->html,
+                   "write one page into this file: loss, accuracy, throughput, saves, attempts, notices")
       ->type_name("FILE");
   command->footer(kReportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });

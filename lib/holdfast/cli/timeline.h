@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/cli/svg.h"
 #include "holdfast/ledger/goodput.h"
 
 namespace holdfast { inline namespace v1 {
 
 inline constexpr std::size_t kMostTimelineRows = 200;
 
-// `account` must be computed from `lives`. Returns a whole SVG document.
-std::string timeline_svg(const std::vector<LedgerLife>& lives, const RunAccount& account,
-                         const std::string& title);
+// `account` must be computed from `lives`. Without a title the rows begin higher.
+SvgPicture timeline_picture(const std::vector<LedgerLife>& lives, const RunAccount& account,
+                            const std::string& title);
 
 }}  // namespace holdfast::v1

@@ -57,6 +57,9 @@ class File {
   virtual void reserve(std::uint64_t length) = 0;
   virtual void truncate(std::uint64_t length) = 0;
   virtual void sync() = 0;
+  // Lets other users read it (mode 0644), which a file of the run directory never is. Does nothing in a file
+  // system of a test.
+  virtual void let_others_read() {}
   // Reports errors that only close can see (NFS, EDQUOT). The descriptor is closed in any case.
   virtual void close() = 0;
 };

@@ -5,9 +5,13 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/metrics/csv_file.h"
+#include "holdfast/metrics/csv_row.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
+
+static_assert(sizeof(std::array<char, 320>) >= kCsvRowSize);
 
 // Appends `more` to `text`, which lies at the start of `buffer`.
 std::string_view add(std::string_view text, std::string_view more, std::span<char> buffer) {
@@ -22,13 +26,15 @@ CsvSink::CsvSink(FileSystem& file_system, std::filesystem::path path, const CsvO
   CsvFile::check(file_system_, path_);
 }
 
+CsvSink::~CsvSink() = default;
+
 template <class Write>
 void CsvSink::attempt_to(std::int64_t step, const Write& write) {
   if (failed_) return;
   try {
     if (!file_) {
       const CsvPosition position{.step = step, .attempt = attempt_, .keep_dropped = options_.keep_dropped};
-      file_.emplace(file_system_, path_, position);
+      file_ = std::make_unique<CsvFile>(file_system_, path_, position);
     }
     write();
   } catch (const std::exception& error) {

@@ -1,5 +1,6 @@
 // `training.csv` for pandas and spreadsheets: one row a step, each step once, after any number of
-// interruptions. csv_row.h has the columns; csv_file.h says what a resume does with existing rows.
+// interruptions. docs/metrics.md has the columns, and says what a resume does with existing
+// rows.
 //
 //   CsvSink sink(FileSystem::real(), "run/training.csv");
 //
@@ -12,15 +13,17 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
-#include <optional>
+#include <memory>
 
 #include "holdfast/base/clock.h"
-#include "holdfast/metrics/csv_file.h"
-#include "holdfast/metrics/csv_row.h"
+#include "holdfast/io/file_system.h"
 #include "holdfast/metrics/sink.h"
 
 namespace holdfast { inline namespace v1 {
+
+class CsvFile;
 
 struct CsvOptions {
   // True for a resume from a chosen point (CheckpointerOptions::start.resume_from): keeps the rows of the
@@ -32,6 +35,7 @@ class CsvSink final : public MetricSink {
  public:
   CsvSink(FileSystem& file_system, std::filesystem::path path, const CsvOptions& options = {},
           const Clock& clock = Clock::real());
+  ~CsvSink() override;
 
   void begin(const BeginEvent& event) override;
   void step(const StepEvent& event) override;
@@ -48,9 +52,9 @@ class CsvSink final : public MetricSink {
   CsvOptions options_;
   const Clock& clock_;
   std::uint64_t attempt_ = 0;
-  std::optional<CsvFile> file_;
+  std::unique_ptr<CsvFile> file_;  // null until begin()
   bool failed_ = false;
-  std::array<char, kCsvRowSize> buffer_{};
+  std::array<char, 320> buffer_{};  // kCsvRowSize
 };
 
 }}  // namespace holdfast::v1

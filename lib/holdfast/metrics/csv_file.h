@@ -5,7 +5,7 @@
 //   file.append(fixed_columns);   // the row of step 501
 //   file.complete(evaluation);    // its last two columns
 //
-// docs/operations.md#metrics-as-a-table says how a resume replaces the file, and when it keeps the old one.
+// docs/metrics.md#csv says how a resume replaces the file, and when it keeps the old one.
 // Errors: IoError. After a failed append() or complete() the file ends with a whole row if the disk permits.
 // Threads: one thread.
 // Durability: rows survive the end of the process, but not power loss.

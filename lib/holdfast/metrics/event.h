@@ -1,11 +1,16 @@
-// The events that a training run sends to its sinks.
+// The events that a training run sends to its sinks. Every sink gets the same ones.
 //
+// Times `at` are wall time; zero if the sender did not set them, and then "now" is meant.
 // Threads: plain values.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "holdfast/base/clock.h"
 
@@ -14,7 +19,9 @@ namespace holdfast { inline namespace v1 {
 // Training continues after `step`: 0 for a fresh run, otherwise the resumed step.
 struct BeginEvent {
   std::int64_t step = 0;
-  std::uint64_t attempt = 0;  // Checkpointer::attempt(); 0: unknown
+  std::uint64_t attempt = 0;                               // Checkpointer::attempt(); 0: unknown
+  double loss = std::numeric_limits<double>::quiet_NaN();  // of `step`; NaN: unknown
+  bool evaluation_due = false;                             // the evaluation of `step` comes again
 };
 
 // A save became durable: its cost, and the work that was at risk until then.
@@ -40,6 +47,8 @@ struct StepEvent {
   double images_per_s = 0;               // over the meter's window
   bool skipped = false;                  // no update, because the gradients were not finite
   std::optional<SavedEvent> saved = {};  // newest save that became durable since the last step
+  Duration took{};                       // since the last step, without evaluations; zero: unknown
+  WallTime at{};
   // For people; sinks for machines ignore these.
   std::optional<std::int64_t> last_step = {};  // of the whole run
   std::optional<std::int64_t> epochs = {};     // of the whole run
@@ -56,6 +65,66 @@ struct EvaluationEvent {
   double loss = std::numeric_limits<double>::quiet_NaN();
   std::int64_t samples = 0;
   Duration time{};
+  WallTime at{};
 };
+
+// The distribution of one tensor. counts[i] values lie above limits[i-1] and up to limits[i].
+struct HistogramEvent {
+  std::int64_t step = 0;
+  std::string name = {};  // such as "gradients/fc.weight"
+  double min = 0;
+  double max = 0;
+  double count = 0;  // finite values
+  double sum = 0;
+  double sum_of_squares = 0;
+  std::vector<double> limits = {};
+  std::vector<double> counts = {};
+  WallTime at{};
+};
+
+struct GpuFigures {
+  int index = 0;  // the driver's number
+  std::uint64_t memory_used = 0;
+  std::uint64_t memory_total = 0;
+  std::optional<double> utilization = {};  // 0 to 1; unset: the driver does not tell (MIG)
+};
+
+// This process, and the GPUs of its machine. Rates are those since the last event.
+struct SystemEvent {
+  Duration cpu_time{};  // of all threads, since the process began
+  double cpu_cores = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t read_bytes = 0;  // from devices, since the process began
+  std::uint64_t written_bytes = 0;
+  double read_bytes_per_s = 0;
+  double written_bytes_per_s = 0;
+  std::vector<GpuFigures> gpus = {};
+  WallTime at{};
+};
+
+// The safety of this attempt's work, at a moment.
+struct StatusEvent {
+  std::int64_t commits = 0;
+  std::uint64_t written_bytes = 0;                    // of these commits
+  std::map<std::string, std::int64_t> failures = {};  // failed saves by reason
+  std::optional<SavedEvent> newest = {};              // of this attempt
+  std::int64_t durable_step = -1;                     // also an earlier attempt's; -1: none
+  WallTime durable_at{};                              // when it was acknowledged, or resumed from
+  Duration risk_time{};                               // work that would be lost now
+  double goodput = 0;                                 // 0 to 1
+  std::map<std::string, std::int64_t> notices = {};   // interruptions announced, by source
+  std::optional<WallTime> deadline = {};              // the machine's announced end
+  WallTime at{};
+};
+
+// The run has ended, and its last save too.
+struct EndEvent {
+  std::int64_t step = 0;
+  int exit_code = 0;
+  WallTime at{};
+};
+
+using Event =
+    std::variant<BeginEvent, StepEvent, EvaluationEvent, HistogramEvent, SystemEvent, StatusEvent, EndEvent>;
 
 }}  // namespace holdfast::v1

@@ -2,7 +2,7 @@
 //
 //   {"step":12,"epoch":0,"loss":2.302585,"loss_bits":"40026bb1…","lr":0.1,"images_per_s":1830.5}
 //
-// docs/operations.md#metrics describes every member. The sink knows no files. It passes each line to `write`,
+// docs/metrics.md#json-lines describes every member. The sink knows no files. It passes each line to `write`,
 // such as append() of a LineFile:
 //
 //   JsonlSink sink("metrics.jsonl", [&](std::string_view line) { file.append(line); });

@@ -1,7 +1,9 @@
 // The interface for metrics. A sink never ends a training: it logs the first failure, and drops what it
 // cannot write.
 //
-// Threads: the training thread alone. A sink costs microseconds a step and never waits for a network.
+// Threads: one thread at a time. Given to a Trainer, that is the training thread: the sink then costs
+// microseconds a step and never waits for a disk or a network. BackgroundSinks (background.h) calls sinks
+// that may wait on a thread of its own.
 #pragma once
 
 #include "holdfast/metrics/event.h"
@@ -15,8 +17,16 @@ class MetricSink {
   virtual void begin(const BeginEvent& /*event*/) {}
   virtual void step(const StepEvent& event) = 0;
   virtual void evaluation(const EvaluationEvent& /*event*/) {}
-  // The run ends or pauses; no event follows.
+  virtual void histogram(const HistogramEvent& /*event*/) {}
+  // Only from BackgroundSinks, every 10 s.
+  virtual void system(const SystemEvent& /*event*/) {}
+  virtual void status(const StatusEvent& /*event*/) {}
+  // The loop ends or pauses; no step follows. The last save has yet to come, so this must not wait.
   virtual void finish() {}
+  // The last save has ended; no event follows.
+  virtual void end(const EndEvent& /*event*/) {}
+  // Writes what is still in memory.
+  virtual void flush() {}
 };
 
 }}  // namespace holdfast::v1

@@ -10,10 +10,12 @@
 #include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/sum_over_ranks.h"
 #include "holdfast/snapshot/digest.h"
+#include "holdfast/train/tensor_histogram.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -69,7 +71,50 @@ std::int64_t samples_until(const Loader& loader, Cursor cursor) {
   return cursor.epoch * epoch + std::min(cursor.samples, epoch);
 }
 
+std::optional<SavedEvent> newest_save_of(const RunFigures& figures) {
+  if (figures.last_step < 0) return std::nullopt;  // the newest save is an earlier attempt's
+  const SaveFigures& save = figures.last;
+  return SavedEvent{.step = figures.last_step,
+                    .bytes = save.bytes,
+                    .blocked = save.blocked,
+                    .staging = save.staging,
+                    .write = save.write,
+                    .commit = save.commit,
+                    .risk_steps = save.risk_steps,
+                    .risk_time = save.risk_time};
+}
+
 }  // namespace
+
+StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock) {
+  const RunFigures figures = checkpointer.figures();
+  const Durable durable = checkpointer.last_durable();
+  const SteadyTime now = clock.now();
+  const WallTime wall = clock.wall_now();
+  const auto wall_of = [&](SteadyTime time) {
+    return wall + std::chrono::duration_cast<WallTime::duration>(time - now);
+  };
+  StatusEvent status{.commits = figures.durable,
+                     .written_bytes = figures.bytes,
+                     .failures = {{"no_space", figures.failed_for_space},
+                                  {"other", figures.failed - figures.failed_for_space}},
+                     .newest = newest_save_of(figures),
+                     .durable_step = durable.step,
+                     .durable_at = wall_of(durable.when),
+                     .risk_time = figures.risk_time,
+                     .at = wall};
+  const Duration life = process_age().value_or(figures.elapsed);
+  const Duration safe = figures.elapsed - figures.blocked - figures.risk_time;
+  if (life > Duration::zero() && safe > Duration::zero()) {
+    status.goodput = std::min(std::chrono::duration<double>(safe) / std::chrono::duration<double>(life), 1.0);
+  }
+  for (const Notice& notice : checkpointer.notices()) {
+    if (notice.kind == NoticeKind::stop || notice.kind == NoticeKind::deadline)
+      ++status.notices[notice.source];
+  }
+  if (const auto deadline = checkpointer.deadline()) status.deadline = wall_of(*deadline);
+  return status;
+}
 
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock& clock)
     : parts_(std::move(parts)), options_(options), clock_(clock), meter_(clock) {
@@ -94,7 +139,11 @@ int Trainer::run() {
   first_step_ = state.step();
   durable_told_ = checkpointer.last_durable().step;
   result_.loss = resumed.loss;
-  for (MetricSink* sink : parts_.sinks) sink->begin({.step = first_step_, .attempt = checkpointer.attempt()});
+  const BeginEvent begun{.step = first_step_,
+                         .attempt = checkpointer.attempt(),
+                         .loss = resumed.loss,
+                         .evaluation_due = resumed.evaluation_due};
+  for (MetricSink* sink : parts_.sinks) sink->begin(begun);
 
   bool stop = checkpointer.tick();  // a stop may be requested before the first step
   if (!stop && resumed.evaluation_due && parts_.test_data != nullptr) stop = !evaluate();
@@ -139,6 +188,7 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
                   .learning_rate = learning_rate,
                   .images_per_s = meter_.per_second(),
                   .skipped = update.skipped,
+                  .took = meter_.worked() - told_work_,
                   .last_step = options_.steps};
   const std::int64_t updates = parts_.data.updates_per_epoch();
   event.epochs = (options_.steps + updates - 1) / updates;
@@ -156,21 +206,25 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
     }
   }
   for (MetricSink* sink : parts_.sinks) sink->step(event);
+  told_work_ = meter_.worked();
   samples_ = 0;
+  if (options_.histograms_every > 0 && event.step % options_.histograms_every == 0) report_tensors();
+}
+
+void Trainer::report_tensors() {
+  const std::int64_t step = parts_.state.step() + 1;
+  const auto tell = [&](const std::string& name, const at::Tensor& tensor) {
+    const HistogramEvent event = histogram_of(name, tensor, step);
+    for (MetricSink* sink : parts_.sinks) sink->histogram(event);
+  };
+  for (const auto& item : parts_.model.named_parameters()) {
+    tell("weights/" + item.key(), item.value());
+    if (item.value().grad().defined()) tell("gradients/" + item.key(), item.value().grad());
+  }
 }
 
 std::optional<SavedEvent> Trainer::newest_save() const {
-  const RunFigures figures = parts_.checkpointer.figures();
-  if (figures.last_step < 0) return std::nullopt;  // the newest save is an earlier attempt's
-  const SaveFigures& save = figures.last;
-  return SavedEvent{.step = figures.last_step,
-                    .bytes = save.bytes,
-                    .blocked = save.blocked,
-                    .staging = save.staging,
-                    .write = save.write,
-                    .commit = save.commit,
-                    .risk_steps = save.risk_steps,
-                    .risk_time = save.risk_time};
+  return newest_save_of(parts_.checkpointer.figures());
 }
 
 bool Trainer::evaluate() {
@@ -260,6 +314,9 @@ int Trainer::finish() {
   if (group_ != nullptr)
     stopped = !checkpointer.stop_reason().empty();  // finish() brings the other ranks'
                                                     // stops
+  for (MetricSink* sink : parts_.sinks) {
+    sink->end({.step = parts_.state.step(), .exit_code = result_.exit_code, .at = clock_.wall_now()});
+  }
   result_.step = parts_.state.step();
   result_.training = meter_.worked();
   const Cursor cursor = parts_.state.cursor();

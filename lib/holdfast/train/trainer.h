@@ -59,6 +59,9 @@ struct TrainerParts {
 
 struct TrainerOptions {
   std::int64_t steps = 0;  // the final step, counted from the start of the run
+  // Every so many steps the sinks get a histogram of each parameter and of its gradient, which fp16 scales.
+  // Costs a few passes over both, and a copy to the host for each. 0: never.
+  std::int64_t histograms_every = 0;
 };
 
 struct TrainerResult {
@@ -78,6 +81,10 @@ struct TrainerResult {
 // `complete step=… epoch=… loss=… test_accuracy=… state=…` or `interrupted step=… state=… checkpoint=…
 // reason=…`. Values have no blanks. Empty if the run failed; standard error has the reason.
 std::string to_line(const TrainerResult& result);
+
+// For BackgroundOptions::status: the checkpoints, the notices and the work at risk of this attempt. Any thread,
+// after resume().
+StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock = Clock::real());
 
 // With several ranks (StepOptions::parallel, and RanksOptions::channel) each rank runs a trainer
 // over its Shard of the data, in whole updates (LoaderOptions::drop_last). All take the same steps and report
@@ -108,6 +115,7 @@ class Trainer {
 
   void report(const Batch& batch, const StepResult& update, double learning_rate);
   std::optional<SavedEvent> newest_save() const;
+  void report_tensors();
   bool evaluate();                        // false: an interruption ended it
   std::optional<EvaluationEvent> test();  // nullopt: as evaluate()
   bool add_scores(Totals& totals);        // false: as evaluate()
@@ -122,6 +130,7 @@ class Trainer {
   TrainerResult result_;
   std::int64_t first_step_ = 0;  // where this process began
   std::int64_t samples_ = 0;     // of the present update
+  Duration told_work_{};         // of all steps that the sinks know
   std::optional<std::int64_t> evaluated_;
   std::int64_t durable_told_ = -1;  // the newest durable step that the sinks know
 };

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <new>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -15,6 +18,16 @@ constexpr std::int64_t kFewestWindows = 3;
 
 Duration from_seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// Errors reach the book as one line of text.
+bool tells_of_no_space(std::string_view error) noexcept try {
+  const auto names = [&](std::errc code) {
+    return error.find(std::make_error_code(code).message()) != std::string_view::npos;
+  };
+  return names(std::errc::no_space_on_device) || error.find("quota exceeded") != std::string_view::npos;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 }  // namespace
@@ -96,6 +109,10 @@ void SaveBook::ending(std::int64_t step, SteadyTime boundary, SaveStatus outcome
 }
 
 void SaveBook::tell(const SaveEvent& event) noexcept {
+  if (event.status == SaveStatus::failed && tells_of_no_space(event.error)) {
+    const MutexLock counting(mutex_);
+    ++known_.failed_for_space;
+  }
   const MutexLock lock(telling_);
   // telling_, not mutex_: on_save may call figures().
   if (!on_save_) return;

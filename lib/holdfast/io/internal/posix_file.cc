@@ -127,6 +127,10 @@ class PosixFile final : public File {
     if (is_large() && !direct_) posix_fadvise(fd(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
+  void let_others_read() override {
+    if (fchmod(fd(), 0644) != 0) fail("fchmod", path_);
+  }
+
   void close() override {
     if (!descriptor_) return;
     uncached_ = Descriptor();

@@ -1,0 +1,143 @@
+#include "holdfast/cli/run_curves.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "holdfast/base/json.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/ledger/loss_ring.h"
+#include "holdfast/store/names.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr std::string_view kLosses = R"({"event":"losses")";
+constexpr std::string_view kMetric = R"({"event":"metric")";
+constexpr std::size_t kDeepest = 4;
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+// Calls `take` with each whole line of bounded length.
+template <class Take>
+void each_line(const File& file, const Take& take) {
+  std::vector<std::byte> piece(1 << 16);
+  std::string line;
+  bool skipping = false;
+  for (std::uint64_t at = 0;;) {
+    const std::size_t got = file.read_at(piece, at);
+    if (got == 0) return;
+    at += got;
+    std::string_view text(reinterpret_cast<const char*>(piece.data()), got);
+    for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+      if (!skipping && line.size() + end <= kLongestLedgerLine) take(line.append(text.substr(0, end)));
+      skipping = false;
+      line.clear();
+      text.remove_prefix(end + 1);
+    }
+    skipping = skipping || line.size() + text.size() > kLongestLedgerLine;
+    if (!skipping) line += text;
+  }
+}
+
+class Reading {
+ public:
+  Reading(RunCurves& curves, std::int64_t from, std::int64_t to) : curves_(curves), from_(from), to_(to) {}
+
+  void line(const std::string& text) {
+    if (text.starts_with(kLosses)) {
+      for (const auto& [step, loss] : losses_in({text})) {
+        if (counts(step)) curves_.loss.add(static_cast<double>(step), loss);
+      }
+    } else if (text.starts_with(kMetric)) {
+      metric(text);
+    }
+  }
+
+ private:
+  bool counts(std::int64_t step) const { return step > from_ && step <= to_; }
+
+  void metric(const std::string& text) {
+    const JsonValue line = parse_json(text, kDeepest);
+    const auto step = integer_member(line, "step");
+    const auto name = text_member(line, "name");
+    const auto value = text_member(line, "value");
+    const auto number = value ? parse_double(*value) : std::nullopt;
+    if (!step || !name || !number || !counts(*step)) return;
+    const std::string shown = printable(*name, 60);
+    auto found = curves_.measured.find(shown);
+    if (found == curves_.measured.end()) {
+      if (curves_.measured.size() >= RunCurves::kMostMeasured) return;
+      const Curve curve(shown, static_cast<double>(curves_.first), static_cast<double>(curves_.last));
+      found = curves_.measured.emplace(shown, curve).first;
+    }
+    found->second.add(static_cast<double>(*step), *number);
+  }
+
+  RunCurves& curves_;
+  std::int64_t from_;
+  std::int64_t to_;
+};
+
+void add_speed(const LedgerLife& life, std::int64_t last, Curve& speed) {
+  for (std::size_t i = 1; i < life.marks.size(); ++i) {
+    const LedgerMark& before = life.marks[i - 1];
+    const LedgerMark& now = life.marks[i];
+    const double time = seconds(now.up - before.up);
+    if (now.step <= before.step || time <= 0 || now.step > last) continue;
+    speed.add(static_cast<double>(now.step), static_cast<double>(now.step - before.step) / time);
+  }
+}
+
+void add_saves(const LedgerLife& life, std::int64_t last, RunCurves& curves) {
+  for (const LedgerCommit& commit : life.commits) {
+    if (commit.step > last) continue;
+    curves.save.add(static_cast<double>(commit.step), seconds(commit.took));
+    curves.waited.add(static_cast<double>(commit.step), seconds(commit.blocked));
+  }
+}
+
+}  // namespace
+
+RunCurves curves_of(Directory& run_directory, const std::vector<LedgerLife>& lives,
+                    const RunAccount& account) {
+  std::int64_t first = account.lives.empty() ? 0 : account.lives.front().from_step;
+  std::int64_t last = 0;
+  for (const LifeAccount& life : account.lives) {
+    first = std::min(first, life.from_step);
+    last = std::max(last, life.last_step);
+  }
+  const auto curve = [&](const char* name) {
+    return Curve(name, static_cast<double>(first), static_cast<double>(last));
+  };
+  RunCurves curves{.first = first,
+                   .last = last,
+                   .loss = curve("training loss"),
+                   .measured = {},
+                   .speed = curve("steps per second"),
+                   .save = curve("write and commit"),
+                   .waited = curve("training waited"),
+                   .cuts = {}};
+  for (const LedgerLife& life : lives) {
+    const auto found = std::find_if(account.lives.begin(), account.lives.end(),
+                                    [&](const LifeAccount& one) { return one.attempt == life.attempt; });
+    if (found == account.lives.end()) continue;
+    const std::int64_t to = std::next(found) == account.lives.end() ? found->last_step : found->kept_step;
+    if (found != account.lives.begin()) {
+      curves.cuts.push_back(
+          {static_cast<double>(found->from_step), "attempt " + std::to_string(life.attempt)});
+    }
+    add_speed(life, last, curves.speed);
+    add_saves(life, last, curves);
+    if (const auto ledger = run_directory.open(ledger_name(life.attempt), OpenMode::read)) {
+      Reading reading(curves, found->from_step, to);
+      each_line(*ledger, [&](const std::string& line) { reading.line(line); });
+    }
+  }
+  return curves;
+}
+
+}}  // namespace holdfast::v1

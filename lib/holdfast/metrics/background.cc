@@ -1,0 +1,217 @@
+#include "holdfast/metrics/background.h"
+
+#include <exception>
+#include <new>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/mutex.h"
+#include "holdfast/base/owner_process.h"
+#include "holdfast/base/text.h"
+#include "holdfast/metrics/guarded_sink.h"
+#include "holdfast/metrics/system_sampler.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr std::size_t kWakeAt = BackgroundSinks::kMostWaiting / 4;
+
+// Passes an event to the method of its type.
+struct Pass {
+  MetricSink& sink;
+  void operator()(const BeginEvent& event) const { sink.begin(event); }
+  void operator()(const StepEvent& event) const { sink.step(event); }
+  void operator()(const EvaluationEvent& event) const { sink.evaluation(event); }
+  void operator()(const HistogramEvent& event) const { sink.histogram(event); }
+  void operator()(const SystemEvent& event) const { sink.system(event); }
+  void operator()(const StatusEvent& event) const { sink.status(event); }
+  void operator()(const EndEvent& event) const { sink.end(event); }
+};
+
+}  // namespace
+
+class BackgroundSinks::Worker {
+ public:
+  Worker(std::vector<std::unique_ptr<MetricSink>> sinks, BackgroundOptions options)
+      : options_(std::move(options)) {
+    for (auto& sink : sinks)
+      sinks_.push_back(std::make_unique<GuardedSink>("a metrics sink", std::move(sink)));
+    thread_ = std::thread([this] { run(); });
+  }
+
+  void push(Event event) noexcept {
+    const MutexLock lock(mutex_);
+    if (closed_) return;
+    const bool many =
+        std::holds_alternative<StepEvent>(event) || std::holds_alternative<HistogramEvent>(event);
+    if (many && waiting_.size() >= kMostWaiting) {
+      ++dropped_;
+      return;
+    }
+    try {
+      waiting_.push_back(std::move(event));
+    } catch (const std::bad_alloc&) {
+      ++dropped_;
+    }
+    if (waiting_.size() == kWakeAt) wake_.notify_one();
+  }
+
+  // False: the thread has not ended within the patience.
+  bool close() noexcept {
+    if (!thread_.joinable()) return true;
+    {
+      MutexLock lock(mutex_);
+      closed_ = true;
+      wake_.notify_one();
+      if (!ended_wake_.wait_for(mutex_, options_.patience,
+                                [this]() HOLDFAST_REQUIRES(mutex_) { return ended_; })) {
+        left_behind_ = true;
+        thread_.detach();
+        log_warning("metrics could not be written within {}; the run ends without the last ones",
+                    format_duration(options_.patience));
+        return false;
+      }
+    }
+    thread_.join();
+    return true;
+  }
+
+  bool in_owner() const noexcept { return process_.is_this_one(); }
+
+  // For a forked child, which has no such thread.
+  void forget() noexcept {
+    abandon(thread_);
+    abandon(wake_);
+    abandon(ended_wake_);
+  }
+
+ private:
+  void run() {
+    SteadyTime sampled = Clock::real().now();
+    sampler_.sample();  // rates count from here; loads the GPUs' library
+    std::vector<Event> events;
+    for (bool open = true; open;) {
+      std::int64_t dropped = 0;
+      {
+        MutexLock lock(mutex_);
+        wake_.wait_for(mutex_, options_.look_every,
+                       [this]() HOLDFAST_REQUIRES(mutex_) { return closed_ || waiting_.size() >= kWakeAt; });
+        events.swap(waiting_);
+        open = !closed_;
+        dropped = dropped_;
+      }
+      if (dropped > 0 && !std::exchange(complained_, true)) {
+        log_warning("metrics are written too slowly: {} events are dropped so far (training goes on)",
+                    dropped);
+      }
+      const SteadyTime now = Clock::real().now();
+      const bool sample = now - sampled >= options_.system_every || !open;
+      if (sample) sampled = now;
+      deliver(events, sample);
+      events.clear();
+    }
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    ended_wake_.notify_all();
+  }
+
+  // EndEvent stays the last.
+  void deliver(std::vector<Event>& events, bool sample) noexcept {
+    try {
+      std::optional<Event> end;
+      if (!events.empty() && std::holds_alternative<EndEvent>(events.back())) {
+        end = std::move(events.back());
+        events.pop_back();
+      }
+      for (const Event& event : events) {
+        begun_ = begun_ || std::holds_alternative<BeginEvent>(event);
+        to_all(event);
+      }
+      if (sample) {
+        to_all(sampler_.sample());
+        if (const auto status = current_status()) to_all(*status);
+      }
+      if (end) to_all(*end);
+      if (!events.empty() || sample) {
+        for (const auto& sink : sinks_) sink->flush();
+      }
+    } catch (const std::exception& error) {
+      if (!std::exchange(complained_, true)) log_warning("metrics are incomplete: {}", what_of(error));
+    }
+  }
+
+  void to_all(const Event& event) {
+    for (const auto& sink : sinks_) std::visit(Pass{*sink}, event);
+  }
+
+  std::optional<StatusEvent> current_status() {
+    // Under the lock: what `status` reads lives until close() has returned.
+    const MutexLock lock(mutex_);
+    if (!begun_ || left_behind_ || !options_.status) return std::nullopt;
+    return options_.status();
+  }
+
+  const OwnerProcess process_;
+  BackgroundOptions options_;
+  std::vector<std::unique_ptr<MetricSink>> sinks_;
+  SystemSampler sampler_;
+  bool begun_ = false;  // before that there is no status
+  bool complained_ = false;
+
+  Mutex mutex_;
+  CondVar wake_;
+  CondVar ended_wake_;
+  std::vector<Event> waiting_ HOLDFAST_GUARDED_BY(mutex_);
+  std::int64_t dropped_ HOLDFAST_GUARDED_BY(mutex_) = 0;
+  bool closed_ HOLDFAST_GUARDED_BY(mutex_) = false;
+  bool ended_ HOLDFAST_GUARDED_BY(mutex_) = false;
+  bool left_behind_ HOLDFAST_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+BackgroundSinks::BackgroundSinks(std::vector<std::unique_ptr<MetricSink>> sinks, BackgroundOptions options)
+    : worker_(std::make_unique<Worker>(std::move(sinks), std::move(options))) {}
+
+BackgroundSinks::~BackgroundSinks() {
+  if (!worker_) return;
+  if (!worker_->in_owner()) {
+    worker_->forget();
+    leave_to_parent(worker_);
+    return;
+  }
+  close();
+}
+
+void BackgroundSinks::push(Event event) noexcept {
+  if (worker_) worker_->push(std::move(event));
+}
+
+void BackgroundSinks::close() noexcept {
+  if (worker_ && !worker_->close()) leave_to_parent(worker_);  // its thread still uses it
+}
+
+void BackgroundSinks::begin(const BeginEvent& event) { push(event); }
+
+void BackgroundSinks::step(const StepEvent& event) {
+  StepEvent stamped = event;
+  if (stamped.at == WallTime{}) stamped.at = Clock::real().wall_now();
+  push(stamped);
+}
+
+void BackgroundSinks::evaluation(const EvaluationEvent& event) {
+  EvaluationEvent stamped = event;
+  if (stamped.at == WallTime{}) stamped.at = Clock::real().wall_now();
+  push(stamped);
+}
+
+void BackgroundSinks::histogram(const HistogramEvent& event) { push(event); }
+
+void BackgroundSinks::end(const EndEvent& event) {
+  push(event);
+  close();
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,181 @@
+#include "holdfast/metrics/event_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/machine.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+// Field numbers of tensorflow's event.proto and summary.proto.
+enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
+enum ValueField { kTag = 1, kSimpleValue = 2, kHisto = 5 };
+constexpr int kValue = 1;   // of Summary
+constexpr int kStatus = 1;  // of SessionLog
+constexpr std::uint64_t kStart = 1;
+
+constexpr auto kCrcTable = [] {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (0x82f63b78U & (0U - (crc & 1)));
+    table[i] = crc;
+  }
+  return table;
+}();
+
+std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8U; }
+
+template <class T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+double seconds(WallTime time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
+
+WireMessage event_at(WallTime at) { return WireMessage().number(kWallTime, seconds(at)); }
+
+WireMessage event_at(WallTime at, std::int64_t step) {
+  return event_at(at).integer(kStep, static_cast<std::uint64_t>(step));
+}
+
+// The number after the prefix; nullopt for another file.
+std::optional<std::int64_t> number_in(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  return parse_int(name.substr(0, name.find('.')));
+}
+
+std::string safe_host() {
+  std::string host = host_name().substr(0, 100);
+  std::replace(host.begin(), host.end(), '/', '_');
+  return host.empty() ? "localhost" : host;
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  std::uint32_t crc = ~0U;
+  for (const char byte : bytes) crc = kCrcTable[(crc ^ static_cast<unsigned char>(byte)) & 0xff] ^ (crc >> 8);
+  return ~crc;
+}
+
+void WireMessage::key(int field, unsigned wire_type) {
+  varint(static_cast<std::uint64_t>(field) << 3 | wire_type);
+}
+
+void WireMessage::varint(std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) text_ += static_cast<char>(value | 0x80);
+  text_ += static_cast<char>(value);
+}
+
+template <class T>
+void WireMessage::raw(T value) {
+  text_ += bytes_of(value);
+}
+
+WireMessage& WireMessage::integer(int field, std::uint64_t value) {
+  key(field, 0);
+  varint(value);
+  return *this;
+}
+
+WireMessage& WireMessage::number(int field, double value) {
+  key(field, 1);
+  raw(value);
+  return *this;
+}
+
+WireMessage& WireMessage::small_number(int field, float value) {
+  key(field, 5);
+  raw(value);
+  return *this;
+}
+
+WireMessage& WireMessage::bytes(int field, std::string_view value) {
+  key(field, 2);
+  varint(value.size());
+  text_ += value;
+  return *this;
+}
+
+WireMessage& WireMessage::numbers(int field, std::span<const double> values) {
+  key(field, 2);
+  varint(values.size_bytes());
+  for (const double value : values) raw(value);
+  return *this;
+}
+
+EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& directory, WallTime now) {
+  const auto folder = file_system.open_directory(directory, true);
+  std::int64_t number = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+  for (const DirectoryEntry& entry : folder->list()) {
+    // A foreign name may hold any number; the order by name needs ten digits.
+    if (const auto other = number_in(entry.name); other && *other < 9'999'999'998)
+      number = std::max(number, *other + 1);
+  }
+  const std::string end = '.' + safe_host() + '.' + std::to_string(getpid());
+  for (int tries = 0; file_ == nullptr && tries < 100; ++tries, ++number) {
+    std::array<char, 24> digits{};
+    std::snprintf(digits.data(), digits.size(), "%010lld", static_cast<long long>(number));
+    const std::string name = std::string(kPrefix) + digits.data() + end + ".holdfast";
+    path_ = directory / name;
+    file_ = folder->open(name, OpenMode::create);
+  }
+  if (file_ == nullptr) throw IoError("create", path_, EEXIST);
+  record(event_at(now).bytes(kFileVersion, "brain.Event:2"));
+  flush();
+}
+
+void EventFile::start_at(std::int64_t step, WallTime at) {
+  record(event_at(at, step).child(kSessionLog, WireMessage().integer(kStatus, kStart)));
+}
+
+void EventFile::scalars(std::span<const Scalar> values, std::int64_t step, WallTime at) {
+  WireMessage summary;
+  for (const Scalar& scalar : values) {
+    summary.child(
+        kValue,
+        WireMessage().bytes(kTag, scalar.tag).small_number(kSimpleValue, static_cast<float>(scalar.value)));
+  }
+  record(event_at(at, step).child(kSummary, summary));
+}
+
+void EventFile::histogram(const HistogramEvent& event, WallTime at) {
+  WireMessage histo;
+  histo.number(1, event.min).number(2, event.max).number(3, event.count).number(4, event.sum);
+  histo.number(5, event.sum_of_squares).numbers(6, event.limits).numbers(7, event.counts);
+  const WireMessage value = WireMessage().bytes(kTag, event.name).child(kHisto, histo);
+  record(event_at(at, event.step).child(kSummary, WireMessage().child(kValue, value)));
+}
+
+void EventFile::record(const WireMessage& event) {
+  const std::uint64_t length = event.text().size();
+  buffer_ += bytes_of(length);
+  buffer_ += bytes_of(masked(crc32c(bytes_of(length))));
+  buffer_ += event.text();
+  buffer_ += bytes_of(masked(crc32c(event.text())));
+}
+
+void EventFile::flush() {
+  if (buffer_.empty()) return;
+  file_->write_at(std::as_bytes(std::span(buffer_)), end_);
+  end_ += buffer_.size();
+  buffer_.clear();
+}
+
+}}  // namespace holdfast::v1

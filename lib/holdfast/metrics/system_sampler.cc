@@ -1,0 +1,62 @@
+#include "holdfast/metrics/system_sampler.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+Duration time_of(const timeval& time) {
+  return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+}
+
+Duration cpu_time() {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return {};
+  return time_of(usage.ru_utime) + time_of(usage.ru_stime);
+}
+
+std::uint64_t resident_bytes() {
+  std::uint64_t pages = 0;
+  std::ifstream file("/proc/self/statm");
+  file >> pages >> pages;  // the second number
+  return file ? pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+void read_disk_bytes(SystemEvent& event) {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  for (std::uint64_t value = 0; file >> name >> value;) {
+    if (name == "read_bytes:") event.read_bytes = value;
+    if (name == "write_bytes:") event.written_bytes = value;
+  }
+}
+
+double rate(std::uint64_t now, std::uint64_t before, double elapsed) {
+  return now > before ? static_cast<double>(now - before) / elapsed : 0;
+}
+
+}  // namespace
+
+SystemEvent SystemSampler::sample() {
+  if (!nvml_) nvml_.emplace();
+  SystemEvent event{.cpu_time = cpu_time(), .resident_bytes = resident_bytes(), .at = clock_.wall_now()};
+  read_disk_bytes(event);
+  event.gpus = nvml_->read();
+  const SteadyTime now = clock_.now();
+  if (const double elapsed = last_ ? seconds(now - *last_) : 0; elapsed > 0) {
+    event.cpu_cores = seconds(event.cpu_time - before_.cpu_time) / elapsed;
+    event.read_bytes_per_s = rate(event.read_bytes, before_.read_bytes, elapsed);
+    event.written_bytes_per_s = rate(event.written_bytes, before_.written_bytes, elapsed);
+  }
+  last_ = now;
+  before_ = event;
+  return event;
+}
+
+}}  // namespace holdfast::v1

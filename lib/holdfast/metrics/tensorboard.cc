@@ -1,0 +1,133 @@
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "holdfast/metrics/event_file.h"
+#include "holdfast/metrics/exporters.h"
+#include "holdfast/metrics/guarded_sink.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr std::size_t kLargeBuffer = 1 << 18;
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+class TensorBoardSink final : public MetricSink {
+ public:
+  TensorBoardSink(FileSystem& file_system, std::filesystem::path directory, const TensorBoardOptions& options,
+                  const Clock& clock)
+      : file_system_(file_system), directory_(std::move(directory)), options_(options), clock_(clock) {}
+
+  void begin(const BeginEvent& event) override {
+    const WallTime now = clock_.wall_now();
+    file_.emplace(file_system_, directory_, now);
+    last_step_ = event.step;
+    last_system_step_ = event.step;
+    // What earlier attempts wrote of `step` itself stays, unless its evaluation comes again.
+    file_->start_at(event.evaluation_due ? event.step : event.step + 1, now);
+    if (event.evaluation_due && std::isfinite(event.loss)) put({{"train/loss", event.loss}}, event.step, now);
+    flush();
+  }
+
+  void step(const StepEvent& event) override {
+    open(event.step - 1);
+    last_step_ = event.step;
+    std::vector<Scalar> values{{"train/loss", event.loss},
+                               {"train/lr", event.learning_rate},
+                               {"train/images_per_second", event.images_per_s},
+                               {"train/epoch", static_cast<double>(event.epoch)}};
+    if (event.accuracy) values.push_back({"train/accuracy", *event.accuracy});
+    file_->scalars(values, event.step, at(event.at));
+    if (event.saved) saved(*event.saved, at(event.at));
+    if (event.saved || file_->unwritten() > kLargeBuffer || clock_.now() - flushed_ >= options_.flush_every)
+      flush();
+  }
+
+  void evaluation(const EvaluationEvent& event) override {
+    open(event.step);
+    put({{"val/accuracy", event.accuracy}, {"val/loss", event.loss}}, event.step, at(event.at));
+    flush();
+  }
+
+  void histogram(const HistogramEvent& event) override {
+    open(event.step - 1);
+    file_->histogram(event, at(event.at));
+  }
+
+  // One at most for each step, so that steps increase in every curve.
+  void system(const SystemEvent& event) override {
+    if (!file_ || last_step_ <= last_system_step_) return;
+    last_system_step_ = last_step_;
+    std::vector<Scalar> values{{"system/cpu_cores", event.cpu_cores},
+                               {"system/resident_bytes", static_cast<double>(event.resident_bytes)},
+                               {"system/disk_read_megabytes_per_second", event.read_bytes_per_s / 1e6},
+                               {"system/disk_written_megabytes_per_second", event.written_bytes_per_s / 1e6}};
+    std::vector<std::string> tags;
+    tags.reserve(2 * event.gpus.size());
+    for (const GpuFigures& gpu : event.gpus) {
+      const std::string prefix = "system/gpu" + std::to_string(gpu.index) + '_';
+      tags.push_back(prefix + "memory_bytes");
+      values.push_back({tags.back(), static_cast<double>(gpu.memory_used)});
+      tags.push_back(prefix + "utilization");
+      if (gpu.utilization) values.push_back({tags.back(), *gpu.utilization});
+    }
+    file_->scalars(values, last_step_, at(event.at));
+    flush();
+  }
+
+  void status(const StatusEvent& event) override {
+    if (file_ && event.newest) saved(*event.newest, at(event.at));
+  }
+
+  void flush() override {
+    if (!file_) return;
+    flushed_ = clock_.now();
+    file_->flush();
+  }
+
+ private:
+  WallTime at(WallTime time) const { return time == WallTime{} ? clock_.wall_now() : time; }
+
+  // A loop that does not call begin() resumes at its first event.
+  void open(std::int64_t step) {
+    if (!file_) begin({.step = step});
+  }
+
+  void put(std::initializer_list<Scalar> values, std::int64_t step, WallTime time) {
+    file_->scalars(std::span(values.begin(), values.size()), step, time);
+  }
+
+  void saved(const SavedEvent& save, WallTime time) {
+    if (save.step <= last_saved_) return;
+    last_saved_ = save.step;
+    put({{"checkpoint/commit_seconds", seconds(save.write + save.commit)},
+         {"checkpoint/training_waited_seconds", seconds(save.blocked)},
+         {"checkpoint/bytes", static_cast<double>(save.bytes)},
+         {"checkpoint/work_at_risk_seconds", seconds(save.risk_time)}},
+        save.step, time);
+  }
+
+  FileSystem& file_system_;
+  std::filesystem::path directory_;
+  TensorBoardOptions options_;
+  const Clock& clock_;
+  std::optional<EventFile> file_;
+  SteadyTime flushed_{};
+  std::int64_t last_step_ = 0;
+  std::int64_t last_system_step_ = 0;
+  std::int64_t last_saved_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<MetricSink> tensorboard_sink(FileSystem& file_system, std::filesystem::path directory,
+                                             const TensorBoardOptions& options, const Clock& clock) {
+  std::string target = directory.string();
+  return std::make_unique<GuardedSink>(
+      std::move(target),
+      std::make_unique<TensorBoardSink>(file_system, std::move(directory), options, clock));
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,49 @@
+#include "holdfast/train/tensor_histogram.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr std::int64_t kBins = 64;
+
+}  // namespace
+
+HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int64_t step) {
+  const at::NoGradGuard no_grad;
+  HistogramEvent event{.step = step, .name = std::move(name)};
+  at::Tensor values = tensor.detach().reshape({-1}).to(at::kFloat);
+  values = values.index({values.isfinite()});
+  if (values.numel() == 0) {
+    event.limits = {0};
+    event.counts = {0};
+    return event;
+  }
+  const at::Tensor wide = values.to(at::kDouble);
+  const at::Tensor figures =
+      at::stack({wide.min(), wide.max(), wide.sum(), wide.square().sum()}).to(at::kCPU).contiguous();
+  const auto* const numbers = figures.const_data_ptr<double>();
+  event.min = numbers[0];
+  event.max = numbers[1];
+  event.sum = numbers[2];
+  event.sum_of_squares = numbers[3];
+  event.count = static_cast<double>(values.numel());
+  if (event.min == event.max) {
+    event.limits = {event.max};
+    event.counts = {event.count};
+    return event;
+  }
+  const at::Tensor counts =
+      at::histc(values, kBins, event.min, event.max).to(at::kCPU, at::kDouble).contiguous();
+  const auto* const bins = counts.const_data_ptr<double>();
+  event.counts.assign(bins, bins + kBins);
+  for (std::int64_t bin = 1; bin <= kBins; ++bin) {
+    event.limits.push_back(event.min + (event.max - event.min) * static_cast<double>(bin) / kBins);
+  }
+  return event;
+}
+
+}}  // namespace holdfast::v1
