@@ -18,9 +18,9 @@
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/own_gpus.h"
 #include "holdfast/distributed/internal/replica.h"
-#include "holdfast/distributed/internal/sockets.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
+#include "holdfast/ranks/sockets.h"
 #include "unit/state/attributes_only.h"
 
 namespace holdfast { namespace {

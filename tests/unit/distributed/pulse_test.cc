@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "holdfast/distributed/internal/connections.h"
-#include "holdfast/distributed/internal/sockets.h"
+#include "holdfast/ranks/sockets.h"
 
 namespace holdfast { namespace {
 

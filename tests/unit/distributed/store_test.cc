@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "holdfast/distributed/internal/keyed_hash.h"
 #include "holdfast/distributed/internal/store_client.h"
-#include "holdfast/distributed/internal/store_server.h"
+#include "holdfast/ranks/keyed_hash.h"
+#include "holdfast/ranks/store_server.h"
 
 namespace holdfast { namespace {
 

@@ -16,11 +16,11 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/keyed_hash.h"
-#include "holdfast/distributed/internal/sockets.h"
 #include "holdfast/distributed/internal/store_client.h"
-#include "holdfast/distributed/internal/store_server.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/ranks/keyed_hash.h"
+#include "holdfast/ranks/sockets.h"
+#include "holdfast/ranks/store_server.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

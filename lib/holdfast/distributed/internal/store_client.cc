@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/keyed_hash.h"
+#include "holdfast/ranks/keyed_hash.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -11,9 +11,9 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "holdfast/distributed/internal/sockets.h"
-#include "holdfast/distributed/internal/store_messages.h"
-#include "holdfast/distributed/internal/store_server.h"
+#include "holdfast/ranks/sockets.h"
+#include "holdfast/ranks/store_messages.h"
+#include "holdfast/ranks/store_server.h"
 
 namespace holdfast { inline namespace v1 {
 

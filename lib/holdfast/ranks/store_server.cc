@@ -1,4 +1,4 @@
-#include "holdfast/distributed/internal/store_server.h"
+#include "holdfast/ranks/store_server.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/keyed_hash.h"
+#include "holdfast/ranks/keyed_hash.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "holdfast/distributed/internal/sockets.h"
-#include "holdfast/distributed/internal/store_messages.h"
+#include "holdfast/ranks/sockets.h"
+#include "holdfast/ranks/store_messages.h"
 
 namespace holdfast { inline namespace v1 {
 
