@@ -20,9 +20,10 @@
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/internal/connections.h"
 #include "holdfast/distributed/internal/meeting.h"
-#include "holdfast/distributed/internal/pulse.h"
-#include "holdfast/distributed/internal/roll_call.h"
-#include "holdfast/distributed/internal/store_line.h"
+#include "holdfast/ranks/pulse.h"
+#include "holdfast/ranks/roll_call.h"
+#include "holdfast/ranks/store_line.h"
+#include "holdfast/ranks/vote_line.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -30,8 +31,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBallotSize = static_cast<std::int64_t>(std::tuple_size_v<Ballot>);
-constexpr Duration kFirstPause = 2ms;
-constexpr Duration kLongestPause = 50ms;
+constexpr Duration kAlarmLook = 100ms;  // between two checks of the signs of life
 constexpr Duration kAskWhetherGone = 1s;
 constexpr const char* kStartAgain = "; the newest checkpoint stands: start all ranks again";
 
@@ -78,26 +78,41 @@ struct Agreement::Parts {
     }
   }
 
-  Connections connections;  // those of `gloo`
-  c10::intrusive_ptr<c10d::Backend> gloo;
+  std::shared_ptr<VoteLine> votes;         // null: the store is not Holdfast's, and `gloo` carries the votes
+  Connections connections;                 // those of `gloo`
+  c10::intrusive_ptr<c10d::Backend> gloo;  // null until it is needed
   at::Tensor ballot = at::empty({kBallotSize}, at::kLong);
   at::Tensor ballots;                   // of all ranks, a row each
-  c10::intrusive_ptr<c10d::Work> vote;  // null: no ballot is pending
+  c10::intrusive_ptr<c10d::Work> vote;  // of `gloo`; null: no ballot is pending
   std::mutex mutex;
   StoreLine line;
   std::shared_ptr<Pulse> pulse;
   std::shared_ptr<RollCall> roll_call;
+
+  // The result of `votes`.
+  std::optional<Ballot> counted(Duration limit) const {
+    const SteadyTime end = Clock::real().now() + limit;
+    while (true) {
+      const Duration left = std::max<Duration>(end - Clock::real().now(), 0ms);
+      if (auto result = votes->result(std::min(left, kAlarmLook))) return result;
+      // The store does not see a rank that is stopped or out of reach; the signs of life do.
+      if (pulse->alarm()->rank) throw StoreClosed("no sign of life");
+      if (left == 0ms) return std::nullopt;
+    }
+  }
 };
 
 Agreement::Agreement(ProcessGroup& group) : group_(group) {
   if (group.world_size() == 1) return;
   if (group.alone()) throw UsageError("an Agreement of ranks that have parted already");
   parts_ = std::make_unique<Parts>(group.line());
-  parts_->ballots = at::empty({group.world_size() * kBallotSize}, at::kLong);
   parts_->pulse = group.pulse();
   parts_->roll_call = group.roll_call();
+  parts_->votes = group.votes_apart();
+  if (parts_->votes) return;
   // A separate group: its collectives must not mix with the gradients'.
   parts_->gloo = group.connect_apart("agreement", parts_->connections);
+  parts_->ballots = at::empty({group.world_size() * kBallotSize}, at::kLong);
 }
 
 // In a forked child the connections belong to the parent, and a shutdown would cut them.
@@ -117,6 +132,8 @@ void Agreement::leave_behind() noexcept {
   broken_ = true;
   try {
     parts_->connections.shut();
+    if (parts_->votes) parts_->votes->shut();
+    if (!parts_->gloo) return;
     std::thread([vote = std::move(parts_->vote), gloo = std::move(parts_->gloo)]() mutable {
       gloo.reset();
     }).detach();
@@ -149,6 +166,7 @@ auto Agreement::with_partners(const char* what, const Work& work) {
 
 void Agreement::post(const Ballot& mine) {
   with_partners("agreement", [&] {
+    if (parts_->votes) return parts_->votes->post(mine);
     if (parts_->vote) throw UsageError("a ballot was posted while another is pending");
     std::copy(mine.begin(), mine.end(), parts_->ballot.mutable_data_ptr<std::int64_t>());
     parts_->vote = parts_->gloo->_allgather_base(parts_->ballots, parts_->ballot);
@@ -157,6 +175,7 @@ void Agreement::post(const Ballot& mine) {
 
 std::optional<Ballot> Agreement::result(Duration limit) {
   return with_partners("agreement", [&]() -> std::optional<Ballot> {
+    if (parts_->votes) return parts_->counted(limit);
     if (!parts_->vote) throw UsageError("no ballot is pending");
     if (!completes_within(*parts_->vote, limit)) {
       // Gloo does not see a rank that is stopped or out of reach; the signs of life do.
@@ -182,9 +201,10 @@ void Agreement::tell(const std::string& name, std::string_view text) {
 std::string Agreement::hear(int from, const std::string& name, Duration limit) {
   const SteadyTime began = Clock::real().now();
   const std::string key = key_of(from, name);
-  SteadyTime ask_at = began + kFirstPause;  // when to ask whether the rank has left; most texts arrive at
-                                            // once
-  for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+  // Other threads wait meanwhile. More ranks ask less often; the store answers at once when the text comes.
+  const Duration piece = 50ms + 250us * world_size();
+  SteadyTime ask_at = began + piece;  // when to ask whether the rank has left; most texts arrive at once
+  while (true) {
     // Asked before the text is read: a rank that has left has told everything that it had to tell.
     bool never = false;
     if (Clock::real().now() >= ask_at) {
@@ -194,8 +214,8 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
       });
     }
     const auto text = parts_->over_store("hearing", [&](StoreLine& line) -> std::optional<std::string> {
-      if (!line.missing({key}, 0s).empty()) return std::nullopt;
-      return line.get(key, kLongestPause);
+      if (!line.missing({key}, piece, /*loss_is_known=*/true).empty()) return std::nullopt;
+      return line.get_all({key}).at(0);
     });
     if (text) return *text;
     if (never || parts_->pulse->fell_silent(from)) {
@@ -206,7 +226,6 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
       throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +
                        format_duration(limit) + kStartAgain);
     }
-    std::this_thread::sleep_for(pause);
   }
 }
 
@@ -226,6 +245,7 @@ bool Agreement::called() const noexcept { return parts_ && parts_->pulse->called
 
 void Agreement::broadcast(std::span<std::byte> bytes) {
   with_partners("sending the checkpoint", [&] {
+    if (!parts_->gloo) parts_->gloo = group_.connect_apart("agreement", parts_->connections);
     std::vector<at::Tensor> tensors = {
         at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte)};
     c10d::BroadcastOptions options;

@@ -7,7 +7,7 @@
 //
 // Requires: the group outlives it; one Agreement per group; all ranks create, use and destroy it together.
 // Errors: GroupError (75), which names the lost rank; constructor: as ProcessGroup's.
-// Threads: as in rank_channel.h. Costs two Gloo threads and a connection to each rank.
+// Threads: as in rank_channel.h. Costs a connection to rank 0's store.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,11 @@
 
 namespace holdfast { inline namespace v1 {
 
-// The ranks vote about once a second (ranks/vote_cadence.h), by an all-gather of Gloo: after_step posts a
-// ballot, and the next after_step reads the result, so no step waits for a message. Other steps send nothing.
-// Gradients use other connections. bench_agreement measures the cost. The same connections bring the
-// checkpoint that the ranks resume from; texts go over the store.
+// The ranks vote about once a second (ranks/vote_cadence.h), over rank 0's store (ranks/vote_line.h):
+// after_step posts a ballot, and the next after_step reads the result, so no step waits for a message. Other
+// steps send nothing. bench_agreement measures the cost. Texts go over the store too. Under torchrun, whose
+// store cannot count votes, an all-gather of Gloo carries them. If rank 0 sends the checkpoint that the ranks
+// resume from, Gloo connections of its own carry it.
 //
 // A rank that dies fails the vote that waits for it. Signs of life reveal a stopped or unreachable
 // rank within 10 s (process_group.h), also to hear(). A rank that hangs otherwise is noticed when result()

@@ -20,8 +20,11 @@
 #include "holdfast/distributed/internal/nccl_backend.h"
 #include "holdfast/distributed/internal/nccl_watch.h"
 #include "holdfast/distributed/internal/own_gpus.h"
-#include "holdfast/distributed/internal/pulse.h"
-#include "holdfast/distributed/internal/roll_call.h"
+#include "holdfast/ranks/pulse.h"
+#include "holdfast/ranks/rank_names.h"
+#include "holdfast/ranks/roll_call.h"
+#include "holdfast/ranks/store_connection.h"
+#include "holdfast/ranks/vote_line.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -65,8 +68,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
     // Every two ranks connect, at addresses from the store. With a limit: a rank that hangs here must not
     // hold this one.
     within(options.timeout + kSpare,
-           [=, store = line.store(), prefix = line.prefix() + name + "/", rank = place.rank,
-            size = place.world_size] {
+           [=, store = c10d_store_of(line, options.timeout), prefix = line.prefix() + name + "/",
+            rank = place.rank, size = place.world_size] {
              settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
              *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
                  c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
@@ -92,6 +95,8 @@ void ignore_broken_pipes() {
 
 bool is_of_communication(const std::exception& error) {
   if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return true;
+  if (dynamic_cast<const StoreClosed*>(&error) != nullptr) return true;
+  if (dynamic_cast<const StoreFailed*>(&error) != nullptr) return true;
   // Gloo's exception types have no header here, and not all of their texts name Gloo.
   if (std::string_view(typeid(error).name()).find("gloo") != std::string_view::npos) return true;
   const std::string_view text = error.what();
@@ -111,6 +116,7 @@ struct ProcessGroup::Parts {
   std::shared_ptr<RollCall> roll_call;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   int exchanges = 0;
+  int votes = 0;
   int exceptions = std::uncaught_exceptions();
 };
 
@@ -151,6 +157,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   parts->roll_call = std::make_shared<RollCall>(parts->line, parts->pulse, place.rank, place.world_size);
   const auto gloo = make_gloo(parts->line, "gloo", options_, {parts->connections.get()}, parts->pulse.get(),
                               *parts->roll_call);
+  const auto c10d_store = c10d_store_of(parts->line, options_.timeout);
   if (options_.device.is_cuda()) {
     try {
       require_own_gpus(parts->line, place, gpu_of(options_.device), options_.timeout);
@@ -158,8 +165,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
       throw GroupError(std::string("rank 0's store went silent while the ranks told their GPUs (") +
                        silent.what() + "): rank 0 has ended or hangs" + kRemedy);
     }
-    const auto store =
-        c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix() + "nccl/", parts->line.store());
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix() + "nccl/", c10d_store);
     nccl_ = std::make_unique<Nccl>();
     nccl_->backend = make_nccl(store, place.rank, place.world_size, options_.timeout);
     nccl_->watch = std::make_unique<NcclWatch>(
@@ -176,7 +182,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   // The ranks have met. From here on a stop must not end waits: the last save may need the store.
   parts->line.heed_stop(false);
   using Type = c10d::ProcessGroup::BackendType;
-  parts->group = c10::make_intrusive<c10d::ProcessGroup>(parts->line.store(), place.rank, place.world_size);
+  parts->group = c10::make_intrusive<c10d::ProcessGroup>(c10d_store, place.rank, place.world_size);
   parts->group->setDefaultBackend(nccl_ ? Type::NCCL : Type::GLOO);
   parts->group->setBackend(c10::DeviceType::CPU, Type::GLOO, gloo);
   if (nccl_) parts->group->setBackend(c10::DeviceType::CUDA, Type::NCCL, nccl_->backend);
@@ -229,9 +235,7 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
       throw GroupError(ranks_in_words(missing) + " did not come to an exchange (" + what + ") within " +
                        format_duration(options_.timeout) + kRemedy);
     }
-    std::vector<std::string> texts;
-    for (const std::string& key : keys) texts.push_back(line.get(key, kSpare));
-    return texts;
+    return line.get_all(keys);
   } catch (const SilentStore& silent) {
     throw GroupError(parts_->roll_call->who() + " (" + what + ": " + silent.what() + " from the store)" +
                      kRemedy);
@@ -241,6 +245,23 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
 c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string& name, Connections& own) {
   return make_gloo(parts_->line, name, options_, {parts_->connections.get(), &own}, parts_->pulse.get(),
                    *parts_->roll_call);
+}
+
+std::shared_ptr<VoteLine> ProcessGroup::votes_apart() {
+  if (!std::dynamic_pointer_cast<StoreConnection>(parts_->line.store())) return nullptr;
+  auto connection = std::dynamic_pointer_cast<StoreConnection>(
+      connect_again(options_.place, parts_->line, options_.start_timeout));
+  const auto votes = std::make_shared<VoteLine>(
+      std::move(connection), parts_->line.prefix() + "vote/" + std::to_string(parts_->votes++), world_size());
+  guard("agreement", [&] {
+    try {
+      within(options_.timeout + kSpare, [votes, limit = options_.timeout] { votes->join(limit); },
+             {.hopeless = &parts_->pulse->alarm()->rank, .stop = true});
+    } catch (const SilentStore& silent) {
+      throw StoreClosed(silent.what());
+    }
+  });
+  return votes;
 }
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }

@@ -23,6 +23,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/launch_environment.h"
+#include "holdfast/ranks/rank_channel.h"
 
 namespace c10d {
 class Backend;
@@ -35,12 +36,7 @@ class Connections;
 class Pulse;
 class RollCall;
 class StoreLine;
-
-// Ranks are missing or lost. Committed checkpoints stand; start all ranks again. The exit code is 75.
-class GroupError : public Error {
- public:
-  explicit GroupError(const std::string& message) : Error(message, ExitCode::interrupted) {}
-};
+class VoteLine;
 
 struct GroupOptions {
   LaunchEnvironment place = launch_environment();
@@ -109,6 +105,9 @@ class ProcessGroup {
   // Separate Gloo connections between all ranks, under that name; their sockets are added to `own`. Collective.
   // Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name, Connections& own);
+  // Votes over the store, on a connection of their own. Null if the store is not Holdfast's. Collective, as
+  // connect_apart().
+  std::shared_ptr<VoteLine> votes_apart();
   const StoreLine& line() const;                // requires !alone()
   std::shared_ptr<Pulse> pulse() const;         // null in a world of one. Requires !alone()
   std::shared_ptr<RollCall> roll_call() const;  // as pulse()

@@ -20,8 +20,15 @@
 #include <string_view>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/error.h"
 
 namespace holdfast { inline namespace v1 {
+
+// Ranks are missing or lost. Committed checkpoints stand; start all ranks again. The exit code is 75.
+class GroupError : public Error {
+ public:
+  explicit GroupError(const std::string& message) : Error(message, ExitCode::interrupted) {}
+};
 
 // One rank's vote at a step boundary.
 struct Vote {

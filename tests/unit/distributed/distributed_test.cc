@@ -14,13 +14,14 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "holdfast/distributed/data_parallel.h"
+#include "holdfast/distributed/internal/foreign_store.h"
 #include "holdfast/distributed/internal/local_address.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/own_gpus.h"
 #include "holdfast/distributed/internal/replica.h"
-#include "holdfast/distributed/internal/sockets.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
+#include "holdfast/ranks/sockets.h"
 #include "unit/state/attributes_only.h"
 
 namespace holdfast { namespace {
@@ -157,15 +158,6 @@ TEST(DataParallelState, GoesThroughAWorldOfOne) {
   }
 }
 
-TEST(Meeting, RanksInWords) {
-  EXPECT_EQ(ranks_in_words(std::vector{3}), "rank 3");
-  EXPECT_EQ(ranks_in_words(std::vector{1, 2}), "ranks 1 and 2");
-  EXPECT_EQ(ranks_in_words(std::vector{1, 2, 5}), "ranks 1, 2 and 5");
-  EXPECT_EQ(ranks_in_words(std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}),
-            "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
-  EXPECT_EQ(ranks_of_keys(keys_of_ranks("here", 3)), (std::vector{0, 1, 2}));
-}
-
 // Hosts are restarted each for itself: a rank may be back while the old rank 0 still commits.
 TEST(Meeting, ARankOfTheNextStartWaitsUntilTheOldRank0HasEnded) {
   const auto rank_of_two = [port = own_end(listen_at("127.0.0.1", 0)->get()).second](int rank) {
@@ -195,22 +187,6 @@ TEST(Meeting, ARankOfTheNextStartWaitsUntilTheOldRank0HasEnded) {
   EXPECT_EQ(early, "not refused");
 }
 
-TEST(Meeting, EveryCallOfAStoreHasAnEnd) {
-  const auto released = std::make_shared<std::atomic<bool>>(false);
-  const auto over = std::make_shared<std::atomic<bool>>(false);
-  EXPECT_THROW(within(10ms,
-                      [=] {
-                        while (!*released) std::this_thread::sleep_for(1ms);
-                        *over = true;
-                      }),
-               SilentStore);
-  EXPECT_FALSE(*over);
-  *released = true;
-  for (int i = 0; i < 30'000 && !*over; ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_TRUE(*over) << "it is left behind, not ended";
-  EXPECT_THROW(within(1min, [] { throw UsageError("its own"); }), UsageError);
-}
-
 TEST(OwnGpus, ThoseThatAreSharedAreNamed) {
   using Gpus = std::vector<std::string>;
   EXPECT_EQ(shared_gpu(Gpus{"a GPU-1", "a GPU-2", "b GPU-1"}), "");
@@ -226,7 +202,7 @@ TEST(OwnGpus, AllRanksHearOfItAndItIsNoReasonToStartAgain) {
     std::vector<std::jthread> ranks;
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
       ranks.emplace_back([&, rank] {
-        StoreLine line(store, prefix);
+        StoreLine line(std::make_shared<ForeignStore>(store), prefix);
         const LaunchEnvironment place{.rank = static_cast<int>(rank),
                                       .world_size = static_cast<int>(gpus.size())};
         try {

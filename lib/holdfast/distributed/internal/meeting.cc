@@ -16,28 +16,25 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/keyed_hash.h"
-#include "holdfast/distributed/internal/sockets.h"
+#include "holdfast/distributed/internal/foreign_store.h"
 #include "holdfast/distributed/internal/store_client.h"
-#include "holdfast/distributed/internal/store_server.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/ranks/attendance.h"
+#include "holdfast/ranks/descriptors.h"
+#include "holdfast/ranks/keyed_hash.h"
+#include "holdfast/ranks/sockets.h"
+#include "holdfast/ranks/store_server.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kMargin = 5s;     // until rank 0's verdict has arrived and was read
-constexpr Duration kLook = 2s;       // between two checks who is there
-constexpr Duration kPatience = 30s;  // between two log lines about missing ranks
-constexpr Duration kAgain = 500ms;   // between two checks whether a new rank 0 has come
+constexpr Duration kMargin = 5s;    // for connections
+constexpr Duration kAgain = 500ms;  // between two checks whether a new rank 0 has come
 constexpr const char* kInUse = "the port is in use";
 
 Duration left_until(SteadyTime end) { return std::max<Duration>(end - Clock::real().now(), 0s); }
-
-std::string port_of(const LaunchEnvironment& place) {
-  return place.master_address + ":" + std::to_string(place.master_port);
-}
 
 // Another group of this process may have taken the socket over and closed it. Then the number may be any
 // socket's.
@@ -89,18 +86,18 @@ Socket listen_for(const LaunchEnvironment& place) {
   throw refuse();
 }
 
-c10::intrusive_ptr<c10d::Store> make_store(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
-  if (place.world_size == 1) return c10::make_intrusive<c10d::HashStore>();
-  StoreClient::Place where{host_to_meet_at(place), place.master_port, place.secret};
+std::shared_ptr<RankStore> make_store(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
+  if (place.world_size == 1) return std::make_shared<ForeignStore>(c10::make_intrusive<c10d::HashStore>());
+  StoreConnection::Place where{host_to_meet_at(place), place.master_port, place.secret};
   std::shared_ptr<StoreServer> server;
   if (keeps_it) {
     Socket listening = listen_for(place);
     where.host = own_end(listening.get()).first;
     if (where.host.empty()) where.host = "127.0.0.1";
-    server = std::make_shared<StoreServer>(std::move(listening), place.secret);
+    server = std::make_shared<StoreServer>(std::move(listening), place.secret, place.world_size);
   }
   // Captured by value: within() may leave this work behind.
-  const auto made = std::make_shared<c10::intrusive_ptr<c10d::Store>>();
+  const auto made = std::make_shared<std::shared_ptr<RankStore>>();
   within(limit + kMargin,
          [made, where, limit, server, agents = place.agent_keeps_store] {
            if (agents) {
@@ -108,9 +105,9 @@ c10::intrusive_ptr<c10d::Store> make_store(const LaunchEnvironment& place, Durat
              options.port = where.port;
              options.waitWorkers = false;
              options.timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
-             *made = c10::make_intrusive<c10d::TCPStore>(where.host, options);
+             *made = std::make_shared<ForeignStore>(c10::make_intrusive<c10d::TCPStore>(where.host, options));
            } else {
-             *made = c10::make_intrusive<StoreClient>(where, limit, server);
+             *made = std::make_shared<StoreConnection>(where, limit, server);
            }
          },
          {.stop = true});
@@ -125,7 +122,7 @@ c10::intrusive_ptr<c10d::Store> make_store(const LaunchEnvironment& place, Durat
                    "same HOLDFAST_JOB_SECRET");
 }
 
-c10::intrusive_ptr<c10d::Store> reach(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
+std::shared_ptr<RankStore> reach(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
   const std::string who = "rank " + std::to_string(place.rank);
   std::string reason;
   try {
@@ -155,120 +152,7 @@ std::string prefix_of(const LaunchEnvironment& place) {
   return place.secret.empty() ? stem : stem + in_hex(keyed_hash(place.secret, "keys")).substr(0, 32) + "/";
 }
 
-class Meeting {
- public:
-  Meeting(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line)
-      : place_(place), end_(end), limit_(limit), line_(line) {}
-
-  // Returns false if the ranks have met in this store before and this rank belongs to the next start.
-  bool attend() {
-    if (place_.rank == 0) line_.set("who", identity());
-    const std::string who = line_.get("who", left_until(end_));
-    if (who != identity()) refuse_other_job(who);
-    // A count, not a flag: add() is atomic, so of two processes with the same rank one sees 2.
-    if (line_.add("come/" + std::to_string(place_.rank), 1) > 1) {
-      if (line_.missing({"verdict"}, 0s).empty()) return false;
-      // Tells rank 0, so that all ranks end with this reason instead of a timeout.
-      line_.add("twice", 1);
-      throw UsageError(
-          "a rank " + std::to_string(place_.rank) + " is at " + port_of(place_) +
-          " already: two jobs meet at one port (give each its own MASTER_PORT), or two processes were "
-          "started as this rank");
-    }
-    line_.set("here/" + std::to_string(place_.rank), host_name());
-    if (place_.rank == 0) {
-      preside();
-    } else {
-      hear();
-    }
-    return true;
-  }
-
- private:
-  std::string identity() const { return place_.job + " of " + std::to_string(place_.world_size) + " ranks"; }
-
-  [[noreturn]] void refuse_other_job(const std::string& who) const {
-    throw UsageError("rank " + std::to_string(place_.rank) + " of job " + identity() + " met job " + who +
-                     " at " + port_of(place_) + ": two jobs at one port; give each its own MASTER_PORT");
-  }
-
-  void preside() {
-    const auto keys = keys_of_ranks("here", place_.world_size);
-    SteadyTime said = Clock::real().now();
-    std::vector<int> missing;
-    for (;;) {
-      missing = ranks_of_keys(line_.missing(keys, std::min(kLook, left_until(end_))));
-      if (line_.add("twice", 0) > 0) {
-        conclude(missing, "two processes came as the same rank to " + port_of(place_) +
-                              ": two jobs at one port? Give each its own MASTER_PORT");
-      }
-      if (missing.empty() || Clock::real().now() >= end_) break;
-      if (Clock::real().now() - said < kPatience) continue;
-      said = Clock::real().now();
-      log_info("waiting at {} for {}", port_of(place_), ranks_in_words(missing));
-    }
-    if (!missing.empty()) {
-      conclude(missing,
-               ranks_in_words(missing) + " of " + std::to_string(place_.world_size) + " did not come to " +
-                   port_of(place_) + " within " + format_duration(limit_) +
-                   ": were they started, with the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and does a "
-                   "firewall let them through?");
-    }
-    line_.set("verdict", "go");
-  }
-
-  // Stays until the present ranks have read the verdict: the store ends with this process.
-  [[noreturn]] void conclude(const std::vector<int>& missing, const std::string& verdict) {
-    line_.set("verdict", verdict);
-    std::vector<std::string> readers;
-    for (int rank = 1; rank < place_.world_size; ++rank) {
-      if (std::find(missing.begin(), missing.end(), rank) == missing.end()) {
-        readers.push_back("read/" + std::to_string(rank));
-      }
-    }
-    if (!readers.empty()) line_.missing(readers, kMargin);
-    throw GroupError(verdict);
-  }
-
-  void hear() {
-    // Longer than rank 0 waits, so that its verdict arrives with the names of the missing ranks.
-    const std::string verdict = line_.get("verdict", left_until(end_) + kMargin);
-    if (verdict == "go") return;
-    line_.set("read/" + std::to_string(place_.rank), "");
-    throw GroupError(verdict);
-  }
-
-  const LaunchEnvironment& place_;
-  SteadyTime end_;
-  Duration limit_;
-  StoreLine& line_;
-};
-
 }  // namespace
-
-std::string ranks_in_words(std::span<const int> ranks) {
-  constexpr std::size_t kShown = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  const std::size_t shown = std::min(ranks.size(), kShown);
-  for (std::size_t i = 0; i < shown; ++i) {
-    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
-    text += std::to_string(ranks[i]);
-  }
-  if (ranks.size() > shown) text += " and " + std::to_string(ranks.size() - shown) + " more";
-  return text;
-}
-
-std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < world_size; ++rank) keys.push_back(stem + "/" + std::to_string(rank));
-  return keys;
-}
-
-std::vector<int> ranks_of_keys(std::span<const std::string> keys) {
-  std::vector<int> ranks;
-  for (const std::string& key : keys) ranks.push_back(std::stoi(key.substr(key.rfind('/') + 1)));
-  return ranks;
-}
 
 std::string brief(const std::exception& error) {
   const auto* const torch = dynamic_cast<const c10::Error*>(&error);
@@ -277,6 +161,7 @@ std::string brief(const std::exception& error) {
 }
 
 StoreLine meet(const LaunchEnvironment& place, Duration limit) {
+  make_room_for_ranks(place.rank, place.world_size);
   const SteadyTime end = Clock::real().now() + limit;
   const bool keeps_it = place.rank == 0 && !place.agent_keeps_store;
   bool too_early = false;
@@ -284,7 +169,7 @@ StoreLine meet(const LaunchEnvironment& place, Duration limit) {
     StoreLine line(reach(place, limit, keeps_it), prefix_of(place));
     line.heed_stop(true);
     try {
-      if (Meeting(place, try_until, limit, line).attend()) return line;
+      if (attend(place, try_until, limit, line)) return line;
     } catch (const SilentStore& silent) {
       if (!too_early) {
         throw GroupError("rank 0's store at " + port_of(place) +
@@ -306,13 +191,13 @@ StoreLine meet(const LaunchEnvironment& place, Duration limit) {
   }
 }
 
-c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, const StoreLine& line,
-                                              Duration limit) {
-  auto* const met = dynamic_cast<StoreClient*>(line.store().get());
+std::shared_ptr<RankStore> connect_again(const LaunchEnvironment& place, const StoreLine& line,
+                                         Duration limit) {
+  const auto met = std::dynamic_pointer_cast<StoreConnection>(line.store());
   if (met == nullptr) return reach(place, limit, false);
-  const auto made = std::make_shared<c10::intrusive_ptr<c10d::Store>>();
+  const auto made = std::make_shared<std::shared_ptr<RankStore>>();
   try {
-    within(limit + kMargin, [made, store = line.store(), met] { *made = met->clone(); }, {.stop = true});
+    within(limit + kMargin, [made, met] { *made = met->again(); }, {.stop = true});
   } catch (const SilentStore& silent) {
     throw GroupError("rank 0's store at " + port_of(place) + " went silent when the ranks had met (" +
                      silent.what() + "): rank 0 has ended or hangs; its log says why");
@@ -323,6 +208,13 @@ c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, co
                      brief(error) + "): rank 0 has ended; its log says why");
   }
   return *made;
+}
+
+c10::intrusive_ptr<c10d::Store> c10d_store_of(const StoreLine& line, Duration limit) {
+  if (const auto own = std::dynamic_pointer_cast<StoreConnection>(line.store())) {
+    return c10::make_intrusive<StoreClient>(own, limit);
+  }
+  return dynamic_cast<const ForeignStore&>(*line.store()).store();
 }
 
 }}  // namespace holdfast::v1

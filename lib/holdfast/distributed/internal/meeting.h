@@ -3,27 +3,20 @@
 // if all ranks are on one host. Clients prove that they know the job's secret. torchrun's agent has its own
 // TCPStore, without proofs.
 //
-// Keys, below "holdfast/<restart>/" and a hash of the secret: who (rank 0: the job), come/<r> (a count: two
-// are an error), here/<r>, verdict (rank 0: "go", or the message that all ranks end with), read/<r>.
+// Keys are below "holdfast/<restart>/" and a hash of the secret (ranks/attendance.h has them).
 //
 // Errors: UsageError and GroupError, as in process_group.h. Threads: one.
 #pragma once
 
-#include <span>
+#include <memory>
 #include <string>
-#include <vector>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "holdfast/base/launch_environment.h"
-#include "holdfast/distributed/internal/store_line.h"
+#include "holdfast/ranks/store_line.h"
 
 namespace holdfast { inline namespace v1 {
 
-// "rank 3", "ranks 1, 3 and 7", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 53 more".
-std::string ranks_in_words(std::span<const int> ranks);
-// "here/0" …, one for each rank.
-std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size);
-// The inverse of keys_of_ranks().
-std::vector<int> ranks_of_keys(std::span<const std::string> keys);
 // The first line of an exception of c10d or Gloo, without its backtrace.
 std::string brief(const std::exception& error);
 
@@ -32,7 +25,10 @@ std::string brief(const std::exception& error);
 StoreLine meet(const LaunchEnvironment& place, Duration limit);
 
 // A second connection to the store of a finished meeting. Requires more than one rank.
-c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, const StoreLine& line,
-                                              Duration limit);
+std::shared_ptr<RankStore> connect_again(const LaunchEnvironment& place, const StoreLine& line,
+                                         Duration limit);
+
+// The line's store for Gloo and NCCL, over the same connection.
+c10::intrusive_ptr<c10d::Store> c10d_store_of(const StoreLine& line, Duration limit);
 
 }}  // namespace holdfast::v1

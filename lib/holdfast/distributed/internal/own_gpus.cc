@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/ranks/rank_names.h"
+#include "holdfast/ranks/store_line.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -37,9 +38,7 @@ void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const std
     throw GroupError(ranks_in_words(missing) + " did not say which GPU is theirs within " +
                      format_duration(limit) + ": start all ranks again");
   }
-  std::vector<std::string> gpus;
-  for (const std::string& key : keys) gpus.push_back(line.get(key, kUntilAllKnow));
-  const std::string refusal = shared_gpu(gpus);
+  const std::string refusal = shared_gpu(line.get_all(keys));
   if (refusal.empty()) return;
   // The store ends with rank 0, so rank 0 waits until the others have read it.
   auto others = keys_of_ranks("gpu-known", place.world_size);

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "holdfast/base/launch_environment.h"
-#include "holdfast/distributed/internal/store_line.h"
+#include "holdfast/ranks/store_line.h"
 
 namespace holdfast { inline namespace v1 {
 

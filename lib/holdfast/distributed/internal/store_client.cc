@@ -1,112 +1,41 @@
 #include "holdfast/distributed/internal/store_client.h"
 
 #include <c10/util/Exception.h>
-#include <poll.h>
-#include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <span>
-#include <thread>
 #include <utility>
 
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/keyed_hash.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::size_t kClientNonce = 16;
-constexpr Duration kFirstLook = 1ms;
-constexpr Duration kBetweenLooksAtStore = 50ms;
-
 std::string as_text(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<std::uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
+// With the exceptions that c10d expects of a store.
+auto as_c10d(const auto& work) {
+  try {
+    return work();
+  } catch (const StoreFailed& error) {
+    C10_THROW_ERROR(DistStoreError, error.what());
+  } catch (const StoreClosed& error) {
+    C10_THROW_ERROR(DistNetworkError, error.what());
+  }
+}
+
 }  // namespace
 
-StoreClient::StoreClient(Place place, Duration limit, std::shared_ptr<StoreServer> server)
-    : Store(std::chrono::ceil<std::chrono::milliseconds>(limit)),
-      place_(std::move(place)),
-      limit_(limit),
-      server_(std::move(server)) {
-  const SteadyTime end = Clock::real().now() + limit;
-  while (true) {
-    socket_ = connect_to(place_.host, place_.port, end, [] { return false; });
-    try {
-      greet(end);
-      return;
-    } catch (const c10::DistNetworkError&) {  // closed: too many clients came at once
-      if (Clock::real().now() >= end) throw;
-      in_.clear();
-      std::this_thread::sleep_for(kBetweenLooksAtStore);
-    }
-  }
-}
-
-void StoreClient::greet(SteadyTime end) {
-  const Message hello = receive(end);
-  if (hello.kind != Kind::hello || hello.words.size() != 1) throw OtherSecret("it is no store of a run");
-  const std::string nonce = random_bytes(kClientNonce);
-  const std::string proof =
-      packed({Kind::proof, {nonce, proof_of_client(place_.secret, hello.words[0], nonce)}});
-  if (!send_all(socket_.get(), std::as_bytes(std::span(proof)))) {
-    C10_THROW_ERROR(DistNetworkError, "the store's connection was closed");
-  }
-  const Message verdict = receive(end);
-  if (verdict.kind != Kind::welcome || verdict.words.size() != 1 ||
-      !equal_in_constant_time(verdict.words[0], proof_of_server(place_.secret, hello.words[0], nonce))) {
-    throw OtherSecret("it has another secret");
-  }
-}
-
-Message StoreClient::receive(SteadyTime end) {
-  while (true) {
-    try {
-      if (auto message = take_message(in_, kLongestMessage)) return std::move(*message);
-    } catch (const std::runtime_error& error) {
-      throw OtherSecret(error.what());
-    }
-    pollfd wait{socket_.get(), POLLIN, 0};
-    if (::poll(&wait, 1, timeout_until(end)) == 0)
-      C10_THROW_ERROR(DistNetworkError, "no answer from the store");
-    std::array<char, 65536> bytes;
-    const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) {
-      const std::string how = got == 0 ? "closed" : std::strerror(errno);
-      C10_THROW_ERROR(DistNetworkError, "the store's connection: " + how);
-    }
-    in_.append(bytes.data(), static_cast<std::size_t>(got));
-  }
-}
+StoreClient::StoreClient(std::shared_ptr<StoreConnection> connection, Duration limit)
+    : Store(std::chrono::ceil<std::chrono::milliseconds>(limit)), connection_(std::move(connection)) {}
 
 std::vector<std::string> StoreClient::call(Kind kind, std::vector<std::string> words) {
-  const std::lock_guard lock(mutex_);
-  const std::string request = packed({kind, std::move(words)});
-  if (socket_.get() < 0 || !send_all(socket_.get(), std::as_bytes(std::span(request)))) {
-    socket_ = Socket();
-    C10_THROW_ERROR(DistNetworkError, "the store's connection is closed");
-  }
-  try {
-    Message answer = receive(Clock::real().now() + timeout_);
-    if (answer.kind == Kind::done) return std::move(answer.words);
-    if (answer.kind == Kind::failed && !answer.words.empty()) {
-      C10_THROW_ERROR(DistStoreError, "the store: " + answer.words.front());
-    }
-    C10_THROW_ERROR(DistNetworkError, "the store's answer is not one");
-  } catch (const c10::DistNetworkError&) {
-    socket_ = Socket();  // a late answer would be taken for the next one's
-    throw;
-  }
+  return as_c10d([&] { return connection_->call(kind, std::move(words)); });
 }
 
 c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
-  return c10::make_intrusive<StoreClient>(place_, limit_, server_);
+  return as_c10d([&] {
+    return c10::make_intrusive<StoreClient>(std::shared_ptr<StoreConnection>(connection_->again()), timeout_);
+  });
 }
 
 void StoreClient::set(const std::string& key, const std::vector<std::uint8_t>& value) {
@@ -137,20 +66,11 @@ std::int64_t StoreClient::getNumKeys() { return parse_int(call(Kind::count, {}).
 void StoreClient::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
 
 void StoreClient::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
-  const SteadyTime end = Clock::real().now() + timeout;
-  for (Duration pause = kFirstLook; !check(keys); pause = std::min(2 * pause, kBetweenLooksAtStore)) {
-    if (Clock::real().now() >= end) {
-      C10_THROW_ERROR(DistStoreError, "a key did not come to the store in time: " + keys.front());
-    }
-    std::this_thread::sleep_for(pause);
+  const auto missing = as_c10d([&] { return connection_->missing(keys, timeout, [] { return false; }); });
+  if (!missing.empty()) {
+    C10_THROW_ERROR(DistStoreError, "a key did not come to the store in time: " + missing.front());
   }
 }
-
-void StoreClient::make_will(const std::string& key, const std::string& value) {
-  call(Kind::will, {key, value});
-}
-
-void StoreClient::withdraw_will() { call(Kind::will, {}); }
 
 void StoreClient::append(const std::string& key, const std::vector<std::uint8_t>& value) {
   call(Kind::append, {key, as_text(value)});

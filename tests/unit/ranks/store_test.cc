@@ -5,20 +5,22 @@
 #include <sys/socket.h>
 
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "holdfast/distributed/internal/keyed_hash.h"
-#include "holdfast/distributed/internal/store_client.h"
-#include "holdfast/distributed/internal/store_server.h"
+#include "holdfast/ranks/keyed_hash.h"
+#include "holdfast/ranks/store_connection.h"
+#include "holdfast/ranks/store_server.h"
 
 namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 // The examples of FIPS 180-2 and RFC 4231.
 TEST(KeyedHash, IsThatOfTheStandards) {
@@ -45,39 +47,82 @@ class Store : public testing::Test {
     place_ = {"127.0.0.1", own_end(listening->get()).second, "our secret"};
     server_ = std::make_shared<StoreServer>(std::move(*listening), place_.secret);
   }
-  c10::intrusive_ptr<StoreClient> client() const { return c10::make_intrusive<StoreClient>(place_, 60s); }
+  std::unique_ptr<StoreConnection> client() const { return std::make_unique<StoreConnection>(place_, 60s); }
 
-  StoreClient::Place place_;
+  StoreConnection::Place place_;
   std::shared_ptr<StoreServer> server_;
 };
 
+constexpr auto kNever = [] { return false; };
+
 TEST_F(Store, KeepsWhatItIsTold) {
   const auto one = client();
-  const auto other = one->clone();
-  c10d::Store& store = *one;
-  store.set("text", std::string("a\0b", 3));
-  EXPECT_EQ(other->get_to_str("text"), std::string("a\0b", 3));
-  EXPECT_EQ(store.add("count", 2), 2);
+  const auto other = one->again();
+  one->set("text", std::string("a\0b", 3));
+  EXPECT_THAT(other->get({"text"}), ElementsAre(std::string("a\0b", 3)));
+  EXPECT_EQ(one->add("count", 2), 2);
   EXPECT_EQ(other->add("count", -5), -3);
-  EXPECT_EQ(other->get_to_str("count"), "-3");
-  EXPECT_TRUE(store.check({"text", "count"}));
-  EXPECT_FALSE(store.check({"text", "none"}));
-  EXPECT_EQ(store.compareSet("text", "other", "no"), std::string("a\0b", 3));
-  EXPECT_EQ(store.compareSet("text", std::string("a\0b", 3), "yes"), "yes");
-  EXPECT_TRUE(store.deleteKey("text"));
-  EXPECT_FALSE(store.deleteKey("text"));
-  EXPECT_EQ(store.getNumKeys(), 1);
-  const std::vector<std::uint8_t> long_one(3'000'000, 7);
-  store.multiSet({"a", "b"}, {long_one, {}});
-  store.append("b", {1, 2});
-  EXPECT_THAT(other->multiGet({"a", "b"}), ElementsAre(long_one, std::vector<std::uint8_t>{1, 2}));
-  EXPECT_THROW(store.wait({"never"}, 10ms), c10::DistStoreError);
-  std::thread later([&] {
-    std::this_thread::sleep_for(50ms);
-    other->set("late", std::vector<std::uint8_t>{'x'});
-  });
-  EXPECT_EQ(store.get_to_str("late"), "x");
-  later.join();
+  EXPECT_THAT(other->get({"count"}), ElementsAre("-3"));
+  EXPECT_THROW(one->add("text", 1), StoreFailed);
+  EXPECT_TRUE(one->check({"text", "count"}));
+  EXPECT_FALSE(one->check({"text", "none"}));
+  EXPECT_THROW(one->get({"text", "none"}), StoreFailed);
+  EXPECT_THAT(one->call(Kind::compare_set, {"text", "other", "no"}), ElementsAre(std::string("a\0b", 3)));
+  EXPECT_THAT(one->call(Kind::compare_set, {"text", std::string("a\0b", 3), "yes"}), ElementsAre("yes"));
+  EXPECT_THAT(one->call(Kind::erase, {"text"}), ElementsAre("1"));
+  EXPECT_THAT(one->call(Kind::erase, {"text"}), ElementsAre("0"));
+  EXPECT_THAT(one->call(Kind::count, {}), ElementsAre("1"));
+  const std::string long_one(3'000'000, 'x');
+  one->set_all({"a", "b"}, long_one);
+  one->call(Kind::append, {"b", "y"});
+  EXPECT_THAT(other->get({"a", "b"}), ElementsAre(long_one, long_one + "y"));
+}
+
+TEST_F(Store, ASwapTellsAndReadsAtOnce) {
+  const auto one = client();
+  EXPECT_EQ(one->swap("mine", "1", "theirs"), std::nullopt);
+  client()->set("theirs", "2");
+  EXPECT_EQ(one->swap("mine", "3", "theirs"), "2");
+  EXPECT_THAT(one->get({"mine"}), ElementsAre("3"));
+}
+
+TEST_F(Store, AWaitEndsWhenAllIsThere) {
+  const auto one = client(), two = client(), other = client();
+  EXPECT_THAT(one->missing({"a", "b"}, 0s, kNever), ElementsAre("a", "b"));
+  const auto waits = [](StoreConnection& store) {
+    return std::async(std::launch::async, [&] { return store.missing({"a", "b", "b"}, 60s, kNever); });
+  };
+  auto first = waits(*one), second = waits(*two);
+  other->set("b", "");
+  other->erase("b");
+  other->set("a", "");
+  EXPECT_EQ(first.wait_for(200ms), std::future_status::timeout) << "b has gone again";
+  other->set("b", "");
+  EXPECT_THAT(first.get(), IsEmpty());
+  EXPECT_THAT(second.get(), IsEmpty());
+  EXPECT_THAT(one->missing({"a", "c"}, 1ms, kNever), ElementsAre("c")) << "in time";
+  EXPECT_THAT(one->missing({"a", "c"}, 1h, [] { return true; }), ElementsAre("c"))
+      << "as soon as it gives up";
+  EXPECT_EQ(one->add("count", 1), 1) << "and nothing is left over";
+}
+
+TEST_F(Store, AThreadThatWaitsLetsOthersPass) {
+  const auto one = client();
+  auto waits = std::async(std::launch::async, [&] { return one->missing({"a"}, 1h, kNever); });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(one->add("count", 1), i + 1);
+  EXPECT_EQ(waits.wait_for(0s), std::future_status::timeout);
+  one->set("a", "");
+  EXPECT_THAT(waits.get(), IsEmpty());
+}
+
+TEST_F(Store, TheEndOfAConnectionEndsItsWait) {
+  const auto one = client();
+  auto waits = client();
+  waits->begin(Kind::await, {"60000", "a"});
+  EXPECT_EQ(waits->finish(100ms), std::nullopt);
+  waits.reset();
+  one->set("a", "");
+  EXPECT_EQ(one->add("count", 1), 1);
 }
 
 TEST_F(Store, WhoHasAnotherSecretIsTurnedAway) {
@@ -149,15 +194,16 @@ TEST_F(Store, WillsHoldUnlessTheyAreWithdrawn) {
   EXPECT_FALSE(one->check({"dead"}));
   dies.reset();
   leaves.reset();
-  EXPECT_EQ(one->get_to_str("dead"), "yes");
+  EXPECT_THAT(one->missing({"dead"}, 60s, kNever), IsEmpty());
+  EXPECT_THAT(one->get({"dead"}), ElementsAre("yes"));
   EXPECT_FALSE(one->check({"left"}));
 }
 
 TEST_F(Store, ItsEndIsNoticed) {
   const auto one = client();
   server_.reset();
-  EXPECT_THROW(one->add("count", 1), c10::DistNetworkError);
-  EXPECT_THROW(one->add("count", 1), c10::DistNetworkError);
+  EXPECT_THROW(one->add("count", 1), StoreClosed);
+  EXPECT_THROW(one->add("count", 1), StoreClosed);
 }
 
 TEST(StoreMessages, WhatIsNoneIsRefused) {

@@ -1,4 +1,4 @@
-#include "holdfast/distributed/internal/keyed_hash.h"
+#include "holdfast/ranks/keyed_hash.h"
 
 #include <sys/random.h>
 

@@ -1,9 +1,9 @@
-#include "holdfast/distributed/internal/store_messages.h"
+#include "holdfast/ranks/store_messages.h"
 
 #include <cstring>
 #include <stdexcept>
 
-#include "holdfast/distributed/internal/keyed_hash.h"
+#include "holdfast/ranks/keyed_hash.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

@@ -1,4 +1,4 @@
-#include "holdfast/distributed/internal/sockets.h"
+#include "holdfast/ranks/sockets.h"
 
 #include <fcntl.h>
 #include <netdb.h>

@@ -1,20 +1,16 @@
-// Signs of life, of threads that are ranks, and the connections that end with a loss.
-#include "holdfast/distributed/internal/pulse.h"
+// Signs of life, of threads that are ranks.
+#include "holdfast/ranks/pulse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <thread>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
-#include "holdfast/distributed/internal/connections.h"
-#include "holdfast/distributed/internal/sockets.h"
+#include "support/memory_store.h"
 
 namespace holdfast { namespace {
 
@@ -36,7 +32,7 @@ class Pulses : public testing::Test {
   void start(int count) {
     for (int rank = 0; rank < count; ++rank) pulses.push_back(begin(rank, count));
   }
-  const c10::intrusive_ptr<c10d::HashStore> store = c10::make_intrusive<c10d::HashStore>();
+  const std::shared_ptr<test::MemoryStore> store = std::make_shared<test::MemoryStore>();
   std::atomic<int> losses{0};
   std::vector<std::unique_ptr<Pulse>> pulses;
 };
@@ -75,9 +71,8 @@ TEST_F(Pulses, OfASilentRankZeroTheOthersKnowAsWell) {
 TEST_F(Pulses, AnAnnouncedSilenceIsBorneUntilItIsOver) {
   start(3);
   const auto goes_by = [&](const std::string& pulse) {
-    return comes([&] {
-      return store->check({"p/pulse"}) && store->get_to_str("p/pulse").find(pulse) != std::string::npos;
-    });
+    return comes(
+        [&] { return store->check({"p/pulse"}) && store->text("p/pulse").find(pulse) != std::string::npos; });
   };
   pulses[2]->expect_silence(60s);
   ASSERT_TRUE(goes_by(" 1200"));
@@ -95,8 +90,7 @@ TEST_F(Pulses, AnAnnouncedSilenceIsBorneUntilItIsOver) {
 TEST_F(Pulses, OfRankZeroAsWell) {
   start(2);
   pulses[0]->expect_silence(60s);
-  ASSERT_TRUE(
-      comes([&] { return store->check({"p/pulse"}) && store->get_to_str("p/pulse").find(" 1200") < 9; }));
+  ASSERT_TRUE(comes([&] { return store->check({"p/pulse"}) && store->text("p/pulse").find(" 1200") < 9; }));
   std::this_thread::sleep_for(1s);  // until rank 1 has read it
   pulses[0]->end();
   std::this_thread::sleep_for(4s);
@@ -108,10 +102,10 @@ TEST_F(Pulses, WhatWasSaidBeforeRankZeroBeganIsHeard) {
   const std::unique_ptr<Pulse> early = begin(1, 2);
   early->expect_silence(60s);
   early->call(true);
-  ASSERT_TRUE(comes([&] { return store->check({"p/beat/1"}) && store->get_to_str("p/beat/1").size() > 10; }));
+  ASSERT_TRUE(comes([&] { return store->check({"p/beat/1"}) && store->text("p/beat/1").size() > 10; }));
   const std::unique_ptr<Pulse> zero = begin(0, 2);
   EXPECT_TRUE(comes([&] { return zero->called(); }));
-  EXPECT_TRUE(comes([&] { return store->get_to_str("p/pulse").find(" 1200") != std::string::npos; }));
+  EXPECT_TRUE(comes([&] { return store->text("p/pulse").find(" 1200") != std::string::npos; }));
   EXPECT_THAT(zero->lost(), IsEmpty());
 }
 
@@ -124,27 +118,6 @@ TEST_F(Pulses, RankZeroKnowsThatAnotherCalls) {
   pulses[2]->call(false);
   EXPECT_TRUE(comes([&] { return !pulses[0]->called(); }));
   for (const auto& pulse : pulses) EXPECT_THAT(pulse->lost(), IsEmpty());
-}
-
-constexpr int kStorePort = 1;  // nobody's here
-
-TEST(Connections, ThoseThatCameSinceAreBroken) {
-  const auto listening = listen_at("127.0.0.1", 0);
-  ASSERT_TRUE(listening);
-  const auto connect = [&] {
-    return connect_to("127.0.0.1", own_end(listening->get()).second, Clock::real().now() + 60s,
-                      [] { return false; });
-  };
-  const Socket older = connect();
-  Connections connections;
-  const auto before = Connections::all(kStorePort);
-  const Socket newer = connect();
-  connections.add_since(before, kStorePort);
-  connections.shut();
-  char byte = 0;
-  EXPECT_EQ(::recv(newer.get(), &byte, 1, MSG_DONTWAIT), 0) << "its end";
-  EXPECT_EQ(::recv(older.get(), &byte, 1, MSG_DONTWAIT), -1);
-  EXPECT_EQ(errno, EAGAIN) << "nothing has come yet";
 }
 
 }}  // namespace holdfast

@@ -1,4 +1,4 @@
-// A c10d::Store whose calls all have a time limit. A TCPStore client waits for the server without one, so a
+// A run's store whose calls all have a time limit. A TCPStore client waits for the server without one, so a
 // rank 0 that hangs would hang all ranks. Each call runs on a thread that is left behind if it does not
 // return; then the line is dead. The limit is 45 s beyond what the call itself may wait: machines stall, and
 // a wrong verdict costs the run.
@@ -14,13 +14,13 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
-#include "holdfast/distributed/internal/pulse.h"
+#include "holdfast/ranks/pulse.h"
+#include "holdfast/ranks/rank_store.h"
 
 namespace holdfast { inline namespace v1 {
 
@@ -47,7 +47,7 @@ void within(Duration limit, std::function<void()> work, Heeds heeds = {});
 
 class StoreLine {
  public:
-  StoreLine(c10::intrusive_ptr<c10d::Store> store, std::string prefix);
+  StoreLine(std::shared_ptr<RankStore> store, std::string prefix);
 
   // From now on the limit is a few seconds: when a rank is lost, the store may be lost with it.
   void hurry();
@@ -61,6 +61,8 @@ class StoreLine {
   void set(const std::string& key, const std::string& text);
   // Blocks until the key is there, at most `limit`; then SilentStore.
   std::string get(const std::string& key, Duration limit);
+  // The values of all keys. Requires that they are there.
+  std::vector<std::string> get_all(const std::vector<std::string>& keys);
   std::int64_t add(const std::string& key, std::int64_t value);
   void erase(const std::string& key);
   // Waits until all keys are there. Returns those that are missing after `limit`, or when a rank is lost and
@@ -68,13 +70,14 @@ class StoreLine {
   std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit,
                                    bool loss_is_known = false);
 
-  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+  const std::shared_ptr<RankStore>& store() const { return store_; }
   const std::string& prefix() const { return prefix_; }
 
  private:
   void call(Duration limit, std::function<void()> work);
+  std::vector<std::string> full(const std::vector<std::string>& keys) const;
 
-  c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<RankStore> store_;
   std::string prefix_;
   Duration answer_;
   std::shared_ptr<const Alarm> alarm_;

@@ -7,17 +7,17 @@
 // has the cases.
 //
 // Errors: none; std::system_error without memory for a thread. Threads: any, except end(). Costs two threads
-// and a connection to the store, which must not be shared: c10d's clients serve one call at a time.
+// and a connection to the store, which must not be shared: it serves one call at a time.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/ranks/rank_store.h"
 
 namespace holdfast { inline namespace v1 {
 
@@ -40,12 +40,11 @@ struct PulseOptions {
 // A rank may also call rank 0, which hears it within about a second. When a process dies, Holdfast's own
 // store writes died/<r> at once (torchrun's does not).
 //
-// Keys: died/<r>; beat/<r>: a count, plus 2^32 times the announced polls (below 2^15), plus 2^47 for a rank
-// that calls; pulse (rank 0): "<count> <announced polls> <rank>:<polls beyond those> …".
+// Keys: died/<r>; beat/<r>: a sign; pulse (rank 0): its tale (signs_of_life.h).
 class Pulse {
  public:
   // Calls `on_loss` once, from a thread of this object, when a rank is lost.
-  Pulse(c10::intrusive_ptr<c10d::Store> store, std::string prefix, int rank, int world_size,
+  Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int world_size,
         PulseOptions options = {}, std::function<void()> on_loss = {});
   ~Pulse();
   Pulse(const Pulse&) = delete;

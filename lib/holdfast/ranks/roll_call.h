@@ -15,8 +15,8 @@
 #include <mutex>
 #include <string>
 
-#include "holdfast/distributed/internal/pulse.h"
-#include "holdfast/distributed/internal/store_line.h"
+#include "holdfast/ranks/pulse.h"
+#include "holdfast/ranks/store_line.h"
 
 namespace holdfast { inline namespace v1 {
 

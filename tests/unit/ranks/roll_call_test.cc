@@ -1,39 +1,22 @@
 // Who is named when a rank is lost, and who is not.
-#include "holdfast/distributed/internal/roll_call.h"
+#include "holdfast/ranks/roll_call.h"
 
-#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
+
+#include "support/memory_store.h"
 
 namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::SizeIs;
 using testing::StartsWith;
-
-// A store whose server can end.
-struct Closing final : c10d::HashStore {
-  std::atomic<bool> closed{false};
-  void require() const {
-    if (closed) C10_THROW_ERROR(DistNetworkError, "closed");
-  }
-  void set(const std::string& key, const std::vector<std::uint8_t>& text) override {
-    require();
-    HashStore::set(key, text);
-  }
-  std::int64_t add(const std::string& key, std::int64_t value) override {
-    require();
-    return HashStore::add(key, value);
-  }
-};
 
 class RollCalls : public testing::Test {
  protected:
@@ -49,13 +32,13 @@ class RollCalls : public testing::Test {
     line.heed(pulses[1]->alarm());
     return RollCall(line, pulses[1], 1, static_cast<int>(pulses.size())).who();
   }
-  void say(const std::string& key) { store->set("p/" + key, std::vector<std::uint8_t>{}); }
+  void say(const std::string& key) { store->set("p/" + key, ""); }
   template <class Condition>
   static bool comes(const Condition& condition) {
     for (int i = 0; i < 60'000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
     return condition();
   }
-  const c10::intrusive_ptr<Closing> store = c10::make_intrusive<Closing>();
+  const std::shared_ptr<test::MemoryStore> store = std::make_shared<test::MemoryStore>();
   std::vector<std::shared_ptr<Pulse>> pulses;
 };
 
@@ -111,24 +94,24 @@ TEST_F(RollCalls, RankZeroThatLeftBecauseOfAnotherIsNotNamed) {
   start(3, 60);
   pulses[2]->end();
   EXPECT_TRUE(comes([&] { return !pulses[1]->silent_for(1250ms).empty(); }));
-  store->closed = true;
+  store->close(true);
   EXPECT_THAT(who(), StartsWith("rank 2 died, hangs or cannot be reached"));
   EXPECT_THAT(pulses[1]->lost(), SizeIs(1));
 }
 
 TEST_F(RollCalls, RankZeroIsNamedWhenItsStoreEndsAndAllElseIsWell) {
   start(3);
-  store->closed = true;
+  store->close(true);
   EXPECT_THAT(who(), StartsWith("rank 0 died, hangs or cannot be reached"));
 }
 
 TEST_F(RollCalls, TheFirstAnswerHolds) {
   start(2);
-  store->closed = true;
+  store->close(true);
   RollCall call(StoreLine(store, "p/"), pulses[1], 1, 2);
   const std::string first = call.who();
   pulses.clear();
-  store->closed = false;
+  store->close(false);
   EXPECT_EQ(call.who(), first);
 }
 

@@ -1,11 +1,11 @@
-#include "holdfast/distributed/internal/roll_call.h"
+#include "holdfast/ranks/roll_call.h"
 
 #include <algorithm>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "holdfast/distributed/internal/meeting.h"
+#include "holdfast/ranks/rank_names.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {

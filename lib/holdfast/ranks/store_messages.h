@@ -31,6 +31,11 @@ enum class Kind : std::uint8_t {
   check,        // keys: "1" if all are there
   count,        // number of keys
   will,         // key, value: set when this connection ends; no words: withdrawn
+  swap,         // key, value, key to read: its value; no words if it is missing
+  await,        // milliseconds, keys: those that are missing. Answered when all are there, or after that time
+  enough,       // no words, no answer of its own: ends a wait of this connection
+  join,         // name of a vote, number of voters. Answered when all of them have joined
+  vote,         // name, ballot: the largest of each number. Answered when all voters have cast
   // Answers.
   done,    // words
   failed,  // reason

@@ -1,6 +1,4 @@
-#include "holdfast/distributed/internal/store_line.h"
-
-#include <c10/util/Exception.h>
+#include "holdfast/ranks/store_line.h"
 
 #include <algorithm>
 #include <future>
@@ -47,7 +45,7 @@ void within(Duration limit, std::function<void()> work, Heeds heeds) {
   done.get();
 }
 
-StoreLine::StoreLine(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
+StoreLine::StoreLine(std::shared_ptr<RankStore> store, std::string prefix)
     : store_(std::move(store)), prefix_(std::move(prefix)), answer_(kAnswer) {}
 
 void StoreLine::hurry() { answer_ = kHurriedAnswer; }
@@ -63,7 +61,7 @@ void StoreLine::call(Duration limit, std::function<void()> work) {
   } catch (const SilentStore&) {
     dead_ = true;
     throw;
-  } catch (const c10::DistNetworkError&) {
+  } catch (const StoreClosed&) {
     dead_ = true;
     throw SilentStore("the connection is closed");
   }
@@ -76,7 +74,7 @@ void StoreLine::set(const std::string& key, const std::string& text) {
 std::string StoreLine::get(const std::string& key, Duration limit) {
   if (!missing({key}, limit).empty()) throw SilentStore("no answer");
   const auto text = std::make_shared<std::string>();
-  call(answer_, [store = store_, key = prefix_ + key, text] { *text = store->get_to_str(key); });
+  call(answer_, [store = store_, key = prefix_ + key, text] { *text = store->get({key}).at(0); });
   return *text;
 }
 
@@ -87,33 +85,31 @@ std::int64_t StoreLine::add(const std::string& key, std::int64_t value) {
 }
 
 void StoreLine::erase(const std::string& key) {
-  call(answer_, [store = store_, key = prefix_ + key] { store->deleteKey(key); });
+  call(answer_, [store = store_, key = prefix_ + key] { store->erase(key); });
+}
+
+std::vector<std::string> StoreLine::full(const std::vector<std::string>& keys) const {
+  std::vector<std::string> all;
+  all.reserve(keys.size());
+  for (const std::string& key : keys) all.push_back(prefix_ + key);
+  return all;
+}
+
+std::vector<std::string> StoreLine::get_all(const std::vector<std::string>& keys) {
+  const auto texts = std::make_shared<std::vector<std::string>>();
+  call(answer_, [store = store_, keys = full(keys), texts] { *texts = store->get(keys); });
+  return std::move(*texts);
 }
 
 std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys, Duration limit,
                                             bool loss_is_known) {
   const auto missed = std::make_shared<std::vector<std::string>>();
   const auto alarm = loss_is_known ? nullptr : alarm_;
-  call(limit + answer_, [store = store_, prefix = prefix_, alarm, keys, limit, missed] {
-    std::vector<std::string> full;
-    full.reserve(keys.size());
-    for (const std::string& key : keys) full.push_back(prefix + key);
-    // Polls, because c10d's own wait logs two warnings when its limit passes. More keys mean more ranks that
-    // poll, so the pause grows with them.
-    const Duration longest = 50ms + 250us * keys.size();
-    const SteadyTime end = Clock::real().now() + limit;
-    for (Duration pause = 1ms; !store->check(full); pause = std::min<Duration>(2 * pause, longest)) {
-      if (Clock::real().now() < end && !(alarm && alarm->rank)) {
-        std::this_thread::sleep_for(pause);
-        continue;
-      }
-      for (const std::string& key : keys) {
-        if (!store->check({prefix + key})) missed->push_back(key);
-      }
-      return;
-    }
+  call(limit + answer_, [store = store_, alarm, keys = full(keys), limit, missed] {
+    *missed = store->missing(keys, limit, [&alarm] { return alarm && alarm->rank; });
   });
-  return *missed;
+  for (std::string& key : *missed) key.erase(0, prefix_.size());
+  return std::move(*missed);
 }
 
 }}  // namespace holdfast::v1

@@ -1,0 +1,25 @@
+// Whether all ranks of a start are here. All connect to one store and say which rank they are; rank 0 tells
+// them whether all have come.
+//
+// Keys: who (rank 0: the job), come/<r> (a count: two are an error), here/<r>, verdict (rank 0: "go", or the
+// message that all ranks end with), read/<r>.
+//
+// Errors: UsageError for another job at that port, or a rank that exists twice; GroupError if ranks are missing;
+// SilentStore; StoppedWaiting. Threads: one.
+#pragma once
+
+#include <string>
+
+#include "holdfast/base/launch_environment.h"
+#include "holdfast/ranks/store_line.h"
+
+namespace holdfast { inline namespace v1 {
+
+// "MASTER_ADDR:MASTER_PORT"
+std::string port_of(const LaunchEnvironment& place);
+
+// Returns true when all ranks are here. False: the ranks have met in this store before, and this rank belongs to
+// the next start. `limit` is for the message.
+bool attend(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line);
+
+}}  // namespace holdfast::v1

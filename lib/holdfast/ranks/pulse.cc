@@ -1,0 +1,213 @@
+#include "holdfast/ranks/pulse.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/mutex.h"
+#include "holdfast/base/text.h"
+#include "holdfast/ranks/rank_names.h"
+#include "holdfast/ranks/signs_of_life.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr auto kLastBeat = std::chrono::seconds(2);
+
+// Signals are for the threads that handle them.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+}
+
+}  // namespace
+
+struct Pulse::State {
+  State(std::shared_ptr<RankStore> the_store, std::string the_prefix, int the_rank, int world_size,
+        PulseOptions the_options, std::function<void()> callback)
+      : store(std::move(the_store)),
+        prefix(std::move(the_prefix)),
+        rank(the_rank),
+        options(the_options),
+        on_loss(std::move(callback)),
+        keys(keys_of_ranks(prefix + "beat", world_size)),
+        table(world_size, options.looks),
+        judge(rank, options.looks) {}
+
+  const std::shared_ptr<RankStore> store;
+  const std::string prefix;
+  const int rank;
+  const PulseOptions options;
+  const std::function<void()> on_loss;
+  const std::shared_ptr<Alarm> alarm = std::make_shared<Alarm>();
+
+  // Used by the beating thread only.
+  const std::vector<std::string> keys;
+  SignTable table;   // rank 0
+  std::string told;  // the text that rank 0 last wrote
+  std::int64_t looks = 0;
+  std::int64_t signs = 0;
+
+  std::atomic<std::int64_t> standing{0};  // polls for which this machine may stand still
+  std::atomic<bool> calls{false};
+  std::atomic<bool> called{false};  // rank 0: another rank calls
+
+  Mutex mutex;
+  CondVar wake;
+  bool ended HOLDFAST_GUARDED_BY(mutex) = false;
+  int running HOLDFAST_GUARDED_BY(mutex) = 0;      // threads
+  bool closed HOLDFAST_GUARDED_BY(mutex) = false;  // the connection to the store
+  SilenceJudge judge HOLDFAST_GUARDED_BY(mutex);
+
+  std::string sign() { return std::to_string(sign_of(++signs, standing, calls)); }
+  void look_at_all();
+  void hear(const std::optional<std::string>& text);
+  void learn(Tale tale);
+  void beat();
+  void watch();
+  bool pause() HOLDFAST_REQUIRES(mutex) {
+    return !wake.wait_for(mutex, options.period, [this]() HOLDFAST_REQUIRES(mutex) { return ended; });
+  }
+};
+
+// Handles a sign of rank 0.
+void Pulse::State::learn(Tale tale) {
+  const MutexLock lock(mutex);
+  const int before = judge.announced();
+  judge.learn(std::move(tale));
+  const int announced = judge.announced();
+  if (before == announced) return;
+  log_info("{}: ranks may be silent for {}",
+           announced > 0 ? "a machine is about to stand still" : "no machine stands still any more",
+           format_duration((options.looks + announced) * options.period));
+}
+
+void Pulse::State::look_at_all() {
+  Tale tale = table.look(store->get(keys));
+  called = tale.called;
+  store->set(prefix + "pulse", text_of(tale, ++looks));
+  learn(std::move(tale));
+}
+
+void Pulse::State::hear(const std::optional<std::string>& text) {
+  // An unchanged text is no sign of rank 0.
+  if (!text || *text == told) return;
+  told = *text;
+  learn(tale_of(told));
+}
+
+void Pulse::State::beat() {
+  const std::string& own = keys[static_cast<std::size_t>(rank)];
+  try {
+    // The server sets this key when the connection ends, so a dead process is noticed at once.
+    store->make_will(prefix + "died/" + std::to_string(rank), "");
+    if (rank == 0) store->set_all(keys, "0");
+    while (true) {
+      // Writes the whole number, not a difference: rank 0 may overwrite a first sign with its initial zeros.
+      if (rank == 0) {
+        store->set(own, sign());
+        look_at_all();
+      } else {
+        hear(store->swap(own, sign(), prefix + "pulse"));
+      }
+      const MutexLock lock(mutex);
+      if (!pause()) break;
+    }
+    store->withdraw_will();
+  } catch (const std::exception&) {
+    const MutexLock lock(mutex);
+    closed = true;
+    wake.notify_all();
+  }
+}
+
+void Pulse::State::watch() {
+  MutexLock lock(mutex);
+  while (pause()) {
+    if (!judge.poll(closed)) continue;
+    alarm->store = judge.store_is_lost();
+    alarm->rank = true;
+    wake.notify_all();
+    lock.unlock();
+    if (on_loss) on_loss();
+    lock.lock();
+  }
+}
+
+Pulse::Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int world_size,
+             PulseOptions options, std::function<void()> on_loss)
+    : state_(std::make_shared<State>(std::move(store), std::move(prefix), rank, world_size, options,
+                                     std::move(on_loss))),
+      alarm_(state_->alarm) {
+  try {
+    for (void (State::*const work)() : {&State::beat, &State::watch}) {
+      {
+        const MutexLock lock(state_->mutex);
+        ++state_->running;
+      }
+      std::thread([state = state_, work] {
+        block_signals();
+        (state.get()->*work)();
+        const MutexLock lock(state->mutex);
+        --state->running;
+        state->wake.notify_all();
+      }).detach();
+    }
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+Pulse::~Pulse() { end(); }
+
+void Pulse::expect_silence(Duration longest) noexcept {
+  state_->standing = std::clamp<std::int64_t>(longest / state_->options.period, 0, most_polls_of_standing());
+}
+
+void Pulse::call(bool so) noexcept { state_->calls = so; }
+
+bool Pulse::called() const noexcept { return state_->called; }
+
+void Pulse::end() noexcept {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  state.ended = true;
+  state.wake.notify_all();
+  state.wake.wait_for(state.mutex, kLastBeat,
+                      [&state]() HOLDFAST_REQUIRES(state.mutex) { return state.running == 0; });
+}
+
+std::vector<int> Pulse::lost() const {
+  const MutexLock lock(state_->mutex);
+  return state_->judge.lost();
+}
+
+std::vector<int> Pulse::verdict() const {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Duration limit = SilenceJudge::polls_to_verdict(state.options.looks) * state.options.period;
+  state.wake.wait_for(state.mutex, limit, [&state]() HOLDFAST_REQUIRES(state.mutex) {
+    return !state.judge.lost().empty() || state.ended;
+  });
+  return state.judge.lost();
+}
+
+bool Pulse::fell_silent(int rank) const {
+  const MutexLock lock(state_->mutex);
+  return state_->judge.fell_silent(rank);
+}
+
+std::vector<int> Pulse::silent_for(Duration duration) const {
+  const MutexLock lock(state_->mutex);
+  return state_->judge.silent(static_cast<int>(std::max<std::int64_t>(duration / state_->options.period, 1)));
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,33 @@
+#include "holdfast/ranks/rank_names.h"
+
+#include <algorithm>
+
+namespace holdfast { inline namespace v1 {
+
+std::string ranks_in_words(std::span<const int> ranks) {
+  constexpr std::size_t kShown = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  const std::size_t shown = std::min(ranks.size(), kShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  if (ranks.size() > shown) text += " and " + std::to_string(ranks.size() - shown) + " more";
+  return text;
+}
+
+std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size) {
+  std::vector<std::string> keys;
+  keys.reserve(static_cast<std::size_t>(world_size));
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(stem + "/" + std::to_string(rank));
+  return keys;
+}
+
+std::vector<int> ranks_of_keys(std::span<const std::string> keys) {
+  std::vector<int> ranks;
+  ranks.reserve(keys.size());
+  for (const std::string& key : keys) ranks.push_back(std::stoi(key.substr(key.rfind('/') + 1)));
+  return ranks;
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,19 @@
+// Ranks in messages for people, and in keys of the run's store.
+//
+// Errors: std::bad_alloc; ranks_of_keys() requires keys of keys_of_ranks(). Threads: pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace holdfast { inline namespace v1 {
+
+// "rank 3", "ranks 1, 3 and 7", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 53 more".
+std::string ranks_in_words(std::span<const int> ranks);
+// "here/0" …, one for each rank.
+std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size);
+// The inverse of keys_of_ranks().
+std::vector<int> ranks_of_keys(std::span<const std::string> keys);
+
+}}  // namespace holdfast::v1
