@@ -22,7 +22,8 @@ Run::Run(SnapshotSource& the_source, CheckpointerOptions the_options)
       time(clock, costs, *book),
       outlook(options.notices, monitor, costs, clock) {
   set_log_run(options.directory.string());
-  show_log_times(true);
+  // A run on a clock of its own has no time that means anything to a reader of its log.
+  if (options.start.seams.clock == nullptr) show_log_times(true);
   // The state that a checkpoint holds is most likely the next one's: its file is laid out while it is read.
   verifier.when_reading([this](const CheckpointIndex& index) {
     std::vector<TensorSpec> tensors;
