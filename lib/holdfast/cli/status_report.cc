@@ -220,7 +220,7 @@ class Report {
     Json next{{"in_s", nullptr}, {"at_step", nullptr}};
     if (live && progress()->next_save_ms >= 0)
       next["in_s"] = to_seconds(from_ms(progress()->next_save_ms) - silent);
-    if (live && progress()->next_save_step >= 0) next["at_step"] = progress()->next_save_step;
+    if (live && progress()->next_save_step > step()) next["at_step"] = progress()->next_save_step;
     report["next_save"] = next;
     Json saves{{"count", static_cast<std::int64_t>(view_.life.commits.size())},
                {"last_bytes", nullptr},
