@@ -12,8 +12,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/store/claim.h"
 #include "holdfast/store/names.h"
+#include "support/memory_source.h"
 #include "support/soon.h"
 #include "support/subprocess.h"
 #include "unit/format/checkpoint_maker.h"
@@ -57,6 +59,22 @@ class Manners : public testing::Test {
     write(FileSystem::real(), name, made);
     return name;
   }
+  // A run of 8 steps that saves every second one.
+  static void train(const fs::path& directory) {
+    MemorySource source;
+    CheckpointerOptions options;
+    options.directory = directory;
+    options.every = {};
+    options.keep = KeepLast{100};
+    options.notices.hear_signals = false;
+    Checkpointer checkpointer(source, options);
+    checkpointer.resume();
+    while (source.step() < 8) {
+      checkpointer.after_step(source.train());
+      if (source.step() % 2 == 0) checkpointer.save().wait();
+    }
+    EXPECT_EQ(checkpointer.finish(), 0);
+  }
   static Json json_of(std::vector<std::string> arguments, int code) {
     arguments.emplace_back("--json");
     const Ended ended = holdfast(arguments);
@@ -91,13 +109,17 @@ TEST_F(Manners, LsVerifyDiffPruneAndExportPrintJson) {
   EXPECT_EQ(json["step"], 100);
   EXPECT_EQ(json["bytes"], fs::file_size(folder_.path() / "w.safetensors"));
 
-  json = json_of({"prune", run_.string(), "--keep", "last=2", "--dry-run"}, 0);
+  const std::string trained = folder_.path() / "trained";
+  train(trained);
+  json = json_of({"prune", trained, "--keep", "last=2", "--dry-run"}, 0);
   EXPECT_EQ(json["dry_run"], true);
   EXPECT_TRUE(json["attempt"].is_null());
-  EXPECT_EQ(json["files"].size(), 3u);
-  EXPECT_TRUE(fs::exists(files_[0]));
-  json = json_of({"prune", run_.string(), "--keep", "last=2"}, 0);
+  EXPECT_EQ(json["files"].size(), 4u);
+  EXPECT_EQ(json["files"][3]["fate"], "goes") << json;
+  EXPECT_TRUE(fs::exists(trained + "/" + checkpoint_name({1, 2})));
+  json = json_of({"prune", trained, "--keep", "last=2"}, 0);
   EXPECT_EQ(json["attempt"], 2);
+  EXPECT_FALSE(fs::exists(trained + "/" + checkpoint_name({1, 2})));
 }
 
 TEST_F(Manners, DiffNamesWhatDiffersInJson) {
@@ -180,13 +202,13 @@ class Terminal {
     close(master_);
   }
   void type(const std::string& text) const {
-    ASSERT_EQ(write(master_, text.data(), text.size()), ssize_t(text.size()));
+    ASSERT_EQ(::write(master_, text.data(), text.size()), ssize_t(text.size()));
   }
   // What it shows from now on, until that text appears.
   bool shows(const std::string& text) {
     const bool shown = soon([&] {
       char piece[4096];
-      for (ssize_t got = 0; (got = read(master_, piece, sizeof piece)) > 0;) shown_.append(piece, got);
+      for (ssize_t got = 0; (got = ::read(master_, piece, sizeof piece)) > 0;) shown_.append(piece, got);
       return shown_.find(text) != std::string::npos;
     });
     if (shown) shown_.erase(0, shown_.find(text) + text.size());

@@ -156,7 +156,7 @@ inline constexpr EnvVariable kEnvCheckStaging{
 inline constexpr EnvVariable kEnvTrial{
     "HOLDFAST_TRIAL", "folder of a trial, by holdfast check; the program's own run directory is not used"};
 // Conventions of terminals. NO_COLOR counts if it is not empty.
-inline constexpr EnvVariable kEnvNoColor{"NO_COLOR", "any text: no colors, unless --color=always"};
+inline constexpr EnvVariable kEnvNoColor{"NO_COLOR", "any text: the tools print no colors"};
 inline constexpr EnvVariable kEnvTerm{"TERM", "the terminal's kind; dumb: no colors"};
 // Directory for the file plan's layout where the machine has no tmpfs.
 inline constexpr EnvVariable kEnvTmpDir{"TMPDIR", "directory for small temporary files (default /tmp)"};

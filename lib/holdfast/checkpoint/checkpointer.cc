@@ -141,7 +141,7 @@ Decision Checkpointer::after_step(const StepReport& report) {
 }
 
 void Checkpointer::expect_last_step(std::int64_t step) noexcept {
-  parts_->run.last_step.store(step, std::memory_order_relaxed);
+  parts_->engine.heartbeat.expect_last_step(step);
 }
 
 bool Checkpointer::tick() {

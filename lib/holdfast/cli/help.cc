@@ -29,10 +29,6 @@ int print_exit_codes() {
 }
 
 int print_help(const CLI::App& app, const std::string& topic) {
-  if (topic.empty()) {
-    std::cout << app.help();
-    return 0;
-  }
   if (topic == kExitCodes) return print_exit_codes();
   const auto commands =
       app.get_subcommands([&](const CLI::App* command) { return command->check_name(topic); });
@@ -48,7 +44,7 @@ void add_help(CLI::App& app, Command& chosen) {
   const auto topic = std::make_shared<std::string>();
   CLI::App* const command =
       app.add_subcommand("help", "Show the help of a command, or the table of exit codes and signals");
-  command->add_option("TOPIC", *topic, "a command, or exit-codes");
+  command->add_option("TOPIC", *topic, "a command, or exit-codes; without: all commands");
   command->footer("Example:\n  holdfast help exit-codes");
   command->callback([topic, &app, &chosen] { chosen = [topic, &app] { return print_help(app, *topic); }; });
 }

@@ -17,7 +17,7 @@ void add_read_limit(CLI::App& command, double& megabytes_per_second) {
       .add_option("--read-limit", megabytes_per_second,
                   "read at most so many MB/s, so that a training keeps its volume (default: no limit)")
       ->type_name("MB/S")
-      ->check(CLI::Range(0.001, 1e9));
+      ->check(CLI::PositiveNumber);
 }
 
 void ReadLimit::wait_for(std::uint64_t bytes) {

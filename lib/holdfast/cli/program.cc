@@ -79,6 +79,8 @@ int run_program(std::vector<std::string> arguments) {
   app.footer(
       "Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast help COMMAND` has an example of each command.");
   Command chosen;
+  // CLI11 would print the help of the command `help`.
+  if (arguments.size() == 1 && arguments.front() == "help") arguments = {"--help"};
   const std::vector<std::string> wrapped = take_wrapped(arguments);
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   const Failure fail(json);

@@ -175,7 +175,8 @@ Examples:
 
 void add_status(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<StatusRequest>();
-  CLI::App* const command = app.add_subcommand("status", "Show how a run is, on one screen; for probes too");
+  CLI::App* const command =
+      app.add_subcommand("status", "Show on one screen how a run is, with exit codes for probes");
   command->add_option("DIR", options->directory, "the run directory")->required();
   add_time(
       *command, "--max-age", options->max_age,

@@ -211,15 +211,16 @@ class Report {
       if (state() != nullptr && !state()->checkpoint.empty()) durable["checkpoint"] = state()->checkpoint;
     }
     report["durable"] = durable;
+    const bool known = progress() != nullptr || view_.durable_since || step() <= durable_step();
     report["risk"] = {
         {"steps", std::max<std::int64_t>(step() - std::max<std::int64_t>(durable_step(), 0), 0)},
-        {"s", to_seconds(risk())}};
+        {"s", known ? Json(to_seconds(risk())) : Json(nullptr)}};
     const bool live = progress() != nullptr && !view_.ended();
     const auto silent = silence().value_or(Duration::zero());
     Json next{{"in_s", nullptr}, {"at_step", nullptr}};
     if (live && progress()->next_save_ms >= 0)
       next["in_s"] = to_seconds(from_ms(progress()->next_save_ms) - silent);
-    if (live && progress()->next_save_step >= 0) next["at_step"] = progress()->next_save_step;
+    if (live && progress()->next_save_step > step()) next["at_step"] = progress()->next_save_step;
     report["next_save"] = next;
     Json saves{{"count", static_cast<std::int64_t>(view_.life.commits.size())},
                {"last_bytes", nullptr},

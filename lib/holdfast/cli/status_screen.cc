@@ -45,7 +45,9 @@ std::optional<std::string> time_in(const Json& object, const char* name) {
   const auto seconds = number_in(object, name);
   if (!seconds) return std::nullopt;
   // Whole seconds, because a screen that shows milliseconds is not calm.
-  return format_duration(std::chrono::seconds(std::llround(*seconds)));
+  const std::int64_t whole = std::llround(*seconds);
+  return whole < 10 ? std::to_string(std::max<std::int64_t>(whole, 0)) + "s"
+                    : format_duration(std::chrono::seconds(whole));
 }
 
 std::string size_in(const Json& object, const char* name) {

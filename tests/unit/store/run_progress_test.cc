@@ -9,9 +9,12 @@
 #include <limits>
 
 #include "holdfast/store/names.h"
-#include "support/run_disk.h"
+#include "support/fault_file_system.h"
+#include "support/memory_file_system.h"
 
 namespace holdfast::test { namespace {
+
+constexpr char kProgressRun[] = "/vol/run";
 
 RunProgress full_progress() {
   return {.attempt = 3,
@@ -43,9 +46,10 @@ class Progress : public testing::Test {
   std::optional<RunProgress> read(AttemptNumber attempt = 3) { return read_progress(*run_, attempt); }
   std::string file() const { return path_ + "/3.progress.json"; }
 
-  RunDisk disk_;
-  std::unique_ptr<Directory> run_ = disk_.faults.open_directory(kRun, true);
-  const std::string path_ = std::string(kRun) + "/" + kAttemptsDirectory;
+  MemoryFileSystem disk_;
+  FaultFileSystem faults_{disk_};
+  std::unique_ptr<Directory> run_ = faults_.open_directory(kProgressRun, true);
+  const std::string path_ = std::string(kProgressRun) + "/" + kAttemptsDirectory;
 };
 
 TEST_F(Progress, RoundTrip) {
@@ -85,22 +89,22 @@ TEST_F(Progress, ATornRecordIsNotBelieved) {
 }
 
 TEST_F(Progress, OneAttemptsRecordSaysNothingAboutAnother) {
-  ProgressFile(disk_.faults, kRun, 3).write(full_progress());
+  ProgressFile(faults_, kProgressRun, 3).write(full_progress());
   EXPECT_TRUE(read());
   EXPECT_FALSE(read(4));
-  disk_.disk.put(path_ + "/4.progress.json", to_record(full_progress()));
+  disk_.put(path_ + "/4.progress.json", to_record(full_progress()));
   EXPECT_FALSE(read(4)) << "it names attempt 3";
 }
 
 TEST_F(Progress, IsRewrittenInPlaceByOneWriteAndNeverSynced) {
-  ProgressFile file(disk_.faults, kRun, 3);
+  ProgressFile file(faults_, kProgressRun, 3);
   file.write(full_progress());
-  const std::size_t before = disk_.faults.log().size();
+  const std::size_t before = faults_.log().size();
   RunProgress next = full_progress();
   next.step = 1240;
   next.beat = 8;
   file.write(next);
-  const auto log = disk_.faults.log();
+  const auto log = faults_.log();
   ASSERT_EQ(log.size(), before + 1);
   EXPECT_EQ(log.back().kind, Op::write);
   EXPECT_EQ(log.back().offset, 0u);
@@ -115,8 +119,8 @@ TEST_F(Progress, IsRewrittenInPlaceByOneWriteAndNeverSynced) {
 // Somebody emptied the directory: the next write does not bring it back.
 TEST_F(Progress, MakesNoDirectory) {
   const char* const other = "/vol/other";
-  ProgressFile(disk_.faults, other, 3).write(full_progress());
-  EXPECT_EQ(disk_.disk.open_directory(other, false), nullptr);
+  ProgressFile(faults_, other, 3).write(full_progress());
+  EXPECT_EQ(disk_.open_directory(other, false), nullptr);
 }
 
 }}  // namespace holdfast::test

@@ -75,9 +75,9 @@ struct Heartbeat::Shared {
   }
 };
 
-Heartbeat::Heartbeat(FileSystem& file_system, const std::filesystem::path& run_directory,
-                     AttemptNumber attempt, const Clock& clock, Sample sample, Duration first,
-                     Duration interval) noexcept {
+void Heartbeat::start(FileSystem& file_system, const std::filesystem::path& run_directory,
+                      AttemptNumber attempt, const Clock& clock, Sample sample, Duration first,
+                      Duration interval) noexcept {
   try {
     shared_ = std::make_shared<Shared>(file_system, run_directory, attempt, clock, std::move(sample));
     shared_->first = first;

@@ -40,13 +40,18 @@ class Heartbeat {
   // What the run does; false: it must not write any longer, because a newer attempt has taken over.
   using Sample = std::function<bool(RunProgress&)>;
 
-  Heartbeat(FileSystem& file_system, const std::filesystem::path& run_directory, AttemptNumber attempt,
-            const Clock& clock, Sample sample, Duration first = kFirst,
-            Duration interval = kInterval) noexcept;
+  Heartbeat() = default;
   ~Heartbeat() { stop(kPatience); }
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
+  // Call at most once.
+  void start(FileSystem& file_system, const std::filesystem::path& run_directory, AttemptNumber attempt,
+             const Clock& clock, Sample sample, Duration first = kFirst,
+             Duration interval = kInterval) noexcept;
+  // Where the loop ends; -1: the program has not told it. Any thread.
+  void expect_last_step(std::int64_t step) noexcept { last_step_.store(step, std::memory_order_relaxed); }
+  std::int64_t last_step() const noexcept { return last_step_.load(std::memory_order_relaxed); }
   // The training is over, and its last save begins. The step stands still from here on.
   void ending() noexcept;
   // One last beat, then none. A beat that hangs in the disk for longer than `patience` is left behind; it uses
@@ -58,6 +63,7 @@ class Heartbeat {
   struct Shared;
   static void run(Shared& shared) noexcept;
 
+  std::atomic<std::int64_t> last_step_{-1};
   std::shared_ptr<Shared> shared_;  // null: there is no thread
   std::thread thread_;
 };

@@ -5,13 +5,10 @@
 // the ancestry in `started` any, because it does not change after the start.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 
 #include "holdfast/base/clock.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
-#include "holdfast/checkpoint/internal/heartbeat.h"
 #include "holdfast/checkpoint/internal/outlook.h"
 #include "holdfast/checkpoint/internal/started_run.h"
 #include "holdfast/checkpoint/internal/training_time.h"
@@ -60,8 +57,6 @@ struct Run {
   StartedRun started;  // from resume() on
   // Null unless this process commits. Its thread uses store, losses, ledger and clock.
   std::unique_ptr<AsyncWriter> writer;
-  std::unique_ptr<Heartbeat> heartbeat;     // likewise
-  std::atomic<std::int64_t> last_step{-1};  // where the loop ends; -1: the program has not told it
 };
 
 }}}  // namespace holdfast::v1::internal

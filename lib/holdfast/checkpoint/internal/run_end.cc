@@ -27,7 +27,7 @@ std::string what_stands(std::int64_t durable) {
 void RunEnd::finish() {
   const SteadyTime began = run_.clock.now();
   listener_.end();
-  if (run_.heartbeat) run_.heartbeat->ending();
+  heartbeat_.ending();
   evaluation_.take_back();
   const bool interrupted = run_.outlook.should_stop();
   reason_ = run_.outlook.reason();
@@ -87,7 +87,7 @@ void RunEnd::hear(int code, std::string reason) noexcept {
 void RunEnd::close() noexcept {
   over_ = true;
   // The writer has just found out whether the disk answers.
-  if (run_.heartbeat) run_.heartbeat->stop(gave_up_ ? Duration::zero() : Heartbeat::kPatience);
+  heartbeat_.stop(gave_up_ ? Duration::zero() : Heartbeat::kPatience);
   run_.book->close();
 }
 

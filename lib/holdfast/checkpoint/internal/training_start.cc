@@ -59,11 +59,10 @@ void TrainingStart::begin_writing() {
                                                        .costs = &run_.costs,
                                                        .ledger = &run_.ledger});
   run_.outlook.follow(*run_.writer);
-  // A test counts the operations on a file system of its own.
-  if (run_.options.start.seams.file_system != nullptr) return;
-  run_.heartbeat =
-      std::make_unique<Heartbeat>(run_.file_system, run_.options.directory, state.attempt, run_.clock,
-                                  [this](RunProgress& now) { return tell_progress(now); });
+  // A test counts the operations on its own file system.
+  if (&run_.file_system != &FileSystem::real()) return;
+  heartbeat_.start(run_.file_system, run_.options.directory, state.attempt, run_.clock,
+                   [this](RunProgress& now) { return tell_progress(now); });
 }
 
 std::string TrainingStart::start_line() const {
@@ -95,7 +94,7 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
               : evaluation_.running() ? TrainingPhase::evaluating
                                       : TrainingPhase::training;
   now.step = run_.book->step();
-  now.last_step = run_.last_step.load(std::memory_order_relaxed);
+  now.last_step = heartbeat_.last_step();
   now.loss = run_.losses.newest();
   now.durable_step = run_.newest_durable();
   now.risk_steps = figures.risk_steps;
