@@ -337,8 +337,9 @@ class Parser {
         ->group(kGroup);
     auto* resume = app_.add_option("--resume-from", checkpointer.start.resume_from,
                                    "Begin at this step or file instead of the newest; deletes nothing");
-    auto* init = app_.add_option("--init-from", checkpointer.start.init_from,
-                                 "Take the weights of FILE, a checkpoint or safetensors; all else is fresh");
+    auto* init =
+        app_.add_option("--init-from", checkpointer.start.init_from,
+                        "Take the weights of FILE: a checkpoint, PyTorch or safetensors; all else is fresh");
     resume->type_name("STEP|FILE")->group(kGroup)->excludes(init);
     init->type_name("FILE")->group(kGroup)->excludes(resume);
     app_.add_option("--override", checkpointer.start.overrides,

@@ -265,6 +265,49 @@ optimizer.step()
   EXPECT_EQ(ended.exit_code, 0) << python.versions() << ended.err;
 }
 
+// torchvision's ResNet-50 has 320 keys. Here every layer has few channels.
+TEST_F(Interop, AFileOfPythonWithTheKeysOfResnet50ComesInAndGoesOutUnchanged) {
+  const ForeignPython python("torch");
+  if (!python) GTEST_SKIP() << python.why_not();
+  const Ended saved = python.run({"-c", R"(
+import sys, torch
+from collections import OrderedDict
+d = OrderedDict()
+def conv(name, *shape): d[name + ".weight"] = torch.randn(*shape)
+def norm(name, size):
+    for key in ("weight", "bias", "running_mean", "running_var"): d[f"{name}.{key}"] = torch.randn(size)
+    d[name + ".num_batches_tracked"] = torch.tensor(7)
+conv("conv1", 1, 3, 7, 7); norm("bn1", 1)
+inputs = 1
+for layer, (blocks, width) in enumerate(((3, 1), (4, 2), (6, 4), (3, 8)), 1):
+    for block in range(blocks):
+        name = f"layer{layer}.{block}"
+        conv(name + ".conv1", width, inputs, 1, 1); norm(name + ".bn1", width)
+        conv(name + ".conv2", width, width, 3, 3); norm(name + ".bn2", width)
+        conv(name + ".conv3", 4 * width, width, 1, 1); norm(name + ".bn3", 4 * width)
+        if block == 0: conv(name + ".downsample.0", 4 * width, inputs, 1, 1); norm(name + ".downsample.1", 4 * width)
+        inputs = 4 * width
+d["fc.weight"] = torch.randn(10, inputs); d["fc.bias"] = torch.randn(10)
+assert len(d) == 320, len(d)
+d._metadata = OrderedDict([("", {"version": 1})])
+torch.save(d, sys.argv[1])
+)",
+                                  path("pytorch_model.bin")});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  const auto holdfast = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), HOLDFAST_BIN_DIR "/holdfast");
+    return Subprocess(std::move(arguments)).wait();
+  };
+  const Ended imported = holdfast({"import", path("pytorch_model.bin"), "--to", path("run")});
+  ASSERT_EQ(imported.exit_code, 0) << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr(": 320 tensors of 'model' from PyTorch, "));
+  const std::string made = path("run") + "/" + checkpoint_name({1, 0});
+  EXPECT_EQ(holdfast({"diff", made, path("pytorch_model.bin")}).out,
+            "weights: 0 of 320 differ in value\nequal\n");
+  ASSERT_EQ(holdfast({"export", made, "--to", path("again.pt")}).exit_code, 0);
+  EXPECT_EQ(read_by(python, "pt", path("again.pt")), read_by(python, "pt", path("pytorch_model.bin")));
+}
+
 TEST_F(Interop, FileNamesACheckpointByOurSignatures) {
   if (!fs::exists("/usr/bin/file")) GTEST_SKIP() << "no file(1) here";
   make({{"model/w", DType::float32, {3}}});

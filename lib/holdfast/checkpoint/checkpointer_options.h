@@ -36,8 +36,9 @@ struct Seams {
 struct StartOptions {
   // Another starting point than the newest: a step, or a file (in the run directory or elsewhere).
   std::string resume_from = {};
-  // Weights of this file alone, when the start is fresh: a checkpoint, or a safetensors file with the keys of
-  // the model's state dict (the module is the one added as "model"). Another type, shape or key is refused.
+  // Weights of this file alone, when the start is fresh: a checkpoint, or a file of safetensors or PyTorch
+  // (docs/interop.md) with the keys of the model's state dict (the module is the one added as "model").
+  // Another type, shape or key is refused.
   std::filesystem::path init_from = {};
   // Options that may differ from the recorded ones. A difference is logged with both values, and withdraws
   // the bit-exact promise.

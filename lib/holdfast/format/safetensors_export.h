@@ -23,7 +23,6 @@ struct ExportedTensor {
 std::optional<Rejection> export_safetensors(const File& from, const CheckpointIndex& index,
                                             const std::vector<ExportedTensor>& tensors,
                                             const std::map<std::string, std::string>& metadata, File& to,
-                                            ReadMode mode = ReadMode::cached,
-                                            std::optional<DType> as = {});
+                                            ReadMode mode = ReadMode::cached, std::optional<DType> as = {});
 
 }}  // namespace holdfast::v1

@@ -1,4 +1,4 @@
-// Weights that come from elsewhere: another run's checkpoint or a safetensors file, told apart by content.
+// Weights that come from elsewhere: another run's checkpoint, a file of safetensors or PyTorch, told apart by content.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include "holdfast/format/safetensors.h"
 #include "holdfast/format/safetensors_writer.h"
 #include "holdfast/format/state_dict.h"
+#include "holdfast/format/torch_export.h"
 #include "rig.h"
 
 namespace holdfast::test { namespace {
@@ -48,6 +49,8 @@ void leave_weights(Volume& volume) {
   const auto index = std::get<CheckpointIndex>(read_index(*from));
   const auto to = volume.disk.open_file("/vol/weights.safetensors", OpenMode::create);
   ASSERT_FALSE(export_safetensors(*from, index, state_dict_of(index), {{"format", "pt"}}, *to));
+  const auto torch = volume.disk.open_file("/vol/weights.pt", OpenMode::create);
+  ASSERT_FALSE(export_torch(*from, index, torch_state_dict(index, state_dict_of(index)), *torch));
 }
 
 CheckpointerOptions beginning_with(Volume& volume, const std::string& file) {
@@ -91,6 +94,27 @@ TEST(InitFrom, ASafetensorsFileGivesTheWeightsThatTheCheckpointGives) {
   EXPECT_NE(tuned.state(), state_after(5));
   EXPECT_THAT(log.text(),
               HasSubstr("fresh start in /vol/tuned with the weights of /vol/weights.safetensors\n"));
+}
+
+TEST(InitFrom, AFileOfPytorchGivesTheWeightsThatTheCheckpointGives) {
+  Volume volume;
+  CapturedLog log;
+  leave_weights(volume);
+  std::string states[2];
+  for (const bool torch : {false, true}) {
+    CheckpointerOptions options = beginning_with(volume, torch ? "/vol/weights.pt" : kCheckpoint);
+    options.directory = torch ? "/vol/by_torch" : "/vol/by_checkpoint";
+    Attempt tuned(options);
+    EXPECT_EQ(tuned.source.weight_loads, 1);
+    tuned.train_to(5);
+    states[torch ? 1 : 0] = tuned.state();
+  }
+  EXPECT_EQ(states[0], states[1]);
+  EXPECT_NE(states[0], state_after(5));
+  auto bytes = volume.disk.get("/vol/weights.pt");
+  bytes[bytes.size() / 2] ^= std::byte{1};  // within the largest tensor
+  volume.disk.put("/vol/rotten.pt", bytes);
+  EXPECT_THAT(refusal(volume, "/vol/rotten.pt"), HasSubstr("its checksum differs"));
 }
 
 TEST(InitFrom, OfACheckpointTheIndexAndTheWeightsAloneAreRead) {
@@ -172,7 +196,8 @@ TEST(InitFrom, AFileThatIsNeitherIsNamedWithItsFault) {
               HasSubstr("init_from /vol/w: safetensors header: tensor 'weight' ends at byte"));
   EXPECT_THAT(put([](auto& bytes) { bytes.resize(40); }), HasSubstr("and the file has 40"));
   EXPECT_THAT(put([](auto& bytes) { bytes[9] = std::byte{'x'}; }), HasSubstr("not JSON at byte"));
-  constexpr char kNeither[] = "init_from /vol/w: neither a Holdfast checkpoint nor a file of safetensors or PyTorch; ";
+  constexpr char kNeither[] =
+      "init_from /vol/w: neither a Holdfast checkpoint nor a file of safetensors or PyTorch; ";
   EXPECT_THAT(put([](auto& bytes) { bytes[8] = std::byte{'x'}; }), HasSubstr(kNeither));
   EXPECT_THAT(put([](auto& bytes) { bytes.clear(); }), HasSubstr(kNeither));
   const auto index =
