@@ -142,7 +142,9 @@ TEST_F(SlurmJob, OfALostNodeGoesOnElsewhereAndTheOldTrainerGivesWay) {
   cluster_->kill_steps_of(job.id);
   cluster_->run({"scontrol", "update", node, "State=DOWN", "Reason=lost"});
   completes(job);
-  cluster_->run({"scontrol", "update", node, "State=RESUME"});
+  EXPECT_TRUE(until([&] {
+    return read_text(job.run / "attempts" / "1.state.json").find("superseded") != std::string::npos;
+  })) << read_text(job.run / "attempts" / "1.state.json");
   EXPECT_EQ(restarts(job.id), "1");
 }
 
@@ -185,7 +187,7 @@ TEST_F(SlurmJob, OnTwoNodesGoesOnBitForBit) {
   };
   const Job straight = ranks("straight");
   ASSERT_TRUE(cluster_->reaches(straight.id, "COMPLETED")) << straight.said();
-  EXPECT_THAT(straight.said(), HasSubstr("rank 1 of 2"));
+  EXPECT_THAT(straight.said(), HasSubstr("2 ranks are here"));
   const Job job = ranks("run");
   ASSERT_TRUE(until([&] { return job.said().find("step 100 ") != std::string::npos; })) << job.said();
   cluster_->run({"scancel", "--signal=TERM", job.id});

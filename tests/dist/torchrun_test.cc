@@ -135,7 +135,8 @@ class TorchrunOnTwoHosts : public testing::TestWithParam<Vanishing> {
     hosts_ = std::make_unique<TwoHosts>();
     std::filesystem::create_directories(folder_.path());
   }
-  // The command of docs/several_gpus.md on each host; only the time-outs are shorter.
+  // The command of docs/several_gpus.md on each host, with shorter time-outs. No name leads to these addresses, so
+  // torchrun is told which host keeps its store (is_host).
   void start(int host) {
     Words words;
     if (GetParam().supervised) {
@@ -146,7 +147,7 @@ class TorchrunOnTwoHosts : public testing::TestWithParam<Vanishing> {
     words.insert(words.end(), {torchrun().program, "--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "1000",
                                "--rdzv-backend", "c10d", "--rdzv-endpoint", TwoHosts::address(0) + ":29400", "--rdzv-id",
                                "run1", "--local-addr", TwoHosts::address(host), "--rdzv-conf",
-                               "last_call_timeout=5,keep_alive_interval=1,read_timeout=20", "--monitor-interval", "0.2",
+                               "last_call_timeout=5,keep_alive_interval=1,read_timeout=20,is_host=" + std::string(host == 0 ? "1" : "0"), "--monitor-interval", "0.2",
                                "--no-python"});
     const Words trainer = elastic(run(), {"pace=300"});
     words.insert(words.end(), trainer.begin(), trainer.end());
