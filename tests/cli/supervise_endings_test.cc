@@ -151,6 +151,21 @@ TEST_F(Supervise, AZeroOfAFailedRunHasTheRunsOwnCode) {
   EXPECT_EQ(lives(), 1U);
 }
 
+// torchrun's code for everything.
+TEST_F(Supervise, AOneOfAnAttemptThatRecordedItsEndHasTheRunsOwnCode) {
+  const Ended interrupted = run(in_directory({"--max-restarts", "0"}), "n=1; " + attempt("interrupted", "3") + "exit 1");
+  EXPECT_EQ(interrupted.exit_code, 75) << interrupted.err;
+  EXPECT_THAT(interrupted.err, HasSubstr("exit 1, but attempt 1 says 'interrupted'"));
+  const Ended refused = run(in_directory(),
+                            "n=2; mkdir -p run/attempts; echo \"{\\\"supervisor\\\": \\\"$HOLDFAST_SUPERVISOR\\\"}\" "
+                            ">run/attempts/2; echo '{\"attempt\": 2, \"phase\": \"failed\", \"exit_code\": 78}' "
+                            ">run/attempts/2.state.json; exit 1");
+  EXPECT_EQ(refused.exit_code, 78) << refused.err;
+  EXPECT_EQ(lives(), 2U);
+  const Ended silent = run(in_directory({"--max-restarts", "0"}), "exit 1");
+  EXPECT_EQ(silent.exit_code, 1) << "an older attempt says nothing about this life";
+}
+
 TEST_F(Supervise, TwoSupervisorsDoNotFight) {
   // As under a launcher that turns 76 into 1.
   const std::string fenced =

@@ -1,8 +1,10 @@
 #include "dist/two_hosts.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 
@@ -98,6 +100,14 @@ void TwoHosts::cut_from(int host) const {
 }
 
 void TwoHosts::pull_the_plug() const { run(0, {"ip", "link", "set", interface(0), "down"}); }
+
+void TwoHosts::signal_all(int host, int signal) const {
+  const std::string there = namespace_of(hosts_[host]->pid(), "net");
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const auto pid = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
+    if (pid > 0 && pid != hosts_[host]->pid() && namespace_of(pid, "net") == there) kill(pid, signal);
+  }
+}
 
 void TwoHosts::mend() const {
   run(0, {"ip", "link", "set", interface(0), "up"});

@@ -30,6 +30,8 @@ class TwoHosts {
   void cut_from(int host) const;
   void pull_the_plug() const;
   void mend() const;
+  // To every process of that host.
+  void signal_all(int host, int signal) const;
 
  private:
   void run(int host, const std::vector<std::string>& command) const;

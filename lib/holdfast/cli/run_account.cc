@@ -16,6 +16,11 @@ Ending exit_with(int code) { return {.exit_code = code}; }
 
 Ending exit_with(ExitCode code) { return exit_with(static_cast<int>(code)); }
 
+std::string says(const RunState& state) {
+  return "attempt " + std::to_string(state.attempt) + " says '" + word_of(state.phase) + "', not 'complete'" +
+         (state.reason.empty() ? "" : " (" + printable(state.reason) + ")");
+}
+
 }  // namespace
 
 bool may_be_alive(const AttemptWord& word, const RunNews& news) {
@@ -90,8 +95,18 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     }
     return judged;
   }
-  // Only a 0 is checked: a launcher may turn an interruption or a failure into it, and the run would count as
-  // over.
+  // torchrun ends with 1 after every failure, and when it was told to stop.
+  if (ending.code() == 1 && !news.attempts.empty() && is_of_this_life(news.attempts.front())) {
+    const auto& state = news.attempts.front().state;
+    if (state && state->phase == RunPhase::interrupted) {
+      counts_as(exit_with(ExitCode::interrupted), says(*state));
+    } else if (state && state->phase == RunPhase::failed && state->exit_code > 0) {
+      counts_as(exit_with(state->exit_code), says(*state));
+    }
+    return judged;
+  }
+  // Other codes are believed, but not a 0: a launcher may turn an interruption or a failure into it, and the
+  // run would count as over.
   if (ending.code() != 0) return judged;
 
   if (news.attempts.empty()) {
@@ -110,25 +125,22 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     return judged;
   }
   const RunState& state = *newest.state;
-  const std::string says = "attempt " + std::to_string(state.attempt) + " says '" + word_of(state.phase) +
-                           "', not 'complete'" +
-                           (state.reason.empty() ? "" : " (" + printable(state.reason) + ")");
   switch (state.phase) {
     case RunPhase::complete:
       judged.complete = true;
       break;
     case RunPhase::interrupted:
-      counts_as(exit_with(ExitCode::interrupted), says);
+      counts_as(exit_with(ExitCode::interrupted), says(state));
       break;
     case RunPhase::superseded:
-      counts_as(exit_with(ExitCode::superseded), says);
+      counts_as(exit_with(ExitCode::superseded), says(state));
       break;
     case RunPhase::failed:
-      counts_as(state.exit_code > 0 ? exit_with(state.exit_code) : exit_with(ExitCode::internal), says);
+      counts_as(state.exit_code > 0 ? exit_with(state.exit_code) : exit_with(ExitCode::internal), says(state));
       break;
     case RunPhase::starting:
     case RunPhase::running:
-      counts_as(exit_with(ExitCode::internal), says);
+      counts_as(exit_with(ExitCode::internal), says(state));
       break;
   }
   return judged;
