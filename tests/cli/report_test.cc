@@ -121,14 +121,72 @@ TEST_F(Report, DrawsThem) {
   EXPECT_THAT(svg, HasSubstr("<title>ec2: deadline terminate</title>"));
 }
 
+TEST_F(Report, OnePageHasCurvesTimesAndNotices) {
+  three_lives();
+  LedgerText fourth(4, 160, 2, 1'003'000, 20, "d");
+  fourth.notice(30, "deadline", 60);
+  fourth.line("metric", 40, R"("step":170,"name":"test_accuracy","value":"0.75")");
+  fourth.line("metric", 41, R"("step":170,"name":"<b>","value":"3")");
+  fourth
+      .raw(R"({"event":"losses","from":161,"bits":"3ff00000000000003fe0000000000000"})"
+           "\n")
+      .progress(60, 200);
+  put(4, fourth.text());
+  const Ended ended = run({directory(), "--html", path("x.html")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const std::string page = content(path("x.html"));
+  EXPECT_THAT(page, StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(page, testing::EndsWith("</html>\n"));
+  for (const char* part :
+       {"<h2>Loss</h2>", "<h2>Accuracy</h2>", "<h2>Throughput</h2>", "<h2>Saves and their price</h2>",
+        "<h2>Attempts over time</h2>", "<h2>Attempts</h2>", "<h2>Notices, newest first</h2>",
+        ">training loss<", ">test_accuracy<", ">&lt;b&gt;<", ">attempt 4<", "76 %",
+        "prefers-color-scheme:dark"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  for (const char* part : {"<script", "<b>t", "url(", "<link", "@import", "src="})
+    EXPECT_THAT(page, Not(HasSubstr(part)));
+  // The only address is the name space of SVG.
+  for (std::size_t at = page.find("http"); at != std::string::npos; at = page.find("http", at + 1)) {
+    EXPECT_EQ(page.substr(at, 26), "http://www.w3.org/2000/svg");
+  }
+}
+
+TEST_F(Report, APageOfNothingAndOfOneStep) {
+  EXPECT_EQ(run({directory(), "--html", path("x.html")}).exit_code, 0);
+  EXPECT_THAT(content(path("x.html")), HasSubstr("No attempt has begun to train."));
+  put(1, LedgerText(1, 0, 0, 1'000'000, 10, "a").text());
+  EXPECT_EQ(run({directory(), "--html", path("x.html")}).exit_code, 0);
+  EXPECT_THAT(content(path("x.html")), HasSubstr("no values yet"));
+  EXPECT_EQ(run({directory(), "--html", directory() + "/x.html"}).exit_code, 64)
+      << "inside the run directory";
+}
+
+TEST_F(Report, APageOfAMillionStepsStaysSmall) {
+  LedgerText text(1, 0, 0, 1'000'000, 10, "a");
+  const std::string ones = "3ff0000000000000";
+  const std::string spike = "4024000000000000";  // 10
+  for (int from = 1; from <= 1'000'000; from += 1000) {
+    std::string bits;
+    for (int i = 0; i < 1000; ++i) bits += from == 500'001 && i == 7 ? spike : ones;
+    text.raw(R"({"event":"losses","from":)" + std::to_string(from) + R"(,"bits":")" + bits + "\"}\n");
+  }
+  put(1, text.progress(100'000, 1'000'000).text());
+  ASSERT_EQ(run({directory(), "--html", path("x.html")}).exit_code, 0);
+  const std::string page = content(path("x.html"));
+  EXPECT_LT(page.size(), 40'000U);
+  EXPECT_THAT(page, HasSubstr(">10<")) << "the axis reaches the spike of a single step";
+}
+
 TEST_F(Report, HostileTextsSteerNeitherTerminalNorPicture) {
   LedgerText text(1, 0, 0, 1'000'000, 10, "a");
   text.line("notice", 20, R"("source":"<script>","kind":"deadline","text":"\u001b[2J\"&"))");
   text.line("end", 30, R"("phase":"failed","code":1,"step":1,"reason":"\u001b[31m\n</svg>")");
   put(1, text.text());
   put(2, std::string(100'000, '\0'));
-  const Ended ended = run({directory(), "--svg", path("x.svg")});
+  const Ended ended = run({directory(), "--svg", path("x.svg"), "--html", path("x.html")});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(content(path("x.html")), Not(testing::AnyOf(HasSubstr("<script>"), HasSubstr("\x1b"))));
   EXPECT_THAT(ended.out, Not(HasSubstr("\x1b")));
   const std::string svg = content(path("x.svg"));
   EXPECT_THAT(svg, Not(HasSubstr("\x1b")));

@@ -143,15 +143,13 @@ class Plot {
   }
 
   void cuts(SvgPicture& picture) const {
-    double free_from = 0;
     std::size_t labels = 0;
-    for (const Cut& cut : chart_.cuts) {
-      const double at = x(cut.x);
+    for (std::size_t i = 0; i < chart_.cuts.size(); ++i) {
+      const double at = x(chart_.cuts[i].x);
       picture.line(at, kTop, at, kBottom, "cut");
-      if (at < free_from || at > kRight - kLabelRoom || labels >= kMostLabels) continue;
-      ++labels;
-      free_from = at + kLabelRoom;
-      picture.text(at + 4, kTop + 9, "muted small", cut.label);
+      const double next = i + 1 < chart_.cuts.size() ? x(chart_.cuts[i + 1].x) : kRight;
+      if (next - at < kLabelRoom || ++labels > kMostLabels) continue;
+      picture.text(at + 4, kTop + 9, "muted small", chart_.cuts[i].label);
     }
   }
 

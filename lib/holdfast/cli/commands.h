@@ -31,6 +31,7 @@ void add_health(CLI::App& app, Command& chosen);
 void add_help(CLI::App& app, Command& chosen);
 void add_completion(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
+void add_doctor(CLI::App& app, Command& chosen);
 // `wrapped`: the command after `--`, unchanged.
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);

@@ -24,7 +24,7 @@ constexpr const char* kPageStyle =
     "header p,figcaption,footer{color:#667085;margin:2px 0 0}figcaption,footer{font-size:13px}"
     "section,.tile{background:#fff;border:1px solid #e3e7ee;border-radius:10px}"
     "section{padding:16px 18px;margin-top:16px}figure{margin:0}svg{display:block;width:100%;height:auto}"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:12px;margin-top:18px}"
+    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(205px,1fr));gap:12px;margin-top:18px}"
     ".tile{padding:11px 14px}.tile b{display:block;font-size:22px;line-height:1.3}"
     ".tile span{font-size:13px;color:#667085}.scroll{overflow-x:auto}"
     "table{border-collapse:collapse;width:100%;font-size:13px}th,td{text-align:right;padding:5px "

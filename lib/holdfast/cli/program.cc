@@ -96,6 +96,7 @@ int run_program(std::vector<std::string> arguments) {
   add_status(app, chosen);
   add_health(app, chosen);
   add_probe(app, chosen);
+  add_doctor(app, chosen);
   add_supervise(app, wrapped, chosen);
   add_rehearse(app, wrapped, chosen);
   add_check(app, wrapped, chosen);

@@ -49,8 +49,8 @@ struct RunFigures {
   std::int64_t overtaken = 0;
   std::int64_t failed = 0;
   std::int64_t failed_for_space = 0;  // of these: the volume or a quota was full
-  std::uint64_t bytes = 0;  // of the durable saves
-  Duration elapsed{};       // since resume() returned, until now or until finish() returned
+  std::uint64_t bytes = 0;            // of the durable saves
+  Duration elapsed{};                 // since resume() returned, until now or until finish() returned
   // Total time that the training thread waited: in after_step, before_update, save, metric and at both ends
   // of an EvaluationScope. finish() is not included.
   Duration blocked{};

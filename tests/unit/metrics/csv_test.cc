@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/metrics/csv_row.h"
 #include "support/fake_clock.h"
 #include "support/fault_file_system.h"
 #include "support/memory_file_system.h"

@@ -71,7 +71,9 @@ TEST(Prometheus, HasEveryFamilyOnceWithHelpAndType) {
     std::string name;
     words >> hash >> what >> name;
     if (hash == "#") ++(what == "HELP" ? helps : types)[name];
-    if (hash != "#") EXPECT_THAT(line, HasSubstr("{run=\"run1\",rank=\"0\"")) << line;
+    if (hash != "#") {
+      EXPECT_THAT(line, HasSubstr("{run=\"run1\",rank=\"0\"")) << line;
+    }
   }
   EXPECT_EQ(helps, types);
   for (const char* name :

@@ -1,0 +1,285 @@
+#include "holdfast/cli/doctor_checks.h"
+
+#include <sys/timex.h>
+
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/loaded_library.h"
+#include "holdfast/interruption/cloud_source.h"
+#include "holdfast/interruption/term_grace.h"
+#include "holdfast/io/volume_report.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+using enum Finding::Verdict;
+namespace fs = std::filesystem;
+
+std::string first_line(const fs::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+std::string all_of(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+bool is_there(const fs::path& file) {
+  std::error_code error;
+  return fs::exists(file, error);
+}
+
+// Of version.py, as in the wheel, or of build-version, as in LibTorch's archive.
+std::string libtorch_version(const fs::path& root) {
+  std::ifstream file(root / "version.py");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("__version__")) continue;
+    const std::size_t from = line.find_first_of("'\"");
+    const std::size_t to = line.find_last_of("'\"");
+    if (from < to) return line.substr(from + 1, to - from - 1);
+  }
+  return first_line(root / "build-version");
+}
+
+// 12080 is 12.8.
+std::string cuda_version(int number) {
+  return std::to_string(number / 1000) + '.' + std::to_string(number % 1000 / 10);
+}
+
+const char* word_of(CloudProvider provider) {
+  if (provider == CloudProvider::ec2) return "EC2";
+  return provider == CloudProvider::gcp ? "Google" : "Azure";
+}
+
+std::string mig_text(const LoadedLibrary& nvml, unsigned int index) {
+  const auto handle = nvml.function<int(unsigned int, void**)>("nvmlDeviceGetHandleByIndex_v2");
+  const auto mode = nvml.function<int(void*, unsigned int*, unsigned int*)>("nvmlDeviceGetMigMode");
+  void* device = nullptr;
+  unsigned int now = 0;
+  unsigned int next = 0;
+  if (handle == nullptr || mode == nullptr || handle(index, &device) != 0) return {};
+  return mode(device, &now, &next) == 0 && now == 1 ? ", MIG is on" : "";
+}
+
+void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
+  const auto initialize = driver.function<int(unsigned int)>("cuInit");
+  const auto count_of = driver.function<int(int*)>("cuDeviceGetCount");
+  const auto device_of = driver.function<int(int*, int)>("cuDeviceGet");
+  const auto name_of = driver.function<int(char*, int, int)>("cuDeviceGetName");
+  const auto memory_of = driver.function<int(std::size_t*, int)>("cuDeviceTotalMem_v2");
+  int count = 0;
+  const int code = initialize != nullptr ? initialize(0) : -1;
+  if (code != 0 || count_of == nullptr || count_of(&count) != 0) {
+    findings.push_back(
+        {failed, "GPU", "the driver does not start (error " + std::to_string(code) + ")",
+         "look at `nvidia-smi` and the kernel's log; the container may lack the device files"});
+    return;
+  }
+  if (count == 0) {
+    findings.push_back({warning, "GPU", "the driver shows none", "look at CUDA_VISIBLE_DEVICES"});
+  }
+  const LoadedLibrary nvml("libnvidia-ml.so.1");
+  const auto nvml_start = nvml.function<int()>("nvmlInit_v2");
+  const bool tells_mig = nvml_start != nullptr && nvml_start() == 0;
+  for (int index = 0; index < count; ++index) {
+    int device = 0;
+    std::array<char, 100> name{};
+    std::size_t memory = 0;
+    if (device_of == nullptr || name_of == nullptr || memory_of == nullptr || device_of(&device, index) != 0)
+      continue;
+    name_of(name.data(), name.size() - 1, device);
+    memory_of(&memory, device);
+    findings.push_back({ok,
+                        "GPU",
+                        std::to_string(index) + ": " + name.data() + ", " + format_bytes(memory) +
+                            (tells_mig ? mig_text(nvml, static_cast<unsigned int>(index)) : ""),
+                        {}});
+  }
+}
+
+void add_nccl(const fs::path& libtorch, std::vector<Finding>& findings) {
+  for (const std::string& name :
+       {std::string("libnccl.so.2"), (libtorch / "nvidia/nccl/lib/libnccl.so.2").string(),
+        (libtorch / "../nvidia/nccl/lib/libnccl.so.2").lexically_normal().string()}) {
+    const LoadedLibrary nccl(name);
+    const auto version_of = nccl.function<int(int*)>("ncclGetVersion");
+    int version = 0;
+    if (version_of == nullptr || version_of(&version) != 0) continue;
+    findings.push_back({ok,
+                        "NCCL",
+                        std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
+                            std::to_string(version % 100),
+                        {}});
+    return;
+  }
+  findings.push_back({warning, "NCCL", "not found", "give --libtorch DIR; only several GPUs need it"});
+}
+
+}  // namespace
+
+std::vector<Finding> check_libtorch(const fs::path& directory) {
+  const fs::path root = is_there(directory / "torch/lib") ? directory / "torch" : directory;
+  if (!is_there(root / "lib/libtorch_cpu.so")) {
+    return {{failed, "LibTorch", "there is no lib/libtorch_cpu.so in " + directory.string(),
+             "give --libtorch the folder with include/ and lib/"}};
+  }
+  const std::string version = libtorch_version(root);
+  std::vector<Finding> findings;
+  const std::string text = (version.empty() ? "version unknown" : version) + " in " + root.string() +
+                           (is_there(root / "lib/libtorch_cuda.so") ? ", with CUDA" : ", without CUDA");
+  findings.push_back({ok, "LibTorch", text, {}});
+  // A name of the new string in a symbol.
+  if (all_of(root / "lib/libc10.so").find("St7__cxx1112basic_string") == std::string::npos) {
+    findings.push_back({failed, "ABI", "this LibTorch has the C++ ABI from before g++ 5",
+                        "take the wheel of 2.7 or later, or the archive named cxx11-abi"});
+  } else {
+    findings.push_back({ok, "ABI", "the C++11 ABI, as Holdfast is built", {}});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_gpus(const fs::path& libtorch) {
+  const LoadedLibrary driver("libcuda.so.1");
+  if (!driver.loaded()) {
+    if (!is_there("/dev/nvidiactl")) return {{ok, "driver", "no NVIDIA driver: training uses the CPU", {}}};
+    return {{failed, "driver", "there is a GPU (/dev/nvidiactl), but libcuda.so.1 cannot be loaded",
+             "start the container with the NVIDIA runtime, or install the driver's libraries"}};
+  }
+  std::vector<Finding> findings;
+  int version = 0;
+  const auto version_of = driver.function<int(int*)>("cuDriverGetVersion");
+  if (version_of != nullptr && version_of(&version) == 0) {
+    findings.push_back({ok, "driver", "supports CUDA up to " + cuda_version(version), {}});
+  }
+  add_gpus(driver, findings);
+  add_nccl(libtorch, findings);
+  return findings;
+}
+
+std::vector<Finding> check_libraries() {
+  if (LoadedLibrary("libcurl.so.4").loaded()) return {{ok, "libcurl", "metadata services can be asked", {}}};
+  return {{warning, "libcurl", "libcurl.so.4 cannot be loaded: no metadata service is asked for notices",
+           "apt-get install libcurl4"}};
+}
+
+std::vector<Finding> check_metadata_service(Clock& clock, const fs::path& system_root) {
+  const std::string sources = env_text(kEnvSources).value_or("cloud");
+  const auto asks = [&](const char* name) { return sources.find(name) != std::string::npos; };
+  if (!asks("cloud") && !asks("ec2") && !asks("gcp") && !asks("azure")) {
+    return {{ok, "notices", "HOLDFAST_SOURCES names no metadata service: none is asked", {}}};
+  }
+  const auto provider = detect_cloud(system_root);
+  if (!provider)
+    return {{ok, "notices", "no EC2, Google or Azure machine; signals and notice files are heard", {}}};
+  const std::string name = word_of(*provider);
+  const auto source = make_cloud_source(*provider, clock);
+  if (source == nullptr) {
+    return {{warning, "notices", name + "'s metadata service is switched off (AWS_EC2_METADATA_DISABLED)",
+             "unset that variable"}};
+  }
+  source->poll();
+  const SourceFigures figures = source->figures();
+  if (figures.failures == 0) return {{ok, "notices", name + "'s metadata service answers", {}}};
+  return {{failed, "notices", name + "'s metadata service does not answer: " + figures.why,
+           "let this process reach " + metadata_endpoint(*provider) +
+               "; in a container EC2 needs a hop limit of 2"}};
+}
+
+std::vector<Finding> check_volume(const fs::path& directory) {
+  constexpr std::uint64_t kBytes = 64 << 20;
+  std::vector<Finding> findings;
+  try {
+    const VolumeReport report = probe_volume(FileSystem::real(), directory, {.bytes = kBytes});
+    for (const VolumeRemark& remark : explain(report)) {
+      const bool warns = remark.weight == VolumeRemark::Weight::warning;
+      const Finding::Verdict verdict = !warns ? ok : report.fit() ? warning : failed;
+      findings.push_back({verdict, "volume", remark.text, warns ? "`holdfast probe` says more" : ""});
+    }
+  } catch (const Error& error) {
+    findings.push_back({failed, "volume", error.what(), "mount the volume, or name another directory"});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_clock() {
+  timex status{};
+  const int state = adjtimex(&status);
+  if (state >= 0 && state != TIME_ERROR) return {{ok, "clock", "synchronised", {}}};
+  return {{warning, "clock",
+           "nothing synchronises it: times in logs and reports may be wrong, no decision is",
+           "start chrony or systemd-timesyncd; in a container the host does it"}};
+}
+
+std::vector<Finding> check_limits(const fs::path& system_root) {
+  const fs::path cgroup = system_root / "sys/fs/cgroup";
+  std::string memory = first_line(cgroup / "memory.max");
+  if (memory.empty()) memory = first_line(cgroup / "memory/memory.limit_in_bytes");
+  const auto bytes = parse_int(memory);
+  constexpr std::int64_t kNone = std::int64_t{1}
+                                 << 60;  // the first version's word for "no limit" is about 2^63
+  std::vector<Finding> findings;
+  if (bytes && *bytes < kNone) {
+    findings.push_back({ok,
+                        "memory",
+                        "the control group allows " + format_bytes(static_cast<std::uint64_t>(*bytes)) +
+                            "; a run needs one more copy of its state in it",
+                        {}});
+  } else {
+    findings.push_back({ok, "memory", "no limit of a control group", {}});
+  }
+  std::istringstream cpu(first_line(cgroup / "cpu.max"));
+  std::string quota;
+  double period = 0;
+  cpu >> quota >> period;
+  if (const auto time = parse_double(quota); time && period > 0) {
+    const double cores = *time / period;
+    findings.push_back({cores < 1 ? warning : ok, "CPU",
+                        "the control group allows " + format_number(cores) + " cores",
+                        cores < 1 ? "give at least one core: writing and hashing need it" : ""});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_signals(const fs::path& system_root) {
+  constexpr std::array<std::pair<int, const char*>, 4> kHeard{
+      {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}, {SIGHUP, "SIGHUP"}}};
+  std::ifstream file(system_root / "proc/self/status");
+  std::uint64_t ignored = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("SigIgn:")) ignored = std::strtoull(line.c_str() + 7, nullptr, 16);
+  }
+  std::string names;
+  for (const auto& [number, name] : kHeard) {
+    if ((ignored >> (number - 1) & 1) != 0) names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  if (names.empty()) return {{ok, "signals", "the parent ignores none that stops a run", {}}};
+  if (names == "SIGHUP") return {{ok, "signals", "the parent ignores SIGHUP, as nohup does", {}}};
+  return {{warning, "signals", "the parent ignores " + names + ", and so would a run",
+           "start it from a shell or service that does not (`trap '' TERM` ignores)"}};
+}
+
+std::vector<Finding> check_grace(const fs::path& system_root) {
+  try {
+    const TermGrace grace = term_grace({}, system_root);
+    const std::string text = format_duration(grace.time) + " from SIGTERM to the end";
+    if (!grace.guessed) return {{ok, "grace", text, {}}};
+    return {{warning, "grace", text + ", a guess", "set HOLDFAST_TERM_GRACE to what the platform gives"}};
+  } catch (const Error& error) {
+    return {{failed, "grace", error.what(), "set HOLDFAST_TERM_GRACE to a time such as 25s"}};
+  }
+}
+
+}}  // namespace holdfast::v1
