@@ -62,7 +62,7 @@ struct Rank {
   }
   void live(const StoreConnection::Place& where, const LaunchEnvironment& place) {
     pulse = std::make_shared<Pulse>(std::make_shared<StoreConnection>(where, kLimit), "bench/", place.rank,
-                                    place.world_size);
+                                    place.world_size, pulse_options(place.world_size, 6s));
     line.heed(pulse->alarm());
     roll_call = std::make_shared<RollCall>(line, pulse, place.rank, place.world_size);
     votes = std::make_unique<VoteLine>(std::make_shared<StoreConnection>(where, kLimit), "bench/vote",
@@ -183,7 +183,7 @@ int run(int ranks, Duration signs) {
   account.tell("votes, without pause", kVotes);
   ::kill(children.front(), SIGSTOP);
   account.skip();
-  while (!zero.pulse->alarm()->rank) std::this_thread::sleep_for(1ms);
+  while (!zero.pulse->alarm()->rank) std::this_thread::sleep_for(20ms);
   account.tell("verdict at rank 0");
   const std::string who = zero.named();
   account.tell("roll call");

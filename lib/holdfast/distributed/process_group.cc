@@ -146,9 +146,8 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   if (options_.device.is_cuda()) prepare_nccl();  // sets the environment before other threads read it
   auto parts = std::make_unique<Parts>(meet(place, options_.start_timeout));
   if (place.world_size > 1) {
-    PulseOptions signs;
-    const Duration silence = env_duration(kEnvSilence).value_or(options_.silence);
-    signs.looks = static_cast<int>(std::clamp<std::int64_t>(silence / signs.period, 1, 1'000'000));
+    const PulseOptions signs =
+        pulse_options(place.world_size, env_duration(kEnvSilence).value_or(options_.silence));
     parts->pulse = std::make_shared<Pulse>(connect_again(place, parts->line, options_.start_timeout),
                                            parts->line.prefix(), place.rank, place.world_size, signs,
                                            [connections = parts->connections] { connections->shut(); });

@@ -12,7 +12,7 @@
 namespace holdfast { inline namespace v1 {
 namespace {
 
-constexpr std::uint64_t kOwn = 128;     // the program's own files, libraries, devices
+constexpr std::uint64_t kOwn = 512;     // files, libraries, devices; clients that have proved nothing
 constexpr std::uint64_t kOfStore = 3;   // connections of a rank to the store
 constexpr std::uint64_t kOfMeshes = 2;  // groups of Gloo, each with a connection to every rank
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kOfMeshes = 2;  // groups of Gloo, each with a connectio
 void make_room_for_ranks(int rank, int world_size) {
   const auto ranks = static_cast<std::uint64_t>(world_size);
   const std::uint64_t least = (rank == 0 ? kOfStore : 0) * ranks;
-  const std::uint64_t wanted = kOwn + least + kOfMeshes * ranks;
+  const std::uint64_t wanted = kOwn + least + kOfMeshes * ranks + (rank == 0 ? ranks : 0);
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   const rlimit raised{.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};

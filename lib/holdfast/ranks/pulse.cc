@@ -19,6 +19,9 @@ namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr auto kLastBeat = std::chrono::seconds(2);
+constexpr int kRanksOfPeriod = 512;
+constexpr Duration kLongestPeriod = std::chrono::seconds(2);
+constexpr int kFewestLooks = 6;
 
 // Signals are for the threads that handle them.
 void block_signals() {
@@ -28,6 +31,18 @@ void block_signals() {
 }
 
 }  // namespace
+
+PulseOptions pulse_options(int world_size, Duration silence) {
+  PulseOptions options;
+  options.period =
+      std::min(options.period * ((world_size + kRanksOfPeriod - 1) / kRanksOfPeriod), kLongestPeriod);
+  options.looks = static_cast<int>(std::clamp<std::int64_t>(silence / options.period, 1, 1'000'000));
+  if (world_size > kRanksOfPeriod) {
+    options.looks = std::max(options.looks, kFewestLooks);
+    options.answer_every = 2;
+  }
+  return options;
+}
 
 struct Pulse::State {
   State(std::shared_ptr<RankStore> the_store, std::string the_prefix, int the_rank, int world_size,
@@ -39,7 +54,7 @@ struct Pulse::State {
         on_loss(std::move(callback)),
         keys(keys_of_ranks(prefix + "beat", world_size)),
         table(world_size, options.looks),
-        judge(rank, options.looks) {}
+        judge(rank, options.looks, options.answer_every) {}
 
   const std::shared_ptr<RankStore> store;
   const std::string prefix;
@@ -114,8 +129,10 @@ void Pulse::State::beat() {
       if (rank == 0) {
         store->set(own, sign());
         look_at_all();
-      } else {
+      } else if (signs % options.answer_every == 0) {
         hear(store->swap(own, sign(), prefix + "pulse"));
+      } else {
+        store->note(own, sign());
       }
       const MutexLock lock(mutex);
       if (!pause()) break;

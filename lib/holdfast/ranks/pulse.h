@@ -32,7 +32,14 @@ struct PulseOptions {
   Duration period = std::chrono::milliseconds(500);
   // Polls without a sign of life after which a rank is lost.
   int looks = 12;
+  // Signs of a rank from one answer of rank 0 to the next.
+  int answer_every = 1;
 };
+
+// For a run of that size. More ranks give signs less often, so that rank 0 stays below 2 % of a core: twice a
+// second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second sign.
+// Six polls at least find a loss.
+PulseOptions pulse_options(int world_size, Duration silence);
 
 // A rank that evaluates, reads or compiles still gives signs; one that a debugger or SIGSTOP stops does not.
 // A rank whose machine is about to stand still announces it with its signs. All ranks may then be silent that

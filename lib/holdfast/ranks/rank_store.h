@@ -34,6 +34,8 @@ class RankStore {
   virtual ~RankStore() = default;
 
   virtual void set(const std::string& key, const std::string& value) = 0;
+  // As set(), but need not wait until the store has it.
+  virtual void note(const std::string& key, const std::string& value) { set(key, value); }
   virtual void set_all(const std::vector<std::string>& keys, const std::string& value);
   // The values of all keys. StoreFailed if one is missing.
   virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;

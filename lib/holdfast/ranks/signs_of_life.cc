@@ -12,6 +12,9 @@ constexpr int kPatienceAtFirst = 5;
 // Polls. Rank 0 acts later than it tells the others, because its store may end with it and they must learn
 // the reason.
 constexpr int kLooksToTell = 2;
+// Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict comes that much
+// later, and names all that are lost by then. It never names a rank that has been silent for less.
+constexpr int kLooksToGather = 1;
 constexpr std::int64_t kLookOfStanding = std::int64_t{1} << 32;
 constexpr std::int64_t kCall = std::int64_t{1} << 47;
 
@@ -67,8 +70,11 @@ Tale SignTable::look(const std::vector<std::string>& signs) {
   return tale;
 }
 
-SilenceJudge::SilenceJudge(int rank, int looks)
-    : looks_(looks), enough_(looks + (rank == 0 ? kLooksToTell : 0)), idle_(at_first(looks)) {}
+SilenceJudge::SilenceJudge(int rank, int looks, int tale_every)
+    : looks_(looks),
+      enough_(looks + kLooksToGather + (rank == 0 ? kLooksToTell : 0)),
+      enough_of_rank_0_(looks + 2 * (tale_every - 1)),
+      idle_(at_first(looks)) {}
 
 void SilenceJudge::learn(Tale tale) {
   heard_ = true;
@@ -80,11 +86,9 @@ bool SilenceJudge::poll(bool closed) {
   if (!lost_.empty()) return false;
   // With the connection closed rank 0 has left, perhaps because of the silence that its last tale tells.
   lost_ = silent(closed ? longest_silence() : enough_);
-  if (idle_ >= looks_ + tale_.announced || (closed && lost_.empty())) lost_ = {0};
+  if (idle_ >= enough_of_rank_0_ + tale_.announced || (closed && lost_.empty())) lost_ = {0};
   if (lost_.empty()) return false;
-  // Ranks of one vanished host fall silent together, but their counts differ by a poll or two. So the
-  // verdict includes them.
-  if (!closed && lost_.front() != 0) lost_ = silent(enough_ - kLooksToTell);
+  if (!closed && lost_.front() != 0) lost_ = silent(enough_ - kLooksToGather);
   store_is_lost_ = closed || lost_.front() == 0;
   return true;
 }
@@ -92,7 +96,8 @@ bool SilenceJudge::poll(bool closed) {
 bool SilenceJudge::fell_silent(int rank) const {
   if (lost_.empty()) return false;
   const auto found = tale_.silent.find(rank);
-  return std::find(lost_.begin(), lost_.end(), rank) != lost_.end() || idle_ >= looks_ + tale_.announced ||
+  return std::find(lost_.begin(), lost_.end(), rank) != lost_.end() ||
+         idle_ >= enough_of_rank_0_ + tale_.announced ||
          (found != tale_.silent.end() && found->second >= looks_);
 }
 
@@ -111,6 +116,6 @@ int SilenceJudge::longest_silence() const {
   return std::max({looks_ / 3, longest - kLooksToTell, 1});
 }
 
-int SilenceJudge::polls_to_verdict(int looks) { return looks + kLooksToTell + 2; }
+int SilenceJudge::polls_to_verdict(int looks) { return looks + kLooksToGather + kLooksToTell + 2; }
 
 }}  // namespace holdfast::v1

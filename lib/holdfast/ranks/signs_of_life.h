@@ -44,10 +44,11 @@ class SignTable {
   int announced_ = 0;
 };
 
-// Each rank's. `looks`: polls without a sign after which a rank is lost.
+// Each rank's. `looks`: polls without a sign after which a rank is lost. `tale_every`: polls from one tale to the
+// next.
 class SilenceJudge {
  public:
-  SilenceJudge(int rank, int looks);
+  SilenceJudge(int rank, int looks, int tale_every = 1);
 
   // A sign of rank 0.
   void learn(Tale tale);
@@ -69,6 +70,7 @@ class SilenceJudge {
 
   int looks_;
   int enough_;
+  int enough_of_rank_0_;
   Tale tale_;
   bool heard_ = false;  // a sign of rank 0 since the last poll
   int idle_;            // polls without one

@@ -143,6 +143,11 @@ std::optional<std::vector<std::string>> StoreConnection::finish(Duration limit) 
 
 void StoreConnection::set(const std::string& key, const std::string& value) { call(Kind::set, {key, value}); }
 
+void StoreConnection::note(const std::string& key, const std::string& value) {
+  const Turn turn(*this);
+  send(Kind::note, {key, value});
+}
+
 void StoreConnection::set_all(const std::vector<std::string>& keys, const std::string& value) {
   std::vector<std::string> words;
   words.reserve(2 * keys.size());

@@ -42,6 +42,7 @@ class StoreConnection final : public RankStore {
   std::unique_ptr<StoreConnection> again() const;
 
   void set(const std::string& key, const std::string& value) override;
+  void note(const std::string& key, const std::string& value) override;
   void set_all(const std::vector<std::string>& keys, const std::string& value) override;
   std::vector<std::string> get(const std::vector<std::string>& keys) override;
   std::int64_t add(const std::string& key, std::int64_t value) override;

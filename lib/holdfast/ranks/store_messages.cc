@@ -19,16 +19,16 @@ std::size_t number_at(const std::string& bytes, std::size_t at) {
   return value;
 }
 
-constexpr std::size_t kNumber = sizeof(std::uint32_t);
+constexpr std::size_t kBytesOfNumber = sizeof(std::uint32_t);
 
 }  // namespace
 
 std::string packed(const Message& message) {
   std::size_t length = 1;
-  for (const std::string& word : message.words) length += kNumber + word.size();
+  for (const std::string& word : message.words) length += kBytesOfNumber + word.size();
   if (length > kLongestMessage) throw std::runtime_error("a message of more than 1 GiB for the run's store");
   std::string bytes;
-  bytes.reserve(kNumber + length);
+  bytes.reserve(kBytesOfNumber + length);
   put(bytes, length);
   bytes += static_cast<char>(message.kind);
   for (const std::string& word : message.words) {
@@ -39,22 +39,22 @@ std::string packed(const Message& message) {
 }
 
 std::optional<Message> take_message(std::string& bytes, std::size_t limit) {
-  if (bytes.size() < kNumber) return std::nullopt;
+  if (bytes.size() < kBytesOfNumber) return std::nullopt;
   const std::size_t length = number_at(bytes, 0);
   if (length < 1 || length > limit) throw std::runtime_error("no message of a run's store");
-  if (bytes.size() < kNumber + length) return std::nullopt;
+  if (bytes.size() < kBytesOfNumber + length) return std::nullopt;
   Message message;
-  const std::size_t end = kNumber + length;
-  const auto kind = static_cast<std::uint8_t>(bytes[kNumber]);
+  const std::size_t end = kBytesOfNumber + length;
+  const auto kind = static_cast<std::uint8_t>(bytes[kBytesOfNumber]);
   if (kind > static_cast<std::uint8_t>(Kind::failed)) throw std::runtime_error("no message of a run's store");
   message.kind = static_cast<Kind>(kind);
-  for (std::size_t at = kNumber + 1; at < end;) {
-    if (end - at < kNumber || end - at - kNumber < number_at(bytes, at)) {
+  for (std::size_t at = kBytesOfNumber + 1; at < end;) {
+    if (end - at < kBytesOfNumber || end - at - kBytesOfNumber < number_at(bytes, at)) {
       throw std::runtime_error("no message of a run's store");
     }
     const std::size_t size = number_at(bytes, at);
-    message.words.push_back(bytes.substr(at + kNumber, size));
-    at += kNumber + size;
+    message.words.push_back(bytes.substr(at + kBytesOfNumber, size));
+    at += kBytesOfNumber + size;
   }
   bytes.erase(0, end);
   return message;

@@ -31,6 +31,7 @@ enum class Kind : std::uint8_t {
   check,        // keys: "1" if all are there
   count,        // number of keys
   will,         // key, value: set when this connection ends; no words: withdrawn
+  note,         // as set, without an answer
   swap,         // key, value, key to read: its value; no words if it is missing
   await,        // milliseconds, keys: those that are missing. Answered when all are there, or after that time
   enough,       // no words, no answer of its own: ends a wait of this connection

@@ -25,9 +25,12 @@ using namespace std::chrono_literals;
 constexpr std::size_t kServerNonce = 16;
 constexpr Duration kPoliteStranger = 10s;    // time until a client must prove itself
 constexpr std::size_t kMostStrangers = 256;  // more than ranks of a small run that connect in one moment
-constexpr std::size_t kConnectionsOfARank = 3;
-constexpr int kMostAtOnce = 64;  // accepted before unproved clients are counted again
+constexpr int kMostAtOnce = 64;              // accepted before unproved clients are counted again
 constexpr int kMostEvents = 256;
+// A thousand ranks give signs of life all the time. Serving several at once saves most of the wake-ups.
+constexpr std::size_t kManyMembers = 512;
+constexpr int kFewEvents = 32;
+constexpr Duration kGather = 20ms;
 constexpr Duration kNoDescriptors = 100ms;
 
 }  // namespace
@@ -37,7 +40,7 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       secret_(std::move(secret)),
-      most_strangers_(std::max(kMostStrangers, kConnectionsOfARank * static_cast<std::size_t>(ranks))),
+      most_strangers_(std::max(kMostStrangers, static_cast<std::size_t>(ranks))),
       table_([this](StoreTable::Client number, const Message& answer) {
         const auto found = by_number_.find(number);
         if (found != by_number_.end()) send(*found->second, answer);
@@ -90,6 +93,7 @@ void StoreServer::work() {
     write_all();
     dismiss();
     if (come) let_in();
+    if (members_.size() > kManyMembers && count < kFewEvents) Clock::real().sleep_for(kGather);
   }
 }
 

@@ -34,7 +34,7 @@ struct StoreTraffic {
 class StoreServer {
  public:
   // `listening` is a non-blocking, listening socket. With an empty secret every client is trusted. `ranks`: how
-  // many may connect in one moment.
+  // many connect in one moment; a rank has one connection at a time that has proved nothing yet.
   StoreServer(Socket listening, std::string secret, int ranks = 1);
   ~StoreServer();  // closes all connections
   StoreServer(const StoreServer&) = delete;

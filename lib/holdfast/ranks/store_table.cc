@@ -29,9 +29,11 @@ void StoreTable::handle(Client client, Message request, SteadyTime now) {
   require(!waiting_.contains(client) || request.kind == Kind::enough);
   switch (request.kind) {
     case Kind::set:
+    case Kind::note:
       require(words.size() % 2 == 0);
       for (std::size_t i = 0; i < words.size(); i += 2) value(words[i]) = std::move(words[i + 1]);
-      return done(client);
+      if (request.kind == Kind::set) done(client);
+      return;
     case Kind::get:
       return read(client, words);
     case Kind::add:

@@ -5,9 +5,13 @@
 
 namespace holdfast { inline namespace v1 {
 
+VoteCadence::VoteCadence(int world_size)
+    : interval_(kInterval *
+                std::clamp((world_size + kRanksOfInterval - 1) / kRanksOfInterval, 1, kMostIntervals)) {}
+
 void VoteCadence::learn(const Agreed& agreed) {
   newest_ = agreed.step;
-  const std::int64_t fitting = agreed.step_time > Duration::zero() ? kInterval / agreed.step_time : 1;
+  const std::int64_t fitting = agreed.step_time > Duration::zero() ? interval_ / agreed.step_time : 1;
   steps_ = std::clamp<std::int64_t>(fitting, 1, std::min(2 * steps_, kMostSteps));
   const bool news = !std::exchange(end_announced_, agreed.left.has_value()) && agreed.left;
   const bool near = agreed.left && *agreed.left <= kNear + 2 * agreed.needs;

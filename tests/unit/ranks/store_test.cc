@@ -84,6 +84,8 @@ TEST_F(Store, ASwapTellsAndReadsAtOnce) {
   client()->set("theirs", "2");
   EXPECT_EQ(one->swap("mine", "3", "theirs"), "2");
   EXPECT_THAT(one->get({"mine"}), ElementsAre("3"));
+  one->note("mine", "4");
+  EXPECT_THAT(one->get({"mine"}), ElementsAre("4")) << "a note has no answer";
 }
 
 TEST_F(Store, AWaitEndsWhenAllIsThere) {

@@ -41,6 +41,25 @@ TEST(VoteCadence, GrowsToOneVoteASecond) {
               ElementsAre(1, 3, 7, 15, 31, 63, 127, 227, 327, 427));
 }
 
+TEST(VoteCadence, VotesLessOftenInALargeWorld) {
+  const auto longest_pause = [](int world_size) {
+    VoteCadence cadence(world_size);
+    std::int64_t step = 0, pause = 0;
+    for (int vote = 0; vote < 20; ++vote) {
+      Agreed agreed = steps_of(10ms);
+      agreed.step = step;
+      cadence.learn(agreed);
+      const std::int64_t before = step;
+      while (!cadence.votes_at(step) || step == before) ++step;
+      pause = step - before;
+    }
+    return pause * 10ms;
+  };
+  EXPECT_EQ(longest_pause(512), 1s);
+  EXPECT_EQ(longest_pause(1024), 2s);
+  EXPECT_EQ(longest_pause(100'000), 4s);
+}
+
 TEST(VoteCadence, VotesAtEveryStepWhileTheStepTimeIsUnknownOrASecond) {
   for (const Duration time : {Duration::zero(), Duration(1s), Duration(2h), Duration(501ms)}) {
     EXPECT_THAT(votes_of(4, [&](std::int64_t) { return steps_of(time); }), ElementsAre(1, 2, 3, 4));

@@ -19,7 +19,12 @@ namespace holdfast { inline namespace v1 { namespace internal {
 class RankVotes {
  public:
   RankVotes(Engine& engine, RankGroup& group, SharedRounds& rounds, const ShareSender& sender)
-      : engine_(engine), run_(engine.run), group_(group), rounds_(rounds), sender_(sender) {}
+      : engine_(engine),
+        run_(engine.run),
+        group_(group),
+        rounds_(rounds),
+        sender_(sender),
+        cadence_(group.world_size()) {}
 
   // Of the boundaries in the loop: `step` is one where all vote.
   bool at(std::int64_t step) const { return cadence_.votes_at(step); }

@@ -1,0 +1,311 @@
+#include "crash/large_runs/model.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <random>
+#include <stdexcept>
+#include <unordered_map>
+#include <utility>
+
+#include "holdfast/ranks/pulse.h"
+#include "holdfast/ranks/rank_names.h"
+#include "holdfast/ranks/signs_of_life.h"
+#include "holdfast/ranks/store_table.h"
+#include "holdfast/ranks/vote_cadence.h"
+
+namespace holdfast::test::large_runs {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kQuiet = 12s;    // before anything happens
+constexpr Duration kNotice = 12s;   // a rank is told to stop
+constexpr Duration kTrouble = 30s;  // hosts vanish at about this time
+constexpr Duration kEnd = 55s;
+constexpr Duration kLongestStandstill = 4s;
+
+enum Line { kSigns, kVotes };
+
+class Model {
+ public:
+  Model(const Setting& setting, std::uint64_t seed)
+      : setting_(setting),
+        random_(seed),
+        options_(pulse_options(setting.world_size(), setting.silence)),
+        table_([this](StoreTable::Client client, const Message& answer) { reply(client, answer); }),
+        signs_(setting.world_size(), options_.looks),
+        keys_(keys_of_ranks("beat", setting.world_size())) {
+    for (int host = 0; host < setting.hosts; ++host) hosts_.push_back(a_host());
+    for (int rank = 0; rank < setting.world_size(); ++rank) {
+      ranks_.push_back(std::make_unique<Rank>(rank, options_, setting.world_size()));
+    }
+    Host& first = hosts_.front();
+    first.wakes = std::min(first.wakes, first.stands_still + setting.rank_0_stands_still);
+    const int vanishing = pick(0, 2);
+    for (int i = 0; i < vanishing; ++i)
+      hosts_[index(pick(0, setting.hosts - 1))].vanishes = kTrouble + some(500ms);
+    told_ = pick(0, setting.world_size() - 1);
+  }
+
+  Outcome run() {
+    for (auto& rank : ranks_) {
+      request(*rank, kVotes, {Kind::join, {"vote", std::to_string(size())}}, [this](auto) {
+        if (++joined_ == size()) boundary();
+      });
+      at(some(options_.period), [this, &rank = *rank] { beat(rank); });
+      at(some(options_.period) + options_.period, [this, &rank = *rank] { judge(rank); });
+    }
+    at(2s, [this] { account_ = traffic_; });
+    at(kQuiet, [this] { tell_traffic(); });
+    while (!events_.empty() && events_.top().time <= kEnd && !over()) {
+      now_ = events_.top().time;
+      const auto work = std::move(const_cast<Event&>(events_.top()).work);
+      events_.pop();
+      work();
+    }
+    for (const auto& rank : ranks_) {
+      if (vanished(*rank)) outcome_.lost.push_back(rank->number);
+    }
+    if (!outcome_.lost.empty()) outcome_.unaware = living() - aware_;
+    return std::move(outcome_);
+  }
+
+ private:
+  struct Host {
+    Duration latency{};
+    Duration jitter{};
+    Duration stands_still{};  // from then …
+    Duration wakes{};         // … to then
+    Duration vanishes = 1h;
+  };
+  struct Rank {
+    Rank(int the_number, const PulseOptions& options, int world_size)
+        : number(the_number), judge(the_number, options.looks, options.answer_every), cadence(world_size) {}
+    int number;
+    SilenceJudge judge;
+    VoteCadence cadence;
+    std::int64_t signs = 0;
+    std::string told;
+    std::array<Duration, 2> last_up{}, last_down{};
+    std::array<std::function<void(std::vector<std::string>)>, 2> waits;
+    bool pending = false;               // a ballot
+    std::optional<Agreed> result = {};  // of it
+  };
+  struct Event {
+    Duration time;
+    std::uint64_t number;
+    std::function<void()> work;
+    bool operator<(const Event& other) const {
+      return time != other.time ? time > other.time : number > other.number;
+    }
+  };
+  struct Traffic {
+    std::uint64_t messages = 0, in = 0, out = 0;
+    Duration busy{};
+  };
+
+  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
+  int size() const { return setting_.world_size(); }
+  int pick(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
+  Duration some(Duration most) {
+    return Duration(std::uniform_int_distribution<std::int64_t>(0, most.count())(random_));
+  }
+  Host& host_of(const Rank& rank) { return hosts_[index(rank.number / setting_.ranks_of_host)]; }
+  bool vanished(const Rank& rank) { return host_of(rank).vanishes <= now_; }
+  int living() {
+    return static_cast<int>(
+        std::count_if(ranks_.begin(), ranks_.end(), [&](const auto& rank) { return !vanished(*rank); }));
+  }
+
+  Host a_host() {
+    Host host{.latency = 50us + some(500us), .jitter = 200us};
+    if (pick(1, 20) == 1) host.jitter = some(800ms);  // a bad link: retransmissions
+    if (pick(1, 16) == 1) {
+      host.stands_still = kTrouble - 5s + some(10s);
+      host.wakes = host.stands_still + some(kLongestStandstill);
+    }
+    return host;
+  }
+
+  void at(Duration time, std::function<void()> work) {
+    events_.push({time, ++events_so_far_, std::move(work)});
+  }
+  // A host that stands still does it later; one that has vanished never.
+  void on(const Rank& rank, Duration time, std::function<void()> work) {
+    Host& host = host_of(rank);
+    if (time >= host.stands_still && time < host.wakes) time = host.wakes + some(1ms);
+    at(time, [this, &host, work = std::move(work)] {
+      if (now_ < host.vanishes) work();
+    });
+  }
+  // A message stays behind those before it.
+  Duration arrival(const Rank& rank, Duration sent, Duration& last) {
+    const Host& host = host_of(rank);
+    const Duration way = rank.number == 0 ? 20us : host.latency + some(host.jitter);
+    return last = std::max(last + 1us, sent + way);
+  }
+
+  void request(Rank& rank, Line line, Message message, std::function<void(std::vector<std::string>)> then) {
+    rank.waits[line] = std::move(then);
+    traffic_.in += packed(message).size();
+    ++traffic_.messages;
+    Rank& zero = *ranks_.front();
+    on(zero, arrival(rank, now_, rank.last_up[line]),
+       [this, &rank, line, message = std::move(message)]() mutable {
+         work(setting_.message);
+         table_.handle(2 * static_cast<StoreTable::Client>(rank.number) + line, std::move(message),
+                       SteadyTime(now_));
+       });
+  }
+  void work(Duration cost) {
+    free_ = std::max(free_, now_) + cost;
+    traffic_.busy += cost;
+  }
+  void reply(StoreTable::Client client, const Message& answer) {
+    if (answer.kind != Kind::done) throw std::runtime_error("refused: " + answer.words.at(0));
+    Rank& rank = *ranks_[client / 2];
+    const auto line = static_cast<Line>(client % 2);
+    traffic_.out += packed(answer).size();
+    work(setting_.answer + setting_.value * answer.words.size());
+    on(rank, arrival(rank, free_, rank.last_down[line]), [&rank, line, words = answer.words]() mutable {
+      std::exchange(rank.waits[line], nullptr)(std::move(words));
+    });
+  }
+
+  // As Pulse::State::beat().
+  void beat(Rank& rank) {
+    const bool asks = rank.signs % options_.answer_every == 0;
+    const std::string sign = std::to_string(sign_of(++rank.signs, 0, false));
+    const std::string& own = keys_[index(rank.number)];
+    const auto again = [this, &rank] { on(rank, now_ + options_.period, [this, &rank] { beat(rank); }); };
+    if (rank.number != 0 && !asks) {
+      request(rank, kSigns, {Kind::note, {own, sign}}, nullptr);
+      return again();
+    }
+    if (rank.number != 0) {
+      return request(rank, kSigns, {Kind::swap, {own, sign, "pulse"}}, [this, &rank, again](auto words) {
+        if (!words.empty() && words[0] != rank.told) rank.judge.learn(tale_of(rank.told = words[0]));
+        again();
+      });
+    }
+    Message first{Kind::set, {own, sign}};
+    if (rank.signs == 1) {
+      for (const std::string& key : keys_) {
+        if (key != own) first.words.insert(first.words.end(), {key, "0"});
+      }
+    }
+    request(rank, kSigns, std::move(first), [this, &rank, again](auto) {
+      request(rank, kSigns, {Kind::get, keys_}, [this, &rank, again](auto signs) {
+        work(setting_.value * signs.size());
+        Tale tale = signs_.look(signs);
+        const std::string text = text_of(tale, rank.signs);
+        request(rank, kSigns, {Kind::set, {"pulse", text}}, [&rank, again, tale](auto) {
+          rank.judge.learn(tale);
+          again();
+        });
+      });
+    });
+  }
+
+  // As Pulse::State::watch().
+  void judge(Rank& rank) {
+    on(rank, now_ + options_.period, [this, &rank, before = now_] {
+      bool lost = rank.judge.poll(false);
+      if (setting_.counts_time) {
+        for (Duration time = before + options_.period; time < now_; time += options_.period) {
+          lost = rank.judge.poll(false) || lost;
+        }
+      }
+      if (lost) named(rank);
+      judge(rank);
+    });
+  }
+  void named(const Rank& rank) {
+    ++aware_;
+    Duration loss = 1h;
+    for (const int one : rank.judge.lost()) {
+      const Host& host = host_of(*ranks_[index(one)]);
+      loss = std::min(loss, host.vanishes);
+      if (host.vanishes > now_) outcome_.innocent.push_back(one);
+    }
+    if (loss < now_) outcome_.named = std::max(outcome_.named, now_ - loss);
+  }
+  bool over() { return aware_ > 0 && aware_ == living(); }
+
+  // A step boundary, at which all ranks are: gradients keep them together. It waits for the results of the votes.
+  void boundary() {
+    for (const auto& rank : ranks_) {
+      if (rank->pending && !rank->result) return at(now_ + 1ms, [this] { boundary(); });
+    }
+    if (now_ > kTrouble - 6s) return;  // later on hosts vanish, and gradients end with them
+    int stopping = 0;
+    for (const auto& rank : ranks_) {
+      if (rank->pending) {
+        rank->cadence.learn(*rank->result);
+        stopping += rank->result->stop >= 0 ? 1 : 0;
+        rank->pending = false;
+        rank->result.reset();
+      }
+    }
+    if (stopping > 0) {
+      outcome_.one_step = stopping == size();
+      outcome_.stopped = now_ - kNotice;
+      return;
+    }
+    for (const auto& rank : ranks_) {
+      if (rank->cadence.votes_at(step_)) vote(*rank);
+    }
+    ++step_;
+    at(now_ + setting_.step, [this] { boundary(); });
+  }
+  void vote(Rank& rank) {
+    const bool stop = rank.number == told_ && now_ >= kNotice;
+    const Ballot ballot =
+        ballot_of({.step = step_, .stop = stop, .step_time = setting_.step}, rank.number, size());
+    rank.pending = true;
+    request(rank, kVotes,
+            {Kind::vote, {"vote", std::string(reinterpret_cast<const char*>(ballot.data()), sizeof ballot)}},
+            [this, &rank](auto words) {
+              Ballot largest;
+              std::copy_n(words.at(0).data(), sizeof largest, reinterpret_cast<char*>(largest.data()));
+              rank.result = agreed_by(largest, size());
+            });
+  }
+
+  void tell_traffic() {
+    const double seconds = std::chrono::duration<double>(kQuiet - 2s).count();
+    outcome_.messages = static_cast<double>(traffic_.messages - account_.messages) / seconds;
+    outcome_.bytes_in = static_cast<double>(traffic_.in - account_.in) / seconds;
+    outcome_.bytes_out = static_cast<double>(traffic_.out - account_.out) / seconds;
+    outcome_.busy = std::chrono::duration<double>(traffic_.busy - account_.busy).count() / seconds;
+  }
+
+  const Setting setting_;
+  std::mt19937_64 random_;
+  const PulseOptions options_;
+  StoreTable table_;
+  SignTable signs_;
+  const std::vector<std::string> keys_;
+  std::vector<Host> hosts_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::priority_queue<Event> events_;
+  std::uint64_t events_so_far_ = 0;
+  Duration now_{};
+  Duration free_{};  // rank 0's store has answered all before
+  Traffic traffic_, account_;
+  std::int64_t step_ = 0;
+  int told_ = 0;
+  int joined_ = 0;
+  int aware_ = 0;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome run(const Setting& setting, std::uint64_t seed) { return Model(setting, seed).run(); }
+
+}  // namespace holdfast::test::large_runs
