@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """tests/docs/ported.py ROOT: writes the diffs of docs/ported_trainers.md anew from tests/resume/trainers.
+tests/docs/ported.py --before SOURCE FILE: writes a trainer as it was before the port.
 
 A trainer's marks say what making it resumable changed:
   code  // holdfast       an added line
@@ -77,4 +78,8 @@ def write(root):
 
 
 if __name__ == "__main__":
-    write(sys.argv[1])
+    if sys.argv[1] == "--before":
+        before, _ = sides(Path(sys.argv[2]).read_text(encoding="utf-8"))
+        Path(sys.argv[3]).write_text("\n".join(before) + "\n", encoding="utf-8")
+    else:
+        write(sys.argv[1])

@@ -53,6 +53,62 @@ TEST(Check, StandardOutputIsComparedWhereAsked) {
   EXPECT_THAT(ended.out, HasSubstr("NOT PROVEN: standard output differs"));
 }
 
+// The warnings of the first save say more than the usual causes.
+TEST(Check, WhatTheProgramDoubtsIsSaid) {
+  const Ended ended = check_without("optimizer");
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("the program's own warnings at its first save:\n"),
+                               HasSubstr("2 parameters (second/weight, second/bias) have gradients")));
+}
+
+TEST(Check, WhatCannotBeComparedIsRefused) {
+  Ended ended = check_without("loss");
+  EXPECT_EQ(ended.exit_code, 70);
+  EXPECT_THAT(ended.err, HasSubstr("gives after_step() no .loss"));
+  ended = check_without("ranks");
+  EXPECT_EQ(ended.exit_code, 70);
+  EXPECT_THAT(ended.err, HasSubstr("holdfast check proves a program of one process; run it with one rank"));
+}
+
+TEST(Check, AProgramThatIgnoresTheStopIsNamed) {
+  const Ended ended = check_without("deaf");
+  EXPECT_EQ(ended.exit_code, 70);
+  EXPECT_THAT(ended.err, HasSubstr("trains on after Decision::stop"));
+}
+
+TEST(Check, AProgramThatHangsIsKilled) {
+  const auto start = [](const char* how) {
+    return std::make_unique<Subprocess>(Words{program("holdfast"), "check", "--steps", "40",
+                                              "--stall-timeout", "30s", "--", HOLDFAST_CHECKED_PROGRAM,
+                                              "/nowhere", how});
+  };
+  const auto hanging = start("hangs");
+  const auto lingering = start("lingers");
+  Ended ended = hanging->wait();
+  EXPECT_EQ(ended.exit_code, 70);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("life 1 of the program took no step after step 10 for 30s"),
+                               HasSubstr("--stall-timeout"), HasSubstr("planted hang")));
+  ended = lingering->wait();
+  EXPECT_EQ(ended.exit_code, 70);
+  EXPECT_THAT(ended.err, HasSubstr("was told to stop at step 40, and did not end for 30s"));
+  EXPECT_EQ(check_without("none", {"--stall-timeout", "0s"}).exit_code, 64);
+}
+
+TEST(Check, CancelledItLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Subprocess process({program("holdfast"), "check", "--", HOLDFAST_CHECKED_PROGRAM, "/nowhere", "hangs"},
+                       {{"TMPDIR", folder.path().string()}});
+    const auto trial = [&] { return std::filesystem::directory_iterator(folder.path()); };
+    ASSERT_TRUE(process.wait_until(
+        [&] { return trial() != end(trial()) && !read_text(trial()->path() / "steps").empty(); }));
+    process.send(signal);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.exit_code, 128 + signal);
+    EXPECT_THAT(ended.err, HasSubstr("nothing is proven"));
+    EXPECT_EQ(trial(), end(trial())) << "the trial's folder is gone";
+  }
+}
+
 TEST(Check, WhereNothingIsComparedNothingIsProven) {
   Ended ended = check({"/bin/true"});
   EXPECT_EQ(ended.exit_code, 70);

@@ -136,6 +136,9 @@ Decision Checkpointer::after_step(const StepReport& report) {
   }
   Decision decision;
   parts_->ensemble->at_boundary(decision);
+  if (decision.stop) [[unlikely]] {
+    parts_->run.source.told_to_stop();
+  }
   engine.boundary.leave();
   return decision;
 }

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <sstream>
+#include <utility>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
@@ -16,6 +18,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/started_process.h"
 #include "holdfast/cli/trial_story.h"
 
@@ -26,9 +29,11 @@ struct CheckRequest {
   std::vector<std::string> command;
   std::int64_t steps = 60;
   bool output = false;
+  std::string stall_timeout = "10min";
 };
 
 constexpr std::int64_t kFewestSteps = 4;
+constexpr std::string_view kDoubt = "the training state may be incomplete: ";
 
 constexpr char kUsualCauses[] =
     R"(usual causes:
@@ -69,13 +74,43 @@ std::string last_lines(const std::string& text) {
   return text.substr(begin);
 }
 
+// A person or a machine ended the check.
+struct Cancelled {
+  int signal = 0;
+};
+
+// Lines of the log that name what was probably forgotten (TrainState::doubts()).
+std::string doubts_in(const std::string& log) {
+  std::istringstream lines(log);
+  std::string line, found;
+  while (std::getline(lines, line)) {
+    const auto at = line.find(kDoubt);
+    if (at != std::string::npos) found += "  " + line.substr(at + kDoubt.size()) + '\n';
+  }
+  return found.empty() ? found : "the program's own warnings at its first save:\n" + found;
+}
+
 class Check {
  public:
-  explicit Check(const CheckRequest& request) : request_(request) {}
+  explicit Check(const CheckRequest& request)
+      : request_(request), stall_timeout_(duration_of("--stall-timeout", request.stall_timeout)) {
+    if (stall_timeout_ <= Duration::zero()) throw UsageError("--stall-timeout must be longer than 0");
+  }
 
   int run() {
+    try {
+      return prove();
+    } catch (const Cancelled& by) {
+      log_error("cancelled by {}; nothing is proven", signal_name(by.signal));
+      return 128 + by.signal;
+    }
+  }
+
+ private:
+  int prove() {
     const TrialLife straight = live("straight", {.stop_at = request_.steps}, false);
     require_something(straight);
+    doubts_ = doubts_in(all_of(folder_.path() / "err"));
     const std::int64_t last = straight.steps.back().step;
     const auto moments = moments_of(straight.steps);
     for (const TrialMoment& moment : moments) {
@@ -91,16 +126,15 @@ class Check {
                 << format_count(last - moment.save_at) << " steps computed again, bit-identical\n";
     }
     if (moments.size() < 3) std::cout << "no end of an epoch was seen: a larger --steps may reach one\n";
-    std::cout << "PROVEN\n";
+    std::cout << doubts_ << "PROVEN\n";
     return static_cast<int>(ExitCode::complete);
   }
 
- private:
-  static int refuse(const TrialMoment& moment, const std::string& found) {
+  int refuse(const TrialMoment& moment, const std::string& found) const {
     std::cout << "killed " << moment.name << ", after step " << format_count(moment.kill_at)
               << "; resumed from step " << format_count(moment.save_at) << '\n'
               << "NOT PROVEN: " << found << '\n'
-              << kUsualCauses;
+              << kUsualCauses << doubts_;
     return static_cast<int>(ExitCode::difference);
   }
 
@@ -127,7 +161,7 @@ class Check {
     write_orders(folder_.path(), orders);
     const auto out = folder_.path() / "out";
     const auto error = folder_.path() / "err";
-    const int status = run_command(out, error);
+    const int status = run_command(orders, out, error);
     TrialLife life = {read_steps(folder_.path()), all_of(out)};
     const bool reached = !life.steps.empty() && life.steps.back().step > orders.stop_at;
     if (reached) throw Error("the program trains on after Decision::stop; it must leave its loop then");
@@ -141,7 +175,8 @@ class Check {
     return life;
   }
 
-  int run_command(const std::filesystem::path& out, const std::filesystem::path& error) {
+  int run_command(const TrialOrders& orders, const std::filesystem::path& out,
+                  const std::filesystem::path& error) {
     const int output = ::open(out.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
     const int errors = ::open(error.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
     const StartedProcess started = start_process(request_.command,
@@ -153,22 +188,50 @@ class Check {
     ::close(output);
     ::close(errors);
     int status = 0;
+    std::uintmax_t written = 0;
+    SteadyTime progress = std::chrono::steady_clock::now();
     while (::waitpid(started.id, &status, WNOHANG) == 0) {
       const auto signal = inbox_.wait(std::chrono::milliseconds(50));
-      if (!signal || (*signal != SIGTERM && *signal != SIGINT)) continue;
-      ::kill(-started.id, SIGKILL);
-      ::waitpid(started.id, &status, 0);
-      throw Error("cancelled; nothing is proven");
+      if (signal && (*signal == SIGTERM || *signal == SIGINT)) {
+        end_now(started.id);
+        throw Cancelled{*signal};
+      }
+      const SteadyTime now = std::chrono::steady_clock::now();
+      if (std::exchange(written, bytes_of_steps(folder_.path())) != written) progress = now;
+      if (now - progress < stall_timeout_) continue;
+      end_now(started.id);
+      throw Error(stalled(orders, error));
     }
     ::kill(-started.id, SIGKILL);  // what it left behind
     if (const std::string why = why_not_started(started); !why.empty()) throw UsageError(why);
     return status;
   }
 
+  static void end_now(pid_t group) {
+    ::kill(-group, SIGKILL);
+    ::waitpid(group, nullptr, 0);
+  }
+
+  std::string stalled(const TrialOrders& orders, const std::filesystem::path& error) const {
+    const auto steps = read_steps(folder_.path());
+    const bool told = !steps.empty() && steps.back().step == orders.stop_at;
+    return "life " + std::to_string(lives_) + " of the program " +
+           (steps.empty() ? std::string("took no step")
+            : told        ? "was told to stop at step " + format_count(orders.stop_at) + ", and did not end"
+                          : "took no step after step " + format_count(steps.back().step)) +
+           " for " + format_duration(stall_timeout_) +
+           ", and was killed; nothing is proven. If it was only slow, give a longer --stall-timeout. Its "
+           "last "
+           "lines:\n" +
+           last_lines(all_of(error));
+  }
+
   const CheckRequest& request_;
+  const Duration stall_timeout_;
   SignalInbox inbox_;
   TrialFolder folder_;
   int lives_ = 0;
+  std::string doubts_;
 };
 
 int run_check(const CheckRequest& request) {
@@ -185,8 +248,8 @@ before the end, and computes every later step again. The loss and the digest of 
 for bit. COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. It must be one process, and start
 with the same random numbers every time.
 
-Exit code: 0 PROVEN; 1 NOT PROVEN, with the first step that differs; 64 wrong options; 70 COMMAND failed, or there was
-nothing to compare.
+Exit code: 0 PROVEN; 1 NOT PROVEN, with the first step that differs; 64 wrong options; 70 COMMAND failed or hung, or
+there was nothing to compare; 130 Ctrl-C, 143 SIGTERM.
 
 Example:
   holdfast check --steps 200 -- ./train --checkpoint-dir /mnt/ckpt/run1)";
@@ -204,6 +267,9 @@ void add_check(CLI::App& app, const std::vector<std::string>& wrapped, Command& 
       ->type_name("N")
       ->capture_default_str();
   command->add_flag("--stdout", request->output, "compare what is printed to standard output, too");
+  add_time(
+      *command, "--stall-timeout", request->stall_timeout,
+      "time without a step, or from the stop to the end, after which a life counts as hung and is killed");
   command->footer(kCheckFooter);
   command->callback([request, &chosen] { chosen = [request] { return run_check(*request); }; });
 }

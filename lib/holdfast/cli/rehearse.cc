@@ -321,7 +321,8 @@ SIGTERM, so the run stays resumable. COMMAND really trains, in its own run direc
 An end that loses no step computes no step again: then the report ends with "not proven", and holdfast check is
 the command that compares every step after a resume.
 
-Exit code: 0 nothing was lost; 1 something was lost, or there is no proof that nothing was; 64 wrong options.
+Exit code: 0 nothing was lost, also where the report ends with "not proven"; 1 something was lost, or there is no
+proof that nothing was; 64 wrong options.
 
 Example:
   holdfast rehearse --in 30s --notice 120s --kill -- ./train --checkpoint-dir /mnt/ckpt/rehearsal)";

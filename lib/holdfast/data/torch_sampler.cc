@@ -33,6 +33,8 @@ std::int64_t EpochOrder::epoch() const { return drawn_.epoch + (open_ ? 1 : 0); 
 EpochOrder::Epochs EpochOrder::epochs(std::int64_t end) { return {*this, end}; }
 
 EpochOrder::Epochs::Iterator& EpochOrder::Epochs::Iterator::operator++() {
+  over_ = order_->stopped_;
+  if (over_) return *this;
   order_->check_pass();
   const std::int64_t next = order_->epoch();
   if (next == epoch_) {
@@ -104,8 +106,8 @@ void EpochOrder::check_pass() const {
   throw UsageError("the pass over epoch " + std::to_string(drawn_.epoch) + " is over, but " +
                    std::to_string(batch()) + " of its " + std::to_string(batches(size_, batch_size_)) +
                    " batches were applied: add the order to the state, call after_step() once for each batch "
-                   "or report .applied = order.after_batches(n), return checkpointer.finish() when it says "
-                   "stop, and call order.skip_rest() after leaving an epoch early on purpose");
+                   "or report .applied = order.after_batches(n), and call order.skip_rest() after leaving an "
+                   "epoch early on purpose");
 }
 
 void EpochOrder::forget_batches() {
@@ -173,6 +175,8 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
     throw UsageError("the data set has " + std::to_string(*new_size) + " samples, the order was made for " +
                      std::to_string(order.size()));
   }
+  order.over_ = order.stopped_;
+  if (order.over_) return;
   order.check_pass();
   order.forget_batches();
   // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
@@ -182,6 +186,7 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
 
 std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
   EpochOrder& order = *order_;
+  if (order.over_) return std::nullopt;
   order.check_batch_size(static_cast<std::int64_t>(batch_size));
   order.open_ = true;
   ++order.asked_;

@@ -72,6 +72,9 @@ class EpochOrder {
   void applied(Cursor cursor);
   // An update without `.applied`: one more batch.
   void applied_all_delivered();
+  // after_step() said stop: epochs() ends with this round, and further passes deliver nothing. So a loop that
+  // leaves only the pass (`break`) comes to its end.
+  void told_to_stop() { stopped_ = true; }
   // The rest of this epoch is not wanted: the next pass is the next epoch. For loaders without workers: with
   // workers, torch::data itself refuses a new pass while batches of the last one wait.
   void skip_rest();
@@ -95,6 +98,8 @@ class EpochOrder {
   Cursor applied_;
   Cursor drawn_;
   std::optional<Permutation> order_;  // of the epoch that was drawn from last
+  bool stopped_ = false;              // told_to_stop()
+  bool over_ = false;                 // a pass began after that
   bool open_ = false;                 // the current pass has delivered: the next reset() opens a new epoch
   std::deque<std::int64_t> waiting_;  // where each drawn batch ends that was not applied
   // The DataLoader asks for `ahead_` batches before it delivers one, and then for one more with each batch.
@@ -112,11 +117,12 @@ class EpochOrder::Epochs {
     Iterator(EpochOrder& order, std::int64_t epoch) : order_(&order), epoch_(epoch) {}
     std::int64_t operator*() const { return epoch_; }
     Iterator& operator++();
-    bool operator!=(const Iterator& end) const { return epoch_ < end.epoch_; }
+    bool operator!=(const Iterator& end) const { return epoch_ < end.epoch_ && !over_; }
 
    private:
     EpochOrder* order_;
     std::int64_t epoch_;
+    bool over_ = false;
   };
 
   Epochs(EpochOrder& order, std::int64_t end) : order_(&order), end_(end) {}

@@ -95,6 +95,7 @@ class DataParallel {
 
   // A run that started with one rank may continue with several.
   static constexpr bool kMayBeNew = true;
+  static constexpr bool kKnowsNoPosition = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

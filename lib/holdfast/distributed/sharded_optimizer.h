@@ -88,6 +88,7 @@ class ShardedOptimizer {
   void bring_together();
   std::vector<at::Tensor> trained() const;  // parameters
   bool replicated() const { return true; }  // whole, and gathered from the same slices on all ranks
+  static constexpr bool kKnowsNoPosition = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

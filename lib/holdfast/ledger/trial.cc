@@ -52,4 +52,10 @@ std::vector<TrialStep> read_steps(const std::filesystem::path& folder) {
   return steps;
 }
 
+std::uintmax_t bytes_of_steps(const std::filesystem::path& folder) {
+  std::error_code missing;
+  const std::uintmax_t bytes = std::filesystem::file_size(steps_file(folder), missing);
+  return missing ? 0 : bytes;
+}
+
 }}  // namespace holdfast::v1

@@ -36,5 +36,7 @@ TrialOrders read_orders(const std::filesystem::path& folder);
 void append_step(const std::filesystem::path& folder, const TrialStep& step);
 // A last line that was cut off is left out.
 std::vector<TrialStep> read_steps(const std::filesystem::path& folder);
+// Grows with every step; 0 before the first one.
+std::uintmax_t bytes_of_steps(const std::filesystem::path& folder);
 
 }}  // namespace holdfast::v1

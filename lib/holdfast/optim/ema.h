@@ -65,6 +65,7 @@ class Ema {
   };
   Swapped swap_in() { return Swapped(*this); }
 
+  static constexpr bool kKnowsNoPosition = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

@@ -45,6 +45,7 @@ class Schedule {
   std::int64_t position() const { return position_; }
   const RatePlan& plan() const { return plan_; }
 
+  static constexpr bool kKnowsNoPosition = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

@@ -79,6 +79,7 @@ class GradScaler {
 
   // Tensors "scale", "growth_tracker", "skipped"; options "growth_factor", "backoff_factor",
   // "growth_interval".
+  static constexpr bool kKnowsNoPosition = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

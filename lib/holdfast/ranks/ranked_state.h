@@ -70,6 +70,8 @@ class RankedSource final : public SnapshotSource {
     source_.copy_own(layout, image);
   }
   void derive_own(int rank) override { source_.derive_own(rank); }
+  std::vector<std::string> doubts() override { return source_.doubts(); }
+  void told_to_stop() override { source_.told_to_stop(); }
 
  private:
   SnapshotSource& source_;

@@ -1,5 +1,5 @@
-// Which step boundaries vote: about one a second (in large worlds every few seconds), the same ones on all ranks, because each rank computes them
-// from the results of votes alone.
+// Which step boundaries vote: about one a second, in large worlds one every few seconds. They are the same on
+// all ranks, because each rank computes them from the results of votes alone.
 //
 //   if (cadence.votes_at(step)) post(vote);   // the result is read at the next boundary:
 //   cadence.learn(agreed);

@@ -142,6 +142,12 @@ class SnapshotSource {
   // After a load() of rank 0's state, for a rank whose own tensors the checkpoint lacks: derives them from
   // the loaded state and the rank alone. Requires rank > 0.
   virtual void derive_own(int /*rank*/) {}
+
+  // What the program has probably forgotten, one text each, for its log. Called at each save after an update;
+  // answers the first time alone. May change nothing that decides the next step.
+  virtual std::vector<std::string> doubts() { return {}; }
+  // The program was told to stop: no update follows.
+  virtual void told_to_stop() {}
 };
 
 }}  // namespace holdfast::v1

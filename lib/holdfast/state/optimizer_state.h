@@ -39,6 +39,8 @@ class OptimizerState {
 
   const std::string& name() const { return name_; }
   torch::optim::Optimizer& optimizer() const { return *optimizer_; }
+  // One state for all parameters together, as LBFGS has.
+  bool one_state() const { return type_ == "LBFGS"; }
 
   // Records the options of new groups as chosen, and checks that all parameters have names.
   void look(const ModuleInventory& modules);

@@ -31,18 +31,6 @@ void set_new(Attributes& out, std::string name, AttributeValue value, Role role 
   out.set(std::move(name), std::move(value), role);
 }
 
-// Parameters that only an optimizer changes. They keep their values until its next step, so a save may copy
-// them late.
-std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers) {
-  std::set<const void*> trained;
-  for (const OptimizerState& part : optimizers) {
-    for (const auto& group : part.optimizer().param_groups()) {
-      for (const at::Tensor& parameter : group.params()) trained.insert(parameter.unsafeGetTensorImpl());
-    }
-  }
-  return trained;
-}
-
 void add_wanted(Stager& stager, std::vector<at::Tensor>& held, const internal::WantedPart& part) {
   if (part.to.empty()) return;
   stager.add(part.tensor, part.to);
@@ -59,6 +47,16 @@ internal::WantedPart place_of(const std::string& name, const at::Tensor& tensor,
 }
 
 }  // namespace
+
+std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers) {
+  std::set<const void*> trained;
+  for (const OptimizerState& part : optimizers) {
+    for (const auto& group : part.optimizer().param_groups()) {
+      for (const at::Tensor& parameter : group.params()) trained.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  return trained;
+}
 
 void TrainState::State::check_new_name(const std::string& name) const {
   if (name.empty() || !is_utf8(name) || has_control(name) || name.find_first_of("/.") != std::string::npos) {
@@ -150,6 +148,7 @@ void TrainState::add(const std::string& name, torch::nn::Module& module) {
   // Tried on a copy: a module that is refused leaves the state as it was.
   static_cast<void>(take_inventory(modules));
   state_->modules = std::move(modules);
+  state_->buffers.remember(state_->modules.back());
 }
 
 void TrainState::add(const std::string& name, torch::optim::Optimizer& optimizer) {
@@ -213,7 +212,10 @@ std::vector<TensorSpec> TrainState::describe() {
   };
   const std::size_t of_modules = specs.size();
   // A restarted program has the shapes from before the first update; check_shapes() compares with them.
-  if (!state_->updated) state_->started_with = specs;
+  if (!state_->updated) {
+    state_->started_with = specs;
+    if (!state_->drawn) state_->drawn = std::make_unique<internal::DrawnGenerators>();
+  }
   for (const OptimizerState& part : state_->optimizers) {
     for (const SlotTensor& slot : part.slots(inventory)) specs.push_back(spec_of(slot.name, slot.tensor));
   }
@@ -374,6 +376,10 @@ void TrainState::advance(const StepReport& report) {
     }
   }
   if (cursor) state_->cursor = *cursor;
+  state_->position_told = state_->position_told || report.applied.has_value();
+  if (state_->drawn) [[unlikely]] {
+    state_->forget_drawn();
+  }
   state_->updated = true;
   state_->brought_together = false;
   ++state_->step;

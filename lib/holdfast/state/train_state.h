@@ -112,6 +112,9 @@ class TrainState final : public SnapshotSource {
   bool trained(const TensorSpec& tensor) const override;
   void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
   void derive_own(int rank) override;
+  // What was probably forgotten, found at the first save: docs/porting.md.
+  std::vector<std::string> doubts() override;
+  void told_to_stop() override;
 
   // Type-erased component. `applied` and `applied_all_delivered` do nothing unless it is a DataSource.
   class Component {
@@ -127,6 +130,8 @@ class TrainState final : public SnapshotSource {
     virtual void applied_all_delivered() = 0;
     virtual std::optional<Cursor> cursor() const = 0;
     virtual bool may_be_new() const = 0;
+    virtual bool may_know_position() const = 0;
+    virtual void told_to_stop() = 0;
   };
 
  private:
@@ -160,6 +165,17 @@ concept SpreadOverRanks = Stateful<T> && requires(T& component) {
 // kMayBeNew = true;`. Used when a run of one rank continues with several (data_parallel.h).
 template <class T>
 concept MayBeNew = Stateful<T> && T::kMayBeNew;
+
+// A component that wants to know that after_step() said stop, such as an order that then begins no new pass.
+template <class T>
+concept HearsStop = Stateful<T> && requires(T& component) {
+  component.told_to_stop();
+};
+
+// A component that surely does not hold the position in the data. Its class has `static constexpr bool
+// kKnowsNoPosition = true;`.
+template <class T>
+concept KnowsNoPosition = Stateful<T> && T::kKnowsNoPosition;
 
 // A component whose tensors have the same bits on all ranks.
 template <class T>
@@ -203,6 +219,10 @@ void TrainState::add(const std::string& name, T& component) {
       return std::nullopt;
     }
     bool may_be_new() const override { return MayBeNew<T>; }
+    bool may_know_position() const override { return !KnowsNoPosition<T>; }
+    void told_to_stop() override {
+      if constexpr (HearsStop<T>) target_.told_to_stop();
+    }
     T& target_;
   };
   add_component(name, std::make_unique<Adapter>(component));

@@ -33,6 +33,11 @@ class ValueComponent final : public TrainState::Component {
   void applied_all_delivered() override {}
   std::optional<Cursor> cursor() const override { return std::nullopt; }
   bool may_be_new() const override { return false; }
+  void told_to_stop() override {}
+  // A counter, or an engine that draws the data.
+  bool may_know_position() const override {
+    return access_.type.find("int") != std::string::npos || access_.type.find("engine") != std::string::npos;
+  }
 
  private:
   std::string name_;

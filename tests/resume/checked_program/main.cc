@@ -1,19 +1,43 @@
 // A small trainer with everything that decides the next step, each of which can be left out of the state:
 //
 //   resume_checked RUN_DIRECTORY [model|optimizer|data|rate|hidden|engine|average|late|printed|crash|none]
+//
+// Or what is wrong with it otherwise: loss (it reports none), deaf (it ignores the stop), hangs (at step 10),
+// lingers (after the stop), ranks (it is one of two).
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <random>
+#include <span>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "holdfast/holdfast.h"
 
 namespace {
+
+// The other rank never answers; a Checkpointer in a trial does not ask it.
+class OneOfTwo final : public holdfast::RankChannel {
+ public:
+  int rank() const noexcept override { return 0; }
+  int world_size() const noexcept override { return 2; }
+  holdfast::Duration timeout() const noexcept override { return {}; }
+  void post(const holdfast::Ballot&) override {}
+  std::optional<holdfast::Ballot> result(holdfast::Duration) override { return {}; }
+  [[noreturn]] void give_up(const std::string& what, holdfast::Duration) override {
+    throw std::runtime_error(what);
+  }
+  void tell(const std::string&, std::string_view) override {}
+  std::string hear(int, const std::string&, holdfast::Duration) override { return {}; }
+  void forget(const std::string&) override {}
+  void broadcast(std::span<std::byte>) override {}
+};
 
 // What the loop keeps beside modules and optimizers.
 struct Numbers {
@@ -42,6 +66,11 @@ struct Numbers {
   }
 };
 
+[[noreturn]] void hang() {
+  std::fprintf(stderr, "planted hang\n");
+  while (true) ::pause();
+}
+
 int train(const std::string& directory, const std::string& left_out) {
   torch::manual_seed(3);
   torch::nn::Linear first(4, 4);
@@ -56,7 +85,11 @@ int train(const std::string& directory, const std::string& left_out) {
   if (left_out != "model" && left_out != "optimizer") state.add("second_optimizer", second_optimizer);
   kept.left_out = left_out;
   state.add("kept", kept);
-  holdfast::Checkpointer checkpointer(state, {.directory = directory});
+  OneOfTwo other;
+  holdfast::CheckpointerOptions options;
+  options.directory = directory;
+  if (left_out == "ranks") options.ranks.channel = &other;
+  holdfast::Checkpointer checkpointer(state, options);
   checkpointer.resume();
   while (state.step() < 1000) {
     const at::Tensor input = torch::full({2, 4}, static_cast<double>(kept.position % 7) / 7) +
@@ -76,13 +109,16 @@ int train(const std::string& directory, const std::string& left_out) {
     kept.hidden = 0.5 * kept.hidden + 0.1 * value;
     kept.average = 0.9 * kept.average + 0.1 * value;
     if (left_out == "crash" && state.step() == 10) throw std::runtime_error("planted crash");
-    const std::int64_t epoch = kept.position / 20;
-    if (checkpointer.after_step({.applied = holdfast::Cursor{epoch, kept.position % 20}, .loss = value}).stop)
-      break;
+    if (left_out == "hangs" && state.step() == 10) hang();
+    holdfast::StepReport report;
+    report.applied = holdfast::Cursor{kept.position / 20, kept.position % 20};
+    if (left_out != "loss") report.loss = value;
+    if (checkpointer.after_step(report).stop && left_out != "deaf") break;
     if (left_out == "late") kept.hidden += torch::rand({1}).item<double>();
     std::printf("%ld %a\n", long{state.step()}, value);
     if (left_out == "printed") std::printf("process %d\n", static_cast<int>(::getpid()));
   }
+  if (left_out == "lingers") hang();
   return checkpointer.finish();
 }
 

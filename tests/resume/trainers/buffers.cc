@@ -58,7 +58,8 @@ int train_buffers(long steps, const std::string& directory) {
     model.drift();
     const double value = loss.item<double>();
     std::printf("step %ld loss %.9g\n", step, value);
-    if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
+    holdfast::StepReport report{.applied = {{0, 8 * step}}, .loss = value};  // holdfast
+    if (checkpointer.after_step(report).stop) return checkpointer.finish();  // holdfast
   }
   torch::save(model.head, directory + "/head.pt");
   // was: return 0;

@@ -18,7 +18,7 @@
 namespace trainers {
 namespace {
 
-constexpr long kStepsFrozen = 12;
+constexpr long kFrozen = 12;
 
 struct TunedImpl : torch::nn::Module {
   torch::nn::Sequential body{register_module(
@@ -46,9 +46,9 @@ int train_frozen(long epochs, const std::string& directory) {
   state.add("optimizer", optimizer);                                              // holdfast
   holdfast::Checkpointer checkpointer(state, {.directory = directory + "/run"});  // holdfast
   checkpointer.resume();                                                          // holdfast
-  // was: for (long step = 0; step < epochs * kStepsFrozen; ++step) {
-  for (long step = state.step(); step < epochs * kStepsFrozen; ++step) {
-    if (step == kStepsFrozen) freeze(*model, false);
+  // was: for (long step = 0; step < epochs * kFrozen; ++step) {
+  for (long step = state.step(); step < epochs * kFrozen; ++step) {
+    if (step == kFrozen) freeze(*model, false);
     const at::Tensor rows = torch::randint(x.size(0), {8}, at::kLong);
     optimizer.zero_grad();
     const at::Tensor loss =
@@ -60,7 +60,8 @@ int train_frozen(long epochs, const std::string& directory) {
       parameter.value().lerp_(model->named_parameters()[parameter.key()], 0.1);
     const double value = loss.item<double>();
     std::printf("step %ld loss %.9g\n", step, value);
-    if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
+    holdfast::StepReport report{.applied = {{step / kFrozen, step % kFrozen}}, .loss = value};  // holdfast
+    if (checkpointer.after_step(report).stop) return checkpointer.finish();                     // holdfast
   }
   torch::save(average, directory + "/average.pt");
   // was: return 0;

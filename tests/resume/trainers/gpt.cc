@@ -21,7 +21,7 @@
 namespace trainers {
 namespace {
 
-constexpr long kTokens = 24, kContext = 8, kWidth = 16, kHeads = 2, kStepsOfEpoch = 10;
+constexpr long kTokens = 24, kContext = 8, kWidth = 16, kHeads = 2, kEpoch = 10;
 
 struct BlockImpl : torch::nn::Module {
   torch::nn::LayerNorm first{register_module("first", torch::nn::LayerNorm(std::vector<int64_t>{kWidth}))};
@@ -63,7 +63,7 @@ int train_gpt(long epochs, const std::string& directory) {
   const at::Tensor text = torch::randint(kTokens, {1000}).cumsum(0).remainder(kTokens);
   Gpt model;
   torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(1e-2));
-  const long steps = epochs * kStepsOfEpoch;
+  const long steps = epochs * kEpoch;
   holdfast::TrainState state;                                                     // holdfast
   state.add("model", model);                                                      // holdfast
   state.add("optimizer", optimizer);                                              // holdfast
@@ -80,7 +80,8 @@ int train_gpt(long epochs, const std::string& directory) {
     optimizer.step();
     const double value = loss.item<double>();
     std::printf("step %ld loss %.9g\n", step, value);
-    if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
+    holdfast::StepReport report{.applied = {{step / kEpoch, step % kEpoch}}, .loss = value};  // holdfast
+    if (checkpointer.after_step(report).stop) return checkpointer.finish();                   // holdfast
   }
   torch::save(model.parameters(), directory + "/model.pt");
   // was: return 0;

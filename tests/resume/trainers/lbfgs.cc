@@ -38,7 +38,8 @@ int train_lbfgs(long steps, const std::string& directory) {
     });
     const double value = loss.item<double>();
     std::printf("step %ld loss %.9g\n", step, value);
-    if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
+    holdfast::StepReport report{.applied = {{step, 0}}, .loss = value};      // holdfast
+    if (checkpointer.after_step(report).stop) return checkpointer.finish();  // holdfast
   }
   torch::save(net, directory + "/net.pt");
   // was: return 0;

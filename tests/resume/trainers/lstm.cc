@@ -62,8 +62,8 @@ int train_lstm(long epochs, const std::string& directory) {
       total += loss.item<double>();
       const double value = loss.item<double>();
       std::printf("epoch %ld at %ld loss %.9g\n", epoch, at, value);
-      at += kWindow;                                                                    // holdfast
-      if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
+      holdfast::StepReport report{.applied = {{epoch, at += kWindow}}, .loss = value};  // holdfast
+      if (checkpointer.after_step(report).stop) return checkpointer.finish();           // holdfast
     }
     if (total >= best) optimizer.param_groups()[0].options().set_lr(rate /= 4);
     best = std::min(best, total);

@@ -1,6 +1,9 @@
 // One small trainer for each family of LibTorch programs, each made resumable in at most 15 lines:
 //
-//   trainer_families FAMILY RUN_DIRECTORY [EPOCHS]
+//   trainer_families FAMILY RUN_DIRECTORY [EPOCHS [LEFT_OUT…]]
+//
+// LEFT_OUT names parts that are not added to the state. trainer_originals is the same program, from the sources
+// as they were before the port.
 //
 // Each file is a trainer as people write it, and the lines that Holdfast adds and replaces are marked:
 //   code  // holdfast       an added line
@@ -18,9 +21,13 @@ int main(int argc, char** argv) {
       {"lstm", lstm},   {"gan", gan},       {"gpt", gpt},        {"ppo", ppo},
       {"lbfgs", lbfgs}, {"frozen", frozen}, {"buffers", buffers}};
   const auto family = families.find(argc > 1 ? argv[1] : "");
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (family == families.end() || argc < 3) {
-    std::fprintf(stderr, "usage: trainer_families FAMILY RUN_DIRECTORY [EPOCHS]\n");
+    std::fprintf(stderr, "usage: trainer_families FAMILY RUN_DIRECTORY [EPOCHS [LEFT_OUT...]]\n");
     return 64;
   }
+#ifdef TRAINERS_ARE_PORTED
+  for (int i = 4; i < argc; ++i) holdfast::LeavingOut::names().insert(argv[i]);
+#endif
   return family->second(argc > 3 ? std::atol(argv[3]) : 5, argv[2]);
 }

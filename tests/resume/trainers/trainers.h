@@ -3,6 +3,10 @@
 
 #include <string>
 
+#ifdef TRAINERS_ARE_PORTED
+#include "resume/trainers/leaving_out.h"
+#endif
+
 namespace trainers {
 
 int lstm(long epochs, const std::string& directory);

@@ -102,7 +102,7 @@ class TorchDataLoop : public ::testing::Test {
             .workers(loop.workers)
             .drop_last(loop.drop_last));
     bool stopped = false;
-    for (auto epoch = first_epoch_(state, order); epoch < loop.epochs && !stopped; ++epoch) {
+    const auto pass = [&] {
       for (auto& batch : *loader) {
         const at::Tensor flat = batch.data.reshape({-1}).to(at::kLong);
         seen.emplace_back(flat.data_ptr<std::int64_t>(), flat.data_ptr<std::int64_t>() + flat.numel());
@@ -113,7 +113,18 @@ class TorchDataLoop : public ::testing::Test {
         stopped = checkpointer.after_step({.applied = order.after(flat.numel())}).stop;
         if (stopped) break;
       }
-      if (!stopped) ++passes.count;
+    };
+    if (leaves_only_the_pass_) {
+      for ([[maybe_unused]] const std::int64_t epoch : order.epochs(loop.epochs)) {
+        pass();
+        ++passes.count;
+      }
+    } else {
+      for (auto epoch = first_epoch_(state, order); epoch < loop.epochs; ++epoch) {
+        pass();
+        if (stopped && !passes_on_) break;
+        if (!stopped) ++passes.count;
+      }
     }
     ending.exit_code = checkpointer.finish();
     ending.step = state.step();
@@ -147,6 +158,8 @@ class TorchDataLoop : public ::testing::Test {
   // Where the program's loop over epochs begins.
   std::function<std::int64_t(const TrainState&, const EpochOrder&)> first_epoch_ =
       [](const TrainState& /*state*/, const EpochOrder& order) { return order.epoch(); };
+  bool leaves_only_the_pass_ = false;  // of a loop over order.epochs()
+  bool passes_on_ = false;             // a loop of its own, too, leaves only the pass
 
  private:
   test::TemporaryFolder folder_;
@@ -163,6 +176,16 @@ TEST_F(TorchDataLoop, TakesTheSameBatchesWhereverItIsStoppedWhenARestIsDropped) 
 
 TEST_F(TorchDataLoop, TakesTheSameBatchesWhereverItIsStoppedWhenARestIsASmallerBatch) {
   comes_to_the_same_batches_after_every_stop({.size = 10, .workers = 2, .drop_last = false});
+}
+
+// What the loop does after the pass that was broken off is not in the checkpoint, and is done by the next life.
+TEST_F(TorchDataLoop, MayLeaveOnlyTheLoopOverTheBatches) {
+  leaves_only_the_pass_ = true;
+  comes_to_the_same_batches_after_every_stop({.size = 12, .workers = 2});
+  comes_to_the_same_batches_after_every_stop({.size = 10, .drop_last = false});
+  leaves_only_the_pass_ = false;
+  passes_on_ = true;
+  comes_to_the_same_batches_after_every_stop({.size = 12});
 }
 
 TEST_F(TorchDataLoop, MayCountItsEpochsByTheCursor) {

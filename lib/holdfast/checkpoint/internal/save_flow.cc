@@ -30,7 +30,14 @@ const RunRecord& SaveFlow::record() {
   return record;
 }
 
+void SaveFlow::tell_doubts() {
+  for (const std::string& text : run_.source.doubts()) {
+    if (partners_.leads()) log_warning("the training state may be incomplete: {}", text);
+  }
+}
+
 Staged SaveFlow::stage(Part part) {
+  tell_doubts();
   const RunRecord& now = record();
   const SteadyTime began = run_.clock.now();
   Staged staged = run_.stager.stage(now, part, partners_.plan());

@@ -56,6 +56,8 @@ class SaveFlow {
   Measurements& measurements() { return measurements_; }
 
  private:
+  void tell_doubts();
+
   Run& run_;
   SavePartners& partners_;
   const StepBoundary& boundary_;

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "holdfast/state/internal/cuda_tensors.h"
+#include "holdfast/state/internal/drawn_generators.h"
+#include "holdfast/state/internal/first_look.h"
 #include "holdfast/state/module_state.h"
 #include "holdfast/state/optimizer_state.h"
 #include "holdfast/state/rng_state.h"
@@ -49,6 +51,9 @@ struct TrainState::State {
   bool own_layout(const Overrides& overrides) const;
   std::vector<NamedGenerator> streams() const;
   std::vector<std::string> parts() const;  // "module model"
+  // What drawn has heard and streams() lacks; empty: nothing. forget_drawn() is one update's call.
+  std::string drawn_elsewhere() const;
+  void forget_drawn();
 
   std::vector<NamedModule> modules;
   std::vector<OptimizerState> optimizers;
@@ -68,10 +73,21 @@ struct TrainState::State {
                                                   // describe()
   bool components_in_cuda = false;                // a component's tensor was in CUDA memory at the last copy
   std::shared_ptr<internal::CudaStaging> cuda;    // made by the first save from a device
+  static constexpr int kUpdatesHeard = 2;
+  std::unique_ptr<internal::DrawnGenerators> drawn;  // from the start to the second update of this process
+  int updates_heard = 0;
+  std::string drawn_text;         // of drawn_elsewhere(), then
+  internal::HeldBuffers buffers;  // as of add()
+  bool position_told = false;     // an update reported `.applied`
+  bool doubted = false;           // doubts() has looked
   std::int64_t step = 0;
   std::int64_t skipped = 0;  // skipped updates among `step`
   Cursor cursor;
 };
+
+// TensorImpls of the parameters that only an optimizer changes. They keep their values until its next step, so
+// a save may copy them late.
+std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers);
 
 namespace internal {
 

@@ -1,0 +1,15 @@
+# The version of the LibTorch that TorchConfig.cmake finds.
+set(PACKAGE_VERSION "@LibTorch_VERSION@")
+if(NOT PACKAGE_VERSION MATCHES "^[0-9]")  # in the source tree
+  file(GLOB installed "${CMAKE_CURRENT_LIST_DIR}/../../.deps/libtorch-*")
+  list(TRANSFORM installed REPLACE ".*/libtorch-" "")
+  list(GET installed 0 PACKAGE_VERSION)
+endif()
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()

@@ -1,0 +1,31 @@
+// Which random generators LibTorch's operators draw from while this object lives. It hears every operator of
+// every thread, so it costs each of them about a microsecond; it lives for the first updates of a process
+// alone. Engines of <random> are no operators' and not heard.
+//
+// Threads: any. Errors: none; a generator may go unheard where memory is exhausted.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <string>
+#include <vector>
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+struct DrawnGenerator {
+  at::Generator generator;
+  std::string by;         // "aten::normal_"
+  bool outlived = false;  // the program holds it no more
+};
+
+class DrawnGenerators {
+ public:
+  DrawnGenerators();
+  ~DrawnGenerators();
+  DrawnGenerators(const DrawnGenerators&) = delete;
+  DrawnGenerators& operator=(const DrawnGenerators&) = delete;
+  // Those that were given to operators by name, in the order of their first draw. Not the default ones.
+  std::vector<DrawnGenerator> heard() const;
+};
+
+}}}  // namespace holdfast::v1::internal

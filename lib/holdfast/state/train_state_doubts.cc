@@ -1,0 +1,70 @@
+// What TrainState tells the program, and its parts: doubts(), what was probably forgotten, found at the first save;
+// told_to_stop().
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "holdfast/state/internal/first_look.h"
+#include "holdfast/state/internal/train_state_parts.h"
+
+namespace holdfast { inline namespace v1 {
+
+std::string TrainState::State::drawn_elsewhere() const {
+  if (!drawn) return {};
+  const auto known = streams();
+  std::string text;
+  for (const internal::DrawnGenerator& one : drawn->heard()) {
+    const bool in_state = std::any_of(known.begin(), known.end(), [&](const NamedGenerator& stream) {
+      return stream.generator == one.generator;
+    });
+    if (in_state || one.outlived) continue;
+    text += (text.empty() ? "" : ", ") + one.by + " drew from a generator of " +
+            one.generator.device().str() + " (seed " + std::to_string(one.generator.current_seed()) + ")";
+  }
+  if (text.empty()) return {};
+  return text + " that is not in the state: state.add_generator(\"name\", generator)";
+}
+
+void TrainState::State::forget_drawn() {
+  if (++updates_heard < kUpdatesHeard) return;
+  drawn_text = drawn_elsewhere();
+  drawn.reset();
+}
+
+void TrainState::told_to_stop() {
+  for (const State::Part& part : state_->components) part.component->told_to_stop();
+}
+
+std::vector<std::string> TrainState::doubts() {
+  State& state = *state_;
+  if (!state.updated || std::exchange(state.doubted, true)) return {};
+  std::string reassigned = state.buffers.reassigned(state.modules);  // first: an inventory holds buffers, too
+  const ModuleInventory inventory = state.look();
+  std::set<const void*> trained = trained_by(state.optimizers);
+  for (const State::Part& part : state.components) {
+    for (const at::Tensor& tensor : part.component->trained()) trained.insert(tensor.unsafeGetTensorImpl());
+  }
+  std::vector<std::string> texts = {
+      internal::untrained_parameters(inventory, trained),
+      internal::parameters_without_gradient(inventory, state.optimizers),
+      std::move(reassigned),
+      state.drawn ? state.drawn_elsewhere() : state.drawn_text,
+  };
+  state.drawn.reset();
+  const bool position = state.position_told || std::any_of(state.components.begin(), state.components.end(),
+                                                           [](const State::Part& part) {
+                                                             return part.component->may_know_position();
+                                                           });
+  if (!position) {
+    texts.emplace_back(
+        "no part of it knows the position in the data, and after_step() gets no .applied: a resumed run "
+        "would "
+        "begin its data anew. Add the order (state.add(\"data\", order)); a program that draws its batches "
+        "from "
+        "LibTorch's generators or has one batch alone says .applied = {{epoch, sample}}");
+  }
+  std::erase(texts, "");
+  return texts;
+}
+
+}}  // namespace holdfast::v1
