@@ -8,6 +8,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
 #include "holdfast/optim/make_optimizer.h"
 #include "holdfast/store/retention_text.h"
@@ -47,11 +48,12 @@ std::string environment_help() {
   for (const auto& variable : holdfast::env_variables()) {
     text += "  " + std::string(variable.name) + "  " + variable.meaning + "\n";
   }
-  return text +
-         "\nExit codes: 0 complete; 75 interrupted, start again to resume; 74 the last save failed or the "
-         "volume "
-         "cannot be read;\n76 superseded by a newer attempt; 78 resume refused; 64 wrong options; 130 second "
-         "Ctrl-C.\nThe last line on standard output is the result: complete … or interrupted ….";
+  text += "\nExit codes, and whether to start again:\n";
+  for (const auto& row : holdfast::exit_code_rows()) {
+    if (*row.again == '\0') continue;  // of tools alone
+    text += "  " + std::to_string(static_cast<int>(row.code)) + "  " + row.meaning + ": " + row.again + "\n";
+  }
+  return text + "The last line on standard output is the result: complete … or interrupted ….";
 }
 
 holdfast::SaveEvery parse_every(const std::string& text) {

@@ -95,7 +95,7 @@ TEST_F(SyscallTrace, ACallFromElsewhereIsSeen) {
 
 TEST_F(SyscallTrace, LookingChangesNothing) {
   ASSERT_EQ(Subprocess(drive(6)).wait().exit_code, 0);
-  for (const char* command : {"ls", "verify"}) {
+  for (const char* command : {"ls", "verify", "status"}) {
     const Trace traced = trace({std::string(HOLDFAST_BIN_DIR) + "/holdfast", command, run});
     EXPECT_EQ(traced.ended.exit_code, 0) << traced.ended.err;
     for (const std::string& line : changes_beneath(traced, run)) ADD_FAILURE() << command << ": " << line;

@@ -15,6 +15,7 @@ namespace {
 // launch_environment() reads every variable of this list, so a variable that is missing here is never seen.
 
 constexpr std::array kAll{kEnvLog,
+                          kEnvLogFormat,
                           kEnvTermGrace,
                           kEnvStopSignals,
                           kEnvKubernetesHost,
@@ -70,6 +71,8 @@ constexpr std::array kAll{kEnvLog,
                           kEnvSupervisedUptime,
                           kEnvCheckStaging,
                           kEnvTrial,
+                          kEnvNoColor,
+                          kEnvTerm,
                           kEnvTmpDir};
 
 [[noreturn]] void refuse(const EnvVariable& variable, const std::string& value, const std::string& wanted) {

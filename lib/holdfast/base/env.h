@@ -23,6 +23,10 @@ struct EnvVariable {
 
 inline constexpr EnvVariable kEnvLog{"HOLDFAST_LOG",
                                      "what is logged: debug, info (default), warning, error, off"};
+// See base/log.h.
+inline constexpr EnvVariable kEnvLogFormat{
+    "HOLDFAST_LOG_FORMAT",
+    "text (default; with the time, unless standard error is a terminal) or json: one object a line"};
 // From SIGTERM or SIGINT to the end of the process. It has priority over the program's own setting.
 // interruption/term_grace.h lists the grace periods of platforms.
 inline constexpr EnvVariable kEnvTermGrace{
@@ -151,6 +155,9 @@ inline constexpr EnvVariable kEnvCheckStaging{
 // `holdfast check` sets it for the program that it runs.
 inline constexpr EnvVariable kEnvTrial{
     "HOLDFAST_TRIAL", "folder of a trial, by holdfast check; the program's own run directory is not used"};
+// Conventions of terminals. NO_COLOR counts if it is not empty.
+inline constexpr EnvVariable kEnvNoColor{"NO_COLOR", "any text: the tools print no colors"};
+inline constexpr EnvVariable kEnvTerm{"TERM", "the terminal's kind; dumb: no colors"};
 // Directory for the file plan's layout where the machine has no tmpfs.
 inline constexpr EnvVariable kEnvTmpDir{"TMPDIR", "directory for small temporary files (default /tmp)"};
 

@@ -1,12 +1,17 @@
-// The exit codes of every Holdfast program. Launchers and wrappers decide by them, so a value never changes
-// its meaning. Values that sysexits.h defines keep its numbers.
+// The exit codes of every Holdfast program, and what signals do to a training: the one table from which
+// `holdfast help exit-codes` prints and against which tests/docs compares the pages.
+//
+// Launchers and wrappers decide by the codes, so a value never changes its meaning. Values that sysexits.h
+// defines keep its numbers. Errors: none. Threads: any.
 #pragma once
+
+#include <span>
 
 namespace holdfast { inline namespace v1 {
 
 enum class ExitCode : int {
   complete = 0,      // the run reached its final step; its last commit is acknowledged
-  difference = 1,    // tools only: `diff` found a difference, `verify` damage, `health` a blind source
+  difference = 1,    // tools only: a difference, damage, a run that needs a look
   unreadable = 2,    // tools only: a file could not be read, or is of a newer format
   not_running = 3,   // tools only: `health` found no training process
   usage = 64,        // unknown or contradictory options; nothing was touched
@@ -17,5 +22,20 @@ enum class ExitCode : int {
   refused = 78,      // resume refused; a blind retry would refuse again or lose work
   forced = 130,      // second Ctrl-C
 };
+
+// One row of the tables for people, in the order of the codes.
+struct ExitCodeRow {
+  ExitCode code;
+  const char* meaning;
+  const char* again;  // "start again?": empty for codes of tools alone
+};
+std::span<const ExitCodeRow> exit_code_rows();
+
+struct SignalRow {
+  const char* signals;  // "SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU"
+  const char* effect;
+  const char* code;  // the exit code as text; empty: training goes on
+};
+std::span<const SignalRow> signal_rows();
 
 }}  // namespace holdfast::v1

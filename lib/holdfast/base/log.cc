@@ -3,7 +3,6 @@
 #include <fmt/args.h>
 #include <fmt/format.h>
 #include <spdlog/logger.h>
-#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink-inl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -18,9 +17,13 @@
 #include <optional>
 #include <string>
 
+#include "holdfast/base/clock.h"
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/json.h"
+#include "holdfast/base/machine.h"
 #include "holdfast/base/mutex.h"
+#include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v1 {
@@ -59,16 +62,53 @@ std::size_t terminal_width() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
+constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "error", "off"};
+constexpr std::array kSpdlogLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                   spdlog::level::err, spdlog::level::off};
+
+spdlog::level::level_enum to_spdlog(LogLevel level) { return kSpdlogLevels[static_cast<std::size_t>(level)]; }
+
+LogLevel from_spdlog(spdlog::level::level_enum level) {
+  const auto* const found = std::find(kSpdlogLevels.begin(), kSpdlogLevels.end(), level);
+  return static_cast<LogLevel>(found - kSpdlogLevels.begin());
+}
+
+// In text, the level's name before a message.
+std::string_view word_before(LogLevel level) {
+  static constexpr std::array<std::string_view, 5> kWords{"debug: ", "", "warning: ", "error: ", ""};
+  return kWords[static_cast<std::size_t>(level)];
+}
+
+// How a message becomes a line.
+struct LineStyle {
+  bool json = false;
+  bool times = false;  // in text
+  std::string prefix = "holdfast: ";
+  std::string host = {};  // this and the following stand in JSON
+  int rank = 0;
+  std::string run = {};
+};
+
+std::string utc_now() { return format_utc(Clock::real().wall_now()); }
+
+std::string json_line(const LineStyle& style, std::string_view level, std::string_view message) {
+  std::string line = R"({"time":)" + json_text(utc_now()) + R"(,"level":)" + json_text(std::string(level)) +
+                     R"(,"host":)" + json_text(style.host) + R"(,"rank":)" + std::to_string(style.rank);
+  if (!style.run.empty()) line += R"(,"run":)" + json_text(style.run);
+  return line + R"(,"message":)" + json_text(terminal_text(message)) + "}";
+}
+
 // Standard error with the status line at its end. One lock covers both; otherwise they would mix.
 class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
  public:
   void line(std::string_view text) {
     const MutexLock lock(mutex_);
-    write_line(text);
+    style_.json ? write_line(json_line(style_, kLevels[1], text)) : write_line(text);
   }
 
   void status(std::string_view text) {
     const MutexLock lock(mutex_);
+    if (style_.json) return;  // every line is an object
     status_.assign(terminal_text(text.substr(0, terminal_width() - 1)));
     out_.assign(kWipe).append(status_);
     write_all(out_);
@@ -81,16 +121,31 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
     write_all(kWipe);
   }
 
+  template <class Change>
+  void restyle(const Change& change) {
+    const MutexLock lock(mutex_);
+    change(style_);
+  }
+  bool json() {
+    const MutexLock lock(mutex_);
+    return style_.json;
+  }
+
  private:
   // Catches here, because spdlog would catch the exception itself and drop the message.
   void sink_it_(const spdlog::details::log_msg& message) override HOLDFAST_REQUIRES(mutex_) {
     const std::string_view text(message.payload.data(), message.payload.size());
+    const LogLevel level = from_spdlog(message.level);
+    const std::string_view word = word_before(level);
     try {
-      spdlog::memory_buf_t formatted;
-      formatter_->format(message, formatted);
-      write_line({formatted.data(), formatted.size()});
+      if (style_.json) {
+        write_line(json_line(style_, kLevels[static_cast<std::size_t>(level)], text));
+        return;
+      }
+      const bool timed = style_.times && !stderr_is_terminal();
+      write_line((timed ? utc_now() + " " : std::string()).append(style_.prefix).append(word).append(text));
     } catch (const std::bad_alloc&) {
-      write_in_pieces({}, text);
+      write_in_pieces(word, text);
     }
   }
 
@@ -104,36 +159,31 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
     write_all(out_);
   }
 
+  LineStyle style_ HOLDFAST_GUARDED_BY(mutex_);
   std::string status_ HOLDFAST_GUARDED_BY(mutex_);
   std::string out_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: threads may log until the process ends.
 struct Log {
-  Log() : sink(std::make_shared<StderrSink>()), logger("holdfast", sink) { set_prefix("holdfast: "); }
-
-  void set_prefix(const std::string& prefix) {
-    auto formatter = std::make_unique<spdlog::pattern_formatter>(
-        prefix + "%v", spdlog::pattern_time_type::local, std::string());
-    sink->set_formatter(std::move(formatter));
-  }
+  Log() : sink(std::make_shared<StderrSink>()), logger("holdfast", sink) {}
 
   std::shared_ptr<StderrSink> sink;
   spdlog::logger logger;
 };
 
-spdlog::level::level_enum to_spdlog(LogLevel level) {
-  static constexpr std::array kLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                      spdlog::level::err, spdlog::level::off};
-  return kLevels[static_cast<std::size_t>(level)];
-}
-
 std::optional<LogLevel> level_named(std::string_view name) {
-  static constexpr std::array<std::string_view, 5> kNames{"debug", "info", "warning", "error", "off"};
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<LogLevel>(i);
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    if (kLevels[i] == name) return static_cast<LogLevel>(i);
   }
   return std::nullopt;
+}
+
+void set_format(Log& log, bool json) {
+  log.sink->restyle([&](LineStyle& style) {
+    style.json = json;
+    if (json && style.host.empty()) style.host = host_name();
+  });
 }
 
 Log& the_log() {
@@ -141,6 +191,7 @@ Log& the_log() {
     auto* made = new Log();  // leaked on purpose
     const auto text = env_text(kEnvLog);
     made->logger.set_level(to_spdlog(level_named(text.value_or("info")).value_or(LogLevel::info)));
+    set_format(*made, env_text(kEnvLogFormat) == "json");
     return made;
   }();
   return *log;
@@ -161,14 +212,11 @@ std::string format_log(std::string_view format, std::initializer_list<LogArgumen
 }
 
 void log_message(LogLevel level, std::string_view message) noexcept {
-  static constexpr std::array<std::string_view, 5> kWords{"debug: ", "", "warning: ", "error: ", ""};
   if (level == LogLevel::off || !log_enabled(level)) return;
-  const std::string_view word = kWords[static_cast<std::size_t>(level)];
   try {
-    std::string text(word);
-    the_log().logger.log(to_spdlog(level), text.append(message));
+    the_log().logger.log(to_spdlog(level), spdlog::string_view_t(message.data(), message.size()));
   } catch (const std::exception&) {
-    write_in_pieces(word, message);
+    write_in_pieces(word_before(level), message);
   }
 }
 
@@ -197,13 +245,32 @@ void configure_log() {
     throw UsageError("environment variable HOLDFAST_LOG=" + *text +
                      ": expected debug, info, warning, error or off");
   }
+  const auto format = env_text(kEnvLogFormat).value_or("text");
+  if (format != "text" && format != "json") {
+    throw UsageError("environment variable HOLDFAST_LOG_FORMAT=" + format + ": expected text or json");
+  }
   set_log_level(*level);
+  set_format(the_log(), format == "json");
+  show_log_times(true);
 }
+
+void show_log_times(bool so) {
+  the_log().sink->restyle([&](LineStyle& style) { style.times = so; });
+}
+
+void set_log_run(const std::string& directory) {
+  the_log().sink->restyle([&](LineStyle& style) { style.run = terminal_text(directory); });
+}
+
+bool log_is_json() { return the_log().sink->json(); }
 
 void set_log_level(LogLevel level) { the_log().logger.set_level(to_spdlog(level)); }
 
 void set_log_rank(int rank, int world_size) {
-  the_log().set_prefix(world_size > 1 ? "holdfast[rank " + std::to_string(rank) + "]: " : "holdfast: ");
+  the_log().sink->restyle([&](LineStyle& style) {
+    style.rank = rank;
+    style.prefix = world_size > 1 ? "holdfast[rank " + std::to_string(rank) + "]: " : "holdfast: ";
+  });
 }
 
 void print_line(std::string_view line) noexcept {

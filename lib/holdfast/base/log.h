@@ -2,7 +2,9 @@
 // program's result.
 //
 // One write(2) prints each line, so lines of several threads and processes do not mix. With several ranks a
-// line begins with `holdfast[rank 2]:`. HOLDFAST_LOG (base/env.h) sets the level.
+// line begins with `holdfast[rank 2]:`. HOLDFAST_LOG (base/env.h) sets the level. Where standard error is no
+// terminal, the lines of a training and of a wrapper begin with the time: `2026-03-01T12:00:05Z holdfast: …`.
+// HOLDFAST_LOG_FORMAT=json makes each line one JSON object with time, level, host, rank, run and message.
 // On a terminal the last line can be a *status line* (progress): the log erases it before it prints another
 // line, and draws it again below.
 //
@@ -72,9 +74,15 @@ void log_formatted(LogLevel level, std::string_view format,
                    std::initializer_list<LogArgument> arguments) noexcept;
 bool log_enabled(LogLevel level) noexcept;
 
-// Reads HOLDFAST_LOG. Throws UsageError for an unknown level. Programs call it first. Without this call the
-// first message reads the variable, and a wrong value counts as `info`.
+// Reads HOLDFAST_LOG and HOLDFAST_LOG_FORMAT. Throws UsageError for an unknown value. Programs call it first.
+// Without this call the first message reads the variables, and a wrong value counts as the default. Turns on the
+// times of text lines, as a Checkpointer does.
 void configure_log();
+// Off: the program answers a person and ends soon, so its lines need no time.
+void show_log_times(bool so);
+// The run directory, which JSON lines name.
+void set_log_run(const std::string& directory);
+bool log_is_json();
 void set_log_level(LogLevel level);
 // Puts the rank into every line; a world of one shows no rank.
 void set_log_rank(int rank, int world_size);

@@ -139,6 +139,10 @@ Decision Checkpointer::after_step(const StepReport& report) {
   return decision;
 }
 
+void Checkpointer::expect_last_step(std::int64_t step) noexcept {
+  parts_->engine.heartbeat.expect_last_step(step);
+}
+
 bool Checkpointer::tick() {
   const Run& run = parts_->run;
   const bool asked = run.monitor.pending() || run.outlook.leaving();

@@ -97,6 +97,8 @@ class Checkpointer {
   void before_update();
   // After every optimizer update, never after a micro-batch.
   Decision after_step(const StepReport& report = {});
+  // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. Any thread.
+  void expect_last_step(std::int64_t step) noexcept;
   // Between steps (data preparation, evaluation): true when the loop should stop soon. Local and cheap.
   bool tick();
 

@@ -25,7 +25,10 @@ void add_diff(CLI::App& app, Command& chosen);
 void add_export(CLI::App& app, Command& chosen);
 void add_prune(CLI::App& app, Command& chosen);
 void add_report(CLI::App& app, Command& chosen);
+void add_status(CLI::App& app, Command& chosen);
 void add_health(CLI::App& app, Command& chosen);
+void add_help(CLI::App& app, Command& chosen);
+void add_completion(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
 // `wrapped`: the command after `--`, unchanged.
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);

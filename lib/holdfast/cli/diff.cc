@@ -2,22 +2,32 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/cli/color.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/metered_file.h"
+#include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/tensor_difference.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct DiffRequest {
   std::filesystem::path a;
   std::filesystem::path b;
   bool all = false;
+  double read_limit = 0;
+  std::string color = "auto";
+  bool json = false;
 };
 
 struct Differing {
@@ -26,9 +36,9 @@ struct Differing {
 };
 
 // Reads and verifies one tensor.
-std::shared_ptr<Snapshot> read_tensor(const Opened& from, const std::filesystem::path& path,
+std::shared_ptr<Snapshot> read_tensor(const File& file, const Opened& from, const std::filesystem::path& path,
                                       const std::string& name) {
-  auto read = read_tensors(*from.file, from.index, [&](const TensorSpec& spec) { return spec.name == name; });
+  auto read = read_tensors(file, from.index, [&](const TensorSpec& spec) { return spec.name == name; });
   if (const auto* const rejection = std::get_if<Rejection>(&read)) {
     throw Error(printable(path.string(), 4096) + ": damaged: " + rejection->reason, ExitCode::unreadable);
   }
@@ -42,18 +52,20 @@ std::string spec_text(const TensorSpec& spec) {
 class Comparison {
  public:
   Comparison(const DiffRequest& options, Opened a, Opened b)
-      : options_(options), a_(std::move(a)), b_(std::move(b)) {}
+      : options_(options), a_(std::move(a)), b_(std::move(b)), limit_(options.read_limit) {}
 
   int run() {
     compare_tensor_lists();
     const std::size_t total = a_.index.tensors.size();
+    if (options_.json) return end_in_json();
     std::cout << "tensors: " << changed_.size() << " of " << total << " differ in value";
     if (other_ != 0) std::cout << ", " << other_ << " in name, type or shape";
     std::cout << '\n';
     print_tensors();
     print_attributes(Role::decides, "attributes that differ");
     if (options_.all) print_attributes(Role::record, "records that differ (they decide nothing)");
-    std::cout << (different_ ? "different" : "equal") << '\n';
+    const Paint paint = paint_for(options_.color);
+    std::cout << (different_ ? paint(Color::warning, "different") : paint(Color::good, "equal")) << '\n';
     return static_cast<int>(different_ ? ExitCode::difference : ExitCode::complete);
   }
 
@@ -61,10 +73,63 @@ class Comparison {
   void say_other(const std::string& line) {
     ++other_;
     different_ = true;
-    std::cout << "  " << line << '\n';
+    others_.push_back(line);
+    if (!options_.json) std::cout << "  " << line << '\n';
+  }
+
+  // Attributes that decide and differ, and with --all the records.
+  int end_in_json() {
+    Json changed = Json::array();
+    for (const Differing& differing : changed_) {
+      const TensorDifference& d = differing.difference;
+      changed.push_back({{"name", differing.tensor->spec.name},
+                         {"elements", d.elements},
+                         {"different", d.different},
+                         {"first", d.first},
+                         {"largest", json_number(d.largest)},
+                         {"ulp", d.ulp ? Json(*d.ulp) : Json(nullptr)}});
+    }
+    Json attributes = Json::array();
+    for (const Role role : {Role::decides, Role::record}) {
+      if (role == Role::record && !options_.all) continue;
+      for (const std::string& name : differing_attributes(role)) {
+        const auto text = [&](const Attribute* attribute) {
+          return attribute == nullptr ? Json(nullptr) : Json(to_text(attribute->value));
+        };
+        attributes.push_back({{"name", name},
+                              {"decides", role == Role::decides},
+                              {"a", text(a_.index.attributes.find(name))},
+                              {"b", text(b_.index.attributes.find(name))}});
+        different_ |= role == Role::decides;
+      }
+    }
+    print_json({{"schema", kJsonSchema},
+                {"equal", !different_},
+                {"tensors", a_.index.tensors.size()},
+                {"changed", changed},
+                {"other", others_},
+                {"attributes", attributes}});
+    return static_cast<int>(different_ ? ExitCode::difference : ExitCode::complete);
+  }
+
+  // To read: every tensor whose digests differ, from both files.
+  std::uint64_t bytes_to_read() const {
+    std::map<std::string_view, const IndexedTensor*> in_b;
+    for (const IndexedTensor& tensor : b_.index.tensors) in_b.emplace(tensor.spec.name, &tensor);
+    std::uint64_t bytes = 0;
+    for (const IndexedTensor& tensor : a_.index.tensors) {
+      const auto found = in_b.find(tensor.spec.name);
+      const bool read =
+          found != in_b.end() && found->second->spec == tensor.spec && found->second->digest != tensor.digest;
+      if (read) bytes += 2 * tensor.spec.bytes();
+    }
+    return bytes;
   }
 
   void compare_tensor_lists() {
+    Progress progress("comparing", bytes_to_read());
+    const MeteredFile file_a(*a_.file, limit_, progress.done());
+    const MeteredFile file_b(*b_.file, limit_, progress.done());
     std::map<std::string_view, const IndexedTensor*> in_b;
     for (const IndexedTensor& tensor : b_.index.tensors) in_b.emplace(tensor.spec.name, &tensor);
     for (const IndexedTensor& tensor : a_.index.tensors) {
@@ -80,8 +145,8 @@ class Comparison {
         say_other(printable(name) + ": " + spec_text(tensor.spec) + " in the first, " +
                   spec_text(other.spec) + " in the second");
       } else if (tensor.digest != other.digest) {
-        const auto ours = read_tensor(a_, options_.a, name);
-        const auto theirs = read_tensor(b_, options_.b, name);
+        const auto ours = read_tensor(file_a, a_, options_.a, name);
+        const auto theirs = read_tensor(file_b, b_, options_.b, name);
         changed_.push_back(
             {&tensor, compare_tensors(tensor.spec.dtype, *ours->find(name), *theirs->find(name))});
         different_ = true;
@@ -119,24 +184,32 @@ class Comparison {
     table.print(std::cout, 2);
   }
 
+  std::vector<std::string> differing_attributes(Role role) const {
+    std::vector<std::string> names;
+    const auto consider = [&](const std::string& name) {
+      const Attribute* const x = a_.index.attributes.find(name);
+      const Attribute* const y = b_.index.attributes.find(name);
+      const bool same = x != nullptr && y != nullptr && x->role == y->role && same_bits(x->value, y->value);
+      if (!same) names.push_back(name);
+    };
+    for (const auto& [name, attribute] : a_.index.attributes) {
+      if (attribute.role == role) consider(name);
+    }
+    for (const auto& [name, attribute] : b_.index.attributes) {
+      const Attribute* const ours = a_.index.attributes.find(name);
+      if (attribute.role == role && (ours == nullptr || ours->role != role)) consider(name);
+    }
+    return names;
+  }
+
   void print_attributes(Role role, const char* title) {
     using enum Table::Align;
     Table table({left, left, left});
     const auto text = [](const Attribute* attribute) {
       return attribute == nullptr ? std::string("-") : printable(to_text(attribute->value), 60);
     };
-    const auto add = [&](const std::string& name) {
-      const Attribute* const x = a_.index.attributes.find(name);
-      const Attribute* const y = b_.index.attributes.find(name);
-      if (x != nullptr && y != nullptr && x->role == y->role && same_bits(x->value, y->value)) return;
-      table.add({name, text(x), text(y)});
-    };
-    for (const auto& [name, attribute] : a_.index.attributes) {
-      if (attribute.role == role) add(name);
-    }
-    for (const auto& [name, attribute] : b_.index.attributes) {
-      const Attribute* const ours = a_.index.attributes.find(name);
-      if (attribute.role == role && (ours == nullptr || ours->role != role)) add(name);
+    for (const std::string& name : differing_attributes(role)) {
+      table.add({name, text(a_.index.attributes.find(name)), text(b_.index.attributes.find(name))});
     }
     if (table.empty()) return;
     if (role == Role::decides) different_ = true;
@@ -148,6 +221,8 @@ class Comparison {
   Opened a_;
   Opened b_;
   std::vector<Differing> changed_;
+  ReadLimit limit_;
+  std::vector<std::string> others_;
   std::size_t other_ = 0;
   bool different_ = false;
 };
@@ -182,6 +257,9 @@ void add_diff(CLI::App& app, Command& chosen) {
   command->add_option("B", options->b, "another")->required();
   command->add_flag("--all", options->all,
                     "list every tensor that differs, and records such as host and time");
+  add_read_limit(*command, options->read_limit);
+  add_color(*command, options->color);
+  add_json(*command, options->json);
   command->footer(kDiffFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_diff(*options); }; });
 }

@@ -79,20 +79,31 @@ Examined examine(const File& file, const std::string& name, Depth depth,
 }
 
 Examined examine(Directory& directory, const std::string& name, Depth depth,
-                 std::atomic<std::uint64_t>* progress) {
+                 std::atomic<std::uint64_t>* progress, ReadLimit* limit) {
   try {
     const auto file = directory.open(name, OpenMode::read);
     if (file == nullptr) return {FileState::unreadable, "it was deleted meanwhile", {}, {}};
-    return examine(*file, name, depth, progress);
+    if (limit == nullptr) return examine(*file, name, depth, progress);
+    return examine(MeteredFile(*file, *limit), name, depth, progress);
   } catch (const Error& error) {
     return {FileState::unreadable, error.what(), {}, {}};
   }
 }
 
-std::string age_of(const Examined& examined) {
+std::optional<WallTime> staged_at(const Examined& examined) {
   const Attribute* const attribute = examined.index ? examined.index->attributes.find(kRunTime) : nullptr;
   const auto* const text = attribute == nullptr ? nullptr : std::get_if<std::string>(&attribute->value);
-  const auto time = text == nullptr ? std::nullopt : parse_utc(*text);
+  return text == nullptr ? std::nullopt : parse_utc(*text);
+}
+
+std::optional<double> age_in_seconds(const Examined& examined) {
+  const auto time = staged_at(examined);
+  if (!time) return std::nullopt;
+  return std::chrono::duration<double>(Clock::real().wall_now() - *time).count();
+}
+
+std::string age_of(const Examined& examined) {
+  const auto time = staged_at(examined);
   return time ? format_duration(Clock::real().wall_now() - *time) : "-";
 }
 

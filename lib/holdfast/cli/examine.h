@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/clock.h"
+#include "holdfast/cli/metered_file.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/names.h"
@@ -38,10 +40,13 @@ Examined examine(const File& file, const std::string& name, Depth depth,
 
 // Opens and examines the file in one call. A file that cannot be opened is `unreadable`.
 Examined examine(Directory& directory, const std::string& name, Depth depth,
-                 std::atomic<std::uint64_t>* progress = nullptr);
+                 std::atomic<std::uint64_t>* progress = nullptr, ReadLimit* limit = nullptr);
 
 // Age of the recorded state, by the time in the file; "-" if the file has none.
 std::string age_of(const Examined& examined);
+std::optional<double> age_in_seconds(const Examined& examined);
+// When the state was staged, by that machine's wall clock.
+std::optional<WallTime> staged_at(const Examined& examined);
 
 struct Listed {
   std::string name;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -12,6 +13,9 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/metered_file.h"
+#include "holdfast/cli/progress.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/state_dict.h"
 
@@ -23,6 +27,8 @@ struct ExportRequest {
   std::filesystem::path to;
   std::string module = std::string(kModelModule);
   bool force = false;
+  double read_limit = 0;
+  bool json = false;
 };
 
 std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
@@ -117,12 +123,24 @@ int run_export(const ExportRequest& options) {
                                                     {"holdfast_state", to_hex(state_digest_of(index))},
                                                     {"holdfast_step", std::to_string(index.step)}};
   std::optional<Rejection> rejection;
+  ReadLimit limit(options.read_limit);
   for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
     NewFile made(*directory, options.to.filename().string());
-    rejection = export_safetensors(*checkpoint, index, tensors, metadata, made.file(), mode);
+    Progress progress("exporting " + printable(options.file.filename().string()), index.file_length);
+    const MeteredFile metered(*checkpoint, limit, progress.done());
+    rejection = export_safetensors(metered, index, tensors, metadata, made.file(), mode);
     if (rejection) continue;  // damage counts only if the device shows it too
     const std::uint64_t bytes = made.file().size();
     if (!made.publish(options.force)) refuse_existing(options);
+    if (options.json) {
+      print_json({{"schema", kJsonSchema},
+                  {"file", options.to.string()},
+                  {"module", options.module},
+                  {"tensors", tensors.size()},
+                  {"step", index.step},
+                  {"bytes", bytes}});
+      return 0;
+    }
     std::cout << shown(options.to) << ": " << format_count(static_cast<std::int64_t>(tensors.size()))
               << " tensors of '" << printable(options.module) << "' at step " << format_count(index.step)
               << ", " << format_bytes(bytes) << '\n';
@@ -155,6 +173,8 @@ void add_export(CLI::App& app, Command& chosen) {
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--force", options->force, "replace the new file if it exists");
+  add_read_limit(*command, options->read_limit);
+  add_json(*command, options->json);
   command->footer(kExportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_export(*options); }; });
 }

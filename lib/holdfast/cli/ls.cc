@@ -1,10 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/run_state.h"
@@ -12,9 +14,12 @@
 namespace holdfast { inline namespace v1 {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct LsRequest {
   std::filesystem::path directory;
   bool verify = false;
+  bool json = false;
 };
 
 std::string phase_text(const RunState& state) {
@@ -53,12 +58,36 @@ void print_run_state(const RunState& state) {
   }
 }
 
+bool is_finite(const Examined& examined) {
+  const Attribute* const finite = examined.index ? examined.index->attributes.find(kRunFinite) : nullptr;
+  const auto* const told = finite == nullptr ? nullptr : std::get_if<bool>(&finite->value);
+  return told == nullptr || *told;
+}
+
 // A valid file whose state is not finite must not show as simply "ok": nobody wants to resume from it.
 std::string state_text(const Examined& examined) {
-  const Attribute* const finite = examined.index ? examined.index->attributes.find(kRunFinite) : nullptr;
-  const auto* const is_finite = finite == nullptr ? nullptr : std::get_if<bool>(&finite->value);
-  const bool lost = examined.state == FileState::ok && is_finite != nullptr && !*is_finite;
+  const bool lost = examined.state == FileState::ok && !is_finite(examined);
   return word_of(examined.state) + (lost ? ", not finite" : "");
+}
+
+Json json_of(const Listed& listed, const Examined& examined) {
+  const auto age = age_in_seconds(examined);
+  const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
+  return {{"name", listed.name},
+          {"step", listed.id.step},
+          {"attempt", listed.id.attempt},
+          {"bytes", listed.bytes},
+          {"age_s", age ? Json(*age) : Json(nullptr)},
+          {"state", word_of(examined.state)},
+          {"finite", is_finite(examined)},
+          {"note", note.empty() ? Json(nullptr) : Json(note)}};
+}
+
+// The members of RUN_STATE.json; null before the first.
+Json json_of(const LastWord& word) {
+  if (word.attempt == 0) return nullptr;
+  if (word.state) return Json::parse(to_json(*word.state), nullptr, false);
+  return {{"attempt", word.attempt}, {"phase", word_of(RunPhase::starting)}};
 }
 
 int run_ls(const LsRequest& options) {
@@ -68,13 +97,23 @@ int run_ls(const LsRequest& options) {
   Table table({right, right, right, right, left, left});
   table.add({"STEP", "ATTEMPT", "SIZE", "AGE", "STATE", "NAME"});
   std::vector<std::string> notes;
+  Json checkpoints = Json::array();
   for (const Listed& listed : listing.checkpoints) {
     const Examined examined =
         examine(*directory, listed.name, options.verify ? Depth::every_byte : Depth::index);
+    if (options.json) checkpoints.push_back(json_of(listed, examined));
     table.add({format_count(listed.id.step), std::to_string(listed.id.attempt), format_bytes(listed.bytes),
                age_of(examined), state_text(examined), listed.name});
     const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
     if (!note.empty()) notes.push_back(listed.name + ": " + note);
+  }
+  if (options.json) {
+    print_json({{"schema", kJsonSchema},
+                {"directory", options.directory.string()},
+                {"checkpoints", checkpoints},
+                {"damaged", listing.damaged},
+                {"run", json_of(last_word(*directory))}});
+    return 0;
   }
   if (listing.checkpoints.empty()) {
     std::cout << "no checkpoints in " << printable(options.directory.string(), 4096) << '\n';
@@ -113,6 +152,7 @@ void add_ls(CLI::App& app, Command& chosen) {
   CLI::App* const command = app.add_subcommand("ls", "List the checkpoints of a run directory, newest first");
   command->add_option("DIR", options->directory, "the run directory")->required();
   command->add_flag("--verify", options->verify, "read every byte, not only header and index");
+  add_json(*command, options->json);
   command->footer(kLsFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_ls(*options); }; });
 }

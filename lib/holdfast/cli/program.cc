@@ -9,6 +9,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v1 {
@@ -16,12 +17,22 @@ namespace {
 
 int code_of(ExitCode code) { return static_cast<int>(code); }
 
-int fail(const std::string& message, ExitCode code) {
-  clear_status_line();
-  std::cout.flush();
-  log_error(message);
-  return code_of(code);
-}
+// Whoever asks for JSON reads standard output, in an error case too.
+class Failure {
+ public:
+  explicit Failure(bool json) : json_(json) {}
+
+  int operator()(const std::string& message, ExitCode code) const {
+    clear_status_line();
+    if (json_) print_json_error(message, code_of(code));
+    std::cout.flush();
+    log_error(message);
+    return code_of(code);
+  }
+
+ private:
+  const bool json_;
+};
 
 // Some codes tell a wrapper what to do with a run. From a tool they all mean that a file could not be read.
 ExitCode tool_code(ExitCode code) {
@@ -30,13 +41,15 @@ ExitCode tool_code(ExitCode code) {
   return run_code ? ExitCode::unreadable : code;
 }
 
+// A command that runs another one, and logs beside it. The others answer and end.
+bool is_wrapper(const std::string& command) {
+  return command == "supervise" || command == "rehearse" || command == "check" || command == "launch";
+}
+
 // Takes the words after `--` of a command that runs another program. CLI11 must not see them, because it
 // would split an argument such as [1,2].
 std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
-  const bool wraps =
-      !arguments.empty() && (arguments.front() == "supervise" || arguments.front() == "rehearse" ||
-                             arguments.front() == "check" || arguments.front() == "launch");
-  if (!wraps) return {};
+  if (arguments.empty() || !is_wrapper(arguments.front())) return {};
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes == arguments.end()) return {};
   std::vector<std::string> wrapped(dashes + 1, arguments.end());
@@ -46,7 +59,7 @@ std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
 
 // A failed write (a full disk, a closed pipe) must not end with 0: the reader would take half a result for
 // all of it.
-int finish(int code) {
+int finish(int code, const Failure& fail) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0) return code;
   return fail("cannot write to standard output", ExitCode::unreadable);
@@ -64,9 +77,14 @@ int run_program(std::vector<std::string> arguments) {
                        "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion));
   app.require_subcommand(1);
   app.footer(
-      "Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast COMMAND --help` has an example of each command.");
+      "Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast help COMMAND` has an example of each command.");
   Command chosen;
+  // CLI11 would print the help of the command `help`.
+  if (arguments.size() == 1 && arguments.front() == "help") arguments = {"--help"};
   const std::vector<std::string> wrapped = take_wrapped(arguments);
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  const Failure fail(json);
+  const std::string first = arguments.empty() ? std::string() : arguments.front();
   add_ls(app, chosen);
   add_show(app, chosen);
   add_verify(app, chosen);
@@ -74,12 +92,15 @@ int run_program(std::vector<std::string> arguments) {
   add_export(app, chosen);
   add_prune(app, chosen);
   add_report(app, chosen);
+  add_status(app, chosen);
   add_health(app, chosen);
   add_probe(app, chosen);
   add_supervise(app, wrapped, chosen);
   add_rehearse(app, wrapped, chosen);
   add_check(app, wrapped, chosen);
   add_launch(app, wrapped, chosen);
+  add_completion(app, chosen);
+  add_help(app, chosen);
 
   // Checked here, because CLI11 would only say that a command is required.
   std::string unknown;
@@ -91,12 +112,13 @@ int run_program(std::vector<std::string> arguments) {
 
   try {
     configure_log();
+    show_log_times(is_wrapper(first));
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
       app.exit(error, std::cout, std::cerr);
-      return finish(0);
+      return finish(0, fail);
     }
     const std::string what =
         unknown.empty() ? error.what() : "there is no command '" + printable(unknown) + "'";
@@ -106,7 +128,7 @@ int run_program(std::vector<std::string> arguments) {
   }
 
   try {
-    return finish(chosen());
+    return finish(chosen(), fail);
   } catch (const Error& error) {
     return fail(error.what(), tool_code(error.exit_code()));
   } catch (const std::bad_alloc&) {

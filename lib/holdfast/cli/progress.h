@@ -26,6 +26,7 @@ class Progress {
 
  private:
   void draw();
+  std::string text() const;
 
   const std::string doing_;
   const std::uint64_t bytes_;

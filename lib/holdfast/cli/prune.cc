@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/staging/run_record.h"
@@ -20,6 +22,8 @@
 namespace holdfast { inline namespace v1 {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 using Fate = RetentionReport::Fate;
 
 struct PruneRequest {
@@ -27,6 +31,7 @@ struct PruneRequest {
   std::string keep;
   bool dry_run = false;
   bool even_if_running = false;
+  bool json = false;
 };
 
 // Equal texts mean equal files, because the index has digests of every byte.
@@ -125,6 +130,26 @@ void print_plan(const PruneRequest& options, const RetentionReport& plan) {
   std::cout.flush();
 }
 
+Json json_of(const RetentionReport::File& file) {
+  return {{"name", file.name},
+          {"step", file.id ? Json(file.id->step) : Json(nullptr)},
+          {"attempt", file.id ? Json(file.id->attempt) : Json(nullptr)},
+          {"bytes", file.bytes},
+          {"fate", word_of(file.fate)},
+          {"reason", file.reason}};
+}
+
+void print_result(const PruneRequest& options, const PruneResult& result) {
+  Json files = Json::array();
+  for (const RetentionReport::File& file : result.report.files) files.push_back(json_of(file));
+  print_json({{"schema", kJsonSchema},
+              {"directory", options.directory.string()},
+              {"dry_run", options.dry_run},
+              {"attempt", result.attempt != 0 ? Json(result.attempt) : Json(nullptr)},
+              {"files", files},
+              {"bytes_that_go", result.report.bytes_that_go()}});
+}
+
 std::string summary_of(const RetentionReport& report) {
   std::int64_t files = 0;
   for (const RetentionReport::File& file : report.files) files += file.fate == Fate::goes ? 1 : 0;
@@ -141,8 +166,12 @@ int run_prune(const PruneRequest& options) {
                                     .even_if_running = options.even_if_running,
                                     .planned = [&](const RetentionReport& plan) {
                                       check_metrics(keep, plan, verifier.metrics());
-                                      print_plan(options, plan);
+                                      if (!options.json) print_plan(options, plan);
                                     }});
+  if (options.json) {
+    print_result(options, result);
+    return 0;
+  }
   const auto& files = result.report.files;
   const bool nothing =
       std::none_of(files.begin(), files.end(), [](const auto& file) { return file.fate == Fate::goes; });
@@ -186,6 +215,7 @@ void add_prune(CLI::App& app, Command& chosen) {
   command->add_flag(
       "--even-if-running", options->even_if_running,
       "prune even if an attempt seems to be running; that attempt loses the directory and ends with 76");
+  add_json(*command, options->json);
   command->footer(kPruneFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_prune(*options); }; });
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -42,17 +43,17 @@ void close_if(int& descriptor) {
 RankOutput::RankOutput(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
     for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
+      // JSON lines name the rank themselves.
+      const bool bare = target == STDERR_FILENO && log_is_json();
+      const std::string prefix = bare ? std::string() : "[" + std::to_string(rank) + "] ";
       std::array<int, 2> ends{-1, -1};
       if (pipe2(ends.data(), O_CLOEXEC) != 0) {
         const int code = errno;
         for (Stream& stream : streams_) close_if(stream.read_end), close_if(stream.write_end);
         throw IoError("pipe", "the output of rank " + std::to_string(rank), code, "raise `ulimit -n`");
       }
-      streams_.push_back({.read_end = ends[0],
-                          .write_end = ends[1],
-                          .target = target,
-                          .prefix = "[" + std::to_string(rank) + "] ",
-                          .line = {}});
+      streams_.push_back(
+          {.read_end = ends[0], .write_end = ends[1], .target = target, .prefix = prefix, .line = {}});
     }
   }
 }

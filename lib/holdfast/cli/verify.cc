@@ -1,43 +1,76 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/cli/color.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/metered_file.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct VerifyRequest {
   std::filesystem::path path;
+  double read_limit = 0;
+  std::string color = "auto";
+  bool json = false;
 };
+
+Color color_of(FileState state) {
+  if (state == FileState::ok) return Color::good;
+  return state == FileState::damaged ? Color::bad : Color::warning;
+}
 
 // Damage decides the exit code: it is certain, while an unreadable file may be good.
 class Verdicts {
  public:
+  explicit Verdicts(const VerifyRequest& options) : json_(options.json), paint_(paint_for(options.color)) {}
+
   void print(const std::string& name, std::uint64_t bytes, const Examined& examined,
              const std::string& rate) {
     worst_damaged_ |= examined.state == FileState::damaged;
     worst_unknown_ |= examined.state == FileState::newer || examined.state == FileState::unreadable;
     const std::string word = word_of(examined.state);
-    std::cout << word << std::string(12 - word.size(), ' ') << printable(name, 4096) << "  "
-              << format_bytes(bytes);
+    if (json_) {
+      const std::string& why = examined.reason.empty() ? examined.remark : examined.reason;
+      files_.push_back({{"name", name},
+                        {"bytes", bytes},
+                        {"state", word},
+                        {"note", why.empty() ? Json(nullptr) : Json(why)}});
+      return;
+    }
+    std::cout << paint_(color_of(examined.state), word) << std::string(12 - word.size(), ' ')
+              << printable(name, 4096) << "  " << format_bytes(bytes);
     const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
     if (!note.empty()) std::cout << "  " << terminal_text(note);
     std::cout << std::endl;
     if (stderr_is_terminal()) print_line("  read at " + rate);
   }
+  // The exit code.
+  int end() const {
+    if (json_) print_json({{"schema", kJsonSchema}, {"files", files_}, {"exit_code", exit_code()}});
+    return exit_code();
+  }
+
+ private:
   int exit_code() const {
     if (worst_damaged_) return static_cast<int>(ExitCode::difference);
     return static_cast<int>(worst_unknown_ ? ExitCode::unreadable : ExitCode::complete);
   }
 
- private:
+  const bool json_;
+  const Paint paint_;
+  Json files_ = Json::array();
   bool worst_damaged_ = false;
   bool worst_unknown_ = false;
 };
@@ -49,13 +82,14 @@ int verify_directory(Directory& directory, const VerifyRequest& options) {
                     " (their names are step-<step>-a<attempt>.h5)",
                 ExitCode::unreadable);
   }
-  Verdicts verdicts;
+  Verdicts verdicts(options);
+  ReadLimit limit(options.read_limit);
   for (const Listed& listed : listing.checkpoints) {
     Progress progress("verifying " + listed.name, listed.bytes);
-    const Examined examined = examine(directory, listed.name, Depth::every_byte, progress.done());
+    const Examined examined = examine(directory, listed.name, Depth::every_byte, progress.done(), &limit);
     verdicts.print(listed.name, listed.bytes, examined, progress.rate());
   }
-  return verdicts.exit_code();
+  return verdicts.end();
 }
 
 int run_verify(const VerifyRequest& options) {
@@ -66,11 +100,12 @@ int run_verify(const VerifyRequest& options) {
   const auto file = open_checkpoint(options.path);
   const std::uint64_t bytes = file->size();
   Progress progress("verifying " + printable(options.path.filename().string()), bytes);
-  const Examined examined =
-      examine(*file, options.path.filename().string(), Depth::every_byte, progress.done());
-  Verdicts verdicts;
+  ReadLimit limit(options.read_limit);
+  const Examined examined = examine(MeteredFile(*file, limit), options.path.filename().string(),
+                                    Depth::every_byte, progress.done());
+  Verdicts verdicts(options);
   verdicts.print(options.path.string(), bytes, examined, progress.rate());
-  return verdicts.exit_code();
+  return verdicts.end();
 }
 
 constexpr char kVerifyFooter[] =
@@ -88,6 +123,9 @@ void add_verify(CLI::App& app, Command& chosen) {
   CLI::App* const command =
       app.add_subcommand("verify", "Read every byte of a checkpoint, or of all in a directory");
   command->add_option("PATH", options->path, "a checkpoint, or a run directory")->required();
+  add_read_limit(*command, options->read_limit);
+  add_color(*command, options->color);
+  add_json(*command, options->json);
   command->footer(kVerifyFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
 }

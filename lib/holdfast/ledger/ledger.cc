@@ -82,10 +82,12 @@ void Ledger::notice(const Notice& notice) noexcept {
 }
 
 void Ledger::pause(std::int64_t step, std::string_view why) noexcept {
+  pausing_.store(true, std::memory_order_relaxed);
   note(stamped("pause").number("step", step).text("why", why));
 }
 
 void Ledger::go_on(std::int64_t step, std::string_view why) noexcept {
+  pausing_.store(false, std::memory_order_relaxed);
   note(stamped("go on").number("step", step).text("why", why));
 }
 

@@ -62,6 +62,8 @@ class Ledger {
   void notice(const Notice& notice) noexcept;  // may be called by a Monitor's listener
   void pause(std::int64_t step, std::string_view why) noexcept;
   void go_on(std::int64_t step, std::string_view why) noexcept;
+  // Between pause() and go_on(): training waits for the end of its machine.
+  bool pausing() const noexcept { return pausing_.load(std::memory_order_relaxed); }
   void stall(std::string_view what, Duration took) noexcept;
   // Any other event. `line` comes from stamped(). False if the line was dropped and counted.
   bool note(LedgerLine& line) noexcept;
@@ -102,6 +104,7 @@ class Ledger {
   std::unique_ptr<std::array<Slot, kCapacity>> slots_;
   alignas(64) std::atomic<std::uint64_t> written_{0};
   alignas(64) std::atomic<std::int64_t> dropped_{0};
+  std::atomic<bool> pausing_{false};
 
   // Used by the draining thread alone.
   std::uint64_t read_ = 0;

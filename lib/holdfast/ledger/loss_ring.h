@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,8 @@ class LossRing {
 
   // A NaN is left out, because a NaN equals nothing that it could be compared with.
   void push(std::int64_t step, double loss) noexcept;
+  // The newest loss that was pushed, NaN included; nullopt before the first. Any thread.
+  std::optional<double> newest() const noexcept;
   // Everything pushed since the last call, as ledger lines. Empty if there is nothing new.
   std::vector<std::string> drain();
 
@@ -33,6 +36,8 @@ class LossRing {
     double loss;
   };
   std::array<Entry, kCapacity> entries_;
+  std::atomic<double> newest_{0};
+  std::atomic<bool> any_{false};
   alignas(64) std::atomic<std::uint64_t> written_{0};
   alignas(64) std::atomic<std::uint64_t> read_{0};
 };

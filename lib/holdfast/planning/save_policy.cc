@@ -94,6 +94,16 @@ std::optional<std::int64_t> SavePolicy::next_due_step(SteadyTime now) const {
   return next;
 }
 
+std::optional<SteadyTime> SavePolicy::next_due_time(SteadyTime now) const {
+  std::optional<SteadyTime> next;
+  const auto consider = [&](SteadyTime when) { next = next ? std::min(*next, when) : when; };
+  if (!saved_ && !triggers_.empty()) consider(start_ + kFirstSave);
+  for (const Trigger& trigger : triggers_) {
+    if (trigger.time) consider(last_time_ + *trigger.time / parts(now));
+  }
+  return next;
+}
+
 bool SavePolicy::triggered(SteadyTime now, std::int64_t step) const {
   const auto due_step = next_due_step(now);
   if (due_step && step >= *due_step) return true;

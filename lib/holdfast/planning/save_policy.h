@@ -49,6 +49,8 @@ class SavePolicy {
   bool due(SteadyTime now, std::int64_t step) const;
   // The step at which a trigger by steps falls due next; nullopt without one.
   std::optional<std::int64_t> next_due_step(SteadyTime now) const;
+  // When a trigger by time falls due next; nullopt without one. May lie in the past.
+  std::optional<SteadyTime> next_due_time(SteadyTime now) const;
   void saved(SteadyTime now, std::int64_t step);
 
   // True if the following calls have an effect.

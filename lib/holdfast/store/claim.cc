@@ -7,6 +7,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/json.h"
 #include "holdfast/base/machine.h"
+#include "holdfast/base/text.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
@@ -30,7 +31,8 @@ std::string claim_text(const std::string& by) {
   std::string text = "{\"boot_id\":" + json_text(boot_id()) + ",\"host\":" + json_text(host_name()) +
                      ",\"pid\":" + std::to_string(process.pid) +
                      ",\"pid_start\":" + std::to_string(process.started) +
-                     ",\"pid_ns\":" + std::to_string(process.pid_namespace);
+                     ",\"pid_ns\":" + std::to_string(process.pid_namespace) +
+                     ",\"time\":" + json_text(format_utc(Clock::real().wall_now()));
   const auto supervisor = env_text(kEnvSupervisor);
   if (supervisor && supervisor->size() <= kLongestSupervisor)
     text += ",\"supervisor\":" + json_text(*supervisor);
@@ -46,6 +48,7 @@ Claimant claimant_from_text(const std::string& text) {
   return {.boot_id = text_in(claim, "boot_id"),
           .host = text_in(claim, "host"),
           .by = text_in(claim, "by"),
+          .time = text_in(claim, "time"),
           .supervisor = text_in(claim, "supervisor"),
           .process = {.pid = integer_member(claim, "pid").value_or(0),
                       .started = count_in("pid_start"),

@@ -19,6 +19,7 @@ struct Claimant {
   std::string boot_id = {};
   std::string host = {};
   std::string by = {};          // the program's name if it does not train: "prune"
+  std::string time = {};        // UTC, when it was made; empty in claims of earlier versions
   std::string supervisor = {};  // HOLDFAST_SUPERVISOR of the process; may be empty
   ProcessIdentity process = {};
 };

@@ -10,6 +10,7 @@ constexpr std::string_view kExtension = ".h5";
 constexpr std::string_view kDamagedExtension = ".damaged";
 constexpr std::string_view kTemporaryPrefix = "tmp-a";
 constexpr std::string_view kStateExtension = ".state.json";
+constexpr std::string_view kProgressExtension = ".progress.json";
 constexpr std::string_view kLedgerPrefix = "ledger-a";
 constexpr std::string_view kLedgerExtension = ".jsonl";
 constexpr std::size_t kStepDigits = 12;
@@ -71,6 +72,10 @@ std::string state_name(AttemptNumber attempt) {
   return std::to_string(attempt) + std::string(kStateExtension);
 }
 
+std::string progress_name(AttemptNumber attempt) {
+  return std::to_string(attempt) + std::string(kProgressExtension);
+}
+
 std::optional<FileId> parse_checkpoint_name(std::string_view name) {
   if (!take(name, kStepPrefix)) return std::nullopt;
   const auto step = take_number(name, kStepDigits);
@@ -97,6 +102,10 @@ std::optional<AttemptNumber> parse_claim_name(std::string_view name) {
 
 std::optional<AttemptNumber> parse_state_name(std::string_view name) {
   return take_end(name, kStateExtension) ? parse_claim_name(name) : std::nullopt;
+}
+
+std::optional<AttemptNumber> parse_progress_name(std::string_view name) {
+  return take_end(name, kProgressExtension) ? parse_claim_name(name) : std::nullopt;
 }
 
 std::optional<AttemptNumber> parse_ledger_name(std::string_view name) {

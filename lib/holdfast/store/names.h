@@ -4,6 +4,7 @@
 //   tmp-a0003-…                           a temporary file of attempt 3; never read by recovery
 //   ledger-a0003.jsonl, RUN_STATE.json    for people and wrappers
 //   attempts/3, attempts/3.state.json     the claim of attempt 3, and its state
+//   attempts/3.progress.json              what attempt 3 does now; decides nothing
 //
 // Numbers are padded, not cut, and compared as numbers; both have at most 18 digits, and attempts begin at 1.
 // A name counts only if its numbers, written again, give the same name: no two names mean one file.
@@ -40,12 +41,14 @@ std::string temporary_name(AttemptNumber attempt, std::string_view what);
 std::string ledger_name(AttemptNumber attempt);
 std::string claim_name(AttemptNumber attempt);
 std::string state_name(AttemptNumber attempt);
+std::string progress_name(AttemptNumber attempt);
 
 std::optional<FileId> parse_checkpoint_name(std::string_view name);
 std::optional<FileId> parse_damaged_name(std::string_view name);
 std::optional<AttemptNumber> parse_temporary_name(std::string_view name);
 std::optional<AttemptNumber> parse_claim_name(std::string_view name);
 std::optional<AttemptNumber> parse_state_name(std::string_view name);
+std::optional<AttemptNumber> parse_progress_name(std::string_view name);
 std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
 
 // True for every `step-…`, even if malformed: it shows that checkpoints are, or were, kept here.

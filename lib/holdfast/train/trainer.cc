@@ -89,6 +89,7 @@ int Trainer::run() {
   TrainState& state = parts_.state;
   Checkpointer& checkpointer = parts_.checkpointer;
   const Resumed resumed = checkpointer.resume();
+  checkpointer.expect_last_step(options_.steps);
   if (parts_.resumed) parts_.resumed(resumed);
   first_step_ = state.step();
   durable_told_ = checkpointer.last_durable().step;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/json.h"
+#include "holdfast/base/text.h"
 
 namespace holdfast { namespace {
 
@@ -19,8 +21,11 @@ class Log : public testing::Test {
   Log() { set_log_level(LogLevel::info); }
   ~Log() override {
     set_log_rank(0, 1);
-    set_log_level(LogLevel::info);
     unsetenv("HOLDFAST_LOG");
+    unsetenv("HOLDFAST_LOG_FORMAT");
+    configure_log();
+    show_log_times(false);
+    set_log_run("");
   }
 };
 
@@ -59,6 +64,7 @@ TEST_F(Log, SeveralRanksAreNamed) {
 TEST_F(Log, LevelComesFromTheEnvironment) {
   setenv("HOLDFAST_LOG", "warning", 1);
   configure_log();
+  show_log_times(false);
   CaptureStderr();
   log_info("quiet");
   log_warning("loud");
@@ -69,6 +75,42 @@ TEST_F(Log, LevelComesFromTheEnvironment) {
   CaptureStderr();
   log_error("gone");
   EXPECT_EQ(GetCapturedStderr(), "");
+}
+
+// Where nobody watches, a line says when it was written.
+TEST_F(Log, ConfiguredLinesBeginWithTheTimeOutsideATerminal) {
+  configure_log();
+  set_log_rank(1, 2);
+  CaptureStderr();
+  log_warning("disk is full");
+  const std::string text = GetCapturedStderr();
+  ASSERT_GT(text.size(), 21u);
+  EXPECT_TRUE(parse_utc(text.substr(0, 20))) << text;
+  EXPECT_EQ(text.substr(20), " holdfast[rank 1]: warning: disk is full\n");
+}
+
+TEST_F(Log, JsonLinesAreObjectsWhateverTheMessage) {
+  setenv("HOLDFAST_LOG_FORMAT", "json", 1);
+  configure_log();
+  set_log_rank(1, 2);
+  set_log_run("/mnt/\"run\"");
+  CaptureStderr();
+  log_warning("a \"quoted\" line\nand \x01 \x80 \u202e");
+  print_line("a table");
+  show_status_line("not an object");
+  const std::string text = GetCapturedStderr();
+  const std::size_t end = text.find('\n');
+  const JsonValue line = parse_json(text.substr(0, end));
+  EXPECT_TRUE(parse_utc(text_member(line, "time").value_or(""))) << text;
+  EXPECT_EQ(text_member(line, "level"), "warning");
+  EXPECT_EQ(integer_member(line, "rank"), 1);
+  EXPECT_EQ(text_member(line, "run"), "/mnt/\"run\"");
+  EXPECT_TRUE(text_member(line, "host"));
+  EXPECT_EQ(text_member(line, "message").value_or("").rfind("a \"quoted\" line\nand \\x01", 0), 0u) << text;
+  EXPECT_EQ(text_member(parse_json(text.substr(end + 1, text.size() - end - 2)), "message"), "a table")
+      << text;
+  setenv("HOLDFAST_LOG_FORMAT", "xml", 1);
+  EXPECT_THROW(configure_log(), UsageError);
 }
 
 TEST_F(Log, TheStatusLineIsWipedAndDrawnAgainBelow) {

@@ -19,6 +19,7 @@
 
 #include "fake_graphs.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/precision/grad_scaler.h"
 #include "holdfast/train/step.h"
@@ -181,6 +182,7 @@ TEST(Captured, ABatchOfAnotherShapeGoesWithoutAGraph) {
 
 TEST(Captured, ShapesThatNeverStayAreSaidOnce) {
   Subject graph({});
+  show_log_times(false);
   CaptureStderr();
   for (int i = 0; i < 120; ++i) graph.update(3 + i % 2);
   EXPECT_EQ(
@@ -208,6 +210,7 @@ TEST(Captured, ACaptureThatFailsIsSaidOnceAndThePlainStepGoesOn) {
   for (const int fails_at : {1, 2}) {
     Subject plain({.accumulation = 2}, false), graph({.accumulation = 2});
     graph.device->fails_at = fails_at;
+    show_log_times(false);
     CaptureStderr();
     for (int i = 0; i < 8; ++i) expect_same_update(plain, graph);
     EXPECT_EQ(GetCapturedStderr(),

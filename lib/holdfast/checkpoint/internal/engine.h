@@ -6,6 +6,7 @@
 
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 #include "holdfast/checkpoint/internal/evaluation.h"
+#include "holdfast/checkpoint/internal/heartbeat.h"
 #include "holdfast/checkpoint/internal/late_save.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
@@ -26,6 +27,7 @@ struct Engine {
   // ledger.
   ~Engine() {
     listener.stop();
+    heartbeat.stop(Heartbeat::kPatience);
     late.end();
     if (run.writer) run.writer->stop();
   }
@@ -53,8 +55,9 @@ struct Engine {
   LateSave late{run, saves, schedule};
   Evaluation evaluation{run, partners, boundary, schedule, saves, late};
   BoundarySaves boundary_saves{run, partners, boundary, schedule, limit, saves, late, evaluation};
-  RunEnd end{run, partners, listener, limit, saves, late, evaluation, boundary_saves};
-  TrainingStart start{run, listener, boundary, schedule, saves, evaluation, end};
+  Heartbeat heartbeat;
+  RunEnd end{run, partners, listener, limit, saves, late, evaluation, boundary_saves, heartbeat};
+  TrainingStart start{run, listener, boundary, schedule, saves, evaluation, heartbeat, end};
 };
 
 }}}  // namespace holdfast::v1::internal

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/log.h"
 #include "holdfast/staging/run_record.h"
 
 namespace holdfast { inline namespace v1 { namespace internal {
@@ -20,6 +21,9 @@ Run::Run(SnapshotSource& the_source, CheckpointerOptions the_options)
       book(std::make_shared<SaveBook>(clock, options.writing.on_save)),
       time(clock, costs, *book),
       outlook(options.notices, monitor, costs, clock) {
+  set_log_run(options.directory.string());
+  // A run on a clock of its own has no time that means anything to a reader of its log.
+  if (options.start.seams.clock == nullptr) show_log_times(true);
   // The state that a checkpoint holds is most likely the next one's: its file is laid out while it is read.
   verifier.when_reading([this](const CheckpointIndex& index) {
     std::vector<TensorSpec> tensors;

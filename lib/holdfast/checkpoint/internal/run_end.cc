@@ -27,6 +27,7 @@ std::string what_stands(std::int64_t durable) {
 void RunEnd::finish() {
   const SteadyTime began = run_.clock.now();
   listener_.end();
+  heartbeat_.ending();
   evaluation_.take_back();
   const bool interrupted = run_.outlook.should_stop();
   reason_ = run_.outlook.reason();
@@ -85,6 +86,8 @@ void RunEnd::hear(int code, std::string reason) noexcept {
 
 void RunEnd::close() noexcept {
   over_ = true;
+  // The writer has just found out whether the disk answers.
+  heartbeat_.stop(gave_up_ ? Duration::zero() : Heartbeat::kPatience);
   run_.book->close();
 }
 

@@ -10,6 +10,7 @@
 
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 #include "holdfast/checkpoint/internal/evaluation.h"
+#include "holdfast/checkpoint/internal/heartbeat.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_flow.h"
@@ -20,7 +21,7 @@ namespace holdfast { inline namespace v1 { namespace internal {
 class RunEnd {
  public:
   RunEnd(Run& run, SavePartners& partners, NoticeListener& listener, WriteLimit& limit, SaveFlow& saves,
-         LateSave& late, Evaluation& evaluation, BoundarySaves& boundary_saves)
+         LateSave& late, Evaluation& evaluation, BoundarySaves& boundary_saves, Heartbeat& heartbeat)
       : run_(run),
         partners_(partners),
         listener_(listener),
@@ -28,7 +29,8 @@ class RunEnd {
         saves_(saves),
         late_(late),
         evaluation_(evaluation),
-        boundary_saves_(boundary_saves) {}
+        boundary_saves_(boundary_saves),
+        heartbeat_(heartbeat) {}
 
   // Of a process that commits.
   void finish();
@@ -67,6 +69,7 @@ class RunEnd {
   LateSave& late_;
   Evaluation& evaluation_;
   BoundarySaves& boundary_saves_;
+  Heartbeat& heartbeat_;
   bool over_ = false;
   bool gave_up_ = false;
   bool left_out_ = false;  // no time for the last step

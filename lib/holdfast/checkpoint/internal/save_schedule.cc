@@ -18,6 +18,24 @@ constexpr Duration kRiskLasts = std::chrono::minutes(30);
 
 void SaveSchedule::begin() {
   policy_ = SavePolicy(run_.options.every, run_.clock.now(), run_.started.resumed.step);
+  publish();
+}
+
+void SaveSchedule::publish() noexcept {
+  const SteadyTime now = run_.clock.now();
+  const Next next{.at = policy_.next_due_time(now), .step = policy_.next_due_step(now)};
+  const MutexLock lock(mutex_);
+  next_ = next;
+}
+
+SaveSchedule::Next SaveSchedule::next() const {
+  const MutexLock lock(mutex_);
+  return next_;
+}
+
+void SaveSchedule::saved(SteadyTime now, std::int64_t step) {
+  policy_.saved(now, step);
+  publish();
 }
 
 void SaveSchedule::learn_lives() noexcept {
@@ -36,6 +54,7 @@ void SaveSchedule::take_requests() {
   if (!run_.monitor.take_risk()) return;
   wanted_ = true;
   policy_.hurry_until(run_.clock.now() + kRiskLasts);
+  publish();
   log_info("the machine is at risk: a save now, and the interval is halved for {}",
            format_duration(kRiskLasts));
 }
@@ -46,6 +65,7 @@ bool SaveSchedule::choose_interval() {
   if (figures.durable == 0 || std::exchange(measured_, figures.durable) == figures.durable) return false;
   const Duration stall = figures.lost().value_or(figures.blocked) / figures.durable;
   policy_.measured({.stall = stall, .write = figures.last.write + figures.last.commit});
+  publish();
   if (log_enabled(LogLevel::debug)) {
     log_debug("a save costs the training {}: one every {} from here on", format_duration(stall),
               format_duration(policy_.chosen_interval().value_or(Duration::zero())));

@@ -1,11 +1,13 @@
 // When the next save begins: by the policy's triggers, or because it was asked for.
 //
-// Errors: the constructor throws UsageError for triggers that cannot be. Threads: the training thread.
+// Errors: the constructor throws UsageError for triggers that cannot be. Threads: the training thread, except
+// next().
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include "holdfast/base/mutex.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/planning/save_policy.h"
 
@@ -26,10 +28,17 @@ class SaveSchedule {
   // Takes what notices ask for; what tells of a risk also shortens the interval.
   void take_requests();
 
+  // When the next save falls due by itself, for people. Any thread; as of the last save.
+  struct Next {
+    std::optional<SteadyTime> at = {};
+    std::optional<std::int64_t> step = {};
+  };
+  Next next() const HOLDFAST_EXCLUDES(mutex_);
+
   bool due(SteadyTime now, std::int64_t step) const { return policy_.due(now, step); }
   std::optional<std::int64_t> next_due_step(SteadyTime now) const { return policy_.next_due_step(now); }
   // A save has begun, or could not; the next one falls due from here.
-  void saved(SteadyTime now, std::int64_t step) { policy_.saved(now, step); }
+  void saved(SteadyTime now, std::int64_t step);
 
   // Chooses the interval anew by what saves have cost so far, where it is chosen. False: nothing new is
   // known.
@@ -40,6 +49,9 @@ class SaveSchedule {
   SavePolicy policy_;
   bool wanted_ = false;
   std::int64_t measured_ = 0;  // saves that the policy knows
+  void publish() noexcept HOLDFAST_EXCLUDES(mutex_);
+  mutable Mutex mutex_;
+  Next next_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
 }}}  // namespace holdfast::v1::internal

@@ -59,6 +59,10 @@ void TrainingStart::begin_writing() {
                                                        .costs = &run_.costs,
                                                        .ledger = &run_.ledger});
   run_.outlook.follow(*run_.writer);
+  // A test counts the operations on its own file system.
+  if (&run_.file_system != &FileSystem::real()) return;
+  heartbeat_.start(run_.file_system, run_.options.directory, state.attempt, run_.clock,
+                   [this](RunProgress& now) { return tell_progress(now); });
 }
 
 std::string TrainingStart::start_line() const {
@@ -74,6 +78,37 @@ std::string TrainingStart::start_line() const {
                                  .boot = boot_id(),
                                  .startup = std::max(before, now - constructed_),
                                  .resume = now - started.began});
+}
+
+// For the heartbeat's thread.
+bool TrainingStart::tell_progress(RunProgress& now) const {
+  const AsyncWriter& writer = *run_.writer;
+  if (writer.superseded()) return false;
+  const auto ms = [](Duration time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  };
+  const RunFigures figures = run_.book->figures();
+  const SaveSchedule::Next next = schedule_.next();
+  const std::optional<Duration> writing = writer.writing_for();
+  now.phase = run_.ledger.pausing()   ? TrainingPhase::pausing
+              : evaluation_.running() ? TrainingPhase::evaluating
+                                      : TrainingPhase::training;
+  now.step = run_.book->step();
+  now.last_step = heartbeat_.last_step();
+  now.loss = run_.losses.newest();
+  now.durable_step = run_.newest_durable();
+  now.risk_steps = figures.risk_steps;
+  now.risk_ms = ms(figures.risk_time);
+  now.writing_ms = writing ? ms(*writing) : -1;
+  now.next_save_ms = next.at ? std::max<std::int64_t>(ms(*next.at - run_.clock.now()), 0) : -1;
+  now.next_save_step = next.step.value_or(-1);
+  now.saves = figures.durable;
+  now.saved_bytes = figures.bytes;
+  now.waited_ms = ms(figures.blocked);
+  now.last_bytes = figures.last.bytes;
+  now.last_save_ms = ms(figures.last.write + figures.last.commit);
+  now.failure = writer.failure().value_or(std::string());
+  return true;
 }
 
 // For the writer's thread.

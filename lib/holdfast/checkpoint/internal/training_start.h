@@ -2,12 +2,14 @@
 // and writer.
 //
 // Errors: as start_run(); what fails after the claim is told in the ledger and the run state.
-// Threads: the training thread; the writer's samples what the ledger tells while it runs.
+// Threads: the training thread; the writer's samples what the ledger tells while it runs, the
+// heartbeat's what the progress file tells.
 #pragma once
 
 #include <string>
 
 #include "holdfast/checkpoint/internal/evaluation.h"
+#include "holdfast/checkpoint/internal/heartbeat.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/run_end.h"
@@ -22,13 +24,14 @@ namespace holdfast { inline namespace v1 { namespace internal {
 class TrainingStart {
  public:
   TrainingStart(Run& run, NoticeListener& listener, StepBoundary& boundary, SaveSchedule& schedule,
-                SaveFlow& saves, const Evaluation& evaluation, RunEnd& end)
+                SaveFlow& saves, const Evaluation& evaluation, Heartbeat& heartbeat, RunEnd& end)
       : run_(run),
         listener_(listener),
         boundary_(boundary),
         schedule_(schedule),
         saves_(saves),
         evaluation_(evaluation),
+        heartbeat_(heartbeat),
         end_(end),
         constructed_(run.clock.now()),
         wait_(run),
@@ -46,6 +49,7 @@ class TrainingStart {
   void begin_writing();
   std::string start_line() const;
   Ledger::Sample sample() const;
+  bool tell_progress(RunProgress& now) const;
 
   Run& run_;
   NoticeListener& listener_;
@@ -53,6 +57,7 @@ class TrainingStart {
   SaveSchedule& schedule_;
   SaveFlow& saves_;
   const Evaluation& evaluation_;
+  Heartbeat& heartbeat_;
   RunEnd& end_;
   const SteadyTime constructed_;
   StartWait wait_;

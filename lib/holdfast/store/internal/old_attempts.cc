@@ -48,6 +48,8 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
     if (entry.kind != FileKind::regular) continue;
     const auto claim = parse_claim_name(entry.name);
     if (claim && *claim <= last) old.push_back(entry.name);
+    const auto progress = parse_progress_name(entry.name);
+    if (progress && *progress <= last) old.push_back(entry.name);
     if (const auto state = parse_state_name(entry.name)) states.emplace(*state, entry.name);
   }
   // The fsync of our claim also made the newer state durable, so it outlives a crash.

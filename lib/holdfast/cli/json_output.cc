@@ -1,0 +1,28 @@
+#include "holdfast/cli/json_output.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/bits.h"
+
+namespace holdfast { inline namespace v1 {
+
+using Json = nlohmann::ordered_json;
+
+void add_json(CLI::App& command, bool& json) {
+  command.add_flag("--json", json, "print one JSON object, also for an error");
+}
+
+void print_json(const Json& document) {
+  std::cout << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+void print_json_error(const std::string& error, int exit_code) {
+  print_json({{"schema", kJsonSchema}, {"error", error}, {"exit_code", exit_code}});
+}
+
+Json json_number(double value) { return std::isfinite(value) ? Json(value) : Json(shortest_decimal(value)); }
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,56 @@
+#include "holdfast/cli/metered_file.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+[[noreturn]] void refuse() { throw Error("a metered file only reads"); }
+
+}  // namespace
+
+void add_read_limit(CLI::App& command, double& megabytes_per_second) {
+  command
+      .add_option("--read-limit", megabytes_per_second,
+                  "read at most so many MB/s, so that a training keeps its volume (default: no limit)")
+      ->type_name("MB/S")
+      ->check(CLI::PositiveNumber);
+}
+
+void ReadLimit::wait_for(std::uint64_t bytes) {
+  if (rate_ <= 0) return;
+  const auto takes =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(static_cast<double>(bytes) / rate_));
+  SteadyTime until{};
+  {
+    const MutexLock lock(mutex_);
+    free_at_ = std::max(free_at_, Clock::real().now()) + takes;
+    until = free_at_;
+  }
+  const Duration left = until - Clock::real().now();
+  if (left > Duration::zero()) Clock::real().sleep_for(left);
+}
+
+std::size_t MeteredFile::count(std::size_t bytes) const {
+  if (done_ != nullptr) done_->fetch_add(bytes, std::memory_order_relaxed);
+  limit_.wait_for(bytes);
+  return bytes;
+}
+
+std::size_t MeteredFile::read_at(std::span<std::byte> buffer, std::uint64_t offset) const {
+  return count(file_.read_at(buffer, offset));
+}
+
+std::size_t MeteredFile::read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const {
+  return count(file_.read_uncached_at(buffer, offset));
+}
+
+void MeteredFile::write_at(std::span<const std::byte> /*data*/, std::uint64_t /*offset*/) { refuse(); }
+void MeteredFile::reserve(std::uint64_t /*length*/) { refuse(); }
+void MeteredFile::truncate(std::uint64_t /*length*/) { refuse(); }
+void MeteredFile::sync() { refuse(); }
+
+}}  // namespace holdfast::v1

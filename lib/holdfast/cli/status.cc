@@ -1,0 +1,199 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
+#include "holdfast/cli/color.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
+#include "holdfast/cli/limited_read.h"
+#include "holdfast/cli/run_view.h"
+#include "holdfast/cli/status_report.h"
+#include "holdfast/cli/status_screen.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Duration kPatience = std::chrono::seconds(2);       // with a volume that hangs
+constexpr Duration kRedraw = std::chrono::seconds(1);         // at a terminal
+constexpr Duration kLineInterval = std::chrono::seconds(10);  // elsewhere, while nothing important changes
+
+struct StatusRequest {
+  std::filesystem::path directory;
+  std::string max_age = "15min";
+  std::string max_unsaved;
+  std::string color = "auto";
+  bool json = false;
+  bool watch = false;
+};
+
+Json trouble(const StatusRequest& options, const char* verdict, const std::string& what, int code) {
+  return {{"schema", kStatusSchema},
+          {"directory", options.directory.string()},
+          {"time", format_utc(Clock::real().wall_now())},
+          {"verdict", verdict},
+          {"exit_code", code},
+          {"phase", "unknown"},
+          {"reason", what}};
+}
+
+std::string dumped(const Json& report) { return report.dump(2, ' ', false, Json::error_handler_t::replace); }
+
+class Look {
+ public:
+  explicit Look(const StatusRequest& options) : options_(options) {
+    limits_.max_age = duration_of("--max-age", options.max_age);
+    if (!options.max_unsaved.empty()) limits_.max_unsaved = duration_of("--max-unsaved", options.max_unsaved);
+  }
+
+  Json take() {
+    constexpr auto kUnreadable = static_cast<int>(ExitCode::unreadable);
+    const auto text = reading_.run(kPatience, [this]() -> std::string {
+      try {
+        return dumped(status_report(look_at_run(options_.directory), limits_));
+      } catch (const std::exception& error) {
+        return dumped(trouble(options_, "unreadable", what_of(error), kUnreadable));
+      }
+    });
+    if (!text) {
+      return trouble(options_, "hangs", "the directory has not answered for 2s: its volume hangs",
+                     kUnreadable);
+    }
+    Json report = Json::parse(*text, nullptr, false);
+    if (report.is_object()) return report;
+    return trouble(options_, "unreadable", "the process that read the directory died", kUnreadable);
+  }
+
+ private:
+  const StatusRequest& options_;
+  StatusLimits limits_;
+  LimitedRead reading_;
+};
+
+int code_of(const Json& report) { return report.at("exit_code").get<int>(); }
+
+struct Terminal {
+  std::size_t width = 1000;
+  std::size_t height = 1000;
+};
+
+Terminal terminal() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20 || size.ws_row < 3) return {};
+  return {.width = size.ws_col, .height = size.ws_row};
+}
+
+void print_screen(const Json& report, const Paint& paint) {
+  const std::size_t width = isatty(STDOUT_FILENO) == 1 ? terminal().width : Terminal{}.width;
+  for (const std::string& line : status_screen(report, paint, width)) std::cout << line << '\n';
+}
+
+// Overwrites the screen before it in place: each line is drawn over the old one, and only then the rest of it
+// is erased. One write shows all, so nothing flickers, and the last screen stays when the user leaves.
+class Redrawn {
+ public:
+  explicit Redrawn(Paint paint) : paint_(paint) {}
+
+  void draw(const Json& report) {
+    const Terminal size = terminal();
+    auto lines = status_screen(report, paint_, size.width - 1);
+    if (lines.size() >= size.height) lines.resize(size.height - 1);
+    std::string text;
+    if (drawn_ > 0) text = "\x1b[" + std::to_string(drawn_) + "F";
+    for (const std::string& line : lines) text += line + "\x1b[K\n";
+    text += "\x1b[J";
+    drawn_ = lines.size();
+    std::cout << text << std::flush;
+  }
+
+ private:
+  const Paint paint_;
+  std::size_t drawn_ = 0;
+};
+
+bool is_final(const Json& report) {
+  return report.at("verdict") == "complete" || report.at("verdict") == "refused";
+}
+
+int watch(const StatusRequest& options) {
+  Look look(options);
+  const bool redraws = isatty(STDOUT_FILENO) == 1 && !options.json;
+  Redrawn screen(paint_for(options.color));
+  std::string told;
+  SteadyTime next_line{};
+  while (true) {
+    const Json report = look.take();
+    const std::string news = report.at("verdict").get<std::string>() + report.at("phase").get<std::string>();
+    const SteadyTime now = Clock::real().now();
+    if (redraws) {
+      screen.draw(report);
+    } else if (news != told || now >= next_line) {
+      told = news;
+      next_line = now + kLineInterval;
+      std::cout << (options.json ? report.dump(-1, ' ', false, Json::error_handler_t::replace)
+                                 : status_line(report))
+                << std::endl;
+    }
+    if (!std::cout || is_final(report)) return code_of(report);
+    Clock::real().sleep_for(kRedraw);
+  }
+}
+
+int run_status(const StatusRequest& options) {
+  if (options.watch) return watch(options);
+  const Json report = Look(options).take();
+  if (options.json) {
+    std::cout << dumped(report) << '\n';
+  } else {
+    print_screen(report, paint_for(options.color));
+  }
+  return code_of(report);
+}
+
+constexpr char kStatusFooter[] =
+    R"(It never writes, and waits at most 2 s for a volume that hangs. The process that trains tells every 10 s what it does,
+on a thread of its own, so a training that stands still differs from a process that is gone.
+
+Exit code: 0 healthy or complete; 1 needs a look: no sign of life or no new step for --max-age, its process is gone,
+it ended with an error, or nobody has trained there; 2 the directory cannot be read, or hangs; 75 interrupted,
+resumable; 78 refused: the newest attempt was, or the next start would be.
+
+Until the next attempt has claimed the directory, the answer is about the one before it.
+
+Examples:
+  holdfast status /mnt/ckpt/run1 --watch
+  holdfast status /mnt/ckpt/run1 --max-age 15m >/dev/null || alert)";
+
+}  // namespace
+
+void add_status(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<StatusRequest>();
+  CLI::App* const command =
+      app.add_subcommand("status", "Show on one screen how a run is, with exit codes for probes");
+  command->add_option("DIR", options->directory, "the run directory")->required();
+  add_time(
+      *command, "--max-age", options->max_age,
+      "exit with 1 without a sign of life, or without a new step, for this long; evaluations, pauses and "
+      "the last save need no new step");
+  command
+      ->add_option("--max-unsaved", options->max_unsaved,
+                   "exit with 1 if this much work, as time, is in no checkpoint (default: no limit)")
+      ->type_name("TIME");
+  command->add_flag(
+      "--watch", options->watch,
+      "look again every second until the run is complete or refused; elsewhere than at a terminal "
+      "print a line every 10 s, and when something changes");
+  command->add_flag("--json", options->json, "print one JSON object; with --watch one a line");
+  add_color(*command, options->color);
+  command->footer(kStatusFooter);
+  command->callback([options, &chosen] { chosen = [options] { return run_status(*options); }; });
+}
+
+}}  // namespace holdfast::v1

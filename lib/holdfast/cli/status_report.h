@@ -1,0 +1,25 @@
+// What `holdfast status` says about a run: one JSON object, documented in docs/status_and_logs.md. The screen
+// and the exit code are made from it.
+//
+// Errors: none. Threads: pure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/cli/run_view.h"
+
+namespace holdfast { inline namespace v1 {
+
+// Raised when a member changes its meaning or goes; new members do not count.
+inline constexpr int kStatusSchema = 1;
+
+struct StatusLimits {
+  Duration max_age = std::chrono::minutes(15);  // without a sign of life, or without a new step
+  std::optional<Duration> max_unsaved = {};     // of work that no checkpoint holds
+};
+
+nlohmann::ordered_json status_report(const RunView& view, const StatusLimits& limits);
+
+}}  // namespace holdfast::v1
