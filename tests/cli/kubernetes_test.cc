@@ -45,8 +45,8 @@ std::string value_in(const fs::path& file, const std::string& key) {
 }
 
 TEST(KubernetesManifests, KeepFiveSecondsOfTheGracePeriod) {
-  for (const char* const file : {"base/job.yaml", "jobset/jobset.yaml", "spot-eks/pool.yaml", "spot-gke/pool.yaml",
-                                 "spot-aks/pool.yaml"}) {
+  for (const char* const file : {"base/job.yaml", "jobset/jobset.yaml", "spot-eks/pool.yaml",
+                                 "spot-gke/pool.yaml", "spot-aks/pool.yaml"}) {
     const int whole = std::atoi(value_in(kExamples / file, "terminationGracePeriodSeconds").c_str());
     const int named = std::atoi(value_in(kExamples / file, "HOLDFAST_TERM_GRACE").c_str());
     EXPECT_GT(named, 0) << file;
@@ -97,7 +97,8 @@ class Kubelet : public testing::Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "namespaces with another host name and boot id need root here";
-    if (Subprocess(by_name({"unshare", "--pid", "--mount", "--uts", "--fork", "true"})).wait().exit_code != 0) {
+    if (Subprocess(by_name({"unshare", "--pid", "--mount", "--uts", "--fork", "true"})).wait().exit_code !=
+        0) {
       GTEST_SKIP() << "no namespaces here";
     }
     fs::permissions(folder_.path(), fs::perms::owner_all | fs::perms::others_exec | fs::perms::group_exec);
@@ -118,10 +119,27 @@ class Kubelet : public testing::Test {
     const std::string prepare =
         "hostname \"$1\" && mount --bind \"$2\" /proc/sys/kernel/random/boot_id && shift 2 && "
         "exec setpriv --reuid 1000 --regid 1000 --groups 1000 --no-new-privs --bounding-set=-all \"$@\"";
-    Words words = {"unshare", "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc", "--", "/bin/sh", "-c",
-                   prepare, "sh", node, (folder_.path() / node).string(), HOLDFAST_BIN_DIR "/holdfast", "launch",
-                   "--nproc", "1", "--"};
-    for (const std::string& word : driver(volume() / "train", kSteps, {"every=10", "pace-us=10000"})) words.push_back(word);
+    Words words = {"unshare",
+                   "--pid",
+                   "--mount",
+                   "--uts",
+                   "--fork",
+                   "--kill-child",
+                   "--mount-proc",
+                   "--",
+                   "/bin/sh",
+                   "-c",
+                   prepare,
+                   "sh",
+                   node,
+                   (folder_.path() / node).string(),
+                   HOLDFAST_BIN_DIR "/holdfast",
+                   "launch",
+                   "--nproc",
+                   "1",
+                   "--"};
+    for (const std::string& word : driver(volume() / "train", kSteps, {"every=10", "pace-us=10000"}))
+      words.push_back(word);
     return std::make_unique<Subprocess>(
         by_name(words), std::map<std::string, std::string>{{"HOLDFAST_TERM_GRACE", "55s"},
                                                            {"HOLDFAST_SOURCES", "signal,file,deadline"},
@@ -168,7 +186,8 @@ TEST_F(Kubelet, ThatEndsAndKillsPodsLosesNothing) {
   const Ended ended = pod->wait(3min);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("resuming from step"));
-  EXPECT_THAT(ended.out, HasSubstr("complete step=" + std::to_string(kSteps) + " state=" + straight_state(kSteps)));
+  EXPECT_THAT(ended.out,
+              HasSubstr("complete step=" + std::to_string(kSteps) + " state=" + straight_state(kSteps)));
 }
 
 }}  // namespace holdfast::test

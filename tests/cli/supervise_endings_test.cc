@@ -153,13 +153,15 @@ TEST_F(Supervise, AZeroOfAFailedRunHasTheRunsOwnCode) {
 
 // torchrun's code for everything.
 TEST_F(Supervise, AOneOfAnAttemptThatRecordedItsEndHasTheRunsOwnCode) {
-  const Ended interrupted = run(in_directory({"--max-restarts", "0"}), "n=1; " + attempt("interrupted", "3") + "exit 1");
+  const Ended interrupted =
+      run(in_directory({"--max-restarts", "0"}), "n=1; " + attempt("interrupted", "3") + "exit 1");
   EXPECT_EQ(interrupted.exit_code, 75) << interrupted.err;
   EXPECT_THAT(interrupted.err, HasSubstr("exit 1, but attempt 1 says 'interrupted'"));
-  const Ended refused = run(in_directory(),
-                            "n=2; mkdir -p run/attempts; echo \"{\\\"supervisor\\\": \\\"$HOLDFAST_SUPERVISOR\\\"}\" "
-                            ">run/attempts/2; echo '{\"attempt\": 2, \"phase\": \"failed\", \"exit_code\": 78}' "
-                            ">run/attempts/2.state.json; exit 1");
+  const Ended refused =
+      run(in_directory(),
+          "n=2; mkdir -p run/attempts; echo \"{\\\"supervisor\\\": \\\"$HOLDFAST_SUPERVISOR\\\"}\" "
+          ">run/attempts/2; echo '{\"attempt\": 2, \"phase\": \"failed\", \"exit_code\": 78}' "
+          ">run/attempts/2.state.json; exit 1");
   EXPECT_EQ(refused.exit_code, 78) << refused.err;
   EXPECT_EQ(lives(), 2U);
   const Ended silent = run(in_directory({"--max-restarts", "0"}), "exit 1");

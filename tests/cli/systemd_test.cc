@@ -47,13 +47,15 @@ TEST(SystemdUnit, IsWellFormed) {
 TEST(SystemdUnit, KnowsHoldfastsExitCodes) {
   EXPECT_EQ(setting("RestartForceExitStatus"), code(ExitCode::interrupted));
   EXPECT_EQ(setting("SuccessExitStatus"), code(ExitCode::interrupted));
-  EXPECT_EQ(setting("RestartPreventExitStatus"), code(ExitCode::usage) + " " + code(ExitCode::superseded) + " " +
-                                                     code(ExitCode::refused) + " " + code(ExitCode::forced));
+  EXPECT_EQ(setting("RestartPreventExitStatus"), code(ExitCode::usage) + " " + code(ExitCode::superseded) +
+                                                     " " + code(ExitCode::refused) + " " +
+                                                     code(ExitCode::forced));
 }
 
 TEST(SystemdUnit, KillsFiveSecondsAfterTheGracePeriod) {
   EXPECT_EQ(setting("KillMode"), "mixed");
-  EXPECT_EQ(setting("Environment"), "HOLDFAST_TERM_GRACE=" + std::to_string(std::atoi(setting("TimeoutStopSec").c_str()) - 5) + "s");
+  EXPECT_EQ(setting("Environment"),
+            "HOLDFAST_TERM_GRACE=" + std::to_string(std::atoi(setting("TimeoutStopSec").c_str()) - 5) + "s");
 }
 
 }}  // namespace holdfast::test

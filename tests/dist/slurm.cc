@@ -41,17 +41,25 @@ std::optional<std::string> Slurm::start(std::unique_ptr<Slurm>& cluster) {
 
 Slurm::Slurm() {
   cluster_ = std::make_unique<Subprocess>(
-      by_name({"unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
-               HOLDFAST_SOURCE_DIR "/tests/dist/slurm_cluster", folder_.path().string()}));
+      by_name({"unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+               "--", HOLDFAST_SOURCE_DIR "/tests/dist/slurm_cluster", folder_.path().string()}));
 }
 
 std::vector<std::string> Slurm::inside(const std::vector<std::string>& command) const {
   const std::string pid = std::to_string(cluster_->pid());
   std::string process_one = read_text("/proc/" + pid + "/task/" + pid + "/children");
   process_one = process_one.substr(0, process_one.find(' '));
-  std::vector<std::string> words = {
-      "nsenter", "-t", process_one, "--net", "--uts", "--mount", "--pid", "--wd=" + folder_.path().string(),
-      "--", "env", "SLURM_CONF=" + (folder_.path() / "slurm.conf").string()};
+  std::vector<std::string> words = {"nsenter",
+                                    "-t",
+                                    process_one,
+                                    "--net",
+                                    "--uts",
+                                    "--mount",
+                                    "--pid",
+                                    "--wd=" + folder_.path().string(),
+                                    "--",
+                                    "env",
+                                    "SLURM_CONF=" + (folder_.path() / "slurm.conf").string()};
   words.insert(words.end(), command.begin(), command.end());
   return by_name(words);
 }

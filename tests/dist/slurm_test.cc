@@ -1,5 +1,7 @@
 // examples/slurm/train.sbatch and `holdfast supervise --requeue-slurm` on a real Slurm: told to stop, out of time,
 // requeued, cancelled, on a node that is lost. The run completes with the bits of one that nothing disturbed.
+#include "dist/slurm.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +14,6 @@
 #include <vector>
 
 #include "crash/driver_run.h"
-#include "dist/slurm.h"
 #include "support/nightly.h"
 #include "support/subprocess.h"
 
@@ -60,7 +61,8 @@ class SlurmJob : public testing::Test {
     return job;
   }
   Job train(const std::string& name, const Words& options = {}, const Environment& environment = {}) const {
-    return submit(name, driver(folder_.path() / name, kSteps, {"every=10", "pace-us=10000"}), options, environment);
+    return submit(name, driver(folder_.path() / name, kSteps, {"every=10", "pace-us=10000"}), options,
+                  environment);
   }
   // It trains: the first checkpoint is there.
   static bool trains(const Job& job) {
@@ -178,7 +180,8 @@ TEST_F(SlurmJob, OfAnArrayIsRequeuedAlone) {
 // Ranks on two nodes, started by srun, with LibTorch.
 TEST_F(SlurmJob, OnTwoNodesGoesOnBitForBit) {
   const auto ranks = [&](const std::string& name) {
-    return submit(name, {HOLDFAST_BIN_DIR "/multi_gpu", (folder_.path() / name).string(), "600"}, {"--nodes=2"});
+    return submit(name, {HOLDFAST_BIN_DIR "/multi_gpu", (folder_.path() / name).string(), "600"},
+                  {"--nodes=2"});
   };
   const auto state = [](const Job& job) {
     const std::string said = job.said();
@@ -199,7 +202,8 @@ TEST_F(SlurmJob, OnTwoNodesGoesOnBitForBit) {
 // Slurm's shortest limit is a minute, and it looks twice a minute.
 TEST_F(SlurmJob, WhoseTimeIsOverGoesBackToItsQueue) {
   if (!nightly()) GTEST_SKIP() << "two minutes: HOLDFAST_NIGHTLY=1";
-  const Job announced = train("announced", {"--time=1", "--signal=B:USR1@20"}, {{"HOLDFAST_DEADLINE_SIGNAL", "USR1@20"}});
+  const Job announced =
+      train("announced", {"--time=1", "--signal=B:USR1@20"}, {{"HOLDFAST_DEADLINE_SIGNAL", "USR1@20"}});
   const Job sudden = train("sudden", {"--time=1", "--signal=B:CONT@1"});
   for (const Job* const job : {&announced, &sudden}) completes(*job);
 }

@@ -41,8 +41,8 @@ struct Torchrun {
 const Torchrun& torchrun() {
   static const Torchrun found = []() -> Torchrun {
     const char* const named = std::getenv("HOLDFAST_TEST_TORCHRUN");
-    for (const std::string& program :
-         {std::string(named != nullptr ? named : ""), std::string(HOLDFAST_SOURCE_DIR "/.deps/peers/bin/torchrun")}) {
+    for (const std::string& program : {std::string(named != nullptr ? named : ""),
+                                       std::string(HOLDFAST_SOURCE_DIR "/.deps/peers/bin/torchrun")}) {
       if (program.empty() || !std::filesystem::exists(program)) continue;
       const Ended tried = Subprocess({program, "--help"}).wait(5min);
       if (tried.exit_code == 0) return {program, {}};
@@ -74,8 +74,15 @@ std::string value_after(const std::string& out, const std::string& word) {
 
 Words elastic(const std::filesystem::path& run, const Words& more = {}) {
   // A trial's torchrun may need libraries that the program must not get.
-  Words words = {"/usr/bin/env",          "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH", HOLDFAST_ELASTIC_PROGRAM, run.string(),
-                 std::to_string(kSteps), "batch=" + std::string(kBatch)};
+  Words words = {"/usr/bin/env",
+                 "-u",
+                 "LD_PRELOAD",
+                 "-u",
+                 "LD_LIBRARY_PATH",
+                 HOLDFAST_ELASTIC_PROGRAM,
+                 run.string(),
+                 std::to_string(kSteps),
+                 "batch=" + std::string(kBatch)};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -86,8 +93,18 @@ class TorchrunOnOneHost : public testing::Test {
     if (!torchrun().missing.empty()) GTEST_SKIP() << torchrun().missing;
   }
   Words supervised(const Words& more = {}) const {
-    Words words = {HOLDFAST_BIN_DIR "/holdfast", "supervise", "--first-delay", "10ms", "--directory", run().string(), "--",
-                   torchrun().program, "--standalone", "--nproc-per-node", "2", "--no-python"};
+    Words words = {HOLDFAST_BIN_DIR "/holdfast",
+                   "supervise",
+                   "--first-delay",
+                   "10ms",
+                   "--directory",
+                   run().string(),
+                   "--",
+                   torchrun().program,
+                   "--standalone",
+                   "--nproc-per-node",
+                   "2",
+                   "--no-python"};
     const Words trainer = elastic(run(), more);
     words.insert(words.end(), trainer.begin(), trainer.end());
     return words;
@@ -98,9 +115,11 @@ class TorchrunOnOneHost : public testing::Test {
 
 // torchrun ends with 1 or 0, whatever its processes said.
 TEST_F(TorchrunOnOneHost, ThatIsToldToStopIsInterruptedAndGoesOn) {
-  const std::map<std::string, std::string> environment = {{"OMP_NUM_THREADS", "1"}, {"HOLDFAST_SOURCES", "signal"}};
+  const std::map<std::string, std::string> environment = {{"OMP_NUM_THREADS", "1"},
+                                                          {"HOLDFAST_SOURCES", "signal"}};
   Subprocess first(supervised({"pace=100"}), environment);
-  ASSERT_TRUE(first.wait_until([&] { return first.out().find("ids 9 ") != std::string::npos; }, 3min)) << first.err();
+  ASSERT_TRUE(first.wait_until([&] { return first.out().find("ids 9 ") != std::string::npos; }, 3min))
+      << first.err();
   first.send(SIGTERM);
   const Ended stopped = first.wait(3min);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
@@ -144,10 +163,26 @@ class TorchrunOnTwoHosts : public testing::TestWithParam<Vanishing> {
       if (host == 0) words.insert(words.end(), {"--directory", run().string()});
       words.emplace_back("--");
     }
-    words.insert(words.end(), {torchrun().program, "--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "1000",
-                               "--rdzv-backend", "c10d", "--rdzv-endpoint", TwoHosts::address(0) + ":29400", "--rdzv-id",
-                               "run1", "--local-addr", TwoHosts::address(host), "--rdzv-conf",
-                               "last_call_timeout=5,keep_alive_interval=1,read_timeout=20,is_host=" + std::string(host == 0 ? "1" : "0"), "--monitor-interval", "0.2",
+    words.insert(words.end(), {torchrun().program,
+                               "--nnodes",
+                               "1:2",
+                               "--nproc-per-node",
+                               "1",
+                               "--max-restarts",
+                               "1000",
+                               "--rdzv-backend",
+                               "c10d",
+                               "--rdzv-endpoint",
+                               TwoHosts::address(0) + ":29400",
+                               "--rdzv-id",
+                               "run1",
+                               "--local-addr",
+                               TwoHosts::address(host),
+                               "--rdzv-conf",
+                               "last_call_timeout=5,keep_alive_interval=1,read_timeout=20,is_host=" +
+                                   std::string(host == 0 ? "1" : "0"),
+                               "--monitor-interval",
+                               "0.2",
                                "--no-python"});
     const Words trainer = elastic(run(), {"pace=300"});
     words.insert(words.end(), trainer.begin(), trainer.end());
@@ -181,7 +216,8 @@ class TorchrunOnTwoHosts : public testing::TestWithParam<Vanishing> {
 };
 
 TEST_P(TorchrunOnTwoHosts, TheOtherGoesOnAloneAndThenBothTogether) {
-  const Ended straight = Subprocess(elastic(folder_.path() / "straight"), {{"HOLDFAST_SOURCES", "signal"}}).wait(5min);
+  const Ended straight =
+      Subprocess(elastic(folder_.path() / "straight"), {{"HOLDFAST_SOURCES", "signal"}}).wait(5min);
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
   std::map<int, std::string> order;
   for (const auto& [step, ids] : batches_in(straight.out)) order[step] = ids;
@@ -225,7 +261,8 @@ TEST_P(TorchrunOnTwoHosts, TheOtherGoesOnAloneAndThenBothTogether) {
   for (int step = 1; step <= kSteps; ++step) EXPECT_EQ(halves[step].size(), 2U) << "step " << step;
   // The number of ranks changes the rounding alone.
   const std::string last = "loss " + std::to_string(kSteps) + " ";
-  EXPECT_NEAR(std::atof(value_after(ended.out, last).c_str()), std::atof(value_after(straight.out, last).c_str()), 1e-3);
+  EXPECT_NEAR(std::atof(value_after(ended.out, last).c_str()),
+              std::atof(value_after(straight.out, last).c_str()), 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, TorchrunOnTwoHosts, testing::ValuesIn(kVanishings),

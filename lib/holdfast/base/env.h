@@ -137,7 +137,8 @@ inline constexpr EnvVariable kEnvDeadlineSignal{
     "HOLDFAST_DEADLINE_SIGNAL",
     "USR1@120: SIGUSR1 announces the end of this process in 120 s, as Slurm's --signal=B:USR1@120 does"};
 inline constexpr EnvVariable kEnvSlurmArrayJob{"SLURM_ARRAY_JOB_ID", "number of the Slurm job's array"};
-inline constexpr EnvVariable kEnvSlurmArrayTask{"SLURM_ARRAY_TASK_ID", "number of the Slurm job in its array"};
+inline constexpr EnvVariable kEnvSlurmArrayTask{"SLURM_ARRAY_TASK_ID",
+                                                "number of the Slurm job in its array"};
 // `holdfast supervise` sets the next three for the command that it runs.
 inline constexpr EnvVariable kEnvSupervisor{
     "HOLDFAST_SUPERVISOR",

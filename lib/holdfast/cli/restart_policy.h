@@ -41,9 +41,9 @@ struct LifeFacts {
 
 struct RestartDecision {
   bool restart = false;
-  bool gave_up = false;  // it stops although the run is not complete and nobody asked for a stop
+  bool gave_up = false;    // it stops although the run is not complete and nobody asked for a stop
   bool resumable = false;  // it stops because its time here is over, or by request: a later job may continue
-  int code = 0;          // exit code of the wrapper, if it stops
+  int code = 0;            // exit code of the wrapper, if it stops
   Duration delay{};
   std::string text = {};  // one line: what ended, what happens now, why
 };

@@ -136,7 +136,8 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
       counts_as(exit_with(ExitCode::superseded), says(state));
       break;
     case RunPhase::failed:
-      counts_as(state.exit_code > 0 ? exit_with(state.exit_code) : exit_with(ExitCode::internal), says(state));
+      counts_as(state.exit_code > 0 ? exit_with(state.exit_code) : exit_with(ExitCode::internal),
+                says(state));
       break;
     case RunPhase::starting:
     case RunPhase::running:

@@ -97,9 +97,10 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
       ->capture_default_str();
   add_time(*command, "--first-delay", options->first_delay,
            "delay before the first restart; it doubles up to one minute while there is no progress");
-  command->add_flag("--requeue-slurm", options->requeue_slurm,
-                    "in a Slurm batch job: if COMMAND was told to stop, or its time is over, and the run is not "
-                    "complete, put this job back into its queue (scontrol requeue)");
+  command->add_flag(
+      "--requeue-slurm", options->requeue_slurm,
+      "in a Slurm batch job: if COMMAND was told to stop, or its time is over, and the run is not "
+      "complete, put this job back into its queue (scontrol requeue)");
   add_time(*command, "--retry-volume", options->retry_volume,
            "how long COMMAND is restarted after the first 74 in a row, with the same delays, because a "
            "volume may be attached late; 0s: 74 is final");

@@ -24,7 +24,7 @@ constexpr Duration kLongLife = 10min;
 constexpr Duration kLookAtSteps = 5s;    // a trainer records its step every 10 s
 constexpr Duration kNormalAnswer = 1s;   // a slower answer is logged
 constexpr Duration kAnswerToAStop = 5s;  // timeout of a directory once somebody asked to stop
-constexpr Duration kOutlived = 1min;  // a job that lives so long after its announced end got more time
+constexpr Duration kOutlived = 1min;     // a job that lives so long after its announced end got more time
 constexpr int kFailed = static_cast<int>(ExitCode::internal);
 
 std::int64_t seconds_since_1970() {
@@ -324,7 +324,8 @@ HookContext Supervisor::context(const char* hook, int code, const std::string& r
 
 // The run is not complete, and another job may continue it.
 int Supervisor::leave(int code) {
-  if (slurm_job_) requeue(*slurm_job_, context("requeue-slurm", code, "the job goes back to its queue"), inbox_);
+  if (slurm_job_)
+    requeue(*slurm_job_, context("requeue-slurm", code, "the job goes back to its queue"), inbox_);
   return code;
 }
 

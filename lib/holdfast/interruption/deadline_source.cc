@@ -123,10 +123,12 @@ std::optional<Duration> deadline_signal() {
   const auto seconds =
       rest.starts_with("USR1@") ? parse_int(std::string(rest.substr(5))) : std::optional<std::int64_t>();
   if (!seconds || *seconds < 1 || *seconds > 65535) {
-    throw UsageError(variable + ": expected USR1@ and the seconds from the signal to the end, such as USR1@120");
+    throw UsageError(variable +
+                     ": expected USR1@ and the seconds from the signal to the end, such as USR1@120");
   }
   if (stop_signals().has(SIGUSR1)) {
-    throw UsageError(variable + ": " + kEnvStopSignals.name + " makes USR1 a stop; name it in one of the two");
+    throw UsageError(variable + ": " + kEnvStopSignals.name +
+                     " makes USR1 a stop; name it in one of the two");
   }
   return std::chrono::seconds(*seconds);
 }

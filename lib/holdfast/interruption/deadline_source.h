@@ -24,11 +24,11 @@ class AnnouncedEnd;
 }
 
 struct DeadlineOptions {
-  std::optional<Duration> max_wall = {};     // unset: no limit
-  std::optional<SteadyTime> started = {};    // start of the process; unset: as the system reports it
-  std::optional<WallTime> job_end = {};      // end of the Slurm job
+  std::optional<Duration> max_wall = {};      // unset: no limit
+  std::optional<SteadyTime> started = {};     // start of the process; unset: as the system reports it
+  std::optional<WallTime> job_end = {};       // end of the Slurm job
   std::optional<Duration> after_signal = {};  // from SIGUSR1 to the end; unset: SIGUSR1 announces nothing
-  Duration lead = std::chrono::minutes(10);  // announcement before the end; enough for a slow commit
+  Duration lead = std::chrono::minutes(10);   // announcement before the end; enough for a slow commit
 };
 
 class DeadlineSource final : public Source {
@@ -51,9 +51,9 @@ class DeadlineSource final : public Source {
   std::optional<WallTime> job_end_;
   std::optional<SteadyTime> job_end_seen_;  // its time when it came within `lead`
   const std::optional<Duration> after_signal_;
-  std::uint32_t signals_seen_ = 0;         // when this object was made
-  std::optional<SteadyTime> signal_end_;   // of the first signal since then
-  bool stopped_ = false;                   // the `stop` was sent
+  std::uint32_t signals_seen_ = 0;        // when this object was made
+  std::optional<SteadyTime> signal_end_;  // of the first signal since then
+  bool stopped_ = false;                  // the `stop` was sent
 };
 
 // SLURM_JOB_END_TIME, if it is a moment in the future.

@@ -94,7 +94,8 @@ class Maker {
                                 .started = supervised_since(clock_),
                                 .job_end = slurm_job_end(clock_),
                                 .after_signal = options_.signals ? deadline_signal() : std::nullopt};
-    if (found.max_wall || found.job_end || found.after_signal) sources_.push_back(std::make_unique<DeadlineSource>(clock_, found));
+    if (found.max_wall || found.job_end || found.after_signal)
+      sources_.push_back(std::make_unique<DeadlineSource>(clock_, found));
   }
 
   void clouds() {

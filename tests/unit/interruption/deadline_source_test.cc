@@ -130,7 +130,8 @@ TEST(Deadline, TheSignalsTimeIsThatOfItsVariable) {
   EXPECT_EQ(with("").first, std::nullopt);
   EXPECT_EQ(with("USR1@120").first, 120s);
   EXPECT_EQ(with("SIGUSR1@5").first, 5s);
-  for (const char* const text : {"USR1", "USR1@", "USR1@0", "USR1@-3", "USR2@120", "120", "USR1@2min", "B:USR1@120"}) {
+  for (const char* const text :
+       {"USR1", "USR1@", "USR1@0", "USR1@-3", "USR2@120", "120", "USR1@2min", "B:USR1@120"}) {
     EXPECT_EQ(with(text).first, std::nullopt) << text;
     EXPECT_THAT(with(text).second, testing::HasSubstr("such as USR1@120")) << text;
   }
