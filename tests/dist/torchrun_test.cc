@@ -29,7 +29,7 @@ using testing::HasSubstr;
 
 using Words = std::vector<std::string>;
 
-constexpr int kSteps = 60;
+constexpr int kSteps = 400;
 constexpr char kBatch[] = "24";
 
 // The program, or why there is none.
@@ -236,6 +236,7 @@ TEST_P(TorchrunOnTwoHosts, TheOtherGoesOnAloneAndThenBothTogether) {
     start(1);
   }
   ASSERT_TRUE(trains_with(12, seen)) << agents_[0]->err() << agents_[1]->err();
+  write_text(run().string() + ".quick", "");
   const Ended ended = agents_[0]->wait(5min);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("complete step=" + std::to_string(kSteps)));

@@ -3,7 +3,7 @@
 //   batch=24       global batch            most=0     of one pass
 //   term=R:S       SIGTERM to rank R in step S; `term=R:eval` while it evaluates
 //   inf=R:S        rank R's loss is infinite in step S, under a gradient scaler
-//   pace=N         each pass takes N ms longer
+//   pace=N         each pass takes N ms longer, until RUN-DIRECTORY.quick exists
 //
 // Says on standard output `ids STEP PASS a,b,…` for each batch, `loss STEP BITS` for each step, `scored …`
 // for each evaluation, and at the end `parameters DIGEST` and the Trainer's own line.
@@ -16,6 +16,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
@@ -168,7 +169,8 @@ int train(const std::string& directory, std::int64_t steps, const Arguments& arg
     }
     std::puts(line.c_str());
     std::fflush(stdout);  // the test reads along, and kills
-    std::this_thread::sleep_for(std::chrono::milliseconds(arguments.number("pace", 0)));
+    const auto pace = std::chrono::milliseconds(arguments.number("pace", 0));
+    if (pace > 0ms && !std::filesystem::exists(directory + ".quick")) std::this_thread::sleep_for(pace);
     const torch::Tensor value = loss_of(net, batch);
     return inf.is(group, std::to_string(state.step() + 1)) ? value * std::numeric_limits<float>::infinity()
                                                            : value;
