@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -66,12 +65,12 @@ struct Agreement::Parts {
 
   const OwnerProcess process = {};
 
-  // One thread at a time: the writer's thread calls hear() too.
+  // The writer's thread calls hear() too, so each call has a line of its own over the shared connection.
   template <class Work>
   auto over_store(const char* what, const Work& work) {
     try {
-      const std::lock_guard lock(mutex);
-      return work(line);
+      StoreLine own = line;
+      return work(own);
     } catch (const SilentStore& silent) {
       throw GroupError(roll_call->who() + " (" + what + ": " + silent.what() + " from the store)" +
                        kStartAgain);
@@ -84,8 +83,7 @@ struct Agreement::Parts {
   at::Tensor ballot = at::empty({kBallotSize}, at::kLong);
   at::Tensor ballots;                   // of all ranks, a row each
   c10::intrusive_ptr<c10d::Work> vote;  // of `gloo`; null: no ballot is pending
-  std::mutex mutex;
-  StoreLine line;
+  const StoreLine line;
   std::shared_ptr<Pulse> pulse;
   std::shared_ptr<RollCall> roll_call;
 
@@ -201,7 +199,7 @@ void Agreement::tell(const std::string& name, std::string_view text) {
 std::string Agreement::hear(int from, const std::string& name, Duration limit) {
   const SteadyTime began = Clock::real().now();
   const std::string key = key_of(from, name);
-  // Other threads wait meanwhile. More ranks ask less often; the store answers at once when the text comes.
+  // More ranks ask less often; the store answers at once when the text comes.
   const Duration piece = 50ms + 250us * world_size();
   SteadyTime ask_at = began + piece;  // when to ask whether the rank has left; most texts arrive at once
   while (true) {

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kClientNonce = 16;
 constexpr Duration kAgain = 50ms;
-constexpr Duration kAskWhetherToGiveUp = 50ms;
+constexpr Duration kAskWhetherToGiveUp = 10ms;
 constexpr Duration kLetPass = 1ms;
 
 }  // namespace
