@@ -99,8 +99,7 @@ TEST_F(EvaluationTogether, ThatIsTheOnlyCommitForThisEnd) {
       });
       to_the_end(one);
     });
-    EXPECT_THAT(errors(), Each(std::string()));
-    EXPECT_THAT(codes(), Each(0));
+    expect_all_ended(0);
     for (const auto& one : members) EXPECT_THAT(one->saved, IsEmpty());
     EXPECT_THAT(volume->checkpoints(),
                 ElementsAre(HasSubstr("step-000000000004"), HasSubstr("step-000000000020")));
@@ -125,8 +124,7 @@ TEST_F(EvaluationTogether, AStepIsCommittedOnce) {
       if (one.rank == 0) disk.finish(100);
       one.finish();
     });
-    EXPECT_THAT(errors(), Each(std::string()));
-    EXPECT_THAT(codes(), Each(75));
+    expect_all_ended(75);
     EXPECT_EQ(disk.begun(), 1) << "the same step in two files";
     EXPECT_THAT(volume->checkpoints(), ElementsAre(HasSubstr("step-000000000004")));
     for (const auto& one : members) EXPECT_EQ(one->checkpointer->last_durable().step, kEvaluated);
@@ -171,8 +169,7 @@ TEST_F(EvaluationTogether, WhatNotAllEvaluateOrOneRankDoesNotHoldIsSavedAfterwar
       }
       to_the_end(one);
     });
-    EXPECT_THAT(errors(), Each(std::string()));
-    EXPECT_THAT(codes(), Each(0));
+    expect_all_ended(0);
     for (const auto& one : members) EXPECT_THAT(one->saved, ElementsAre(6));
   }
 }
@@ -194,8 +191,7 @@ TEST_F(EvaluationTogether, ASaveOfThatStepIsEnough) {
     EXPECT_EQ(one.source.copies, copies);
     to_the_end(one);
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
 }
 
 }}  // namespace holdfast::test

@@ -44,8 +44,7 @@ TEST_F(Together, ANoticeOnTheLastRankStopsAllAtOneStepAndAllGoOnThere) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_EQ(states(), uninterrupted);
   EXPECT_EQ(own(), own_then) << "what is a rank's own comes back to it";
   for (const auto& one : members) {
@@ -66,8 +65,7 @@ TEST_F(Together, ASaveThatOneRankAsksForIsEverybodys) {
     one.train_to(10);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   for (const auto& one : members) EXPECT_THAT(one->saved, testing::ElementsAre(6)) << one->rank;
   EXPECT_EQ(volume->checkpoints().size(), 2U) << "that one, and the end";
 }
@@ -99,8 +97,7 @@ TEST_F(Together, NoSaveBeginsWhileARankIsBusy) {
     one.train_to(30);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_GE(member(0).saved.size(), 2U);
   EXPECT_EQ(member(0).saved, member(1).saved);
 }
@@ -158,8 +155,7 @@ TEST_F(Together, AFailedSaveIsToldToAll) {
     EXPECT_EQ(save.status(), SaveStatus::failed) << one.rank;
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(74));
+  expect_all_ended(74);
   EXPECT_THAT(member(1).checkpointer->stop_reason(), HasSubstr("step 8 failed"));
 }
 
@@ -182,8 +178,7 @@ TEST_F(Together, WhatOneRankCannotCopyFailsThatSaveAlone) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_THAT(volume->checkpoints(), testing::Contains(HasSubstr("step-000000000020-")));
 }
 
@@ -198,8 +193,7 @@ TEST_F(Together, WhatCouldNotBeCopiedAtAStopIsToldAgainAtTheEnd) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(75));
+  expect_all_ended(75);
   EXPECT_THAT(volume->checkpoints(), testing::ElementsAre(HasSubstr("step-000000000006-")));
 }
 
@@ -287,8 +281,7 @@ TEST_F(Together, ALostRankEndsTheOthersAndWhatWasCommittedStands) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_EQ(member(2).resumed.step, 4);
 }
 
@@ -358,8 +351,7 @@ TEST_F(Together, AnAnnouncedEndIsPlannedByRankZeroForAll) {
     one.train_to(60);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_THAT(steps(), Each(60));
   ASSERT_GE(member(0).saved.size(), 2U);
   EXPECT_EQ(member(0).saved.front(), 8) << "told at 6, known to rank 0 at 7 and voted, done at 8";

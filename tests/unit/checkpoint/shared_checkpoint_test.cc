@@ -68,8 +68,7 @@ TEST_F(SharedCheckpoint, IsTheFileThatRankZeroAloneWrites) {
       seers = ranks;
       start_over();
       live(ranks, to_the_end);
-      EXPECT_THAT(errors(), Each(std::string()));
-      EXPECT_THAT(codes(), Each(0));
+      expect_all_ended(0);
       EXPECT_EQ(volume->checkpoints(), names);
       for (const auto& [name, bytes] : alone) {
         EXPECT_EQ(volume->disk.get(volume->path(name)), bytes) << name << " of " << ranks;
@@ -167,8 +166,7 @@ TEST_F(SharedCheckpoint, ABrokenDiskOnOneRankCostsOneSave) {
         one.finish();
       });
       SCOPED_TRACE(std::string(name_of(broken)) + " " + std::to_string(code));
-      EXPECT_THAT(errors(), Each(std::string()));
-      EXPECT_THAT(codes(), Each(0));
+      expect_all_ended(0);
       EXPECT_GE(member(2).view.faults_fired(), 1);
       expect_whole();
       EXPECT_EQ(member(0).checkpointer->figures().failed, 1);
@@ -213,8 +211,7 @@ TEST_F(SharedCheckpoint, WhatOneRankCannotCopyFailsThatSaveAlone) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_EQ(member(0).checkpointer->figures().failed, 1);
   EXPECT_THAT(log.text(), HasSubstr("rank 1 could not write its share: "));
 }
@@ -234,8 +231,7 @@ TEST_F(SharedCheckpoint, WhatRankZeroCannotCopyKeepsNobodyBusy) {
     EXPECT_GE(one.checkpointer->last_durable().step, 9);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_EQ(member(0).checkpointer->figures().failed, 1);
   EXPECT_EQ(member(1).checkpointer->figures().failed, 1);
   EXPECT_TRUE(wrote(1)) << "the next ones are shared again";
@@ -251,8 +247,7 @@ TEST_F(SharedCheckpoint, AttributesThatOutgrowTheirRoomCostNoSave) {
     one.train_to(32);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_EQ(member(0).checkpointer->figures().failed, 0);
   EXPECT_LT(member(0).checkpointer->figures().last.staged, 160'000u) << "half again";
   expect_whole();
@@ -313,8 +308,7 @@ TEST_F(SharedCheckpoint, AShareThatHangsDoesNotEatTheTimeThatIsLeft) {
     one.finish();
   });
   gate.open();
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_THAT(log.text(), HasSubstr("rank 1 did not report its share of the checkpoint: no answer within"));
   expect_whole();
 }
@@ -327,8 +321,7 @@ TEST_F(SharedCheckpoint, AnAnnouncedEndIsPlannedByRankZeroForAll) {
     one.train_to(60);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_TRUE(wrote(2));
   ASSERT_GE(member(0).saved.size(), 2U);
   EXPECT_EQ(member(0).saved, member(1).saved);
@@ -344,8 +337,7 @@ TEST_F(SharedCheckpoint, AStopIsSavedByAll) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(75));
+  expect_all_ended(75);
   EXPECT_TRUE(wrote(2));
   EXPECT_THAT(volume->checkpoints(), testing::ElementsAre(HasSubstr("step-000000000009-")));
   expect_whole();
@@ -368,8 +360,7 @@ TEST_F(SharedCheckpoint, AHopelessStopWaitsForNothing) {
     one.finish();
     brought[static_cast<std::size_t>(one.rank)] = one.source.brought_together - before;
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(75));
+  expect_all_ended(75);
   EXPECT_EQ(brought, (std::vector<std::int64_t>{0, 0}));
   EXPECT_THAT(log.text(), HasSubstr("no time for a save of step"));
 }
@@ -387,8 +378,7 @@ TEST_F(SharedCheckpoint, ANewerAttemptEndsAllRanks) {
     one.train_to(40);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(76));
+  expect_all_ended(76);
   EXPECT_LT(member(1).source.step(), 40);
 }
 

@@ -59,8 +59,7 @@ TEST_F(SharedTrouble, AShareThatHangsKeepsNobodyFromSaving) {
     if (one.rank == 0) gate.open();
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
 }
 
 // The notice that shortens everybody's patience comes while it waits for the first share.
@@ -103,8 +102,7 @@ TEST_F(SharedTrouble, ASaveThatEndsInTimeIsWaitedFor) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(75));
+  expect_all_ended(75);
   EXPECT_EQ(member(0).checkpointer->figures().failed, 0);
   EXPECT_EQ(member(0).checkpointer->last_durable().step, member(0).source.step());
 }
@@ -125,8 +123,7 @@ TEST_F(SharedTrouble, AStopWithoutADeadlineDoesNotWaitForAShareThatHangs) {
     if (one.rank == 0) gate.open();
     EXPECT_TRUE(waited_less(began, 60s));
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(75));
+  expect_all_ended(75);
   EXPECT_EQ(member(0).checkpointer->last_durable().step, member(0).source.step());
 }
 
@@ -179,8 +176,7 @@ TEST_F(SharedTrouble, ARankThatRefusesOnceSharesTheNextSave) {
       EXPECT_EQ(one.saved.size(), times + 1);
       one.finish();
     });
-    EXPECT_THAT(errors(), Each(std::string()));
-    EXPECT_THAT(codes(), Each(0));
+    expect_all_ended(0);
     EXPECT_EQ(member(0).checkpointer->figures().failed, times);
     EXPECT_EQ(log.text().find("alone") == std::string::npos, times == 1);
   }
@@ -197,8 +193,7 @@ TEST_F(SharedTrouble, AStopInAPauseFailsNothingThatIsDurable) {
     one.train_to(60);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(75));
+  expect_all_ended(75);
   // A pause takes no real time here: a share that a thread writes meanwhile may miss the end.
   EXPECT_EQ(member(0).checkpointer->figures().failed, 0);
   for (const auto& one : members) {
@@ -239,8 +234,7 @@ TEST_F(SharedTrouble, WhatIsReplicatedMayChange) {
     one.train_to(20);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_LT(member(1).decision.save.figures().staged, member(0).checkpointer->figures().last.staged);
   EXPECT_LE(member(1).decision.save.figures().staged, 30'000u * 4 + 100) << "its part of the momentum";
 }

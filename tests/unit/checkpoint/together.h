@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <thread>
 #include <utility>
@@ -142,6 +143,12 @@ class Together : public testing::Test {
     return of_all<std::string>([](Member& one) { return one.state(); });
   }
   Member& member(int rank) { return *members[static_cast<std::size_t>(rank)]; }
+  // No rank threw, and all ended with that exit code.
+  void expect_all_ended(int code, std::source_location at = std::source_location::current()) {
+    const testing::ScopedTrace trace(at.file_name(), static_cast<int>(at.line()), "the ranks' ends");
+    EXPECT_THAT(errors(), testing::Each(std::string()));
+    EXPECT_THAT(codes(), testing::Each(code));
+  }
 
   // Another volume, empty.
   void start_over() {

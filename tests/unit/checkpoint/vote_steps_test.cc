@@ -37,8 +37,7 @@ TEST_F(ShortSteps, SendNothingBetweenVotes) {
     EXPECT_EQ(world->votes(one.rank).size(), votes.size() + 1);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_THAT(volume->checkpoints(), ElementsAre(HasSubstr("step-000000000528-"))) << "a save at the end";
 }
 
@@ -79,8 +78,7 @@ TEST_F(ShortSteps, AStopOnOneRankStopsAllWithinASecondAndTwoSteps) {
         one.train_to(100'000);
         one.finish();
       });
-      EXPECT_THAT(errors(), Each(std::string()));
-      EXPECT_THAT(codes(), Each(75));
+      expect_all_ended(75);
       EXPECT_THAT(steps(), Each(member(0).source.step()));
       EXPECT_LE((member(0).source.step() - told) * step_time, 1s + 2 * step_time) << told << " " << rank;
       EXPECT_EQ(volume->checkpoints().size(), 1U);
@@ -127,8 +125,7 @@ TEST_F(ShortSteps, ANoticeAfterTheLastVoteIsHeardAtTheEnd) {
     one.train_to(160);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(75));
+  expect_all_ended(75);
   EXPECT_THAT(volume->checkpoints(), ElementsAre(HasSubstr("step-000000000160-")));
 }
 
@@ -159,8 +156,7 @@ TEST_F(ShortSteps, AnAnnouncedEndIsPlannedByRankZeroForAll) {
     one.train_to(2000);
     one.finish();
   });
-  EXPECT_THAT(errors(), Each(std::string()));
-  EXPECT_THAT(codes(), Each(0));
+  expect_all_ended(0);
   EXPECT_THAT(steps(), Each(2000));
   ASSERT_EQ(member(0).saved.size(), 2U);
   EXPECT_EQ(member(0).saved[0], member(2).saved.at(0)) << "in the pause rank 0 alone has a handle";
