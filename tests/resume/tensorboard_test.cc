@@ -32,6 +32,11 @@ class Exporters : public ::testing::Test {
     return more;
   }
 
+  std::ptrdiff_t files() const {
+    if (!std::filesystem::exists(tensorboard())) return 0;
+    return std::distance(std::filesystem::directory_iterator(tensorboard()), {});
+  }
+
   TemporaryFolder folder_;
   ExampleRun run_{small({"--every", "5steps", "--schedule-steps", "64"})};
 };
@@ -42,7 +47,8 @@ TEST_F(Exporters, AfterThreeKillsStepsIncreaseInEveryCurve) {
   for (int kill = 0; kill < 3; ++kill) {
     const std::int64_t before = run_.steps_logged();
     const auto process = run_.start(with({"--steps", "1000000"}));
-    ASSERT_TRUE(process->wait_until([&] { return run_.steps_logged() > before + 12; })) << process->err();
+    ASSERT_TRUE(process->wait_until([&] { return run_.steps_logged() > before + 12 && files() == kill + 1; }))
+        << process->err();
     std::this_thread::sleep_for(
         std::chrono::microseconds(std::uniform_int_distribution<int>(0, 700'000)(random)));
     process->send(SIGKILL);

@@ -55,8 +55,13 @@ class BackgroundSinks::Worker {
       waiting_.push_back(std::move(event));
     } catch (const std::bad_alloc&) {
       ++dropped_;
+      return;
     }
-    if (waiting_.size() == kWakeAt) wake_.notify_one();
+    const auto* const step = std::get_if<StepEvent>(&waiting_.back());
+    // A file exists from the start, and what a checkpoint covers is written soon after its commit.
+    const bool now = std::holds_alternative<BeginEvent>(waiting_.back()) || (step != nullptr && step->saved);
+    urgent_ = urgent_ || now;
+    if (now || waiting_.size() == kWakeAt) wake_.notify_one();
   }
 
   // False: the thread has not ended within the patience.
@@ -97,9 +102,11 @@ class BackgroundSinks::Worker {
       std::int64_t dropped = 0;
       {
         MutexLock lock(mutex_);
-        wake_.wait_for(mutex_, options_.look_every,
-                       [this]() HOLDFAST_REQUIRES(mutex_) { return closed_ || waiting_.size() >= kWakeAt; });
+        wake_.wait_for(mutex_, options_.look_every, [this]() HOLDFAST_REQUIRES(mutex_) {
+          return closed_ || urgent_ || waiting_.size() >= kWakeAt;
+        });
         events.swap(waiting_);
+        urgent_ = false;
         open = !closed_;
         dropped = dropped_;
       }
@@ -167,6 +174,7 @@ class BackgroundSinks::Worker {
   std::vector<Event> waiting_ HOLDFAST_GUARDED_BY(mutex_);
   std::int64_t dropped_ HOLDFAST_GUARDED_BY(mutex_) = 0;
   bool closed_ HOLDFAST_GUARDED_BY(mutex_) = false;
+  bool urgent_ HOLDFAST_GUARDED_BY(mutex_) = false;  // an event that must not wait for the next look
   bool ended_ HOLDFAST_GUARDED_BY(mutex_) = false;
   bool left_behind_ HOLDFAST_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses the others

@@ -15,7 +15,10 @@
 
 #include "holdfast/distributed/distributed.h"
 #include "holdfast/holdfast.h"
+#include "holdfast/metrics/background.h"
+#include "holdfast/metrics/exporters.h"
 #include "holdfast/optim/channels_last.h"
 #include "holdfast/train/step.h"
+#include "holdfast/train/trainer.h"
 
 using namespace std::chrono_literals;

@@ -88,6 +88,16 @@ TEST(BackgroundSinks, TellFiguresByTimeAlsoWithoutSteps) {
   EXPECT_TRUE(soon([&] { return ::testing::Value(got.now(), ::testing::Contains("status 0")); }));
 }
 
+TEST(BackgroundSinks, TheStartAndACommitDoNotWaitForTheNextLook) {
+  Got got;
+  BackgroundSinks sinks(one(std::make_unique<Recorder>(got)), {.look_every = std::chrono::hours(1)});
+  sinks.begin({.step = 3});
+  EXPECT_TRUE(soon([&] { return got.now().size() == 1; }));
+  sinks.step({.step = 4});
+  sinks.step({.step = 5, .saved = SavedEvent{.step = 4}});
+  EXPECT_TRUE(soon([&] { return got.now().size() == 3; }));
+}
+
 // The training thread never waits for a sink.
 class Held final : public MetricSink {
  public:
