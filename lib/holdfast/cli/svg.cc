@@ -10,14 +10,14 @@
 namespace holdfast { inline namespace v1 {
 namespace {
 
-struct Color {
+struct NamedColor {
   const char* rule;  // a selector and a property; % is the colour
   const char* light;
   const char* dark;
 };
 
 // Checked for readers who see few colours: blue against orange and red, which differ in brightness too.
-constexpr std::array<Color, 17> kColors{{
+constexpr std::array<NamedColor, 17> kColors{{
     {".page-fill{fill:%}", "#ffffff", "#14181f"},
     {".ink,.title,.label,.end{fill:%}", "#1f2733", "#e4e8ee"},
     {".muted{fill:%}", "#667085", "#98a2b3"},
@@ -47,7 +47,7 @@ constexpr const char* kLayout =
 
 std::string rules(bool dark) {
   std::string text;
-  for (const Color& color : kColors) {
+  for (const NamedColor& color : kColors) {
     const std::string_view rule = color.rule;
     const std::size_t at = rule.find('%');
     text.append(rule.substr(0, at)).append(dark ? color.dark : color.light).append(rule.substr(at + 1));
