@@ -1,11 +1,13 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/format/foreign_weights.h"
 #include "holdfast/format/state_dict.h"
 #include "holdfast/writing/weight_import.h"
@@ -19,6 +21,7 @@ struct ImportRequest {
   std::string key;
   std::string module = std::string(kModelModule);
   std::string strip;
+  bool json = false;
 };
 
 std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
@@ -61,6 +64,15 @@ int run_import(const ImportRequest& options) {
   const CheckpointInfo made = import_weights(FileSystem::real(), Clock::real(), options.to, weights,
                                              options.file.filename().string());
   const std::filesystem::path path = options.to / made.name;
+  if (options.json) {
+    print_json({{"schema", kJsonSchema},
+                {"file", path.string()},
+                {"module", options.module},
+                {"tensors", weights.layout->tensors().size()},
+                {"format", format_name(foreign)},
+                {"bytes", made.bytes}});
+    return 0;
+  }
   std::cout << shown(path) << ": "
             << format_count(static_cast<std::int64_t>(weights.layout->tensors().size())) << " tensors of '"
             << printable(options.module) << "' from " << format_name(foreign) << ", "
@@ -99,6 +111,7 @@ void add_import(CLI::App& app, Command& chosen) {
       ->add_option("--strip-prefix", options->strip,
                    "remove this text in front of every key, such as \"module.\"")
       ->type_name("TEXT");
+  add_json(*command, options->json);
   command->footer(kImportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_import(*options); }; });
 }

@@ -41,12 +41,12 @@ std::vector<std::byte> golden() {
   return bytes;
 }
 
-struct Read {
+struct ReadArchive {
   std::string reason;  // empty: accepted
   std::shared_ptr<Snapshot> snapshot;
 };
 
-Read read(std::span<const std::byte> bytes) {
+ReadArchive read(std::span<const std::byte> bytes) {
   MemoryFileSystem disk;
   disk.put("/a", bytes);
   const auto file = disk.open_file("/a", OpenMode::read);
@@ -58,7 +58,7 @@ Read read(std::span<const std::byte> bytes) {
 }
 
 std::string refusal(std::span<const std::byte> bytes) {
-  const Read got = read(bytes);
+  const ReadArchive got = read(bytes);
   return got.snapshot ? "accepted" : got.reason;
 }
 
@@ -99,7 +99,7 @@ std::vector<std::byte> with_pickle(const std::string& pickle,
 }
 
 TEST(TorchArchive, APlainTensorIsRead) {
-  const Read got = read(with_pickle(tensor_pickle(0, {2}, {1})));
+  const ReadArchive got = read(with_pickle(tensor_pickle(0, {2}, {1})));
   ASSERT_TRUE(got.snapshot) << got.reason;
   EXPECT_EQ(got.snapshot->find("model/w").value().size(), 8u);
 }
@@ -123,7 +123,7 @@ TEST(TorchArchive, AChangedByteIsRefusedOrChangesNothing) {
   int refused = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] ^= std::byte{0x41};
-    const Read got = read(bytes);
+    const ReadArchive got = read(bytes);
     bytes[i] ^= std::byte{0x41};
     if (!got.snapshot) {
       EXPECT_NE(got.reason, "") << i;
