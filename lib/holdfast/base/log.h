@@ -8,8 +8,7 @@
 // On a terminal the last line can be a *status line* (progress): the log erases it before it prints another
 // line, and draws it again below.
 //
-// Errors: none; text that cannot be written is dropped. Without memory for a message, the log writes the
-// format text unfilled and without the rank.
+// Errors: none. Text that cannot be written is dropped; without memory, the format text is written unfilled.
 // Threads: all functions may be called from any thread, but not from signal handlers.
 #pragma once
 

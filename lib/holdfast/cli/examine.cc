@@ -51,6 +51,8 @@ std::string wrong_name(const CheckpointIndex& index, const std::string& name) {
 
 }  // namespace
 
+std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
+
 std::string word_of(FileState state) {
   constexpr std::array kWords = {"ok", "damaged", "newer", "unreadable"};
   return kWords.at(static_cast<std::size_t>(state));

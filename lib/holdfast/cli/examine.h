@@ -59,6 +59,9 @@ struct Listing {
 };
 Listing list_checkpoints(const Directory& directory);
 
+// A path as messages show it: no control characters, at most 4,096 characters.
+std::string shown(const std::filesystem::path& path);
+
 // Throws IoError if the directory cannot be opened.
 std::unique_ptr<Directory> open_run_directory(const std::filesystem::path& path);
 std::unique_ptr<File> open_checkpoint(const std::filesystem::path& path);

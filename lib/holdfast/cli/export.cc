@@ -17,8 +17,6 @@
 namespace holdfast { inline namespace v1 {
 namespace {
 
-std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
-
 int run_export(const ExportRequest& options) {
   if (!options.to.has_filename()) throw UsageError("--to " + shown(options.to) + ": name a file");
   const auto folder = options.to.has_parent_path() ? options.to.parent_path() : std::filesystem::path(".");

@@ -24,8 +24,6 @@ struct ImportRequest {
   bool json = false;
 };
 
-std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
-
 [[noreturn]] void refuse(const ImportRequest& options, const std::string& reason) {
   throw Error(shown(options.file) + ": " + reason, ExitCode::difference);
 }

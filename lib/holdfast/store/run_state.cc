@@ -142,7 +142,8 @@ LastWord last_word(Directory& run_directory) {
     auto state = text ? run_state_from_json(*text) : std::nullopt;
     if (state && state->attempt == attempt) return {attempt, std::move(state)};
     const auto claim = internal::read_small(*attempts, claim_name(attempt), internal::kLongestRecord);
-    if (!claim || !never_trains(text_member(parse_json(*claim), "by").value_or(""))) return {attempt, std::nullopt};
+    if (!claim || !never_trains(text_member(parse_json(*claim), "by").value_or("")))
+      return {attempt, std::nullopt};
   }
   return {};
 }
