@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "holdfast/base/log.h"
+#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/run_curves.h"
 #include "holdfast/cli/svg.h"
@@ -35,10 +36,9 @@ constexpr const char* kPageStyle =
     "section,.tile{background:#14181f;border-color:#29303b}th{border-color:#29303b}td{border-color:#20262f}"
     "header p,figcaption,footer,.tile span,th{color:#98a2b3}}";
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 std::string percent(Duration part, Duration whole) {
-  return format_log("{:.1f} %", {whole > Duration::zero() ? 100 * seconds(part) / seconds(whole) : 0.0});
+  return format_log("{:.1f} %",
+                    {whole > Duration::zero() ? 100 * in_seconds(part) / in_seconds(whole) : 0.0});
 }
 
 class Page {

@@ -7,6 +7,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
@@ -28,10 +29,9 @@ struct ReportRequest {
   std::filesystem::path html;
 };
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 std::string percent(Duration part, Duration whole) {
-  return format_log("{:.1f} %", {whole > Duration::zero() ? 100 * seconds(part) / seconds(whole) : 0.0});
+  return format_log("{:.1f} %",
+                    {whole > Duration::zero() ? 100 * in_seconds(part) / in_seconds(whole) : 0.0});
 }
 
 std::string counted(std::int64_t count, const char* one, const char* many) {
@@ -112,10 +112,10 @@ void print_lives(const RunAccount& run) {
 }
 
 Json json_of(const TimeSplit& time) {
-  return {{"up_s", seconds(time.up)},         {"startup_s", seconds(time.startup)},
-          {"kept_s", seconds(time.kept)},     {"lost_s", seconds(time.lost)},
-          {"waited_s", seconds(time.waited)}, {"paused_s", seconds(time.paused)},
-          {"ending_s", seconds(time.ending)}, {"unknown_s", seconds(time.unknown)}};
+  return {{"up_s", in_seconds(time.up)},         {"startup_s", in_seconds(time.startup)},
+          {"kept_s", in_seconds(time.kept)},     {"lost_s", in_seconds(time.lost)},
+          {"waited_s", in_seconds(time.waited)}, {"paused_s", in_seconds(time.paused)},
+          {"ending_s", in_seconds(time.ending)}, {"unknown_s", in_seconds(time.unknown)}};
 }
 
 Json json_of(const LifeAccount& life) {
@@ -131,10 +131,10 @@ Json json_of(const LifeAccount& life) {
             {"saved_bytes", life.bytes},
             {"noticed", life.noticed},
             {"lead_s", nullptr},
-            {"unused_grace_s", seconds(life.unused_grace)},
-            {"blind_s", seconds(life.blind)},
+            {"unused_grace_s", in_seconds(life.unused_grace)},
+            {"blind_s", in_seconds(life.blind)},
             {"time", json_of(life.time)}};
-  if (life.lead) json["lead_s"] = seconds(*life.lead);
+  if (life.lead) json["lead_s"] = in_seconds(*life.lead);
   return json;
 }
 
@@ -145,10 +145,10 @@ void print_json(const RunAccount& run) {
                  {"time", json_of(run.time)},
                  {"interruptions", run.interruptions},
                  {"missed", run.missed},
-                 {"unused_grace_s", seconds(run.unused_grace)},
+                 {"unused_grace_s", in_seconds(run.unused_grace)},
                  {"risk_steps", run.risk_steps},
-                 {"risk_s", seconds(run.risk)},
-                 {"most_risk_s", seconds(run.most_risk)},
+                 {"risk_s", in_seconds(run.risk)},
+                 {"most_risk_s", in_seconds(run.most_risk)},
                  {"never_started", run.never_started},
                  {"skipped_lines", run.skipped_lines},
                  {"lost_lines", run.lost_lines},

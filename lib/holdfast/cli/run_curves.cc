@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "holdfast/base/json.h"
+#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/ledger/loss_ring.h"
@@ -18,8 +19,6 @@ namespace {
 constexpr std::string_view kLosses = R"({"event":"losses")";
 constexpr std::string_view kMetric = R"({"event":"metric")";
 constexpr std::size_t kDeepest = 4;
-
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 // Calls `take` with each whole line of bounded length.
 template <class Take>
@@ -86,7 +85,7 @@ void add_speed(const LedgerLife& life, std::int64_t last, Curve& speed) {
   for (std::size_t i = 1; i < life.marks.size(); ++i) {
     const LedgerMark& before = life.marks[i - 1];
     const LedgerMark& now = life.marks[i];
-    const double time = seconds(now.up - before.up);
+    const double time = in_seconds(now.up - before.up);
     if (now.step <= before.step || time <= 0 || now.step > last) continue;
     speed.add(static_cast<double>(now.step), static_cast<double>(now.step - before.step) / time);
   }
@@ -95,8 +94,8 @@ void add_speed(const LedgerLife& life, std::int64_t last, Curve& speed) {
 void add_saves(const LedgerLife& life, std::int64_t last, RunCurves& curves) {
   for (const LedgerCommit& commit : life.commits) {
     if (commit.step > last) continue;
-    curves.save.add(static_cast<double>(commit.step), seconds(commit.took));
-    curves.waited.add(static_cast<double>(commit.step), seconds(commit.blocked));
+    curves.save.add(static_cast<double>(commit.step), in_seconds(commit.took));
+    curves.waited.add(static_cast<double>(commit.step), in_seconds(commit.blocked));
   }
 }
 

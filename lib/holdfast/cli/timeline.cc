@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v1 {
@@ -13,9 +14,6 @@ constexpr int kLeft = 92;
 constexpr int kPlot = 690;
 constexpr int kRight = 118;
 constexpr std::size_t kMostTicks = 400;  // per row; more would merge anyway, and make the file large
-
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-double seconds(WallTime time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
 
 // Rows of bars, from the wall time `from` to `to`.
 class Plot {
@@ -56,7 +54,7 @@ class Plot {
 
 // Wall time of a moment of a life: its start plus the steady time since then, because wall clocks may be set.
 double wall_of(const LedgerLife& life, Duration up) {
-  return seconds(life.start) + seconds(up - life.start_up);
+  return in_seconds(life.start) + in_seconds(up - life.start_up);
 }
 
 // When training reached a step: the first mark at or after it.
@@ -69,11 +67,12 @@ Duration up_at(const LedgerLife& life, std::int64_t step) {
 
 void draw_row(const LedgerLife& life, const LifeAccount& account, const Plot& plot) {
   const Duration kept = account.last_step > account.kept_step ? up_at(life, account.kept_step) : life.last_up;
-  plot.bar(seconds(account.began), seconds(life.startup), "startup-fill");
-  plot.bar(wall_of(life, life.start_up), seconds(kept - life.start_up), "kept-fill");
-  plot.bar(wall_of(life, kept), seconds(life.last_up - kept), "lost-fill");
+  plot.bar(in_seconds(account.began), in_seconds(life.startup), "startup-fill");
+  plot.bar(wall_of(life, life.start_up), in_seconds(kept - life.start_up), "kept-fill");
+  plot.bar(wall_of(life, kept), in_seconds(life.last_up - kept), "lost-fill");
   for (const LedgerPause& pause : life.pauses) {
-    plot.bar(wall_of(life, pause.from), seconds(pause.to.value_or(life.last_up) - pause.from), "paused-fill");
+    plot.bar(wall_of(life, pause.from), in_seconds(pause.to.value_or(life.last_up) - pause.from),
+             "paused-fill");
   }
   const std::size_t stride = life.commits.size() / kMostTicks + 1;
   for (std::size_t i = 0; i < life.commits.size(); i += stride) plot.tick(wall_of(life, life.commits[i].up));
@@ -82,7 +81,7 @@ void draw_row(const LedgerLife& life, const LifeAccount& account, const Plot& pl
     if (notice.kind == "checkpoint" || ++marks > 20) continue;
     const double seen = wall_of(life, notice.up);
     // Cuts a far deadline, which would leave the picture.
-    const double left = std::min(seconds(notice.left.value_or(Duration::zero())), 600.0);
+    const double left = std::min(in_seconds(notice.left.value_or(Duration::zero())), 600.0);
     plot.mark(seen, seen + left, notice.source + ": " + notice.kind + " " + notice.text);
   }
 }
@@ -118,7 +117,7 @@ SvgPicture timeline_picture(const std::vector<LedgerLife>& lives, const RunAccou
   double to = 1;
   for (std::size_t i = 0; i < count; ++i) {
     const LifeAccount& life = account.lives[first + i];
-    const double began = seconds(life.began);
+    const double began = in_seconds(life.began);
     const double ended = wall_of(*by_attempt.at(life.attempt), by_attempt.at(life.attempt)->last_up);
     from = i == 0 ? began : std::min(from, began);
     to = i == 0 ? ended : std::max(to, ended);

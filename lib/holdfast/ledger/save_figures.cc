@@ -3,15 +3,14 @@
 #include <algorithm>
 
 #include "holdfast/base/log.h"
+#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 std::string share_of(Duration part, Duration whole) {
-  const double percent = whole > Duration::zero() ? 100 * seconds(part) / seconds(whole) : 0;
+  const double percent = whole > Duration::zero() ? 100 * in_seconds(part) / in_seconds(whole) : 0;
   return format_log(percent < 1 ? "{:.3f} %" : "{:.1f} %", {percent});
 }
 
@@ -59,7 +58,7 @@ std::string to_json_members(const SaveFigures& figures) {
     text += (text.empty() ? "\"" : ",\"") + std::string(name) + "\":" + value;
   };
   const auto time = [&](const char* name, Duration value) {
-    member(name, format_log("{:.3f}", {seconds(value) * 1e3}));
+    member(name, format_log("{:.3f}", {in_seconds(value) * 1e3}));
   };
   member("bytes", std::to_string(figures.bytes));
   time("blocked_ms", figures.blocked);

@@ -12,6 +12,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/machine.h"
+#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v1 {
@@ -45,9 +46,7 @@ std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-double seconds(WallTime time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
-
-WireMessage event_at(WallTime at) { return WireMessage().number(kWallTime, seconds(at)); }
+WireMessage event_at(WallTime at) { return WireMessage().number(kWallTime, in_seconds(at)); }
 
 WireMessage event_at(WallTime at, std::int64_t step) {
   return event_at(at).integer(kStep, static_cast<std::uint64_t>(step));

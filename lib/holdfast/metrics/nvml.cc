@@ -6,23 +6,20 @@
 #include <utility>
 
 namespace holdfast { inline namespace v1 {
-namespace {
 
-// Of nvml.h; the library keeps its binary interface.
-struct Memory {
-  unsigned long long total;
-  unsigned long long free;
-  unsigned long long used;
-};
-struct Utilization {
-  unsigned int gpu;  // percent
-  unsigned int memory;
-};
-using Device = void*;
-
-}  // namespace
-
+// Functions and types of nvml.h. That library keeps its binary interface.
 struct Nvml::Functions {
+  struct Memory {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used;
+  };
+  struct Utilization {
+    unsigned int gpu;  // percent
+    unsigned int memory;
+  };
+  using Device = void*;
+
   int (*init)();
   int (*shutdown)();
   int (*count)(unsigned int*);
@@ -61,12 +58,12 @@ std::vector<GpuFigures> Nvml::read() const {
   unsigned int count = 0;
   if (library_ == nullptr || functions_->count(&count) != 0) return gpus;
   for (unsigned int index = 0; index < count; ++index) {
-    Device device = nullptr;
-    Memory memory{};
+    Functions::Device device = nullptr;
+    Functions::Memory memory{};
     if (functions_->handle(index, &device) != 0 || functions_->memory(device, &memory) != 0) continue;
     GpuFigures gpu{
         .index = static_cast<int>(index), .memory_used = memory.used, .memory_total = memory.total};
-    Utilization utilization{};
+    Functions::Utilization utilization{};
     if (functions_->utilization(device, &utilization) == 0) gpu.utilization = utilization.gpu / 100.0;
     gpus.push_back(gpu);
   }

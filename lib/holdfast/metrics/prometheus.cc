@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/seconds.h"
 #include "holdfast/metrics/exporters.h"
 #include "holdfast/metrics/guarded_sink.h"
 #include "holdfast/metrics/prometheus_text.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
-
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-double seconds(WallTime time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
 
 std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
@@ -48,7 +46,7 @@ class PrometheusSink final : public MetricSink {
     if (!first_samples_) first_samples_ = event.samples;
     step_ = event;
     steps_ += 1;
-    if (event.took > Duration::zero()) step_time_.observe(seconds(event.took));
+    if (event.took > Duration::zero()) step_time_.observe(in_seconds(event.took));
     if (event.saved) saved(*event.saved);
     write_if_due();
   }
@@ -68,8 +66,8 @@ class PrometheusSink final : public MetricSink {
   void saved(const SavedEvent& save) {
     if (save.step <= last_saved_) return;
     last_saved_ = save.step;
-    commit_time_.observe(seconds(save.write + save.commit));
-    stage_time_.observe(seconds(save.staging));
+    commit_time_.observe(in_seconds(save.write + save.commit));
+    stage_time_.observe(in_seconds(save.staging));
   }
 
   void write_if_due() {
@@ -146,24 +144,25 @@ class PrometheusSink final : public MetricSink {
     if (status.durable_step >= 0) {
       out.gauge("holdfast_checkpoint_last_commit_timestamp_seconds",
                 "Unix time of the newest commit; right after a resume that of the resume.",
-                seconds(status.durable_at));
+                in_seconds(status.durable_at));
       out.gauge("holdfast_checkpoint_last_commit_step", "Step of the newest durable checkpoint.",
                 static_cast<double>(status.durable_step));
     }
     out.gauge("holdfast_work_at_risk_seconds", "Work that would be lost if the machine vanished now.",
-              seconds(status.risk_time));
+              in_seconds(status.risk_time));
     out.counters("holdfast_interruption_notices_total", "Interruptions announced to this attempt, by source.",
                  "source", values_of(status.notices));
     if (status.deadline) {
       out.gauge("holdfast_interruption_deadline_timestamp_seconds",
-                "Unix time of this machine's announced end.", seconds(*status.deadline));
+                "Unix time of this machine's announced end.", in_seconds(*status.deadline));
     }
     out.gauge("holdfast_goodput_ratio", "Share of this attempt's life spent on steps that are not at risk.",
               status.goodput);
   }
 
   static void put_system(PrometheusText& out, const SystemEvent& system) {
-    out.counter("holdfast_process_cpu_seconds_total", "CPU time of the process.", seconds(system.cpu_time));
+    out.counter("holdfast_process_cpu_seconds_total", "CPU time of the process.",
+                in_seconds(system.cpu_time));
     out.gauge("holdfast_process_resident_memory_bytes", "Memory of the process in RAM.",
               static_cast<double>(system.resident_bytes));
     out.counter("holdfast_process_read_bytes_total", "Bytes that the process read from devices.",

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <string>
 
+#include "holdfast/base/seconds.h"
+
 namespace holdfast { inline namespace v1 {
 namespace {
-
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 Duration time_of(const timeval& time) {
   return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
@@ -49,8 +49,8 @@ SystemEvent SystemSampler::sample() {
   read_disk_bytes(event);
   event.gpus = nvml_->read();
   const SteadyTime now = clock_.now();
-  if (const double elapsed = last_ ? seconds(now - *last_) : 0; elapsed > 0) {
-    event.cpu_cores = seconds(event.cpu_time - before_.cpu_time) / elapsed;
+  if (const double elapsed = last_ ? in_seconds(now - *last_) : 0; elapsed > 0) {
+    event.cpu_cores = in_seconds(event.cpu_time - before_.cpu_time) / elapsed;
     event.read_bytes_per_s = rate(event.read_bytes, before_.read_bytes, elapsed);
     event.written_bytes_per_s = rate(event.written_bytes, before_.written_bytes, elapsed);
   }

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/seconds.h"
 #include "holdfast/metrics/event_file.h"
 #include "holdfast/metrics/exporters.h"
 #include "holdfast/metrics/guarded_sink.h"
@@ -11,8 +12,6 @@ namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr std::size_t kLargeBuffer = 1 << 18;
-
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 class TensorBoardSink final : public MetricSink {
  public:
@@ -102,10 +101,10 @@ class TensorBoardSink final : public MetricSink {
   void saved(const SavedEvent& save, WallTime time) {
     if (save.step <= last_saved_) return;
     last_saved_ = save.step;
-    put({{"checkpoint/commit_seconds", seconds(save.write + save.commit)},
-         {"checkpoint/training_waited_seconds", seconds(save.blocked)},
+    put({{"checkpoint/commit_seconds", in_seconds(save.write + save.commit)},
+         {"checkpoint/training_waited_seconds", in_seconds(save.blocked)},
          {"checkpoint/bytes", static_cast<double>(save.bytes)},
-         {"checkpoint/work_at_risk_seconds", seconds(save.risk_time)}},
+         {"checkpoint/work_at_risk_seconds", in_seconds(save.risk_time)}},
         save.step, time);
   }
 

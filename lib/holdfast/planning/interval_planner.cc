@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "holdfast/base/seconds.h"
+
 namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr int kTracedLives = 8;
 constexpr double kTracedMean = 2.0 * 3600;  // seconds
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 Duration from_seconds(double time) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(time));
 }
@@ -21,19 +22,19 @@ double hazard_of(const std::vector<MachineLife>& lives) {
   double lived = kTracedLives * kTracedMean;
   for (const MachineLife& life : lives) {
     if (life.length <= Duration::zero()) continue;
-    lived += seconds(life.length);
+    lived += in_seconds(life.length);
     if (life.ended) ended += 1;
   }
   return ended / lived;
 }
 
 Duration plan_interval(const SaveCost& cost, double hazard, const IntervalLimits& limits) {
-  const double stall = std::max(seconds(cost.stall), 0.0);
+  const double stall = std::max(in_seconds(cost.stall), 0.0);
   const Duration least =
       std::max({limits.shortest, from_seconds(stall / limits.stall_budget), 4 * cost.write});
   const Duration most = std::max(limits.longest, least);
   const double best = std::sqrt(2 * stall / hazard);
-  return std::clamp(from_seconds(std::min(best, seconds(most))), least, most);
+  return std::clamp(from_seconds(std::min(best, in_seconds(most))), least, most);
 }
 
 }}  // namespace holdfast::v1
