@@ -30,7 +30,7 @@ void make_room_for_ranks(int rank, int world_size) {
     throw UsageError("rank 0 of " + std::to_string(world_size) + " ranks needs about " +
                      std::to_string(wanted) + " open files, but its hard limit is " +
                      std::to_string(limit.rlim_max) +
-                     ": raise it (ulimit -Hn, LimitNOFILE=, docker run --ulimit nofile=…)");
+                     ": raise it (ulimit -Hn; systemd: LimitNOFILE; Docker: ulimit nofile)");
   }
   if (limit.rlim_cur < wanted) {
     log_warning("{} ranks may need {} open files in each process, and the limit is {}: raise it (ulimit -Hn)",
