@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "resume/example_run.h"
-#include "support/interop.h"
+#include "support/foreign_python.h"
 
 namespace holdfast::test { namespace {
 
@@ -55,7 +55,8 @@ class Csv : public ::testing::Test {
     return std::count(text.begin(), text.end(), '\n') - 1;
   }
   static Ended read(const ExampleRun& run, std::int64_t last) {
-    const std::string python = interop_python().empty() ? "/usr/bin/python3" : interop_python();
+    static const ForeignPython pandas("pandas");
+    const std::string python = pandas ? pandas.program() : "/usr/bin/python3";
     return Subprocess({python, "-c", kReader, run.metrics().string(), std::to_string(last)}, {}).wait();
   }
   std::vector<std::filesystem::path> csv_files() const {

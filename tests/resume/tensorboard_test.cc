@@ -1,6 +1,6 @@
 // --tensorboard and --prometheus of the example, through kills: read by TensorBoard itself.
 #include "resume/example_run.h"
-#include "support/interop.h"
+#include "support/foreign_python.h"
 
 namespace holdfast::test { namespace {
 
@@ -42,7 +42,8 @@ class Exporters : public ::testing::Test {
 };
 
 TEST_F(Exporters, AfterThreeKillsStepsIncreaseInEveryCurve) {
-  if (interop_python().empty()) GTEST_SKIP() << missing_interop();
+  const ForeignPython python("tensorboard");
+  if (!python) GTEST_SKIP() << python.why_not();
   std::mt19937 random(kSeed);
   for (int kill = 0; kill < 3; ++kill) {
     const std::int64_t before = run_.steps_logged();
@@ -59,7 +60,7 @@ TEST_F(Exporters, AfterThreeKillsStepsIncreaseInEveryCurve) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, Not(HasSubstr("metrics are")));
 
-  const Ended reader = Subprocess({interop_python(), "-c", kReader, tensorboard().string()}).wait();
+  const Ended reader = python.run({"-c", kReader, tensorboard().string()});
   ASSERT_EQ(reader.exit_code, 0) << reader.err;
   EXPECT_THAT(reader.out, HasSubstr("files 4\n"));
   EXPECT_EQ(value_of(reader.out, "train/loss "), value_of(reader.out, "train/lr "));

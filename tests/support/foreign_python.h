@@ -42,6 +42,7 @@ class ForeignPython {
 
   explicit operator bool() const { return !program_.empty(); }
   const std::string& why_not() const { return why_not_; }
+  const std::string& program() const { return program_; }
   const std::string& versions() const { return versions_; }
   Ended run(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {program_, "-W", "ignore"});

@@ -12,7 +12,7 @@
 #include "support/captured_log.h"
 #include "support/fake_clock.h"
 #include "support/fault_file_system.h"
-#include "support/interop.h"
+#include "support/foreign_python.h"
 #include "support/memory_file_system.h"
 #include "support/subprocess.h"
 
@@ -45,8 +45,13 @@ for path in glob.glob(sys.argv[1] + "/*"):
 print("read by tensorboard", tensorboard.__version__, file=sys.stderr)
 )";
 
+const ForeignPython& python() {
+  static const ForeignPython found("tensorboard");
+  return found;
+}
+
 std::string read_by_tensorboard(const std::filesystem::path& folder) {
-  const Ended ended = Subprocess({interop_python(), "-c", kReader, folder.string()}).wait();
+  const Ended ended = python().run({"-c", kReader, folder.string()});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("read by tensorboard"));
   return ended.out;
@@ -88,7 +93,7 @@ TEST(EventFile, EachAttemptHasItsOwnFileAndAWrongClockKeepsTheirOrder) {
 class TensorBoard : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (interop_python().empty()) GTEST_SKIP() << missing_interop();
+    if (!python()) GTEST_SKIP() << python().why_not();
   }
 
   static StepEvent step(std::int64_t number) {
