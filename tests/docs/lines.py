@@ -48,7 +48,7 @@ def run_shell(page, tree):
     output = ""
     for block in shell:
         if block.language == "sh" and "norun" not in block.words:
-            done = subprocess.run(["bash", "-c", block.text], cwd=tree, env=environment(tree), timeout=240, text=True,
+            done = subprocess.run(["bash", "-c", block.text], cwd=tree, env=environment(tree), timeout=600, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
             output = done.stdout
             if done.returncode != 0:

@@ -7,7 +7,7 @@ from pathlib import Path
 SCRIPTS = {"examples/resnet50_cifar10/run", "tests/run", "tests/scoreboard", "cmake/bootstrap", "bench/recipe94"}
 # Of other people's tools, named in prose; and one that the example had once.
 FOREIGN = {"--time", "--stop-timeout", "--signal", "--http-put-response-hop-limit", "--accumulate", "--help",
-           "--preserve-status", "--kill-after"}
+           "--preserve-status", "--kill-after", "--rdzv-conf"}
 
 
 class Programs:

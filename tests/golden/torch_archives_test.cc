@@ -41,7 +41,7 @@ template <class Value>
 std::vector<Value> values(const Snapshot& snapshot, const std::string& key) {
   const auto bytes = snapshot.find("model/" + key).value();
   std::vector<Value> all(bytes.size() / sizeof(Value));
-  std::memcpy(all.data(), bytes.data(), bytes.size());
+  if (!all.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
   return all;
 }
 

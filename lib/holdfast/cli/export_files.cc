@@ -79,7 +79,7 @@ Export::Export(const ExportRequest& request, const CheckpointIndex& index)
 }
 
 std::string Export::what() const {
-  const std::string count = format_count(static_cast<std::int64_t>(tensors_.size())) + " tensors";
+  std::string count = format_count(static_cast<std::int64_t>(tensors_.size())) + " tensors";
   if (request_.all) return count;
   return count + " of '" + printable(request_.ema.empty() ? request_.module : request_.ema) + "'";
 }

@@ -147,8 +147,8 @@ Color color_of(const Json& report) {
 
 // "healthy, training": the phase where the verdict does not say it.
 std::string headline(const Json& report) {
-  const std::string verdict = text_in(report, "verdict");
-  const std::string phase = text_in(report, "phase");
+  std::string verdict = text_in(report, "verdict");
+  std::string phase = text_in(report, "phase");
   if (verdict == "healthy") return phase;
   const bool says_it = phase == verdict || phase == "none" || phase == "unknown" || verdict == "refused";
   return says_it ? verdict : verdict + " while " + phase;

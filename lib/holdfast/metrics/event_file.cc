@@ -23,8 +23,14 @@ static_assert(std::endian::native == std::endian::little);
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 // Field numbers of tensorflow's event.proto and summary.proto.
-enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
-enum ValueField { kTag = 1, kSimpleValue = 2, kHisto = 5 };
+constexpr int kWallTime = 1;  // of Event
+constexpr int kStep = 2;
+constexpr int kFileVersion = 3;
+constexpr int kSummary = 5;
+constexpr int kSessionLog = 7;
+constexpr int kTag = 1;  // of Value
+constexpr int kSimpleValue = 2;
+constexpr int kHisto = 5;
 constexpr int kValue = 1;   // of Summary
 constexpr int kStatus = 1;  // of SessionLog
 constexpr std::uint64_t kStart = 1;

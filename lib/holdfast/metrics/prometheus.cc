@@ -19,6 +19,7 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 
 std::vector<LabeledValue> values_of(const std::map<std::string, std::int64_t>& counts) {
   std::vector<LabeledValue> values;
+  values.reserve(counts.size());
   for (const auto& [name, count] : counts) values.emplace_back(name, static_cast<double>(count));
   return values;
 }

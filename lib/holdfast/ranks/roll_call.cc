@@ -36,7 +36,7 @@ RollCall::RollCall(StoreLine line, std::weak_ptr<const Pulse> pulse, int rank, i
 }
 
 std::string RollCall::who() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (who_.empty()) who_ = call(pulse_.lock().get());
   return who_;
 }

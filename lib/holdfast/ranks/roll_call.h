@@ -12,9 +12,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "holdfast/base/mutex.h"
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/store_line.h"
 
@@ -32,12 +32,12 @@ class RollCall {
   std::string name(const Pulse* pulse, const std::vector<int>& lost, const std::vector<int>& absent);
   void let_all_hear(const std::vector<int>& deaf);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   StoreLine line_;
   const std::weak_ptr<const Pulse> pulse_;
   const int rank_;
   const int world_size_;
-  std::string who_;
+  std::string who_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
 }}  // namespace holdfast::v1

@@ -29,7 +29,9 @@ std::vector<std::string> listing(const std::filesystem::path& directory) {
     std::vector<std::string> found;
     std::error_code gone;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory, gone)) {
-      found.push_back(entry.path().native());
+      // The parent tells its progress whenever it likes.
+      if (entry.path().extension() != ".json" || !entry.path().stem().string().ends_with(".progress"))
+        found.push_back(entry.path().native());
     }
     std::sort(found.begin(), found.end());
     return found;

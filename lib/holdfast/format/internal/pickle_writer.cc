@@ -10,47 +10,55 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-PickleWriter::PickleWriter() : out_{static_cast<char>(kOpProto), '\x02'} {}
+PickleWriter::PickleWriter() : out_{static_cast<char>(Opcode::proto), '\x02'} {}
 
 template <class Integer>
 void PickleWriter::number(Integer value) {
   for (std::size_t i = 0; i < sizeof value; ++i) out_ += static_cast<char>(value >> (8 * i) & 0xFFU);
 }
 
-void PickleWriter::begin_dict() { (out_ += kOpEmptyDict) += kOpMark; }
-void PickleWriter::end_dict() { out_ += kOpSetItems; }
-void PickleWriter::begin_list() { (out_ += kOpEmptyList) += kOpMark; }
-void PickleWriter::end_list() { out_ += kOpAppends; }
-void PickleWriter::begin_tuple() { out_ += kOpMark; }
-void PickleWriter::end_tuple() { out_ += kOpTuple; }
+void PickleWriter::put(Opcode opcode) { out_ += static_cast<char>(opcode); }
+
+void PickleWriter::begin_dict() {
+  put(Opcode::empty_dict);
+  put(Opcode::mark);
+}
+void PickleWriter::end_dict() { put(Opcode::set_items); }
+void PickleWriter::begin_list() {
+  put(Opcode::empty_list);
+  put(Opcode::mark);
+}
+void PickleWriter::end_list() { put(Opcode::appends); }
+void PickleWriter::begin_tuple() { put(Opcode::mark); }
+void PickleWriter::end_tuple() { put(Opcode::tuple); }
 
 void PickleWriter::text(std::string_view utf8) {
-  out_ += kOpBinUnicode;
+  put(Opcode::bin_unicode);
   number(static_cast<std::uint32_t>(utf8.size()));
   out_ += utf8;
 }
 
 void PickleWriter::integer(std::int64_t value) {
   if (value >= 0 && value <= 0xFF) {
-    out_ += kOpBinInt1;
+    put(Opcode::bin_int1);
     number(static_cast<std::uint8_t>(value));
   } else if (value == static_cast<std::int32_t>(value)) {
-    out_ += kOpBinInt;
+    put(Opcode::bin_int);
     number(static_cast<std::uint32_t>(value));
   } else {
-    out_ += static_cast<char>(kOpLong1);
+    put(Opcode::long1);
     number(static_cast<std::uint8_t>(sizeof value));
     number(static_cast<std::uint64_t>(value));
   }
 }
 
 void PickleWriter::real(double value) {
-  out_ += kOpBinFloat;
+  put(Opcode::bin_float);
   const auto bits = std::bit_cast<std::uint64_t>(value);
   for (int i = 7; i >= 0; --i) out_ += static_cast<char>(bits >> (8 * i) & 0xFFU);  // big-endian
 }
 
-void PickleWriter::boolean(bool value) { out_ += static_cast<char>(value ? kOpTrue : kOpFalse); }
+void PickleWriter::boolean(bool value) { put(value ? Opcode::yes : Opcode::no); }
 
 void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const std::int64_t> shape) {
   const std::string_view storage_class = storage_class_of(dtype);
@@ -76,25 +84,26 @@ void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const st
   text("cpu");
   integer(untyped ? elements * static_cast<std::int64_t>(size_of(dtype)) : elements);
   end_tuple();
-  out_ += kOpBinPersId;
+  put(Opcode::bin_pers_id);
   integer(0);  // offset
   integers(shape);
   integers(strides);
   boolean(false);  // requires_grad
   global("collections", "OrderedDict");
-  (out_ += kOpEmptyTuple) += kOpReduce;
+  put(Opcode::empty_tuple);
+  put(Opcode::reduce);
   if (untyped) global("torch", name_of(dtype));
   end_tuple();
-  out_ += kOpReduce;
+  put(Opcode::reduce);
 }
 
 const std::string& PickleWriter::finish() {
-  out_ += kOpStop;
+  put(Opcode::stop);
   return out_;
 }
 
 void PickleWriter::global(std::string_view module, std::string_view name) {
-  out_ += kOpGlobal;
+  put(Opcode::global);
   (out_ += module) += '\n';
   (out_ += name) += '\n';
 }

@@ -17,6 +17,8 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
+enum class Opcode : unsigned char;  // pickle_opcodes.h
+
 class PickleWriter {
  public:
   PickleWriter();
@@ -37,6 +39,7 @@ class PickleWriter {
   const std::string& finish();
 
  private:
+  void put(Opcode opcode);
   template <class Integer>
   void number(Integer value);
   void global(std::string_view module, std::string_view name);

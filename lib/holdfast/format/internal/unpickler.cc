@@ -190,117 +190,117 @@ class Unpickler {
 
   // True at the end.
   bool step() {  // NOLINT(readability-function-cognitive-complexity): one line an opcode
-    const auto opcode = static_cast<unsigned char>(take(1)[0]);
+    const auto opcode = static_cast<Opcode>(take(1)[0]);
     switch (opcode) {
-      case kOpProto:
+      case Opcode::proto:
         if (number(1) != 2) refuse("it has another protocol than 2");
         break;
-      case kOpStop:
+      case Opcode::stop:
         return true;
-      case kOpMark:
+      case Opcode::mark:
         marks_.push_back(stack_.size());
         break;
-      case kOpNone:
+      case Opcode::nothing:
         push(constant(Kind::none, 0));
         break;
-      case kOpTrue:
+      case Opcode::yes:
         push(constant(Kind::boolean, 1));
         break;
-      case kOpFalse:
+      case Opcode::no:
         push(constant(Kind::boolean, 0));
         break;
-      case kOpBinInt1:
+      case Opcode::bin_int1:
         push_integer(static_cast<std::int64_t>(number(1)));
         break;
-      case kOpBinInt2:
+      case Opcode::bin_int2:
         push_integer(static_cast<std::int64_t>(number(2)));
         break;
-      case kOpBinInt:
+      case Opcode::bin_int:
         push_integer(static_cast<std::int32_t>(number(4)));
         break;
-      case kOpLong1:
+      case Opcode::long1:
         push_long();
         break;
-      case kOpBinFloat:
+      case Opcode::bin_float:
         push_real();
         break;
-      case kOpBinUnicode:
+      case Opcode::bin_unicode:
         push_text(Kind::text, take(number(4)));
         break;
-      case kOpEmptyTuple:
+      case Opcode::empty_tuple:
         push(constant(Kind::tuple, 0));
         break;
-      case kOpEmptyList:
+      case Opcode::empty_list:
         push(&add(Kind::list));
         break;
-      case kOpEmptyDict:
+      case Opcode::empty_dict:
         push(&add(Kind::dict));
         break;
-      case kOpTuple: {
+      case Opcode::tuple: {
         Values values = pop_mark();
         PickleValue& tuple = add(Kind::tuple);
         tuple.items = std::move(values);
         push(&tuple);
         break;
       }
-      case kOpTuple1:
+      case Opcode::tuple1:
         push_tuple(1);
         break;
-      case kOpTuple2:
+      case Opcode::tuple2:
         push_tuple(2);
         break;
-      case kOpTuple3:
+      case Opcode::tuple3:
         push_tuple(3);
         break;
-      case kOpAppend: {
+      case Opcode::append: {
         const PickleValue* const value = pop();
         top(Kind::list).items.push_back(value);
         break;
       }
-      case kOpAppends: {
+      case Opcode::appends: {
         const Values values = pop_mark();
         PickleValue& list = top(Kind::list);
         list.items.insert(list.items.end(), values.begin(), values.end());
         break;
       }
-      case kOpSetItem: {
+      case Opcode::set_item: {
         const PickleValue* const value = pop();
         const PickleValue* const key = pop();
         fill_dict({key, value});
         break;
       }
-      case kOpSetItems:
+      case Opcode::set_items:
         fill_dict(pop_mark());
         break;
-      case kOpBinPut:
+      case Opcode::bin_put:
         remember(number(1));
         break;
-      case kOpLongBinPut:
+      case Opcode::long_bin_put:
         remember(number(4));
         break;
-      case kOpBinGet:
+      case Opcode::bin_get:
         recall(number(1));
         break;
-      case kOpLongBinGet:
+      case Opcode::long_bin_get:
         recall(number(4));
         break;
-      case kOpGlobal:
+      case Opcode::global:
         global();
         break;
-      case kOpReduce:
+      case Opcode::reduce:
         call();
         break;
-      case kOpNewObj:
+      case Opcode::new_obj:
         new_object();
         break;
-      case kOpBuild:
+      case Opcode::build:
         build();
         break;
-      case kOpBinPersId:
+      case Opcode::bin_pers_id:
         persistent();
         break;
       default:
-        refuse("opcode " + std::to_string(opcode) + ", which PyTorch does not write");
+        refuse("opcode " + std::to_string(static_cast<int>(opcode)) + ", which PyTorch does not write");
     }
     return false;
   }

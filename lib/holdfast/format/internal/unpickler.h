@@ -46,16 +46,17 @@ struct PickleValue {
     storage,
     tensor
   };
+  struct Characters {
+    const char* data;
+    std::size_t size;
+  };
   Kind kind = Kind::none;
   union {
     std::int64_t integer = 0;  // also of a boolean
     double real;
     const PickleStorage* storage;
     const PickleTensor* tensor;
-    struct {
-      const char* data;
-      std::size_t size;
-    } characters;  // of a text, or a name as "module\nname"
+    Characters characters;  // of a text, or a name as "module\nname"
   };
   // Of a list or tuple; of a dict keys and values in turns; of an object its dict. May contain itself.
   std::vector<const PickleValue*> items = {};

@@ -139,6 +139,7 @@ std::vector<Listed> read_directory(std::span<const std::byte> directory, std::ui
 // Fills in where the data is.
 void check_places(const File& file, std::vector<Listed>& listed, std::uint64_t end) {
   std::vector<Listed*> by_place;
+  by_place.reserve(listed.size());
   for (Listed& entry : listed) by_place.push_back(&entry);
   std::sort(by_place.begin(), by_place.end(),
             [](const Listed* a, const Listed* b) { return a->header < b->header; });
