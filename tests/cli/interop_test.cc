@@ -193,7 +193,6 @@ TEST_F(Interop, TheRecipeForH5pyReadsTheStateDict) {
         {"model/count", DType::int64, {}},
         {"model/small", DType::float8_e4m3fn, {4}},
         {"model/half", DType::bfloat16, {4}}});
-  fs::copy(checkpoint(), path("step-000000001200-a0001.h5"), fs::copy_options::skip_existing);
   write_text(
       path("model.py"),
       "import os, sys\nos.chdir(sys.argv[1])\nclass Model:\n"
