@@ -167,6 +167,19 @@ TEST_F(Manners, ColorsAreForTerminalsUnlessAskedFor) {
   EXPECT_THAT(holdfast({"verify", files_[0]}).out, Not(HasSubstr("\x1b")));
   EXPECT_THAT(holdfast({"verify", files_[0], "--color=always"}).out, StartsWith("\x1b[32mok"));
   EXPECT_THAT(holdfast({"diff", files_[0], files_[1], "--color=always"}).out, HasSubstr("\x1b["));
+  std::fstream(files_[1], std::ios::in | std::ios::out | std::ios::binary) << "broken";
+  EXPECT_THAT(holdfast({"ls", run_.string()}).out, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(holdfast({"ls", run_.string(), "--color=always"}).out,
+              HasSubstr("\x1b[31m" + fs::path(files_[1]).filename().string()));
+}
+
+// A quarter of a minute for the file: a line comes after ten seconds.
+TEST_F(Manners, LongReadsTellRateAndTimeLeft) {
+  const std::string large = run_ / checkpoint_name({1, 400});
+  write(FileSystem::real(), large, make_snapshot({{"model/large", DType::float32, {10 << 20}}}, {}, 400));
+  const std::string rate = std::to_string(static_cast<double>(fs::file_size(large)) / 15e6);
+  EXPECT_THAT(holdfast({"verify", large, "--read-limit", rate}, {{"HOLDFAST_LOG", "info"}}).err,
+              testing::ContainsRegex("verifying step-0*400-.*  [1-9][0-9]* %  .*B/s  .* left"));
 }
 
 // A file at one second a file; without the limit it takes no time.

@@ -4,6 +4,7 @@
 
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/cli/color.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/json_output.h"
@@ -20,6 +21,7 @@ struct LsRequest {
   std::filesystem::path directory;
   bool verify = false;
   bool json = false;
+  std::string color = "auto";
 };
 
 std::string phase_text(const RunState& state) {
@@ -96,6 +98,7 @@ int run_ls(const LsRequest& options) {
   using enum Table::Align;
   Table table({right, right, right, right, left, left});
   table.add({"STEP", "ATTEMPT", "SIZE", "AGE", "STATE", "NAME"});
+  const Paint paint = paint_for(options.color);
   std::vector<std::string> notes;
   Json checkpoints = Json::array();
   for (const Listed& listed : listing.checkpoints) {
@@ -105,7 +108,9 @@ int run_ls(const LsRequest& options) {
     table.add({format_count(listed.id.step), std::to_string(listed.id.attempt), format_bytes(listed.bytes),
                age_of(examined), state_text(examined), listed.name});
     const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
-    if (!note.empty()) notes.push_back(listed.name + ": " + note);
+    if (note.empty()) continue;
+    const Color color = examined.state == FileState::damaged ? Color::bad : Color::warning;
+    notes.push_back(paint(color, terminal_text(listed.name + ": " + note)));
   }
   if (options.json) {
     print_json({{"schema", kJsonSchema},
@@ -120,7 +125,7 @@ int run_ls(const LsRequest& options) {
   } else {
     table.print(std::cout);
   }
-  for (const std::string& note : notes) std::cout << terminal_text(note) << '\n';
+  for (const std::string& note : notes) std::cout << note << '\n';
   if (!listing.damaged.empty()) {
     std::cout << listing.damaged.size() << " more set aside as damaged (" << listing.damaged.back() << ")\n";
   }
@@ -153,6 +158,7 @@ void add_ls(CLI::App& app, Command& chosen) {
   command->add_option("DIR", options->directory, "the run directory")->required();
   command->add_flag("--verify", options->verify, "read every byte, not only header and index");
   add_json(*command, options->json);
+  add_color(*command, options->color);
   command->footer(kLsFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_ls(*options); }; });
 }

@@ -40,6 +40,7 @@ PulseOptions pulse_options(int world_size, Duration silence) {
   if (world_size > kRanksOfPeriod) {
     options.looks = std::max(options.looks, kFewestLooks);
     options.answer_every = 2;
+    options.looks_to_tell = 1;
   }
   return options;
 }
@@ -54,7 +55,7 @@ struct Pulse::State {
         on_loss(std::move(callback)),
         keys(keys_of_ranks(prefix + "beat", world_size)),
         table(world_size, options.looks),
-        judge(rank, options.looks, options.answer_every) {}
+        judge(rank, options.looks, options.answer_every, options.looks_to_tell) {}
 
   const std::shared_ptr<RankStore> store;
   const std::string prefix;
@@ -79,6 +80,7 @@ struct Pulse::State {
   bool ended HOLDFAST_GUARDED_BY(mutex) = false;
   int running HOLDFAST_GUARDED_BY(mutex) = 0;      // threads
   bool closed HOLDFAST_GUARDED_BY(mutex) = false;  // the connection to the store
+  bool news HOLDFAST_GUARDED_BY(mutex) = false;    // a tale that the judge has not weighed
   SilenceJudge judge HOLDFAST_GUARDED_BY(mutex);
 
   std::string sign() { return std::to_string(sign_of(++signs, standing, calls)); }
@@ -87,6 +89,10 @@ struct Pulse::State {
   void learn(Tale tale);
   void beat();
   void watch();
+  bool suspects() HOLDFAST_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    return judge.suspects();
+  }
   bool pause() HOLDFAST_REQUIRES(mutex) {
     return !wake.wait_for(mutex, options.period, [this]() HOLDFAST_REQUIRES(mutex) { return ended; });
   }
@@ -97,6 +103,8 @@ void Pulse::State::learn(Tale tale) {
   const MutexLock lock(mutex);
   const int before = judge.announced();
   judge.learn(std::move(tale));
+  news = true;
+  wake.notify_all();
   const int announced = judge.announced();
   if (before == announced) return;
   log_info("{}: ranks may be silent for {}",
@@ -129,7 +137,7 @@ void Pulse::State::beat() {
       if (rank == 0) {
         store->set(own, sign());
         look_at_all();
-      } else if (signs % options.answer_every == 0) {
+      } else if (signs % options.answer_every == 0 || suspects()) {
         hear(store->swap(own, sign(), prefix + "pulse"));
       } else {
         store->note(own, sign());
@@ -147,8 +155,15 @@ void Pulse::State::beat() {
 
 void Pulse::State::watch() {
   MutexLock lock(mutex);
-  while (pause()) {
-    if (!judge.poll(closed)) continue;
+  SteadyTime next = Clock::real().now() + options.period;
+  while (!ended) {
+    wake.wait_for(mutex, next - Clock::real().now(),
+                  [this]() HOLDFAST_REQUIRES(mutex) { return ended || news; });
+    if (ended) break;
+    // A poll counts, a tale does not: a process that was stopped has missed polls itself.
+    const bool counts = !std::exchange(news, false);
+    if (counts) next = Clock::real().now() + options.period;
+    if (!(counts ? judge.poll(closed) : judge.decide(closed))) continue;
     alarm->store = judge.store_is_lost();
     alarm->rank = true;
     wake.notify_all();
@@ -210,7 +225,7 @@ std::vector<int> Pulse::lost() const {
 std::vector<int> Pulse::verdict() const {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Duration limit = SilenceJudge::polls_to_verdict(state.options.looks) * state.options.period;
+  const Duration limit = state.judge.polls_to_verdict() * state.options.period;
   state.wake.wait_for(state.mutex, limit, [&state]() HOLDFAST_REQUIRES(state.mutex) {
     return !state.judge.lost().empty() || state.ended;
   });

@@ -34,11 +34,13 @@ struct PulseOptions {
   int looks = 12;
   // Signs of a rank from one answer of rank 0 to the next.
   int answer_every = 1;
+  // Polls by which rank 0 acts later than the others: about a second.
+  int looks_to_tell = 2;
 };
 
 // For a run of that size. More ranks give signs less often, so that rank 0 stays below 2 % of a core: twice a
-// second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second sign.
-// Six polls at least find a loss.
+// second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second sign,
+// but every one while a rank is silent. Six polls at least find a loss.
 PulseOptions pulse_options(int world_size, Duration silence);
 
 // A rank that evaluates, reads or compiles still gives signs; one that a debugger or SIGSTOP stops does not.

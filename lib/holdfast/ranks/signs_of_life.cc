@@ -9,10 +9,7 @@ namespace {
 
 // Factor for the time until a rank's first sign: it may still be loading its GPU's libraries.
 constexpr int kPatienceAtFirst = 5;
-// Polls. Rank 0 acts later than it tells the others, because its store may end with it and they must learn
-// the reason.
-constexpr int kLooksToTell = 2;
-// Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict comes that much
+// Polls. Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict comes that much
 // later, and names all that are lost by then. It never names a rank that has been silent for less.
 constexpr int kLooksToGather = 1;
 constexpr std::int64_t kLookOfStanding = std::int64_t{1} << 32;
@@ -70,9 +67,10 @@ Tale SignTable::look(const std::vector<std::string>& signs) {
   return tale;
 }
 
-SilenceJudge::SilenceJudge(int rank, int looks, int tale_every)
+SilenceJudge::SilenceJudge(int rank, int looks, int tale_every, int looks_to_tell)
     : looks_(looks),
-      enough_(looks + kLooksToGather + (rank == 0 ? kLooksToTell : 0)),
+      looks_to_tell_(looks_to_tell),
+      enough_(looks + kLooksToGather + (rank == 0 ? looks_to_tell : 0)),
       enough_of_rank_0_(looks + 2 * (tale_every - 1)),
       idle_(at_first(looks)) {}
 
@@ -83,6 +81,10 @@ void SilenceJudge::learn(Tale tale) {
 
 bool SilenceJudge::poll(bool closed) {
   idle_ = std::exchange(heard_, false) ? 0 : idle_ + 1;
+  return decide(closed);
+}
+
+bool SilenceJudge::decide(bool closed) {
   if (!lost_.empty()) return false;
   // With the connection closed rank 0 has left, perhaps because of the silence that its last tale tells.
   lost_ = silent(closed ? longest_silence() : enough_);
@@ -113,9 +115,9 @@ std::vector<int> SilenceJudge::silent(int at_least) const {
 int SilenceJudge::longest_silence() const {
   int longest = 0;
   for (const auto& [rank, polls] : tale_.silent) longest = std::max(longest, polls);
-  return std::max({looks_ / 3, longest - kLooksToTell, 1});
+  return std::max({looks_ / 3, longest - looks_to_tell_, 1});
 }
 
-int SilenceJudge::polls_to_verdict(int looks) { return looks + kLooksToGather + kLooksToTell + 2; }
+int SilenceJudge::polls_to_verdict() const { return looks_ + kLooksToGather + looks_to_tell_ + 2; }
 
 }}  // namespace holdfast::v1

@@ -9,6 +9,7 @@
 // Errors: std::invalid_argument for a sign that is no number. Threads: one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -45,16 +46,21 @@ class SignTable {
 };
 
 // Each rank's. `looks`: polls without a sign after which a rank is lost. `tale_every`: polls from one tale to the
-// next.
+// next. `looks_to_tell`: polls by which rank 0 acts later than the others, because its store may end with it and
+// they must learn the reason.
 class SilenceJudge {
  public:
-  SilenceJudge(int rank, int looks, int tale_every = 1);
+  SilenceJudge(int rank, int looks, int tale_every = 1, int looks_to_tell = 2);
 
   // A sign of rank 0.
   void learn(Tale tale);
   // Once a period. `closed`: the connection to the store has ended. True if this poll finds a rank lost.
   bool poll(bool closed);
+  // As poll(), but counts none: for the moment of a new tale.
+  bool decide(bool closed);
 
+  // Half of a loss: worth asking rank 0 more often.
+  bool suspects() const { return !silent(std::max(looks_ / 2, 1)).empty(); }
   const std::vector<int>& lost() const { return lost_; }  // of the first verdict
   bool store_is_lost() const { return store_is_lost_; }
   int announced() const { return tale_.announced; }
@@ -63,12 +69,13 @@ class SilenceJudge {
   // Ranks other than 0 without a sign for that many polls.
   std::vector<int> silent(int at_least) const;
   // After this many polls there is a verdict if a rank is silent now.
-  static int polls_to_verdict(int looks);
+  int polls_to_verdict() const;
 
  private:
   int longest_silence() const;
 
   int looks_;
+  int looks_to_tell_;
   int enough_;
   int enough_of_rank_0_;
   Tale tale_;

@@ -84,7 +84,9 @@ class Model {
   };
   struct Rank {
     Rank(int the_number, const PulseOptions& options, int world_size)
-        : number(the_number), judge(the_number, options.looks, options.answer_every), cadence(world_size) {}
+        : number(the_number),
+          judge(the_number, options.looks, options.answer_every, options.looks_to_tell),
+          cadence(world_size) {}
     int number;
     SilenceJudge judge;
     VoteCadence cadence;
@@ -178,7 +180,7 @@ class Model {
 
   // As Pulse::State::beat().
   void beat(Rank& rank) {
-    const bool asks = rank.signs % options_.answer_every == 0;
+    const bool asks = rank.signs % options_.answer_every == 0 || rank.judge.suspects();
     const std::string sign = std::to_string(sign_of(++rank.signs, 0, false));
     const std::string& own = keys_[index(rank.number)];
     const auto again = [this, &rank] { on(rank, now_ + options_.period, [this, &rank] { beat(rank); }); };
@@ -188,7 +190,7 @@ class Model {
     }
     if (rank.number != 0) {
       return request(rank, kSigns, {Kind::swap, {own, sign, "pulse"}}, [this, &rank, again](auto words) {
-        if (!words.empty() && words[0] != rank.told) rank.judge.learn(tale_of(rank.told = words[0]));
+        if (!words.empty() && words[0] != rank.told) learn(rank, tale_of(rank.told = words[0]));
         again();
       });
     }
@@ -203,8 +205,8 @@ class Model {
         work(setting_.value * signs.size());
         Tale tale = signs_.look(signs);
         const std::string text = text_of(tale, rank.signs);
-        request(rank, kSigns, {Kind::set, {"pulse", text}}, [&rank, again, tale](auto) {
-          rank.judge.learn(tale);
+        request(rank, kSigns, {Kind::set, {"pulse", text}}, [this, &rank, again, tale](auto) {
+          learn(rank, tale);
           again();
         });
       });
@@ -212,6 +214,10 @@ class Model {
   }
 
   // As Pulse::State::watch().
+  void learn(Rank& rank, Tale tale) {
+    rank.judge.learn(std::move(tale));
+    if (rank.judge.decide(false)) named(rank);
+  }
   void judge(Rank& rank) {
     on(rank, now_ + options_.period, [this, &rank, before = now_] {
       bool lost = rank.judge.poll(false);
