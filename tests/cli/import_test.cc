@@ -10,6 +10,7 @@ namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 std::string golden(const std::string& name) { return HOLDFAST_SOURCE_DIR "/tests/golden/torch/" + name; }
@@ -82,6 +83,17 @@ TEST_F(Import, TakesAKeyAPrefixAndAnotherModule) {
   expect_complaint(run({"import", file, "--to", path("x"), "--strip-prefix", "module."}), 1,
                    "does not begin with --strip-prefix 'module.'");
   EXPECT_FALSE(fs::exists(path("x")));
+}
+
+TEST_F(Import, NamesWhatItLeavesOut) {
+  const std::string file = golden("python-2.11.0/checkpoint.pt");
+  const Ended ended = run({"import", file, "--to", path("run")});
+  EXPECT_THAT(ended.out, HasSubstr("\nnot imported: 'epoch', 'optimizer_state_dict', 'schedule', "));
+  const Ended json = run({"import", file, "--to", path("json"), "--json"});
+  EXPECT_THAT(json.out, HasSubstr("\"left_out\""));
+  EXPECT_THAT(json.out, HasSubstr("\"optimizer_state_dict\""));
+  const Ended whole = run({"import", golden("python-2.11.0/state_dict.pt"), "--to", path("whole")});
+  EXPECT_THAT(whole.out, Not(HasSubstr("not imported")));
 }
 
 TEST_F(Import, LeavesOtherRunsAlone) {

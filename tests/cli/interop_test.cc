@@ -155,6 +155,28 @@ TEST_F(Interop, SafetensorsReadsShardsAndTheirIndex) {
   EXPECT_EQ(read_by(python, "safetensors", path("one.safetensors")), expected(python));
 }
 
+// A new export over an old one, which fails between two shards. The old index would name shards of both.
+TEST_F(Interop, NoIndexNamesShardsOfTwoExports) {
+  const std::vector<std::string> strace = {"/usr/bin/env", "strace", "-f", "-o", "/dev/null"};
+  std::vector<std::string> probe = strace;
+  probe.emplace_back("true");
+  if (Subprocess(probe).wait().exit_code != 0) GTEST_SKIP() << "strace is missing, or may not trace here";
+  make({{"model/a", DType::float32, {300'000}}, {"model/b", DType::float32, {300'000}}});
+  const std::vector<std::string> arguments = {path("w.safetensors"), "--shard", "1MB", "--force"};
+  ASSERT_EQ(exported(arguments).exit_code, 0);
+  ASSERT_TRUE(fs::exists(path("w.safetensors.index.json")));
+  std::vector<std::string> command = strace;
+  command.insert(command.end(), {"-e", "inject=renameat:error=EIO:when=2", HOLDFAST_BIN_DIR "/holdfast",
+                                 "export", checkpoint(), "--to"});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const Ended failed = Subprocess(command).wait();
+  EXPECT_NE(failed.exit_code, 0);
+  EXPECT_THAT(failed.err, HasSubstr("rename"));
+  EXPECT_FALSE(fs::exists(path("w.safetensors.index.json")));
+  EXPECT_EQ(exported(arguments).exit_code, 0);
+  EXPECT_TRUE(fs::exists(path("w.safetensors.index.json")));
+}
+
 TEST_F(Interop, H5pyAndH5dumpReadAFileWithoutUserBlock) {
   make({{"model/large", DType::float32, {3, 1'000'000}},
         {"model/a.weight", DType::float32, {2, 3}},
@@ -217,6 +239,7 @@ TEST_F(Interop, TheWholeStateLoadsIntoAModuleAndAnOptimizerOfPython) {
   attributes.set("schedule.last", std::int64_t{3});
   attributes.set("model.frozen", std::vector<std::string>{});
   attributes.set("optimizer.type", std::string("AdamW"));
+  attributes.set("optimizer.maximize", true);
   attributes.set("optimizer.group.0.parameters", std::vector<std::string>{"weight"});
   attributes.set("optimizer.group.0.lr", 0.5);
   attributes.set("optimizer.group.0.now.lr", 0.25);
@@ -250,6 +273,7 @@ model.load_state_dict(state["model"])
 optimizer.load_state_dict(state["optimizer"])
 first, second = optimizer.param_groups
 assert (first["lr"], second["lr"], first["betas"]) == (0.25, 0.125, (0.5, 0.75)), (first, second)
+assert first["maximize"] and second["maximize"]
 slots = optimizer.state[model.weight]
 assert slots["step"].item() == 3 and slots["exp_avg"].shape == (2, 3), slots
 assert model.bias not in optimizer.state

@@ -38,6 +38,8 @@ int run_export(const ExportRequest& options) {
       rejection = wanted.write(metered, *directory, mode, made);
     }
     if (rejection) continue;  // damage counts only if the device shows it too
+    // An index that stays beside new shards would mix the weights of two exports, so it goes first.
+    if (options.force && made.size() > 1 && directory->unlink(wanted.names().back())) directory->sync();
     std::uint64_t bytes = 0;
     for (const auto& file : made) {
       bytes += file->file().size();

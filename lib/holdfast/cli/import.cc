@@ -48,6 +48,21 @@ void strip_prefix(Snapshot& weights, const ImportRequest& options) {
       std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), weights.layout->length());
 }
 
+// Keys of the file that the checkpoint lacks: an optimizer, an epoch, averages, the state of something else.
+std::vector<std::string> left_out(const ForeignIndex& foreign) {
+  const auto* const torch = std::get_if<TorchIndex>(&foreign);
+  return torch != nullptr ? torch->others : std::vector<std::string>();
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 12;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kMost; ++i) {
+    text += (i == 0 ? "'" : ", '") + printable(names[i], 64) + "'";
+  }
+  return names.size() > kMost ? text + ", …" : text;
+}
+
 int run_import(const ImportRequest& options) {
   const auto file = open_checkpoint(options.file);
   if (!looks_foreign(*file)) refuse(options, "neither a file of PyTorch nor of safetensors");
@@ -68,13 +83,17 @@ int run_import(const ImportRequest& options) {
                 {"module", options.module},
                 {"tensors", weights.layout->tensors().size()},
                 {"format", format_name(foreign)},
-                {"bytes", made.bytes}});
+                {"bytes", made.bytes},
+                {"left_out", left_out(foreign)}});
     return 0;
   }
   std::cout << shown(path) << ": "
             << format_count(static_cast<std::int64_t>(weights.layout->tensors().size())) << " tensors of '"
             << printable(options.module) << "' from " << format_name(foreign) << ", "
             << format_bytes(made.bytes) << '\n';
+  if (const auto others = left_out(foreign); !others.empty()) {
+    std::cout << "not imported: " << listed(others) << " (--key takes another dict of the file)\n";
+  }
   std::cout << "a run begins with these weights by --init-from " << shown(path) << '\n';
   return 0;
 }

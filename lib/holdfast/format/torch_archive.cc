@@ -132,13 +132,15 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, 
   for (const Tensor& tensor : index.tensors) {
     specs.push_back(tensor.spec);
     specs.back().name = std::string(group) + "/" + tensor.spec.name;
-    offsets.push_back(length);
-    length += (tensor.spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
   }
   try {
     check_tensor_specs(specs);
   } catch (const RefusedError& error) {
     return damaged(error.what());
+  }
+  for (const TensorSpec& spec : specs) {
+    offsets.push_back(length);
+    length += (spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
   }
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);

@@ -33,7 +33,8 @@ struct TorchIndex {
   };
   std::vector<Storage> storages;
   std::vector<Tensor> tensors;
-  std::vector<std::string> others;  // what else lies beside them: "epoch", "optimizer"
+  // What lies beside them or among them and is not read: "epoch", "optimizer". At most 1,000.
+  std::vector<std::string> others;
 };
 
 // Decides by the first bytes.

@@ -47,13 +47,35 @@ std::string key_text(const PickleValue& key) {
   throw Refusal{"a key is neither a text nor a number"};
 }
 
+bool is_sequence(const PickleValue& value) { return value.kind == Kind::list || value.kind == Kind::tuple; }
+
 bool has_tensors(const PickleValue& value) {
   const auto* const items = items_of(value);
-  if (items == nullptr) return false;
-  for (std::size_t i = 1; i < items->size(); i += 2) {
-    const PickleValue& item = *(*items)[i];
-    if (item.kind == Kind::tensor || item.kind == Kind::object) return true;
+  for (std::size_t i = 1; items != nullptr && i < items->size(); i += 2) {
+    if ((*items)[i]->kind == Kind::tensor || (*items)[i]->kind == Kind::object) return true;
   }
+  return false;
+}
+
+using Values = std::unordered_set<const PickleValue*>;
+
+// A dict with tensors, in itself or in its dicts and lists. `without`: values that are known to have none; many
+// dicts may share them, and each is looked at once.
+bool is_dict_over_tensors(const PickleValue& value, Values& without) {
+  if (items_of(value) == nullptr) return false;
+  std::vector<const PickleValue*> waiting{&value};
+  Values seen{&value};
+  while (!waiting.empty()) {
+    const PickleValue& next = *waiting.back();
+    waiting.pop_back();
+    if (next.kind == Kind::tensor || has_tensors(next)) return true;
+    const auto* const dict = items_of(next);
+    if (dict == nullptr && !is_sequence(next)) continue;
+    for (const PickleValue* const item : dict != nullptr ? *dict : next.items) {
+      if (!without.contains(item) && seen.insert(item).second) waiting.push_back(item);
+    }
+  }
+  without.merge(seen);
   return false;
 }
 
@@ -93,19 +115,27 @@ const PickleValue& at_path(const PickleValue& root, std::string_view path) {
   throw Refusal{"there is no '" + printable(path) + "' in it, but " + keys_in(root)};
 }
 
+bool is_optimizer(const PickleValue& value) {
+  return find(value, "state") != nullptr && find(value, "param_groups") != nullptr;
+}
+
 const PickleValue& the_weights(const PickleValue& root) {
-  if (root.kind == Kind::tensor || root.kind == Kind::list || root.kind == Kind::tuple) return root;
+  if (root.kind == Kind::tensor || is_sequence(root)) return root;
   if (items_of(root) == nullptr) throw Refusal{"it has no tensors"};
   if (root.kind == Kind::object) return root;
+  Values without;
   for (const std::string_view key : kUsualKeys) {
     const PickleValue* const found = find(root, key);
-    if (found != nullptr && has_tensors(*found)) return *found;
+    if (found != nullptr && is_dict_over_tensors(*found, without)) return *found;
   }
   if (has_tensors(root)) return root;
+  if (is_optimizer(root)) throw Refusal{"no dict of tensors in it, but " + keys_in(root)};
   const PickleValue* only = nullptr;
   const auto& items = *items_of(root);
+  Values judged;
   for (std::size_t i = 1; i < items.size(); i += 2) {
-    if (!has_tensors(*items[i])) continue;
+    if (!judged.insert(items[i]).second) continue;
+    if (is_optimizer(*items[i]) || !is_dict_over_tensors(*items[i], without)) continue;
     if (only != nullptr) {
       throw Refusal{"several of its dicts have tensors: give the key of the weights, one of " +
                     keys_in(root)};
@@ -119,17 +149,31 @@ const PickleValue& the_weights(const PickleValue& root) {
 // An optimizer that C++ saved names parameters by their addresses, and lists these in its groups. Here they get
 // numbers, as in Python.
 using Numbers = std::map<std::string_view, std::string>;
-Numbers parameter_numbers(const PickleValue& root, std::size_t most) {
+using Members = std::map<std::string_view, const PickleValue*, std::less<>>;
+Members members_of(const PickleValue& dict) {
+  Members members;
+  const auto* const items = items_of(dict);
+  for (std::size_t i = 0; items != nullptr && i < items->size(); i += 2) {
+    if ((*items)[i]->kind == Kind::text) members[(*items)[i]->text()] = (*items)[i + 1];
+  }
+  return members;
+}
+
+Numbers parameter_numbers(const PickleValue& root) {
   Numbers numbers;
   if (root.kind != Kind::object || find(root, "state") == nullptr) return numbers;
-  const PickleValue* const groups = find(root, "param_groups");
-  for (std::size_t g = 0; groups != nullptr; ++g) {
-    const PickleValue* const group = find(*groups, "param_groups/" + std::to_string(g));
-    if (group == nullptr) break;
-    for (std::size_t i = 0; most > 0; ++i, --most) {
-      const PickleValue* const address = find(*group, "params/" + std::to_string(i));
-      if (address == nullptr || address->kind != Kind::text) break;
-      numbers.emplace(address->text(), std::to_string(numbers.size()));
+  const PickleValue* const listed = find(root, "param_groups");
+  const Members groups = listed != nullptr ? members_of(*listed) : Members();
+  Values seen;
+  for (std::size_t g = 0;; ++g) {
+    const auto group = groups.find("param_groups/" + std::to_string(g));
+    if (group == groups.end()) break;
+    if (!seen.insert(group->second).second) continue;
+    const Members members = members_of(*group->second);
+    for (std::size_t i = 0;; ++i) {
+      const auto address = members.find("params/" + std::to_string(i));
+      if (address == members.end() || address->second->kind != Kind::text) break;
+      numbers.emplace(address->second->text(), std::to_string(numbers.size()));
     }
   }
   return numbers;
@@ -161,18 +205,29 @@ class Collector {
     }
     const std::string prefix = name.empty() ? "" : name + ".";
     if (const auto* const items = items_of(value)) {
+      const bool is_dict = value.kind == Kind::dict;  // flags of scripts are not named
       for (std::size_t i = 0; i < items->size(); i += 2) {
         const std::string key = key_text(*(*items)[i]);
         if (key.size() + prefix.size() > kMaxName) throw Refusal{"a key has more than 1,024 bytes"};
         const auto number = numbers_.find(key);
+        if (is_dict && is_plain(*(*items)[i + 1])) note(prefix + key);
         collect(*(*items)[i + 1], prefix + (number == numbers_.end() ? key : number->second), depth + 1);
       }
-    } else if (value.kind == Kind::list || value.kind == Kind::tuple) {
+    } else if (is_sequence(value)) {
+      bool plain = false;
       for (std::size_t i = 0; i < value.items.size(); ++i) {
+        plain = plain || is_plain(*value.items[i]);
         collect(*value.items[i], prefix + std::to_string(i), depth + 1);
       }
-    } else if (depth == 1) {
-      others.push_back(name);
+      if (plain && !name.empty()) note(name);
+    }
+  }
+
+  // The keys beside a dict that was chosen.
+  void note_beside(const PickleValue& root, const PickleValue& chosen) {
+    const auto* const items = &root != &chosen ? items_of(root) : nullptr;
+    for (std::size_t i = 0; items != nullptr && i < items->size(); i += 2) {
+      if ((*items)[i]->kind == Kind::text && (*items)[i + 1] != &chosen) note(key_text(*(*items)[i]));
     }
   }
 
@@ -180,6 +235,14 @@ class Collector {
   std::vector<std::string> others;
 
  private:
+  static bool is_plain(const PickleValue& value) {
+    return value.kind != Kind::tensor && items_of(value) == nullptr && !is_sequence(value);
+  }
+  void note(std::string name) {
+    constexpr std::size_t kMost = 1000;
+    if (others.size() < kMost) others.push_back(std::move(name));
+  }
+
   static void spend(std::size_t& left, std::size_t amount) {
     if (left < amount) throw Refusal{"its values repeat each other without end"};
     left -= amount;
@@ -198,13 +261,10 @@ class ArchiveIndex {
   TorchIndex read(std::string_view key) {
     auto zip = internal::read_zip(file_);
     if (const auto* const rejection = std::get_if<Rejection>(&zip)) throw Refusal{rejection->reason};
-    for (ZipEntry& entry : std::get<std::vector<ZipEntry>>(zip)) {
-      std::string name = entry.name;
-      entries_.emplace(std::move(name), std::move(entry));
-    }
+    for (ZipEntry& entry : std::get<std::vector<ZipEntry>>(zip)) entries_.emplace(entry.name, entry);
     const std::string archive = archive_name();
-    const auto order = entries_.find(archive + "/byteorder");
-    if (order != entries_.end() && text_of(order->second, 64) != "little") {
+    const std::string order = archive + "/byteorder";
+    if (entries_.contains(order) && text_of(entry_of(order), 64) != "little") {
       throw Refusal{"its numbers are big-endian"};
     }
     const std::string pickle = text_of(entry_of(archive + std::string(kPickleName)), internal::kMaxPickle);
@@ -212,8 +272,9 @@ class ArchiveIndex {
     if (const auto* const rejection = std::get_if<Rejection>(&unpickled)) throw Refusal{rejection->reason};
     const auto& values = std::get<internal::Unpickled>(unpickled);
     const PickleValue& weights = key.empty() ? the_weights(*values.root) : at_path(*values.root, key);
-    Collector collector(values, pickle.size(), parameter_numbers(weights, values.values.size()));
+    Collector collector(values, pickle.size(), parameter_numbers(weights));
     collector.collect(weights, {});
+    if (key.empty()) collector.note_beside(*values.root, weights);
     if (collector.found.empty()) throw Refusal{"there are no tensors in it, but " + keys_in(weights)};
     TorchIndex index;
     index.others = std::move(collector.others);

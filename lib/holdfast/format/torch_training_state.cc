@@ -125,6 +125,8 @@ class TrainingState {
     const std::vector<Group> groups = groups_of(optimizer);
     auto slots = slots_of(optimizer);
     const bool counts = attributes_.get_string(optimizer + ".type") != "SGD";
+    // PyTorch has it in every group, and takes a missing one for false.
+    const bool maximizes = attributes_.has(optimizer + ".maximize");
     pickle_.text(optimizer);
     pickle_.begin_dict();
     pickle_.text("state");
@@ -147,6 +149,10 @@ class TrainingState {
     for (const Group& group : groups) {
       pickle_.begin_dict();
       for (const auto& [option, value] : group.options) write_option(option, value);
+      if (maximizes) {
+        pickle_.text("maximize");
+        pickle_.boolean(true);
+      }
       pickle_.text("params");
       pickle_.begin_list();
       for (std::size_t i = 0; i < group.parameters.size(); ++i) pickle_.integer(number++);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "holdfast/format/internal/little_endian.h"
@@ -104,6 +105,94 @@ TEST(TorchArchive, APlainTensorIsRead) {
   EXPECT_EQ(got.snapshot->find("model/w").value().size(), 8u);
 }
 
+// As PyTorch saves x.conj() and x.conj().imag: the storage has other values than the tensor.
+TEST(TorchArchive, ATensorThatIsOnlyMarkedAsNegatedIsRefused) {
+  const auto with_mark = [](const std::string& mark) {
+    std::string pickle = tensor_pickle(0, {2}, {1});
+    return refusal(with_pickle(pickle.insert(pickle.rfind("tRu."), mark)));
+  };
+  const auto key = [](const std::string& word) {
+    return std::string("X") + static_cast<char>(word.size()) + std::string(3, '\0') + word;
+  };
+  EXPECT_THAT(with_mark("}" + key("neg") + "\x88s"), HasSubstr("save its resolve_conj().resolve_neg()"));
+  EXPECT_THAT(with_mark("}(" + key("conj") + "\x88u"), HasSubstr("save its resolve_conj().resolve_neg()"));
+  EXPECT_EQ(with_mark("}"), "accepted");
+  EXPECT_EQ(with_mark("N"), "accepted");
+}
+
+// A dict of one tensor "w".
+std::string dict_of_a_tensor() {
+  const std::string pickle = tensor_pickle(0, {2}, {1});
+  return pickle.substr(2, pickle.size() - 3);
+}
+std::string text(const std::string& word) {
+  return std::string("X") + static_cast<char>(word.size()) + std::string(3, '\0') + word;
+}
+
+TorchIndex index_of(const std::string& pickle) {
+  MemoryFileSystem disk;
+  disk.put("/a", with_pickle("\x80\x02" + pickle + "."));
+  auto index = read_torch_index(*disk.open_file("/a", OpenMode::read));
+  if (const auto* const rejection = std::get_if<Rejection>(&index))
+    throw std::runtime_error(rejection->reason);
+  return std::get<TorchIndex>(std::move(index));
+}
+
+std::vector<std::string> names_of(const TorchIndex& index) {
+  std::vector<std::string> names;
+  for (const auto& tensor : index.tensors) names.push_back(tensor.spec.name);
+  return names;
+}
+
+TEST(TorchArchive, WeightsInDictsWithinDictsComeBeforeADictThatOnlyHasTensors) {
+  const std::string nested = "}(" + text("enc") + dict_of_a_tensor() + text("dec") + dict_of_a_tensor() + "u";
+  const TorchIndex index =
+      index_of("}(" + text("rng") + dict_of_a_tensor() + text("model") + nested + text("epoch") + "K\x03u");
+  EXPECT_THAT(names_of(index), testing::ElementsAre("enc.w", "dec.w"));
+  EXPECT_THAT(index.others, testing::ElementsAre("rng", "epoch"));
+  // Without a usual name nothing decides, but an optimizer is no candidate.
+  EXPECT_THROW(index_of("}(" + text("rng") + dict_of_a_tensor() + text("gen") + nested + "u"),
+               std::runtime_error);
+  const std::string optimizer =
+      "}(" + text("state") + "}(K\x01" + dict_of_a_tensor() + "u" + text("param_groups") + "]u";
+  EXPECT_THAT(names_of(index_of("}(" + text("optimizer") + optimizer + text("gen") + nested + "u")),
+              testing::ElementsAre("enc.w", "dec.w"));
+  EXPECT_THROW(index_of(optimizer), std::runtime_error);
+}
+
+// A large dict without tensors, under as many keys: a look at each pair would take minutes.
+TEST(TorchArchive, ADictUnderManyKeysIsLookedAtOnce) {
+  constexpr int kMany = 200'000;
+  std::string pickle = "}(K\x01}q";
+  pickle += '\0';
+  pickle += '(';
+  for (int i = 0; i < kMany; ++i) pickle += "NN";
+  pickle += 'u';
+  for (int i = 0; i < kMany; ++i) {
+    pickle += 'J';
+    for (int byte = 0; byte < 4; ++byte) pickle += static_cast<char>(i >> (8 * byte) & 0xFF);
+    pickle += 'h';
+    pickle += '\0';
+  }
+  EXPECT_THAT(refusal(with_pickle("\x80\x02" + pickle + "u.")), HasSubstr("no dict of tensors in it"));
+}
+
+TEST(TorchArchive, WhatIsNoTensorIsNamed) {
+  std::string dict = dict_of_a_tensor();
+  dict.pop_back();
+  dict += text("_extra_state") + "K\x07" + text("sizes") +
+          "](K\x01K\x02"
+          "e" +
+          text("sub") + "}" + text("n") + "Nsu";
+  EXPECT_THAT(index_of(dict).others, testing::ElementsAre("_extra_state", "sizes", "sub.n"));
+}
+
+TEST(TorchArchive, AnEmptyTensorOfEndlessShapeIsRefusedAsAValue) {
+  constexpr auto kHuge = std::int64_t{1} << 50;
+  EXPECT_THAT(refusal(with_pickle(tensor_pickle(0, {0, kHuge, kHuge}, {1, 1, 1}))),
+              HasSubstr("negative or too large"));
+}
+
 TEST(TorchArchive, CutAtAnyByteItIsRefused) {
   const auto whole = golden();
   ASSERT_TRUE(read(whole).snapshot) << read(whole).reason;
@@ -190,6 +279,27 @@ TEST(TorchArchive, EntriesOverlapNothingAndArePlain) {
   EXPECT_THAT(changed(central + 10, std::uint16_t{8}), HasSubstr("is another entry than its directory says"));
   EXPECT_THAT(changed(central + 8, std::uint16_t{1}), HasSubstr("is encrypted"));
   EXPECT_THAT(changed(whole.size() - 22 - 20 - 56 + 32, std::uint64_t{1} << 50), HasSubstr("cannot have"));
+}
+
+// 4 GiB of directory in a file of a few blocks.
+TEST(TorchArchive, ADirectoryLargerThanAnyArchiveNeedsIsNotRead) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "sparse.pt";
+  constexpr std::uint32_t kSize = 0xFFFFFFF0;
+  {
+    const auto file = FileSystem::real().open_file(path, OpenMode::create);
+    std::array<std::byte, 22> end{};
+    internal::put_little_endian(std::span<std::byte>(end), 0, std::uint32_t{0x06054b50});
+    internal::put_little_endian(std::span<std::byte>(end), 10, std::uint16_t{3});
+    internal::put_little_endian(std::span<std::byte>(end), 12, kSize);
+    std::array<std::byte, 4> start{};
+    internal::put_little_endian(std::span<std::byte>(start), 0, std::uint32_t{0x04034b50});
+    file->write_at(start, 0);
+    file->write_at(end, kSize);
+  }
+  const auto file = FileSystem::real().open_file(path, OpenMode::read);
+  const auto index = read_torch_index(*file);
+  EXPECT_THAT(std::get<Rejection>(index).reason, HasSubstr("cannot have 3 entries that Holdfast reads"));
 }
 
 std::string of(const std::string& pickle) {

@@ -112,6 +112,13 @@ PickleTensor tensor_of(std::string_view maker, const Values& arguments) {
         arguments[6]->kind == Kind::name ? dtype_of_torch(behind_torch(arguments[6]->text())) : std::nullopt;
   }
   if (!dtype) refuse("a tensor without a type that Holdfast has");
+  // The last argument, which is optional: {"conj": True} and {"neg": True} mean that the values in the storage
+  // are not yet conjugated or negated.
+  for (std::size_t i = names_dtype ? 7 : 6; i < arguments.size(); ++i) {
+    if (arguments[i]->kind == Kind::none || (arguments[i]->kind == Kind::dict && arguments[i]->items.empty()))
+      continue;
+    refuse("a tensor that is only marked as conjugated or negated; save its resolve_conj().resolve_neg()");
+  }
   tensor.dtype = *dtype;
   tensor.offset = static_cast<std::uint64_t>(count(*arguments[1], "offset"));
   tensor.shape = counts(*arguments[2], "shape");

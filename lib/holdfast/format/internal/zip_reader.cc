@@ -14,6 +14,8 @@ namespace holdfast { inline namespace v1 { namespace internal {
 namespace {
 
 constexpr std::uint64_t kMaxEntries = 1'000'000;
+constexpr std::uint64_t kMaxDirectory = 256U
+                                        << 20U;  // it is read whole; a sparse file costs its maker nothing
 
 struct Refusal {
   std::string reason;
@@ -70,7 +72,8 @@ DirectoryPlace place_of_directory(const File& file) {
     end = at;
   }
   if (place.offset > end || place.size != end - place.offset) refuse("its directory is not at its end");
-  if (place.entries > kMaxEntries || place.entries > place.size / kZipCentralSize) {
+  if (place.size > kMaxDirectory || place.entries > kMaxEntries ||
+      place.entries > place.size / kZipCentralSize) {
     refuse("a directory of " + std::to_string(place.size) + " bytes cannot have " +
            std::to_string(place.entries) + " entries that Holdfast reads");
   }
