@@ -55,7 +55,7 @@ class GpuSession : public testing::Test {
   fs::path done() const { return folder_.path() / "done"; }
   json record(const std::string& name) const { return json::parse(read_text(done() / (name + ".json"))); }
   std::string archived() const {
-    return Subprocess({"tar", "-tzf", (done() / "all.tar.gz").string()}).wait().out;
+    return Subprocess({"/bin/tar", "-tzf", (done() / "all.tar.gz").string()}).wait().out;
   }
   std::string text(const std::string& name) const { return read_text(folder_.path() / name); }
   std::string place(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -130,15 +130,16 @@ TEST_F(GpuSession, EndsAJobThatTakesTooLongWithAllItsProcesses) {
 }
 
 TEST_F(GpuSession, AJobThatEndsLeavesNoProcess) {
-  EXPECT_EQ(run({job("a", "setsid sleep 1000 & echo $! > " + place("orphan"))}).exit_code, 0);
+  EXPECT_EQ(run(json::array({job("a", "setsid sleep 1000 & echo $! > " + place("orphan"))})).exit_code, 0);
   EXPECT_FALSE(lives(text("orphan").substr(0, text("orphan").find('\n'))));
 }
 
 TEST_F(GpuSession, ItsEndCutsAJobWhichIsLeftForTheNextOne) {
-  const Ended ended = run({job("cut", "sleep 1000", 0.5)}, {"--minutes", "0.36"});  // 20 s are for the end
+  const Ended ended =
+      run(json::array({job("cut", "sleep 1000", 0.5)}), {"--minutes", "0.36"});  // 20 s are for the end
   EXPECT_EQ(ended.exit_code, 75) << ended.out << ended.err;
   EXPECT_EQ(record("cut")["rc"], 124);
-  const Ended next = run({job("cut", "true", 0.5)});
+  const Ended next = run(json::array({job("cut", "true", 0.5)}));
   EXPECT_EQ(next.exit_code, 0) << next.out;
   EXPECT_THAT(next.out, Not(HasSubstr("kept")));
 }
@@ -235,7 +236,7 @@ TEST(GpuPack, HasAllThatItsProgramsLoadAndStartSaysWhatIsMissing) {
                 Not(testing::ContainsRegex("^lib(c|m|stdc\\+\\+|torch|c10|cudart|torch_cpu)\\.so")));
   }
   // No library of the system counts but those that every machine or LibTorch brings.
-  const std::string torch = Subprocess({"sh", "-c",
+  const std::string torch = Subprocess({"/bin/sh", "-c",
                                         "ldd " HOLDFAST_BIN_DIR "/resnet50_cifar10 | sed -n "
                                         "'s,.*libtorch_cpu.so => \\(.*\\)/lib/libtorch_cpu.so.*,\\1,p'"})
                                 .wait()
