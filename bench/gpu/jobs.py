@@ -6,6 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import records
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "bench/gpu"
 PEERS = ROOT / ".deps/peers/bin/python"
@@ -40,6 +42,10 @@ def pictures(given):
         return f"synthetic:{max(256, round(PICTURES * given.scale))}"
     folder = given.data or os.environ.get("HOLDFAST_CIFAR10_DIR")
     return str(Path(folder).resolve()) if folder else f"synthetic:{PICTURES}"
+
+
+def gpus():
+    return records.asked("nvidia-smi", "-L").count("GPU ")
 
 
 def sanitizer():

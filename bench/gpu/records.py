@@ -63,14 +63,25 @@ class Store:
     def log_of(self, name):
         return self.logs / f"{name}.log"
 
-    def kept(self, name):
-        """The record of this job, if it counts for this session."""
+    def earlier(self, name):
+        """The record of this job, if it is of this commit, device and scale."""
         try:
             record = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
             same = (record["commit"], record["device"], record["scale"]) == (self.commit, self.device, self.scale)
-            return record if same and record["complete"] and self.commit != "unknown" else None
+            return record if same and self.commit != "unknown" else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def kept(self, name):
+        record = self.earlier(name)
+        return record if record and record.get("complete") else None
+
+    def clear(self, name):
+        """A bench goes on with the rows of an interrupted one, but not with another commit's."""
+        record = self.earlier(name)
+        if record is None or record.get("complete"):
+            for path in [*self.files.glob(f"{name}.*"), self.files / name]:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def result_of(self, name, tail):
         """What the job's own JSON file says (files/NAME.json), else its last line."""
@@ -84,7 +95,8 @@ class Store:
             return last
 
     def write(self, name, rc, seconds, command, complete=True):
-        text = self.log_of(name).read_text(encoding="utf-8", errors="replace")
+        log = self.log_of(name)
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         record = {"name": name, "rc": rc, "seconds": round(seconds, 1), "command": in_words(command),
                   "commit": self.commit, "device": self.device, "scale": self.scale, "complete": complete,
                   "result": self.result_of(name, text), "tail": text[-TAIL:]}

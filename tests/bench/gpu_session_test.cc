@@ -96,9 +96,11 @@ TEST_F(GpuSession, KeepsWhatTheSameCommitHasDone) {
   EXPECT_EQ(text("ran"), "a\nb\n");
   json other = record("b");
   other["commit"] = "another";
+  fs::create_directories(done() / "files/b.run");
   write_text(done() / "b.json", other.dump());
   EXPECT_EQ(run(table, {"--again", "a"}).exit_code, 0);
   EXPECT_EQ(text("ran"), "a\nb\na\nb\n") << "asked for again; done by another commit";
+  EXPECT_FALSE(fs::exists(done() / "files/b.run")) << "another commit's rows";
   write_text(done() / "a.json", "{\"rc\": 0,");
   EXPECT_EQ(run(table).exit_code, 0);
   EXPECT_EQ(text("ran"), "a\nb\na\nb\na\n") << "a torn record is none";
@@ -158,7 +160,9 @@ TEST_F(GpuSession, ASignalEndsItWith75AndTheNextOneGoesOn) {
     EXPECT_EQ(ended.exit_code, 75) << ended.out << ended.err;
     EXPECT_THAT(ended.out, AllOf(HasSubstr("interrupted during b"), HasSubstr("left: b c")));
     EXPECT_FALSE(lives(text("pid").substr(0, text("pid").find('\n'))));
-    EXPECT_THAT(archived(), AllOf(HasSubstr("done/a.json"), Not(HasSubstr("done/b.json"))));
+    EXPECT_EQ(record("b")["complete"], false);
+    EXPECT_THAT(archived(),
+                AllOf(HasSubstr("done/a.json"), HasSubstr("done/b.json"), Not(HasSubstr("done/c.json"))));
   }
   write_text(place("again"), "");
   const Ended next = run(table);
