@@ -249,6 +249,22 @@ TEST(GpuPack, HasAllThatItsProgramsLoadAndStartSaysWhatIsMissing) {
   const Ended check = Subprocess({pack + "/start", "--check", "--device", "cpu"}, here).wait();
   EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
   EXPECT_THAT(check.out, HasSubstr("start: LibTorch "));
+  // This machine has all libraries itself: what comes from where?
+  const Ended loaded = Subprocess({"/bin/sh", "-c", "ldd " + tree + "/build/gpu/bin/resnet50_cifar10"},
+                                  {{"LD_LIBRARY_PATH", tree + "/lib:" + torch + "/lib"}})
+                           .wait();
+  int own = 0;
+  for (const std::string& line : lines_of(loaded.out)) {
+    if (line.find(" => ") == std::string::npos || line.find(" => " + torch) != std::string::npos) continue;
+    const bool packed_too = line.find(" => " + tree + "/lib/") != std::string::npos;
+    own += packed_too ? 1 : 0;
+    if (!packed_too) {
+      EXPECT_THAT(line,
+                  testing::ContainsRegex(
+                      "^\tlib(c|m|dl|rt|pthread|util|resolv|stdc\\+\\+|gcc_s|cu[a-z]+|nv[a-zA-Z]+)\\.so"));
+    }
+  }
+  EXPECT_GT(own, 10) << loaded.out;
   const Ended session = Subprocess({pack + "/start", "--device", "cpu", "--scale", "0.01", "--only",
                                     "resume-imagenet", "--done", pack + "/results"},
                                    here)
