@@ -249,6 +249,10 @@ TEST(GpuPack, HasAllThatItsProgramsLoadAndStartSaysWhatIsMissing) {
   const Ended check = Subprocess({pack + "/start", "--check", "--device", "cpu"}, here).wait();
   EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
   EXPECT_THAT(check.out, HasSubstr("start: LibTorch "));
+  const std::map<std::string, std::string> in_python = {
+      {"HOLDFAST_LIBTORCH", ""}, {"PIP_NO_INDEX", "1"}, {"PYTHONPATH", fs::path(torch).parent_path()}};
+  const Ended found = Subprocess({pack + "/start", "--check", "--device", "cpu"}, in_python).wait();
+  EXPECT_EQ(found.exit_code, 0) << found.out << found.err;
   // This machine has all libraries itself: what comes from where?
   const Ended loaded = Subprocess({"/bin/sh", "-c", "ldd " + tree + "/build/gpu/bin/resnet50_cifar10"},
                                   {{"LD_LIBRARY_PATH", tree + "/lib:" + torch + "/lib"}})
