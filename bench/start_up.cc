@@ -25,6 +25,7 @@
 
 #include "shared/child.h"
 #include "shared/median.h"
+#include "shared/root.h"
 #include "shared/temporary_folder.h"
 
 namespace {
@@ -72,7 +73,7 @@ double time_ours(const Words& command, const fs::path& metrics, const fs::path& 
 
 int run(int repetitions, const std::string& data, const std::string& width) {
   const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path root = HOLDFAST_SOURCE_DIR;
+  const fs::path root = holdfast::bench::root_folder();
   const fs::path python = root / ".deps/peers/bin/python";
   if (!fs::exists(python)) throw std::runtime_error("no peers; run bench/peers/install first");
   const TemporaryFolder folder;

@@ -6,7 +6,8 @@
 #
 # HOLDFAST_CUDA=OFF links libc10 and libtorch_cpu alone: such a program starts in 0.33 s against 0.55 s.
 # HOLDFAST_CUDA=ON adds libtorch, libc10_cuda, libtorch_cuda and the CUDA runtime. AUTO: ON when this machine has a GPU
-# and all parts are there.
+# and all parts are there. With LibTorch_CUDA_BY_FILE, CUDA's headers and definitions are not part of the target: Holdfast's
+# own build gives them to the files that know CUDA (holdfast_cuda_sources() in module.cmake).
 set(candidates "${HOLDFAST_LIBTORCH}" "$ENV{HOLDFAST_LIBTORCH}")
 if(NOT HOLDFAST_LIBTORCH AND NOT DEFINED ENV{HOLDFAST_LIBTORCH})
   set(candidates "${CMAKE_CURRENT_LIST_DIR}/../.deps/libtorch-2.11.0")
@@ -86,14 +87,15 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE
     "${LibTorch_ROOT_DIR}/include" "${LibTorch_ROOT_DIR}/include/torch/csrc/api/include")
   target_compile_definitions(LibTorch::LibTorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-  if(LibTorch_CUDA)
+  if(LibTorch_CUDA AND NOT LibTorch_CUDA_BY_FILE)
     target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE "${LibTorch_CUDART_INCLUDE_DIR}")
     target_compile_definitions(LibTorch::LibTorch INTERFACE HOLDFAST_WITH_CUDA USE_C10D_NCCL)
   endif()
   # What libtorch_cpu itself loads (CUDA runtime, CUPTI) is found by its own run path, by the linker, too.
   if(LibTorch_CUDA)
     # CUDA kernels register themselves from constructors: nothing refers to those libraries by name.
-    list(PREPEND linked -Wl,--push-state,--no-as-needed)
+    # What libtorch_cuda needs (cuDNN, NCCL, …) need not be on the machine that builds for another one.
+    list(PREPEND linked -Wl,--push-state,--no-as-needed,--allow-shlib-undefined)
     list(APPEND linked -Wl,--pop-state)
   endif()
   target_link_libraries(LibTorch::LibTorch INTERFACE ${linked})

@@ -71,6 +71,7 @@ function(holdfast_module name)
   endif()
   if(sources)
     holdfast_in_batches(${compiled})
+    holdfast_cuda_sources(${sources})
     holdfast_exchanged_sources(${name} exchanged)
     if(exchanged)
       set_source_files_properties(${exchanged} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -95,6 +96,7 @@ function(holdfast_embed_kernels name)
   set(generated "${CMAKE_CURRENT_BINARY_DIR}/texts_of_${name}.cc")
   configure_file("${PROJECT_SOURCE_DIR}/cmake/kernel_texts.cc.in" "${generated}" @ONLY)
   target_sources(${holdfast_compiled} PRIVATE "${generated}")
+  set_property(GLOBAL APPEND PROPERTY HOLDFAST_KERNEL_MODULES ${name})
   set_source_files_properties("${generated}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
@@ -116,7 +118,8 @@ function(holdfast_link_modules)
   endforeach()
 endfunction()
 
-# holdfast_program(<name> SOURCES <files> LINK <targets> [TORCH] [INSTALL]): an executable in <build>/bin.
+# holdfast_program(<name> SOURCES <files> LINK <targets> [TORCH] [INSTALL]): an executable in <build>/bin. The target
+# cuda_half builds all of them but those of tests, and the tests of tests/gpu: all that uses a GPU.
 # TORCH: its sources include Torch and use the precompiled header.
 function(holdfast_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;INSTALL" "" "SOURCES;LINK")
@@ -129,6 +132,10 @@ function(holdfast_program name)
     holdfast_use_pch(${name} std)
   endif()
   holdfast_in_batches(${name})
+  holdfast_cuda_sources(${arg_SOURCES})
+  if(TARGET cuda_half AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests/")
+    add_dependencies(cuda_half ${name})
+  endif()
   if(arg_INSTALL)
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     if(BUILD_SHARED_LIBS)
@@ -142,6 +149,26 @@ function(holdfast_in_batches target)
   if(HOLDFAST_BATCHES AND NOT DEFINED CMAKE_UNITY_BUILD)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
   endif()
+endfunction()
+
+# holdfast_cuda_sources(<files>): those that know CUDA see its headers and HOLDFAST_WITH_CUDA, where it is linked. No other
+# file is compiled differently, so that ccache gives a build with CUDA all the rest of one without. They are never in a
+# batch. (A header with HOLDFAST_WITH_CUDA must be one that only they include.)
+function(holdfast_cuda_sources)
+  foreach(file IN LISTS ARGN)
+    cmake_path(ABSOLUTE_PATH file)
+    if(NOT EXISTS "${file}")
+      continue()  # it is generated
+    endif()
+    file(STRINGS "${file}" cuda REGEX "HOLDFAST_WITH_CUDA|HOLDFAST_WITH_NCCL|include <(c10|ATen)/cuda/" LIMIT_COUNT 1)
+    if(cuda)
+      set_source_files_properties("${file}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+    if(cuda AND LibTorch_CUDA)
+      set_property(SOURCE "${file}" APPEND PROPERTY COMPILE_DEFINITIONS HOLDFAST_WITH_CUDA USE_C10D_NCCL)
+      set_property(SOURCE "${file}" APPEND PROPERTY COMPILE_OPTIONS "-isystem;${LibTorch_CUDART_INCLUDE_DIR}")
+    endif()
+  endforeach()
 endfunction()
 
 # holdfast_exchanged_sources(<module> <variable>): the sources of that module that a program of tests/crash/planted brings

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../shared/root.h"
 #include "holdfast/base/error.h"
 
 namespace holdfast::bench {
@@ -9,13 +10,9 @@ namespace {
 
 using nlohmann::json;
 
-std::filesystem::path python() {
-  return std::filesystem::path(HOLDFAST_SOURCE_DIR) / ".deps/peers/bin/python";
-}
+std::filesystem::path python() { return root_folder() / ".deps/peers/bin/python"; }
 
-std::filesystem::path script() {
-  return std::filesystem::path(HOLDFAST_SOURCE_DIR) / "bench/peers/checkpoint.py";
-}
+std::filesystem::path script() { return root_folder() / "bench/peers/checkpoint.py"; }
 
 json answer_of(const std::string& line, const std::string& what) {
   json answer = json::parse(line, nullptr, false);

@@ -14,6 +14,7 @@
 #include "../shared/child.h"
 #include "../shared/median.h"
 #include "../shared/program.h"
+#include "../shared/root.h"
 #include "../shared/temporary_folder.h"
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
@@ -185,7 +186,7 @@ nlohmann::ordered_json compare(const DataParallelOptionsGiven& options, const st
   nlohmann::ordered_json result = {
       {"model", model}, {"batch", job.batch}, {"pixels", job.pixels}, {"steps_of_a_turn", steps}};
   std::unique_ptr<Ranks> python;
-  const fs::path root = HOLDFAST_SOURCE_DIR;
+  const fs::path root = root_folder();
   const fs::path interpreter = root / ".deps/peers/bin/python";
   if (!options.no_python && fs::exists(interpreter)) {
     write_job({.model = model, .variant = "torchvision", .classes = kJobClasses}, *our_training(job, false),

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "../shared/program.h"
+#include "../shared/root.h"
 #include "catalogue.h"
 #include "device.h"
 #include "format.h"
@@ -111,7 +112,7 @@ class Run {
     setup_.warm_up = options_.warm_up.value_or(gpu ? 11 : 1);
     setup_.peers = options_.peers;
     if (!setup_.peers.empty()) setup_.steps = std::max(setup_.steps, kLeastWithPeers);
-    setup_.root = HOLDFAST_SOURCE_DIR;
+    setup_.root = root_folder();
     if (options_.free_gb) setup_.free = *options_.free_gb * 1e9;
     if (options_.threads != 0) at::set_num_threads(options_.threads);
     at::globalContext().setBenchmarkCuDNN(true);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "../shared/root.h"
 #include "catalogue.h"
 #include "holdfast/base/error.h"
 
@@ -127,8 +128,7 @@ void check_peers(const std::vector<std::string>& peers) {
       begin = end + 1;
     }
   }
-  const std::string python = std::string(HOLDFAST_SOURCE_DIR) + "/.deps/peers/bin/python";
-  if (!peers.empty() && !std::filesystem::exists(python)) {
+  if (!peers.empty() && !std::filesystem::exists(root_folder() / ".deps/peers/bin/python")) {
     throw UsageError("--peers needs PyTorch in .deps/peers: bench/peers/install gets it");
   }
 }
@@ -181,7 +181,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   Options options;
   Choice& choice = options.choice;
   std::string output;
-  std::string published = std::string(HOLDFAST_SOURCE_DIR) + "/bench/precision_table/published.csv";
+  std::string published = root_folder() / "bench/precision_table/published.csv";
   CLI::App app(kHelp, "bench_precision_table");
   add_options(app, options);
   app.add_option("--published", published, "published figures, a CSV (bench/precision_table/published.csv)");

@@ -18,6 +18,7 @@
 #include "../precision_table/peer_job.h"
 #include "../shared/median.h"
 #include "../shared/program.h"
+#include "../shared/root.h"
 #include "../shared/temporary_folder.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/freed_memory.h"
@@ -191,7 +192,7 @@ nlohmann::ordered_json compare(const Options& options, const std::string& model)
               at::get_num_threads(), options.repetitions, steps, steps == 1 ? "step" : "steps");
   std::fflush(stdout);
   auto left_out = nlohmann::ordered_json::array();
-  const std::filesystem::path root = HOLDFAST_SOURCE_DIR;
+  const std::filesystem::path root = root_folder();
   for (const std::string& name : options.peers) {
     Rival rival;
     rival.name = name;
@@ -289,7 +290,7 @@ int run(int argc, char** argv) {
   if (options.device == "cuda" && !at::hasCUDA()) {
     throw UsageError("there is no CUDA device here, or no CUDA in this build (HOLDFAST_CUDA): --device cpu");
   }
-  if (!std::filesystem::exists(HOLDFAST_SOURCE_DIR "/.deps/peers/bin/python")) {
+  if (!std::filesystem::exists(root_folder() / ".deps/peers/bin/python")) {
     throw UsageError("the peers are not installed; run bench/peers/install");
   }
   at::globalContext().setBenchmarkCuDNN(true);

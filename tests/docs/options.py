@@ -4,7 +4,8 @@ import shlex
 import subprocess
 from pathlib import Path
 
-SCRIPTS = {"examples/resnet50_cifar10/run", "tests/run", "tests/scoreboard", "cmake/bootstrap", "bench/recipe94"}
+SCRIPTS = {"examples/resnet50_cifar10/run", "tests/run", "tests/scoreboard", "cmake/bootstrap", "bench/recipe94",
+           "bench/gpu_pack", "bench/gpu_session"}
 # Of other people's tools, named in prose; and one that the example had once.
 FOREIGN = {"--time", "--stop-timeout", "--signal", "--http-put-response-hop-limit", "--accumulate", "--help",
            "--preserve-status", "--kill-after", "--rdzv-conf"}

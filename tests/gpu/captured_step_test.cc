@@ -1,10 +1,13 @@
 // Steps that replay CUDA graphs, on a real device: the plain step's bits, captures that fail, several
 // generators. Without a GPU every test is skipped and says so.
 #include <ATen/Context.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bernoulli.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,8 +24,10 @@
 #include <optional>
 #include <vector>
 
+#include "holdfast/base/error.h"
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/precision/grad_scaler.h"
+#include "holdfast/train/device_graph.h"
 #include "holdfast/train/step.h"
 
 namespace holdfast { namespace {
@@ -158,6 +163,28 @@ TEST_F(CapturedOnCuda, ALossThatLooksAtTheDeviceFallsBackAndLeavesNothingBehind)
   Trained beside(false);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(next.update().loss, beside.update().loss) << i;
   EXPECT_TRUE(next.step->replayed());
+}
+
+// From LibTorch 2.11 on a capture also records page-locked memory, which belongs to the graph.
+TEST_F(CapturedOnCuda, AFailedCaptureReturnsItsPageLockedMemory) {
+  auto* const allocator = at::getHostAllocator(at::kCUDA);
+  const auto held = [&] {
+    allocator->empty_cache();
+    return allocator->get_stats().allocated_bytes.current;
+  };
+  const auto graphs = make_cuda_graphs(at::Device(at::kCUDA, 0));
+  const at::Tensor on_device = at::zeros({8}, at::kCUDA);
+  const auto before = held();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THROW(graphs->capture([&] {
+      const at::Tensor locked = at::empty({1 << 20}, at::TensorOptions().pinned_memory(true));
+      on_device.sum().item<float>();  // waits for the device, which no capture may
+    }),
+                 Error);
+    EXPECT_EQ(held(), before) << i;
+  }
+  const at::Tensor after = at::empty({1 << 20}, at::TensorOptions().pinned_memory(true));
+  EXPECT_GT(held(), before) << "page-locked memory can be allocated again";
 }
 
 TEST_F(CapturedOnCuda, AnOverflowIsLeftOutOfReplays) {

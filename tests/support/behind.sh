@@ -5,12 +5,23 @@ can_fuzz() { local missing; missing=$(tests/fuzz/missing); [[ -z $missing ]] || 
 source_check() {  # <name> <seconds> [words by night]: at night the main build has no batches, and can be read itself
   if ((nightly)); then tally script "$1" 43200 "tests/$1" "$main" "${@:3}"; else tally script "$1" "$2" "tests/$1"; fi
 }
+has_torch() { ((torch)); }
+of_default() { [[ -z $version || $filter != . ]] || left_out "$1" "the run with the default LibTorch has it"; }
+# Beside the wheel, or of a toolkit: without its headers nothing of CUDA can be compiled.
+can_cuda() {
+  local place
+  for place in .deps/libtorch-*/nvidia/{cu13,cuda_runtime} /usr/local/cuda; do
+    [[ ! -e $place/include/cuda_runtime_api.h ]] || return 0
+  done
+  left_out cuda "there are no headers of the CUDA runtime (cmake/bootstrap --cuda, or a CUDA toolkit)"
+}
 work_behind() {
-  local lane
+  local lane kernels=0
   trap '[[ -z $child ]] || kill "$child" 2>/dev/null; exit 130' TERM
   child=
   renice -n 19 "$BASHPID" >/dev/null
   build_of "${upper[@]}" ${all[@]+"${all[@]}"}
+  if due kernels has_torch of_default && tally build kernels/build 1200 ninja -C "$main" kernel_resources; then kernels=1; fi
   touch "$TALLY_LOGS/upper.ready"
   for lane in asan tsan fuzz; do
     if due $lane/ of_core in_time $([[ $lane != fuzz ]] || echo can_fuzz) &&
@@ -20,6 +31,12 @@ work_behind() {
     fi
     touch "$TALLY_LOGS/$lane.over"
   done
+  # No GPU is needed for either. The build with CUDA takes most of its files from ccache: few of them know CUDA.
+  if due cuda/ has_torch of_default in_time can_cuda &&
+    tally step cuda/configure 120 cmake/configure release build/gpu -DHOLDFAST_CUDA=ON -DHOLDFAST_BATCHES=$batches "$patience"; then
+    tally build cuda/build 3600 ninja -C build/gpu -k 0 cuda_half
+  fi
+  ((!kernels)) || tally script kernels 3600 tests/kernels/run "$main"
   ! due thread_safety of_core_by_day || source_check thread_safety 1200
   ! due tidy of_core_by_day in_time || source_check tidy 3600 $( ((!torch)) || echo --all)
 }

@@ -5,6 +5,7 @@ if ((setup)); then
   cmake/bootstrap "${bootstrap[@]}" || { echo " 0:00  FAILED setup"; echo "0 passed, 1 failed"; exit 1; }
   # Tests that read with foreign tools skip themselves without these.
   cmake/bootstrap --interop || echo "tests that need tests/interop will be left out"
+  ((!torch)) || [[ -n $version || ! kernels =~ $filter ]] || cmake/bootstrap --nvrtc || echo "the lane kernels will look at what it finds an NVRTC for"
 fi
 if [[ -n $version ]]; then
   number=$version

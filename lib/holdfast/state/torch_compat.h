@@ -1,5 +1,6 @@
 // The only place for differences between LibTorch 2.7.1 and 2.15. Exceptions: distributed/internal/
-// c10d_compat.h, and two differences in train/device_graph.cc that need a class derived from CUDAGraph.
+// c10d_compat.h, train/internal/host_recording.h, and two differences in train/device_graph.cc that need a
+// class derived from CUDAGraph.
 //
 // Each entry names its releases and what happens without it. It works in all releases without a version
 // check. These are the same in all releases: arguments of the fused and foreach kernels, autocast by device

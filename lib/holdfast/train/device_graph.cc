@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "holdfast/state/torch_compat.h"
+#include "holdfast/train/internal/host_recording.h"
 #endif
 
 namespace holdfast { inline namespace v1 {
@@ -82,6 +83,7 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
     for (auto& [state, increment] : captured_generator_states_) release(*state);
     quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_); });
     quietly([&] { c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_); });
+    internal::end_host_recording(internal::host_allocator_of(at::kCUDA), mempool_id_);
   }
   // True if the destructor will release the memory. capture_ended_ exists from 2.8 on; before, the other two
   // say the same.

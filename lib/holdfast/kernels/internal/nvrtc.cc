@@ -22,11 +22,21 @@ std::filesystem::path folder_of_libtorch() {
   return std::filesystem::canonical(found.dli_fname, ignored).parent_path();
 }
 
+std::string& chosen_file() {
+  static std::string file;
+  return file;
+}
+
 struct Libraries {
   Libraries() {
     const std::filesystem::path torch = folder_of_libtorch();
     nvrtc = driver = open(torch / "libcaffe2_nvrtc.so");
     if (driver == nullptr) driver = open("libcuda.so.1");
+    if (const std::string& file = chosen_file(); !file.empty()) {
+      nvrtc = open(file);
+      if (nvrtc == nullptr) throw Error("no NVRTC: " + std::string(dlerror()));
+      return;
+    }
     const std::string places[] = {torch / "../../nvidia/cu13/lib/libnvrtc.so.13",
                                   torch / "../../nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
                                   "libnvrtc.so.13",
@@ -85,6 +95,8 @@ Nvrtc load_nvrtc() {
 }
 
 }  // namespace
+
+void choose_nvrtc(const std::string& file) { chosen_file() = file; }
 
 const Nvrtc& nvrtc() {
   static const Nvrtc loaded = load_nvrtc();

@@ -33,6 +33,10 @@ struct Nvrtc {
   Result (*lowered_name)(Program, const char*, const char**);
 };
 
+// Uses the NVRTC in this file and searches none. Call before the first use; for programs that compile for
+// devices of other machines.
+void choose_nvrtc(const std::string& file);
+
 const Nvrtc& nvrtc();
 
 // A function of the driver, libcuda.so.1. Error without a driver.

@@ -24,6 +24,7 @@ namespace holdfast { inline namespace v1 { namespace internal {
 
 #ifndef HOLDFAST_WITH_CUDA
 
+bool in_cuda(const at::Tensor&) { return false; }
 std::shared_ptr<CudaStaging> make_cuda_staging() { return nullptr; }
 void CudaTensors::add(std::string, const at::Tensor&, std::span<std::byte>, bool) {}
 std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>&, std::span<std::byte>,
@@ -37,6 +38,8 @@ void CudaTransfers::wait() {}
 PrepareImage cuda_image_preparation() { return {}; }
 
 #else
+
+bool in_cuda(const at::Tensor& tensor) { return tensor.is_cuda(); }
 
 namespace {
 

@@ -18,11 +18,8 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-#ifdef HOLDFAST_WITH_CUDA
-inline bool in_cuda(const at::Tensor& tensor) { return tensor.is_cuda(); }
-#else
-constexpr bool in_cuda(const at::Tensor& /*tensor*/) { return false; }
-#endif
+// Always false with HOLDFAST_CUDA=OFF.
+bool in_cuda(const at::Tensor& tensor);
 
 // Kept from save to save: a copy stream per device, page-locked memory, and which warnings were logged.
 class CudaStaging;

@@ -1,0 +1,156 @@
+"""The jobs of bench/gpu_session, in the order of their value."""
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import records
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "bench/gpu"
+PEERS = ROOT / ".deps/peers/bin/python"
+EPOCHS = 20  # that are timed
+PICTURES = 50_000
+NO_PEERS = "there is no Python with PyTorch in .deps/peers (bench/peers/install)"
+
+
+@dataclasses.dataclass
+class Job:
+    name: str
+    seconds: float  # on an H100, generously
+    command: list   # {files}: where files/NAME.json becomes its result; {work}: a folder that is removed
+    why: str
+    lacks: str = ""  # why it cannot be done here
+    expected: int = 0  # its exit status
+    limit: float = 0  # seconds after which it is ended; 0: some time more than expected
+    variables: dict = dataclasses.field(default_factory=dict)
+
+
+def table_of(file):
+    """Another table, from a JSON file: a list of objects with Job's fields."""
+    try:
+        return [Job(**{"why": "", "lacks": "", **one}) for one in json.loads(file.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        sys.exit(f"gpu_session: --table {file}: {error}")
+
+
+def pictures(given):
+    """--data for the example. A rehearsal does not read sixty thousand pictures."""
+    if given.device == "cpu":
+        return f"synthetic:{max(256, round(PICTURES * given.scale))}"
+    folder = given.data or os.environ.get("HOLDFAST_CIFAR10_DIR")
+    return str(Path(folder).resolve()) if folder else f"synthetic:{PICTURES}"
+
+
+def gpus():
+    return records.asked("nvidia-smi", "-L").count("GPU ")
+
+
+def sanitizer():
+    return shutil.which("compute-sanitizer") or next(
+        (str(path) for path in sorted(Path("/usr/local").glob("cuda*/bin/compute-sanitizer"))), "")
+
+
+class Table:
+    """Commands for one device. A CPU takes the same ones with smaller networks, or none, with the reason."""
+
+    def __init__(self, given):
+        self.given, self.cuda = given, given.device == "cuda"
+        self.bin, self.tests = given.build / "bin", given.build / "tests"
+        self.jobs = []
+
+    def add(self, name, seconds, why, command, gpu_only="", lacks="", **fields):
+        words = [str(word) for word in command]
+        lacks = (gpu_only if not self.cuda else "") or lacks
+        if not lacks and not Path(words[0]).exists():
+            lacks = f"there is no {words[0]}"
+        if not self.cuda:  # how fast it is says nothing
+            seconds, fields["limit"] = min(seconds, 60), 1200
+        self.jobs.append(Job(name, seconds, words, why, lacks, **fields))
+
+    def rows(self, name, seconds, why, rows, bn="fused", peers="", **conditions):
+        """Of bench_precision_table. A CPU has neither graphs nor quick FP16."""
+        timing = ["--seconds", 3, "--warm-up", 11]
+        if not self.cuda:
+            rows = rows.replace("fp16", "fp32").replace("graph", "eager")
+            bn = bn if name == "resnet50-fused" else "aten"  # fused ones are slow there: one will do
+            timing = ["--scale", self.given.scale, "--steps", 1, "--warm-up", 1, "--device", "cpu"]
+            timing += ["--tiny-bert"] if rows.startswith("bert") else ["--pixels", 96 if "inception" in rows else 64]
+        peer_words = []
+        if peers and PEERS.exists():
+            peer_words = ["--peers", peers if self.cuda else "eager"]
+        elif peers:
+            why += "; ours alone: " + NO_PEERS
+        self.add(name, seconds, why, [self.bin / "bench_precision_table", "--rows", rows, "--bn", bn, *peer_words, *timing,
+                                      "--output", "{files}/" + name], **conditions)
+
+    def example(self, *more):
+        small = [] if self.cuda else ["--width", 4, "--batch-size", 64, "--threads", 1]
+        return ["--data", pictures(self.given), *small, *more]
+
+    def recipe94(self, name, seconds, why, epochs, against, *more):
+        if against != "none" and not PEERS.exists():
+            against, why = "none", why + "; ours alone: " + NO_PEERS
+        epochs = epochs if self.cuda else max(2, round(epochs * self.given.scale))
+        self.add(name, seconds, why, [ROOT / "bench/recipe94", *self.example(), "--epochs", epochs, *more, "--against", against,
+                                      "--output", "{files}/" + name + ".json"], variables={"BUILD": str(self.given.build)})
+
+
+def table(given):
+    t = Table(given)
+    graph = ["--graph", "--data-on", "device", "--bn", "fused"]
+    no_peers = "" if PEERS.exists() else NO_PEERS
+    half = ["--precision", "fp16", "--loss-scale", 1024] if t.cuda else []
+    t.add("tests", 300, "all GPU tests, at once", [HERE / "tests", given.build],
+          gpu_only="only a build with CUDA has them, and they need a GPU")
+    for stem in ("imagenet", "cifar"):
+        t.add(f"resume-{stem}", 120, f"the example, killed and resumed, has the same bits: {stem} stem, FP16, graph, fused "
+              "norms, pictures on the device",
+              [HERE / "resume", "--steps", 60 if t.cuda else 24, "--folder", "{work}", "--", t.bin / "resnet50_cifar10",
+               *t.example("--stem", stem, "--channels-last", *half, *graph)])
+    t.add("two-ranks", 60, "two ranks on one GPU are refused (64)",
+          [t.bin / "holdfast", "launch", "--nproc", 2, "--", t.bin / "resnet50_cifar10", "--data", "synthetic:2000",
+           "--steps", 5, "--batch-size", 64, "--checkpoint-dir", "{work}/run"],
+          gpu_only="on a CPU two ranks are welcome", expected=64)
+    for bn in ("fused", "cudnn", "aten"):
+        t.rows(f"resnet50-{bn}", 90, f"ResNet-50 at 224, FP16, NHWC, eager and graph, --bn {bn}", "resnet50/fp16/nhwc",
+               bn=bn, gpu_only="cuDNN's norms need a GPU" if bn == "cudnn" else "")
+    t.add("checkpoint", 300, "what a save blocks and costs beside a GPU",
+          [t.bin / "bench_checkpoint", "--directory", "{work}", "--only", "gpu" if t.cuda else "commit", "--no-peers",
+           *(["--states", "resnet50,2gb"] if t.cuda else ["--quick"]), "--output", "{files}/checkpoint"])
+    python = "resnet50/fp16/nhwc/graph", "eager,max-autotune"
+    t.rows("resnet50-python", 420, "ResNet-50 in a graph against Python eager and max-autotune", python[0], peers=python[1],
+           lacks=no_peers)
+    t.recipe94("cifar-epochs", 240, "seconds of a CIFAR-10 epoch against Python eager and reduce-overhead", EPOCHS,
+               "eager,reduce-overhead" if t.cuda else "eager", "--stem", "imagenet", *graph)
+    t.rows("fp16-tf32", 240, "what FP16 gains over TF32, table-style and fair",
+           "resnet50/fp16/nhwc,resnet50/tf32" if t.cuda else "resnet50/fp16/nhwc")
+    t.rows("resnet50-python-again", 420, "the same interleave once more", python[0], peers=python[1], lacks=no_peers)
+    t.recipe94("recipe94", 240, "ResNet-50 to 94 % on CIFAR-10: accuracy and seconds", 30, "none",
+               *(graph if t.cuda else []))
+    t.add("recipe94-python", 420, "the same in Python",
+          [PEERS, ROOT / "bench/peers/recipe94.py", "--data", pictures(given),
+           *([] if t.cuda else ["--width", 4, "--batch-size", 64, "--epochs", 1])], lacks=no_peers)
+    t.add("determinism", 180, "the price of deterministic kernels",
+          [t.bin / "bench_step_time", "--models", "resnet50" if t.cuda else "mlp", "--peers", "eager", "--deterministic",
+           "--device", given.device, *([] if t.cuda else ["--steps", 20, "--repetitions", 2]),
+           "--output", "{files}/determinism.json"], lacks=no_peers)
+    for model in ("resnet152", "vgg16", "inception3", "inception4", "alexnet", "ssd300"):
+        t.rows(model, 180, f"{model} in FP16 against Python eager", f"{model}/fp16/nhwc/graph", peers="eager",
+               bn="aten" if model in ("vgg16", "alexnet") else "fused")
+    t.rows("bert-128", 240, "BERT-Large, 128 tokens, FP16, against Python eager", "bert-128/fp16/graph/x1", bn="aten",
+           peers="eager")
+    for tool in ("memcheck", "racecheck"):
+        t.add(tool, 300, f"small cases under compute-sanitizer {tool}", [HERE / "sanitized", tool, given.build],
+              gpu_only="it looks at a GPU's memory", lacks="" if sanitizer() else "there is no compute-sanitizer here (CUDA toolkit)",
+              variables={"COMPUTE_SANITIZER": sanitizer()})
+    t.rows("bf16", 240, "ResNet-50 in BF16", "resnet50/bf16/nhwc", gpu_only="slow on a CPU")
+    t.add("checkpoint-all", 1500, "the whole checkpoint bench on this machine's disk",
+          [t.bin / "bench_checkpoint", "--directory", "{work}", *([] if t.cuda else ["--quick", "--no-peers"]),
+           "--output", "{files}/checkpoint-all"])
+    t.add("table", 3600, "the default rows of the published table",
+          [t.bin / "bench_precision_table", "--seconds", 3, "--warm-up", 11, "--output", "{files}/table"],
+          gpu_only="hours on a CPU")
+    return t.jobs

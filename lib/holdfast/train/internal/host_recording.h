@@ -1,0 +1,42 @@
+// Ends what a failed capture of a CUDA graph began in LibTorch's allocator of page-locked memory. From 2.11 on,
+// capture_begin() also records there; if the capture fails, LibTorch ends only a part of it, and the graph's
+// page-locked memory would never be freed.
+//
+// Threads: the thread of the capture.
+#pragma once
+
+#include <ATen/core/CachingHostAllocator.h>
+
+#include <cstddef>
+#include <exception>
+
+namespace holdfast { inline namespace v1 { namespace internal {
+
+// For releases without at::getHostAllocator (2.7): the other overload is a better match where there is one.
+namespace without_host_allocator {
+template <class... Types>
+std::nullptr_t getHostAllocator(Types...) {
+  return nullptr;
+}
+}  // namespace without_host_allocator
+
+inline auto host_allocator_of(c10::DeviceType type) {
+  using namespace at;                      // NOLINT(google-build-using-namespace)
+  using namespace without_host_allocator;  // NOLINT(google-build-using-namespace)
+  return getHostAllocator(type);
+}
+
+// Does nothing if the allocator does not record for this pool, or cannot (before 2.11).
+template <class Allocator, class Pool>
+void end_host_recording(Allocator allocator, const Pool& pool) {
+  if constexpr (requires { allocator->end_allocate_to_pool(pool); }) {
+    try {
+      allocator->end_allocate_to_pool(
+          pool);  // throws if it does not record; then there is nothing to release
+      allocator->release_pool(pool);
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+}}}  // namespace holdfast::v1::internal

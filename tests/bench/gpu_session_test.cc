@@ -1,0 +1,296 @@
+// bench/gpu_session and bench/gpu_pack as a user runs them, without a GPU: what they record, keep, leave out and end, and
+// that a pack has all that its programs load. HOLDFAST_NIGHTLY=1 rehearses the whole session.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/nightly.h"
+#include "support/subprocess.h"
+
+namespace holdfast::test { namespace {
+
+using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+const std::string kRoot = HOLDFAST_SOURCE_DIR;
+const std::string kBuild = fs::path(HOLDFAST_BIN_DIR).parent_path();
+
+json job(const std::string& name, const std::string& command, double seconds = 1) {
+  return {{"name", name}, {"seconds", seconds}, {"command", {"sh", "-c", command}}, {"why", "a test"}};
+}
+
+bool lives(const std::string& pid) {
+  return !pid.empty() && fs::exists("/proc/" + pid) &&
+         read_text("/proc/" + pid + "/stat").find(") Z ") == std::string::npos;
+}
+
+// A table of jobs of its own, and the folder of its results.
+class GpuSession : public testing::Test {
+ protected:
+  std::vector<std::string> command(const json& table, const std::vector<std::string>& options) const {
+    write_text(folder_.path() / "table.json", table.dump());
+    std::vector<std::string> words = {kRoot + "/bench/gpu_session",
+                                      "--device",
+                                      "cpu",
+                                      "--done",
+                                      done().string(),
+                                      "--table",
+                                      (folder_.path() / "table.json").string()};
+    words.insert(words.end(), options.begin(), options.end());
+    return words;
+  }
+  Ended run(const json& table, const std::vector<std::string>& options = {}) const {
+    return Subprocess(command(table, options)).wait();
+  }
+  fs::path done() const { return folder_.path() / "done"; }
+  json record(const std::string& name) const { return json::parse(read_text(done() / (name + ".json"))); }
+  std::string archived() const {
+    return Subprocess({"/bin/tar", "-tzf", (done() / "all.tar.gz").string()}).wait().out;
+  }
+  std::string text(const std::string& name) const { return read_text(folder_.path() / name); }
+  std::string place(const std::string& name) const { return (folder_.path() / name).string(); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(GpuSession, RecordsEachJobAndArchivesAll) {
+  const Ended ended =
+      run({job("figures", "echo '{\"ms\": 4}' > {files}/figures.json; sh -c 'echo {work}; test -d {work}'"),
+           job("line", "echo first; echo last words"), job("bad", "echo no >&2; exit 3")});
+  // Placeholders are replaced inside of words, too.
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("bad: FAILED with 3"), HasSubstr("2 done, 1 failed, 0 left")));
+  const json figures = record("figures");
+  EXPECT_EQ(figures["rc"], 0);
+  EXPECT_EQ(figures["result"], json({{"ms", 4}}));
+  EXPECT_THAT(figures["device"].get<std::string>(), testing::StartsWith("cpu, "));
+  EXPECT_FALSE(figures["commit"].get<std::string>().empty());
+  EXPECT_GE(figures["seconds"].get<double>(), 0);
+  EXPECT_EQ(record("line")["result"], "last words");
+  EXPECT_EQ(record("bad")["rc"], 3);
+  EXPECT_THAT(record("bad")["tail"].get<std::string>(), HasSubstr("no\n"));
+  EXPECT_THAT(archived(), AllOf(HasSubstr("done/figures.json"), HasSubstr("done/files/figures.json"),
+                                HasSubstr("done/logs/bad.log"), HasSubstr("done/bad.json")));
+  for (const auto& entry : fs::directory_iterator(done())) {
+    EXPECT_THAT(entry.path().filename().string(), Not(testing::StartsWith("."))) << "left behind";
+  }
+}
+
+TEST_F(GpuSession, KeepsWhatTheSameCommitHasDone) {
+  const json table = {job("a", "echo a >> " + place("ran")), job("b", "echo b >> " + place("ran"))};
+  EXPECT_EQ(run(table, {"--first", "1"}).exit_code, 0);
+  const Ended second = run(table);
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("kept: a:"));
+  EXPECT_EQ(text("ran"), "a\nb\n");
+  json other = record("b");
+  other["commit"] = "another";
+  fs::create_directories(done() / "files/b.run");
+  write_text(done() / "b.json", other.dump());
+  EXPECT_EQ(run(table, {"--again", "a"}).exit_code, 0);
+  EXPECT_EQ(text("ran"), "a\nb\na\nb\n") << "asked for again; done by another commit";
+  EXPECT_FALSE(fs::exists(done() / "files/b.run")) << "another commit's rows";
+  write_text(done() / "a.json", "{\"rc\": 0,");
+  EXPECT_EQ(run(table).exit_code, 0);
+  EXPECT_EQ(text("ran"), "a\nb\na\nb\na\n") << "a torn record is none";
+}
+
+TEST_F(GpuSession, LeavesOutAloudWhatDoesNotFit) {
+  json impossible = job("never", "true");
+  impossible["lacks"] = "there is no tea";
+  const Ended ended = run({job("long", "true", 3000), impossible, job("short", "true")}, {"--minutes", "2"});
+  EXPECT_EQ(ended.exit_code, 75) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("left out: long: takes 3000 s, and "), HasSubstr("short: ok"),
+                               HasSubstr("left out: never: there is no tea"), HasSubstr("left: long"),
+                               HasSubstr("1 done, 0 failed, 1 left")));
+  EXPECT_FALSE(fs::exists(done() / "long.json"));
+}
+
+// A process that left its group and its parent is one of the job's all the same.
+TEST_F(GpuSession, EndsAJobThatTakesTooLongWithAllItsProcesses) {
+  json slow = job("slow", "setsid sh -c 'trap \"\" TERM; echo $$ > " + place("orphan") +
+                              "; while :; do sleep 1; done' & sleep 0.2; exec sleep 1000");
+  slow["limit"] = 1;
+  const Ended ended = run({slow, job("next", "true")});
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("slow: ended after its limit of 1 s"), HasSubstr("next: ok")));
+  EXPECT_EQ(record("slow")["rc"], 124);
+  const std::string orphan = text("orphan").substr(0, text("orphan").find('\n'));
+  ASSERT_FALSE(orphan.empty());
+  EXPECT_FALSE(lives(orphan));
+}
+
+TEST_F(GpuSession, AJobThatEndsLeavesNoProcess) {
+  EXPECT_EQ(run(json::array({job("a", "setsid sleep 1000 & echo $! > " + place("orphan"))})).exit_code, 0);
+  EXPECT_FALSE(lives(text("orphan").substr(0, text("orphan").find('\n'))));
+}
+
+TEST_F(GpuSession, ItsEndCutsAJobWhichIsLeftForTheNextOne) {
+  const Ended ended =
+      run(json::array({job("cut", "sleep 1000", 0.5)}), {"--minutes", "0.36"});  // 20 s are for the end
+  EXPECT_EQ(ended.exit_code, 75) << ended.out << ended.err;
+  EXPECT_EQ(record("cut")["rc"], 124);
+  const Ended next = run(json::array({job("cut", "true", 0.5)}));
+  EXPECT_EQ(next.exit_code, 0) << next.out;
+  EXPECT_THAT(next.out, Not(HasSubstr("kept")));
+}
+
+TEST_F(GpuSession, ASignalEndsItWith75AndTheNextOneGoesOn) {
+  const json table = {
+      job("a", "true"),
+      job("b", "echo $$ > " + place("pid") + "; test -e " + place("again") + " || exec sleep 1000"),
+      job("c", "true")};
+  for (const int signal : {SIGTERM, SIGINT}) {
+    fs::remove(place("pid"));
+    Subprocess session(command(table, {}));
+    ASSERT_TRUE(session.wait_until([&] { return !text("pid").empty(); }));
+    session.send(signal);
+    const Ended ended = session.wait();
+    EXPECT_EQ(ended.exit_code, 75) << ended.out << ended.err;
+    EXPECT_THAT(ended.out, AllOf(HasSubstr("interrupted during b"), HasSubstr("left: b c")));
+    EXPECT_FALSE(lives(text("pid").substr(0, text("pid").find('\n'))));
+    EXPECT_EQ(record("b")["complete"], false);
+    EXPECT_THAT(archived(),
+                AllOf(HasSubstr("done/a.json"), HasSubstr("done/b.json"), Not(HasSubstr("done/c.json"))));
+  }
+  write_text(place("again"), "");
+  const Ended next = run(table);
+  EXPECT_EQ(next.exit_code, 0) << next.out << next.err;
+  EXPECT_THAT(next.out, AllOf(HasSubstr("kept: a"), HasSubstr("3 done")));
+}
+
+TEST_F(GpuSession, WhatIsWrongIsSaidInOneLine) {
+  const auto wrong = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> words = {kRoot + "/bench/gpu_session"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Ended ended = Subprocess(words).wait();
+    EXPECT_EQ(ended.exit_code, 2) << ended.out;
+    return ended.err;
+  };
+  if (!fs::exists("/dev/nvidiactl")) {
+    const std::string said = wrong({});
+    EXPECT_THAT(said, HasSubstr("there is no GPU here; --device cpu"));
+    EXPECT_EQ(lines_of(said).size(), 1U) << said;
+  }
+  EXPECT_THAT(wrong({"--minutes", "0"}), HasSubstr("--minutes 0"));
+  EXPECT_THAT(wrong({"--only", "tea"}), HasSubstr("--only tea: there is no such job"));
+  EXPECT_THAT(wrong({"--device", "cpu", "--build", "/nowhere"}), HasSubstr("no programs in /nowhere/bin"));
+}
+
+// The real table. By day its first job that a CPU can do.
+TEST_F(GpuSession, IsRehearsedOnACpu) {
+  if (!fs::exists(HOLDFAST_BIN_DIR "/resnet50_cifar10")) GTEST_SKIP() << "the example is not built";
+  std::vector<std::string> words = {kRoot + "/bench/gpu_session",
+                                    "--device",
+                                    "cpu",
+                                    "--scale",
+                                    "0.01",
+                                    "--minutes",
+                                    "600",
+                                    "--done",
+                                    done().string(),
+                                    "--build",
+                                    kBuild};
+  if (!nightly()) words.insert(words.end(), {"--first", "2"});
+  const Ended ended = Subprocess(words).wait(std::chrono::minutes(60));
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("left out: tests: only a build with CUDA has them"),
+                               HasSubstr("resume-imagenet: ok")));
+  EXPECT_THAT(record("resume-imagenet")["result"].get<std::string>(),
+              AllOf(HasSubstr("equal after 2 kills"), HasSubstr("state=")));
+}
+
+TEST(GpuPack, HasAllThatItsProgramsLoadAndStartSaysWhatIsMissing) {
+  if (!fs::exists(HOLDFAST_BIN_DIR "/holdfast") || !fs::exists(HOLDFAST_BIN_DIR "/resnet50_cifar10")) {
+    GTEST_SKIP() << "the programs are not built";
+  }
+  const TemporaryFolder folder;
+  const std::string pack = folder.path() / "pack";
+  const Ended packed =
+      Subprocess({kRoot + "/bench/gpu_pack", "--build", kBuild, "--data", "none", "--level", "0", pack})
+          .wait(std::chrono::minutes(5));
+  ASSERT_EQ(packed.exit_code, 0) << packed.out << packed.err;
+  EXPECT_THAT(packed.out, AllOf(HasSubstr("no CIFAR-10 here"), HasSubstr("left out: gpu_")));
+  EXPECT_LE(fs::file_size(pack + "/holdfast-gpu.tar.xz"), 44U << 20);
+
+  // An empty folder without LibTorch and without a network.
+  const std::map<std::string, std::string> nothing = {{"HOLDFAST_LIBTORCH", ""}, {"PIP_NO_INDEX", "1"}};
+  const Ended bare = Subprocess({pack + "/start", "--check"}, nothing).wait();
+  if (bare.out.find("start: LibTorch") == std::string::npos) {  // else a Python here has it
+    EXPECT_EQ(bare.exit_code, 2);
+    EXPECT_THAT(bare.err, HasSubstr("there is no LibTorch "));
+    EXPECT_EQ(lines_of(bare.err).size(), 1U) << bare.err;
+  }
+  const std::string tree = pack + "/holdfast-gpu";
+  EXPECT_TRUE(fs::exists(tree + "/build/gpu/bin/resnet50_cifar10"));
+  EXPECT_FALSE(fs::exists(tree + "/bench/gpu/__pycache__"));
+  for (const auto& entry : fs::directory_iterator(tree + "/lib")) {
+    EXPECT_THAT(entry.path().filename().string(),
+                Not(testing::ContainsRegex("^lib(c|m|stdc\\+\\+|torch|c10|cudart|torch_cpu)\\.so")));
+  }
+  // No library of the system counts but those that every machine or LibTorch brings.
+  const std::string torch = Subprocess({"/bin/sh", "-c",
+                                        "ldd " HOLDFAST_BIN_DIR "/resnet50_cifar10 | sed -n "
+                                        "'s,.*libtorch_cpu.so => \\(.*\\)/lib/libtorch_cpu.so.*,\\1,p'"})
+                                .wait()
+                                .last_line();
+  const std::map<std::string, std::string> here = {{"HOLDFAST_LIBTORCH", torch}, {"PIP_NO_INDEX", "1"}};
+  const Ended check = Subprocess({pack + "/start", "--check", "--device", "cpu"}, here).wait();
+  EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
+  EXPECT_THAT(check.out, HasSubstr("start: LibTorch "));
+  const std::map<std::string, std::string> in_python = {
+      {"HOLDFAST_LIBTORCH", ""}, {"PIP_NO_INDEX", "1"}, {"PYTHONPATH", fs::path(torch).parent_path()}};
+  const Ended found = Subprocess({pack + "/start", "--check", "--device", "cpu"}, in_python).wait();
+  EXPECT_EQ(found.exit_code, 0) << found.out << found.err;
+  // This machine has all libraries itself: what comes from where?
+  const Ended loaded = Subprocess({"/bin/sh", "-c", "ldd " + tree + "/build/gpu/bin/resnet50_cifar10"},
+                                  {{"LD_LIBRARY_PATH", tree + "/lib:" + torch + "/lib"}})
+                           .wait();
+  int own = 0;
+  for (const std::string& line : lines_of(loaded.out)) {
+    if (line.find(" => ") == std::string::npos || line.find(" => " + torch) != std::string::npos) continue;
+    const bool packed_too = line.find(" => " + tree + "/lib/") != std::string::npos;
+    own += packed_too ? 1 : 0;
+    if (!packed_too) {
+      EXPECT_THAT(line,
+                  testing::ContainsRegex(
+                      "^\tlib(c|m|dl|rt|pthread|util|resolv|stdc\\+\\+|gcc_s|cu[a-z]+|nv[a-zA-Z]+)\\.so"));
+    }
+  }
+  EXPECT_GT(own, 10) << loaded.out;
+  const Ended session = Subprocess({pack + "/start", "--device", "cpu", "--scale", "0.01", "--only",
+                                    "resume-imagenet", "--done", pack + "/results"},
+                                   here)
+                            .wait(std::chrono::minutes(5));
+  EXPECT_EQ(session.exit_code, 0) << session.out << session.err;
+  EXPECT_THAT(session.out, HasSubstr("resume-imagenet: ok"));
+}
+
+TEST(GpuPack, WhatIsWrongIsSaidInOneLine) {
+  const auto wrong = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> words = {kRoot + "/bench/gpu_pack"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Ended ended = Subprocess(words, {{"HOLDFAST_CIFAR10_DIR", ""}}).wait();
+    EXPECT_EQ(ended.exit_code, 2) << ended.out << ended.err;
+    EXPECT_EQ(lines_of(ended.err).size(), 1U) << ended.err;
+    return ended.err;
+  };
+  EXPECT_THAT(wrong({}), HasSubstr("where to?"));
+  EXPECT_THAT(wrong({"--data", "/nowhere", "/tmp/x"}),
+              HasSubstr("no data_batch_1.bin and test_batch.bin in /nowhere"));
+  EXPECT_THAT(wrong({"--build", "/nowhere", "/tmp/x"}), HasSubstr("--build"));
+  EXPECT_THAT(wrong({"--most", "much", "/tmp/x"}), HasSubstr("--most much"));
+}
+
+}}  // namespace holdfast::test
