@@ -48,6 +48,12 @@ void within(Duration limit, std::function<void()> work, Heeds heeds = {});
 class StoreLine {
  public:
   StoreLine(std::shared_ptr<RankStore> store, std::string prefix);
+  // The same line, with a longer prefix.
+  StoreLine below(const std::string& folder) const {
+    StoreLine line = *this;
+    line.prefix_ += folder + "/";
+    return line;
+  }
 
   // From now on the limit is a few seconds: when a rank is lost, the store may be lost with it.
   void hurry();
