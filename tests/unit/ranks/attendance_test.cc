@@ -32,7 +32,8 @@ class AgentsStore : public testing::Test {
   std::string come(int rank, int world_size) {
     while (true) {
       StoreLine line(store_, "p/");
-      if (attend(place_of(rank, world_size), Clock::real().now() + kLimit, kLimit, line)) return line.prefix();
+      if (attend(place_of(rank, world_size), Clock::real().now() + kLimit, kLimit, line))
+        return line.prefix();
       std::this_thread::sleep_for(10ms);
     }
   }
