@@ -81,7 +81,9 @@ class Attendance {
     const std::string who = line_.get("who", left_until(end_));
     if (who != identity()) refuse_other_job(who);
     // A count, not a flag: add() is atomic, so of two processes with the same rank one sees 2.
-    if (line_.add("come/" + std::to_string(place_.rank), 1) > 1) {
+    const std::int64_t came = line_.add("come/" + std::to_string(place_.rank), 1);
+    line_.make_will(ended(came));
+    if (came > 1 && (line_.missing({"verdict"}, 0s).empty() || !earlier_ones_ended(came))) {
       if (line_.missing({"verdict"}, 0s).empty()) return false;
       // Tells rank 0, so that all ranks end with this reason instead of a timeout.
       line_.add("twice", 1);
@@ -98,6 +100,16 @@ class Attendance {
 
  private:
   std::string identity() const { return place_.job + " of " + std::to_string(place_.world_size) + " ranks"; }
+
+  std::string ended(std::int64_t came) const {
+    return "ended/" + std::to_string(place_.rank) + "/" + std::to_string(came);
+  }
+  // A process that died while the ranks were meeting may be started again.
+  bool earlier_ones_ended(std::int64_t came) {
+    std::vector<std::string> keys;
+    for (std::int64_t earlier = 1; earlier < came; ++earlier) keys.push_back(ended(earlier));
+    return line_.missing(keys, kLook).empty();
+  }
 
   [[noreturn]] void refuse_other_job(const std::string& who) const {
     throw UsageError("rank " + std::to_string(place_.rank) + " of job " + identity() + " met job " + who +

@@ -1,4 +1,4 @@
-// Ranks that meet in a store which outlives them: torchrun's agents keep one over all starts of their processes.
+// Ranks that meet in rank 0's store, and in one which outlives them: torchrun's agents keep it over all starts.
 #include "holdfast/ranks/attendance.h"
 
 #include <gmock/gmock.h>
@@ -9,6 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "holdfast/base/error.h"
+#include "holdfast/ranks/store_connection.h"
+#include "holdfast/ranks/store_server.h"
 #include "support/memory_store.h"
 
 namespace holdfast { namespace {
@@ -78,6 +81,30 @@ TEST_F(AgentsStore, ARankLeavesAStartThatBeganAnew) {
   std::jthread one([this] { EXPECT_EQ(come(1, 2), "p/2/"); });
   EXPECT_THAT(line.missing({"1/here/1"}, kLimit), testing::IsEmpty());
   EXPECT_EQ(come(0, 2), "p/2/");
+}
+
+// One host of three is restarted while the ranks wait for another one.
+TEST(Attendance, ARankThatEndedBeforeAllHadComeComesAgain) {
+  auto listening = listen_at("127.0.0.1", 0);
+  const StoreConnection::Place where{"127.0.0.1", own_end(listening->get()).second, "secret"};
+  const StoreServer server(std::move(*listening), where.secret);
+  const auto come = [&](int rank, const std::shared_ptr<StoreConnection>& connection) {
+    LaunchEnvironment place;
+    place.rank = rank;
+    place.world_size = 3;
+    place.job = "job";
+    StoreLine line(connection, "p/");
+    return attend(place, Clock::real().now() + kLimit, kLimit, line);
+  };
+  const auto connect = [&] { return std::make_shared<StoreConnection>(where, kLimit); };
+  std::jthread zero([&] { EXPECT_TRUE(come(0, connect())); });
+  const auto first = connect();
+  std::jthread one([&] { EXPECT_THROW(come(1, first), SilentStore); });
+  EXPECT_THAT(connect()->missing({"p/here/1"}, kLimit, [] { return false; }), testing::IsEmpty());
+  first->shut();
+  one.join();
+  std::jthread again([&] { EXPECT_TRUE(come(1, connect())); });
+  EXPECT_TRUE(come(2, connect()));
 }
 
 }}  // namespace holdfast
