@@ -236,14 +236,15 @@ TEST_F(DataParallel, TwoProcessesOfOneRankAreNamed) {
   EXPECT_THAT(ended.err + stray.wait(kLimit).err, HasSubstr("a rank 1 is at 127.0.0.1:"));
 }
 
-// Its agent outlives the ranks, and starts them again with another count.
+// Its agent outlives the ranks, and starts them again. Each agent counts restarts for itself, and not all of them.
 TEST_F(DataParallel, TorchrunsAgentKeepsTheStore) {
   Subprocess agent(rank_program("agent", folder_.path()));
   ASSERT_TRUE(agent.wait_until([&] { return fs::exists(folder_.path() / "port"); }, kLimit)) << agent.err();
   for (const char* const restart : {"0", "1"}) {
-    const std::map<std::string, std::string> more = {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                                     {"TORCHELASTIC_RESTART_COUNT", restart}};
+    std::map<std::string, std::string> more = {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                               {"TORCHELASTIC_RESTART_COUNT", restart}};
     Subprocess zero(rank_program("second", folder_.path()), variables("0", more));
+    more["TORCHELASTIC_RESTART_COUNT"] = "0";
     Subprocess one(rank_program("second", folder_.path()), variables("1", more));
     for (Subprocess* const rank : {&zero, &one}) {
       const Ended ended = rank->wait(kLimit);

@@ -67,6 +67,14 @@ std::vector<std::pair<int, std::string>> batches_in(const std::string& out) {
   return batches;
 }
 
+// "a,b,…"
+std::vector<std::string> words_of(const std::string& ids) {
+  std::vector<std::string> words;
+  std::istringstream in(ids);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
 std::string value_after(const std::string& out, const std::string& word) {
   const std::size_t at = out.rfind(word);
   return at == std::string::npos ? "" : out.substr(at + word.size(), out.find('\n', at) - at - word.size());
@@ -134,6 +142,7 @@ struct Vanishing {
   const char* name;
   void (*go)(const TwoHosts&);
   void (*come_back)(const TwoHosts&);  // null: it was killed, and is started again
+  int ranks = 1;                       // of each host
 };
 
 // Under `supervise` alone: when a host returns within seconds, torchrun 2.11 itself may end with a time-out of its store.
@@ -143,6 +152,8 @@ constexpr Vanishing kVanishings[] = {
      [](const TwoHosts& hosts) { hosts.mend(); }},
     {"Stopped", [](const TwoHosts& hosts) { hosts.signal_all(1, SIGSTOP); },
      [](const TwoHosts& hosts) { hosts.signal_all(1, SIGCONT); }},
+    // The ranks of the host that is left meet as well, in the store of the start before.
+    {"KilledOfFour", [](const TwoHosts& hosts) { hosts.signal_all(1, SIGKILL); }, nullptr, 2},
 };
 
 class TorchrunOnTwoHosts : public testing::TestWithParam<Vanishing> {
@@ -164,7 +175,7 @@ class TorchrunOnTwoHosts : public testing::TestWithParam<Vanishing> {
                                "--nnodes",
                                "1:2",
                                "--nproc-per-node",
-                               "1",
+                               std::to_string(GetParam().ranks),
                                "--max-restarts",
                                "1000",
                                "--rdzv-backend",
@@ -221,41 +232,35 @@ TEST_P(TorchrunOnTwoHosts, TheOtherGoesOnAloneAndThenBothTogether) {
 
   start(0);
   start(1);
-  ASSERT_TRUE(trains_with(12, 0)) << agents_[0]->err() << agents_[1]->err();
+  const std::size_t alone = 24 / static_cast<std::size_t>(GetParam().ranks);  // samples of a rank
+  ASSERT_TRUE(trains_with(alone / 2, 0)) << agents_[0]->err() << agents_[1]->err();
   ASSERT_TRUE(agents_[0]->wait_until([&] { return said(0).find("ids 7 ") != std::string::npos; }, 2min));
   std::size_t seen = said(0).size();
   GetParam().go(*hosts_);
-  ASSERT_TRUE(trains_with(24, seen)) << agents_[0]->err();
+  ASSERT_TRUE(trains_with(alone, seen)) << agents_[0]->err();
   seen = said(0).size();
   if (GetParam().come_back != nullptr) {
     GetParam().come_back(*hosts_);
   } else {
     start(1);
   }
-  ASSERT_TRUE(trains_with(12, seen)) << agents_[0]->err() << agents_[1]->err();
+  ASSERT_TRUE(trains_with(alone / 2, seen)) << agents_[0]->err() << agents_[1]->err();
   write_text(run().string() + ".quick", "");
   const Ended ended = agents_[0]->wait(5min);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("complete step=" + std::to_string(kSteps)));
   EXPECT_EQ(agents_[1]->wait(2min).exit_code, 0) << agents_[1]->err();
 
-  // Each batch is a step's whole global batch, or the share of one of two ranks; together they are every step.
-  std::map<int, std::set<int>> halves;
+  // Each batch is a share of a step's global batch, or the whole; together they are every step.
+  std::map<int, std::set<std::string>> seen_ids;
   for (int host = 0; host < 2; ++host) {
     const std::string out = host == 0 ? said_[0] + ended.out : said(1);
     for (const auto& [step, ids] : batches_in(out)) {
-      const std::string& all = order[step];
-      if (ids == all) {
-        halves[step] = {0, 1};
-      } else if (all.starts_with(ids + ",")) {
-        halves[step].insert(0);
-      } else {
-        EXPECT_TRUE(all.ends_with("," + ids)) << "step " << step << ": " << ids << " of " << all;
-        halves[step].insert(1);
-      }
+      EXPECT_THAT("," + order[step] + ",", HasSubstr("," + ids + ",")) << "step " << step;
+      for (const std::string& id : words_of(ids)) seen_ids[step].insert(id);
     }
   }
-  for (int step = 1; step <= kSteps; ++step) EXPECT_EQ(halves[step].size(), 2U) << "step " << step;
+  for (int step = 1; step <= kSteps; ++step) EXPECT_EQ(seen_ids[step].size(), 24U) << "step " << step;
   // The number of ranks changes the rounding alone.
   const std::string last = "loss " + std::to_string(kSteps) + " ";
   EXPECT_NEAR(std::atof(value_after(ended.out, last).c_str()),

@@ -88,8 +88,6 @@ inline constexpr EnvVariable kEnvGlooInterface{
 inline constexpr EnvVariable kEnvOmpThreads{
     "OMP_NUM_THREADS", "threads of each process's computations (holdfast launch: cores / processes)"};
 inline constexpr EnvVariable kEnvElasticRun{"TORCHELASTIC_RUN_ID", "torchrun's name for the job"};
-inline constexpr EnvVariable kEnvElasticRestart{"TORCHELASTIC_RESTART_COUNT",
-                                                "how often torchrun has restarted its processes"};
 inline constexpr EnvVariable kEnvElasticStore{
     "TORCHELASTIC_USE_AGENT_STORE", "True: torchrun itself keeps the store at MASTER_ADDR:MASTER_PORT"};
 inline constexpr EnvVariable kEnvElasticErrorFile{

@@ -154,7 +154,6 @@ void name_job(const Reading& reading, LaunchEnvironment& out) {
       }
       out.job = reading.text(kEnvElasticRun);
       if (out.job == "none") out.job.clear();  // torchrun's default
-      out.restart = reading.number(kEnvElasticRestart, 0, kMostRanks).value_or(0);
       out.agent_keeps_store = reading.text(kEnvElasticStore) == "True";
       return;
     case Launcher::open_mpi:

@@ -36,10 +36,8 @@ struct LaunchEnvironment {
   std::string job = {};
   // A text that only the ranks of this job know. Empty if neither launcher nor user provided one.
   std::string secret = {};
-  // torchrun: its agent hosts the store where the ranks meet, and keeps it when it restarts them. `restart`
-  // counts those restarts.
+  // torchrun: its agent hosts the store where the ranks meet, and keeps it when it restarts them.
   bool agent_keeps_store = false;
-  int restart = 0;
   // `holdfast launch`: a socket that already listens on master_port. Rank 0 takes it over, so no other
   // process can take the port.
   std::optional<int> listening_socket;

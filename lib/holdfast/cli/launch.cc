@@ -186,7 +186,7 @@ class Launch {
       }
       // Removes the variables that an outer launch has set for its own ranks.
       for (const EnvVariable& variable :
-           {kEnvLaunchJob, kEnvLaunchSocket, kEnvElasticRun, kEnvElasticRestart, kEnvElasticStore}) {
+           {kEnvLaunchJob, kEnvLaunchSocket, kEnvElasticRun, kEnvElasticStore}) {
         if (!one.environment.contains(variable.name)) one.without.emplace_back(variable.name);
       }
     }

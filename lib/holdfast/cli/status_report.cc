@@ -17,11 +17,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr Duration kOutlived = std::chrono::minutes(1);  // a machine that lives so long after its end stays
 constexpr Duration kRiskLasts = std::chrono::minutes(30);
+// Longer times are no times: a run without an end in sight, or a record that something else wrote.
+constexpr Duration kLongest = std::chrono::hours(24) * 365 * 100;
 
 double to_seconds(Duration time) {
   return std::round(std::chrono::duration<double>(std::max(time, Duration::zero())).count() * 1000) / 1000;
 }
-Duration from_ms(std::int64_t ms) { return std::chrono::milliseconds(std::max<std::int64_t>(ms, 0)); }
+Duration from_ms(std::int64_t ms) {
+  return std::chrono::milliseconds(std::clamp<std::int64_t>(ms, 0, kLongest / std::chrono::milliseconds(1)));
+}
 
 Duration since(WallTime when, WallTime now) { return std::chrono::duration_cast<Duration>(now - when); }
 
@@ -192,9 +196,10 @@ class Report {
     report["last_step"] = last >= 0 ? Json(last) : Json(nullptr);
     const auto rate = live ? progress()->steps_per_second : std::nullopt;
     report["steps_per_second"] = number(rate);
-    const bool known = last > step() && rate && *rate > 0;
-    report["time_left_s"] =
-        known ? Json(std::round(static_cast<double>(last - step()) / *rate)) : Json(nullptr);
+    const double left =
+        last > step() && rate && *rate > 0 ? std::round(static_cast<double>(last - step()) / *rate) : -1;
+    const bool known = left >= 0 && left <= std::chrono::duration<double>(kLongest).count();
+    report["time_left_s"] = known ? Json(left) : Json(nullptr);
     // After the end only if it is that step's.
     const bool fresh = progress() != nullptr && (live || progress()->step == step());
     report["loss"] = fresh ? number(progress()->loss) : Json(nullptr);

@@ -1,6 +1,10 @@
 #include "holdfast/ranks/attendance.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "holdfast/base/log.h"
@@ -20,6 +24,48 @@ constexpr Duration kPatience = 30s;  // between two log lines about missing rank
 
 Duration left_until(SteadyTime end) { return std::max<Duration>(end - Clock::real().now(), 0s); }
 
+// The starts in a store that torchrun's agents keep over all of them. Each agent counts restarts for itself, and not
+// those for a host that came back; so rank 0 numbers the starts, and lets the newest process of each rank in.
+class Starts {
+ public:
+  Starts(const LaunchEnvironment& place, const StoreLine& line) : place_(place), line_(line) {}
+
+  // Returns the keys of this start.
+  StoreLine enter(SteadyTime end) {
+    number_ = place_.rank == 0 ? std::to_string(line_.add("starts", 1)) : knock(end);
+    return line_.below(number_);
+  }
+  // Rank 0.
+  void let_in(const std::vector<int>& ranks) {
+    std::vector<std::string> keys;
+    for (const int rank : ranks) keys.push_back(key("knock", rank));
+    for (const std::string& absent : line_.missing(keys, 0s)) std::erase(keys, absent);
+    if (keys.empty()) return;
+    const auto tickets = line_.get_all(keys);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (std::exchange(let_in_[keys[i]], tickets[i]) == tickets[i]) continue;
+      line_.set("admit" + keys[i].substr(keys[i].find('/')) + "/" + tickets[i], number_);
+    }
+  }
+  // A newer rank 0 has come: this one may have ended.
+  bool over() { return line_.get("starts", kMargin) != number_; }
+
+ private:
+  // Ranks of a start of another size ask elsewhere.
+  std::string key(const char* stem, int rank) const {
+    return std::string(stem) + "/" + std::to_string(place_.world_size) + "/" + std::to_string(rank);
+  }
+  std::string knock(SteadyTime end) {
+    const std::string ticket = std::to_string(line_.add(key("knock", place_.rank), 1));
+    return line_.get(key("admit", place_.rank) + "/" + ticket, left_until(end));
+  }
+
+  const LaunchEnvironment& place_;
+  StoreLine line_;
+  std::string number_;
+  std::map<std::string, std::string> let_in_;  // ticket by key
+};
+
 class Attendance {
  public:
   Attendance(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line)
@@ -27,11 +73,17 @@ class Attendance {
 
   // Returns false if the ranks have met in this store before and this rank belongs to the next start.
   bool attend() {
+    if (place_.agent_keeps_store) {
+      starts_.emplace(place_, line_);
+      line_ = starts_->enter(end_);
+    }
     if (place_.rank == 0) line_.set("who", identity());
     const std::string who = line_.get("who", left_until(end_));
     if (who != identity()) refuse_other_job(who);
     // A count, not a flag: add() is atomic, so of two processes with the same rank one sees 2.
-    if (line_.add("come/" + std::to_string(place_.rank), 1) > 1) {
+    const std::int64_t came = line_.add("come/" + std::to_string(place_.rank), 1);
+    line_.make_will(ended(came));
+    if (came > 1 && (line_.missing({"verdict"}, 0s).empty() || !earlier_ones_ended(came))) {
       if (line_.missing({"verdict"}, 0s).empty()) return false;
       // Tells rank 0, so that all ranks end with this reason instead of a timeout.
       line_.add("twice", 1);
@@ -41,16 +93,23 @@ class Attendance {
           "started as this rank");
     }
     line_.set("here/" + std::to_string(place_.rank), host_name());
-    if (place_.rank == 0) {
-      preside();
-    } else {
-      hear();
-    }
+    if (place_.rank != 0) return hear();
+    preside();
     return true;
   }
 
  private:
   std::string identity() const { return place_.job + " of " + std::to_string(place_.world_size) + " ranks"; }
+
+  std::string ended(std::int64_t came) const {
+    return "ended/" + std::to_string(place_.rank) + "/" + std::to_string(came);
+  }
+  // A process that died while the ranks were meeting may be started again.
+  bool earlier_ones_ended(std::int64_t came) {
+    std::vector<std::string> keys;
+    for (std::int64_t earlier = 1; earlier < came; ++earlier) keys.push_back(ended(earlier));
+    return line_.missing(keys, kLook).empty();
+  }
 
   [[noreturn]] void refuse_other_job(const std::string& who) const {
     throw UsageError("rank " + std::to_string(place_.rank) + " of job " + identity() + " met job " + who +
@@ -60,9 +119,12 @@ class Attendance {
   void preside() {
     const auto keys = keys_of_ranks("here", place_.world_size);
     SteadyTime said = Clock::real().now();
-    std::vector<int> missing;
+    // More ranks ask less often.
+    const Duration look = starts_ ? 50ms + 250us * place_.world_size : kLook;
+    std::vector<int> missing = ranks_of_keys(keys);
     for (;;) {
-      missing = ranks_of_keys(line_.missing(keys, std::min(kLook, left_until(end_))));
+      if (starts_) starts_->let_in(missing);
+      missing = ranks_of_keys(line_.missing(keys, std::min(look, left_until(end_))));
       if (line_.add("twice", 0) > 0) {
         conclude(missing, "two processes came as the same rank to " + port_of(place_) +
                               ": two jobs at one port? Give each its own MASTER_PORT");
@@ -95,10 +157,16 @@ class Attendance {
     throw GroupError(verdict);
   }
 
-  void hear() {
+  // False: another start has begun.
+  bool hear() {
     // Longer than rank 0 waits, so that its verdict arrives with the names of the missing ranks.
-    const std::string verdict = line_.get("verdict", left_until(end_) + kMargin);
-    if (verdict == "go") return;
+    const SteadyTime end = std::max(end_, Clock::real().now()) + kMargin;
+    while (starts_ && !line_.missing({"verdict"}, std::min(kLook, left_until(end))).empty()) {
+      if (starts_->over()) return false;
+      if (Clock::real().now() >= end) break;
+    }
+    const std::string verdict = line_.get("verdict", left_until(end));
+    if (verdict == "go") return true;
     line_.set("read/" + std::to_string(place_.rank), "");
     throw GroupError(verdict);
   }
@@ -107,6 +175,7 @@ class Attendance {
   SteadyTime end_;
   Duration limit_;
   StoreLine& line_;
+  std::optional<Starts> starts_;  // if torchrun's agents keep the store
 };
 
 }  // namespace

@@ -88,6 +88,10 @@ void StoreLine::erase(const std::string& key) {
   call(answer_, [store = store_, key = prefix_ + key] { store->erase(key); });
 }
 
+void StoreLine::make_will(const std::string& key) {
+  call(answer_, [store = store_, key = prefix_ + key] { store->make_will(key, ""); });
+}
+
 std::vector<std::string> StoreLine::full(const std::vector<std::string>& keys) const {
   std::vector<std::string> all;
   all.reserve(keys.size());

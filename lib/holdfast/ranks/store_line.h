@@ -48,6 +48,12 @@ void within(Duration limit, std::function<void()> work, Heeds heeds = {});
 class StoreLine {
  public:
   StoreLine(std::shared_ptr<RankStore> store, std::string prefix);
+  // The same line, with a longer prefix.
+  StoreLine below(const std::string& folder) const {
+    StoreLine line = *this;
+    line.prefix_ += folder + "/";
+    return line;
+  }
 
   // From now on the limit is a few seconds: when a rank is lost, the store may be lost with it.
   void hurry();
@@ -65,6 +71,8 @@ class StoreLine {
   std::vector<std::string> get_all(const std::vector<std::string>& keys);
   std::int64_t add(const std::string& key, std::int64_t value);
   void erase(const std::string& key);
+  // The store sets that key when this connection ends, if it can (RankStore::make_will).
+  void make_will(const std::string& key);
   // Waits until all keys are there. Returns those that are missing after `limit`, or when a rank is lost and
   // loss_is_known is false.
   std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit,

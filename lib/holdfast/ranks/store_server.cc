@@ -111,7 +111,7 @@ void StoreServer::let_in() {
     Socket came(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (came.get() < 0) {
       if (errno == EMFILE || errno == ENFILE) Clock::real().sleep_for(kNoDescriptors);
-      return;
+      break;
     }
     send_without_delay(came.get());
     try {
@@ -164,6 +164,9 @@ void StoreServer::dismiss() {
 
 void StoreServer::remove(Clients& from, Clients::iterator client) {
   std::erase(writing_, &*client);
+  // Closing alone does neither while a forked child of this process holds the socket.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client->socket.get(), nullptr);
+  ::shutdown(client->socket.get(), SHUT_RDWR);
   if (client->trusted) {
     by_number_.erase(client->number);
     table_.leave(client->number);

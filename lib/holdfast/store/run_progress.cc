@@ -20,6 +20,8 @@ namespace {
 constexpr std::array<const char*, 4> kWords{"training", "evaluating", "saving", "pausing"};
 constexpr std::size_t kLongestFailure = 400;
 constexpr int kReads = 3;
+// Since 1970, as milliseconds; the clocks of this library count nanoseconds.
+constexpr std::int64_t kLastMs = std::numeric_limits<std::int64_t>::max() / 1'000'000;
 
 // A number where JSON has one, a text for nan, inf and -inf.
 std::string number_text(double value) {
@@ -114,7 +116,8 @@ std::optional<RunProgress> progress_from_record(const std::string& text) {
   take(progress.last_bytes, json, "last_bytes");
   take(progress.last_save_ms, json, "last_save_ms");
   progress.failure = text_member(json, "failure").value_or("");
-  return progress.attempt != 0 ? std::optional(std::move(progress)) : std::nullopt;
+  const bool is_time = progress.unix_ms >= 0 && progress.unix_ms <= kLastMs;
+  return progress.attempt != 0 && is_time ? std::optional(std::move(progress)) : std::nullopt;
 }
 
 std::optional<RunProgress> read_progress(Directory& run_directory, AttemptNumber attempt) {

@@ -98,12 +98,9 @@ TEST(LaunchEnvironment, Torchrun) {
 }
 
 TEST(LaunchEnvironment, TorchrunsAgentKeepsTheStore) {
-  const LaunchEnvironment seen =
-      launch_of(with(torchrun_rank_3_of_8(), {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                              {"TORCHELASTIC_RESTART_COUNT", "2"},
-                                              {"TORCHELASTIC_RUN_ID", "run7"}}));
+  const LaunchEnvironment seen = launch_of(with(
+      torchrun_rank_3_of_8(), {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "run7"}}));
   EXPECT_TRUE(seen.agent_keeps_store);
-  EXPECT_EQ(seen.restart, 2);
   EXPECT_EQ(seen.job, "run7");
   EXPECT_FALSE(
       launch_of(with(torchrun_rank_3_of_8(), {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).agent_keeps_store);

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <future>
 #include <iterator>
@@ -54,6 +58,17 @@ class Store : public testing::Test {
 };
 
 constexpr auto kNever = [] { return false; };
+
+// Not only when its thread looks for strangers that have waited too long.
+TEST_F(Store, GreetsAClientAtOnce) {
+  Duration fastest = 60s;
+  for (int i = 0; i < 5; ++i) {
+    const SteadyTime began = Clock::real().now();
+    client();
+    fastest = std::min<Duration>(fastest, Clock::real().now() - began);
+  }
+  EXPECT_LT(fastest, 900ms);
+}
 
 TEST_F(Store, KeepsWhatItIsTold) {
   const auto one = client();
@@ -199,6 +214,27 @@ TEST_F(Store, WillsHoldUnlessTheyAreWithdrawn) {
   EXPECT_THAT(one->missing({"dead"}, 60s, kNever), IsEmpty());
   EXPECT_THAT(one->get({"dead"}), ElementsAre("yes"));
   EXPECT_FALSE(one->check({"left"}));
+}
+
+// A program may fork while its ranks are connected. An epoll keeps a closed socket that a child still holds.
+TEST_F(Store, ForgetsAConnectionThatAForkedChildStillHolds) {
+  const auto one = client();
+  const auto other = client();
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  ASSERT_GT(child, 0);
+  other->make_will("gone", "yes");
+  other->shut();
+  EXPECT_THAT(one->missing({"gone"}, 60s, kNever), IsEmpty());
+  const Duration before = server_->traffic().processor;
+  std::this_thread::sleep_for(500ms);
+  EXPECT_LT(server_->traffic().processor - before, 5ms) << "it is told of that socket again and again";
+  EXPECT_EQ(one->add("count", 1), 1);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST_F(Store, ItsEndIsNoticed) {

@@ -148,7 +148,7 @@ std::shared_ptr<RankStore> reach(const LaunchEnvironment& place, Duration limit,
 
 // Without the secret nobody can guess a key, also in a store that torchrun keeps.
 std::string prefix_of(const LaunchEnvironment& place) {
-  const std::string stem = "holdfast/" + std::to_string(place.restart) + "/";
+  const std::string stem = "holdfast/";
   return place.secret.empty() ? stem : stem + in_hex(keyed_hash(place.secret, "keys")).substr(0, 32) + "/";
 }
 

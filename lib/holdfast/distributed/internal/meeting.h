@@ -3,7 +3,7 @@
 // if all ranks are on one host. Clients prove that they know the job's secret. torchrun's agent has its own
 // TCPStore, without proofs.
 //
-// Keys are below "holdfast/<restart>/" and a hash of the secret (ranks/attendance.h has them).
+// Keys are below "holdfast/" and a hash of the secret (ranks/attendance.h has them).
 //
 // Errors: UsageError and GroupError, as in process_group.h. Threads: one.
 #pragma once
