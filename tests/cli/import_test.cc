@@ -110,6 +110,9 @@ TEST_F(Import, RefusesWhatIsNoFileOfWeights) {
                    "PyTorch before 1.6");
   expect_complaint(run({"import", golden("python-2.11.0/own_class.pt"), "--to", path("x")}), 1,
                    "it needs __builtin__.print");
+  fs::copy_file(golden("2.7.1/module.pt"), path("model-00001-of-00003.pt"));
+  expect_complaint(run({"import", path("model-00001-of-00003.pt"), "--to", path("x")}), 1,
+                   "one of 3 parts of the weights");
   EXPECT_FALSE(fs::exists(path("x")));
 }
 

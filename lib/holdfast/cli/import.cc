@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
@@ -63,7 +64,19 @@ std::string listed(const std::vector<std::string>& names) {
   return names.size() > kMost ? text + ", …" : text;
 }
 
+// "model-00001-of-00003.safetensors": alone it is a part of the weights.
+void check_whole(const ImportRequest& options) {
+  static const std::regex part("-[0-9]{5}-of-0*([2-9]|[1-9][0-9]+)\\.[a-z]+");
+  std::smatch match;
+  const std::string name = options.file.filename().string();
+  if (!std::regex_search(name, match, part, std::regex_constants::match_default)) return;
+  refuse(options, "one of " + match.str(1) +
+                      " parts of the weights: join them in Python first (load each, update one "
+                      "dict, save that), or give a part another name to import it alone");
+}
+
 int run_import(const ImportRequest& options) {
+  check_whole(options);
   const auto file = open_checkpoint(options.file);
   if (!looks_foreign(*file)) refuse(options, "neither a file of PyTorch nor of safetensors");
   const auto index = read_foreign_index(*file, options.key);

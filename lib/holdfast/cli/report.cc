@@ -166,11 +166,17 @@ void write_picture(const ReportRequest& options, const char* option, const std::
     throw UsageError(std::string(option) + " " + target.native() +
                      " lies in the run directory; write it elsewhere");
   }
+  // Whole, or not at all: a full disk leaves the old one.
+  const std::string half = target.native() + ".new";
   errno = 0;
-  std::ofstream file(target, std::ios::binary | std::ios::trunc);
+  std::ofstream file(half, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  if (!file) throw IoError("write", target.native(), errno == 0 ? EIO : errno);
+  if (!file || std::rename(half.c_str(), target.c_str()) != 0) {
+    const int reason = errno == 0 ? EIO : errno;
+    std::remove(half.c_str());
+    throw IoError("write", target.native(), reason);
+  }
 }
 
 int run_report(const ReportRequest& options) {

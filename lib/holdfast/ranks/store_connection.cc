@@ -63,7 +63,7 @@ std::unique_ptr<StoreConnection> StoreConnection::again() const {
 
 void StoreConnection::greet(SteadyTime end) {
   const auto next = [&]() HOLDFAST_REQUIRES(mutex_) {
-    auto message = receive(end);
+    auto message = receive(end, kLongestGreeting);
     if (!message) close("no answer");
     return std::move(*message);
   };
@@ -93,10 +93,10 @@ void StoreConnection::send(Kind kind, std::vector<std::string> words) {
   }
 }
 
-std::optional<Message> StoreConnection::receive(SteadyTime end) {
+std::optional<Message> StoreConnection::receive(SteadyTime end, std::size_t longest) {
   while (true) {
     try {
-      if (auto message = take_message(in_, kLongestMessage)) return message;
+      if (auto message = take_message(in_, longest)) return message;
     } catch (const std::runtime_error& error) {
       closed_ = true;
       throw OtherSecret(error.what());
@@ -114,7 +114,7 @@ std::optional<Message> StoreConnection::receive(SteadyTime end) {
 }
 
 std::optional<std::vector<std::string>> StoreConnection::answer(SteadyTime end) {
-  auto message = receive(end);
+  auto message = receive(end, kLongestMessage);
   if (!message) return std::nullopt;
   if (message->kind == Kind::done) return std::move(message->words);
   if (message->kind == Kind::failed && !message->words.empty()) {

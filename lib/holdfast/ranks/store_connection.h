@@ -70,7 +70,7 @@ class StoreConnection final : public RankStore {
   void greet(SteadyTime end) HOLDFAST_REQUIRES(mutex_);
   void send(Kind kind, std::vector<std::string> words) HOLDFAST_REQUIRES(mutex_);
   // nullopt at `end`.
-  std::optional<Message> receive(SteadyTime end) HOLDFAST_REQUIRES(mutex_);
+  std::optional<Message> receive(SteadyTime end, std::size_t longest) HOLDFAST_REQUIRES(mutex_);
   std::optional<std::vector<std::string>> answer(SteadyTime end) HOLDFAST_REQUIRES(mutex_);
   // One wait of missing(). nullopt: another thread wants the connection.
   std::optional<std::vector<std::string>> wait_once(const std::vector<std::string>& keys, Duration limit,

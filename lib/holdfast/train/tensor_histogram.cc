@@ -36,8 +36,10 @@ HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int
     event.counts = {event.count};
     return event;
   }
-  const at::Tensor counts =
-      at::histc(values, kBins, event.min, event.max).to(at::kCPU, at::kDouble).contiguous();
+  // Not histc: it overflows for a range beyond float's, and a GPU refuses it where it must be deterministic.
+  const at::Tensor bin_of =
+      ((wide - event.min) * (kBins / (event.max - event.min))).to(at::kLong).clamp_max(kBins - 1);
+  const at::Tensor counts = at::bincount(bin_of, {}, kBins).to(at::kCPU, at::kDouble).contiguous();
   const auto* const bins = counts.const_data_ptr<double>();
   event.counts.assign(bins, bins + kBins);
   for (std::int64_t bin = 1; bin <= kBins; ++bin) {
