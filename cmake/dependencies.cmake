@@ -1,6 +1,5 @@
 # What the half without LibTorch is made of, as imported targets: spdlog::spdlog, nlohmann_json::nlohmann_json,
-# xxhash::xxhash, hdf5::hdf5, CLI11::CLI11, Threads::Threads. Used by the build and by an
-# installed holdfastConfig.cmake.
+# xxhash::xxhash, hdf5::hdf5, CLI11::CLI11, Threads::Threads.
 macro(holdfast_find_dependencies)
   find_package(Threads REQUIRED)
   find_package(spdlog REQUIRED)
@@ -15,14 +14,24 @@ macro(holdfast_find_dependencies)
     target_compile_definitions(xxhash::xxhash INTERFACE XXH_INLINE_ALL)
   endif()
 
-  # The serial C library by hand: FindHDF5 runs compiler wrappers (a second of configure time) and may pick an MPI build.
+  holdfast_find_hdf5()
   if(NOT TARGET hdf5::hdf5)
-    find_path(HDF5_SERIAL_INCLUDE_DIR hdf5.h PATHS /usr/include/hdf5/serial REQUIRED)
+    message(FATAL_ERROR "HDF5 (hdf5.h and libhdf5) is not there: run cmake/bootstrap, or apt-get install libhdf5-dev")
+  endif()
+endmacro()
+
+# Used by the build and by an installed holdfastConfig.cmake. The serial C library by hand: FindHDF5 runs compiler wrappers
+# (a second of configure time) and may pick an MPI build.
+macro(holdfast_find_hdf5)
+  if(NOT TARGET hdf5::hdf5)
+    find_path(HDF5_SERIAL_INCLUDE_DIR hdf5.h PATHS /usr/include/hdf5/serial)
     find_library(HDF5_SERIAL_LIBRARY NAMES hdf5_serial hdf5
-                 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/hdf5/serial /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} REQUIRED)
-    add_library(hdf5::hdf5 SHARED IMPORTED)
-    set_target_properties(hdf5::hdf5 PROPERTIES IMPORTED_LOCATION "${HDF5_SERIAL_LIBRARY}"
-                          INTERFACE_INCLUDE_DIRECTORIES "${HDF5_SERIAL_INCLUDE_DIR}")
+                 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/hdf5/serial /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+    if(HDF5_SERIAL_INCLUDE_DIR AND HDF5_SERIAL_LIBRARY)
+      add_library(hdf5::hdf5 SHARED IMPORTED)
+      set_target_properties(hdf5::hdf5 PROPERTIES IMPORTED_LOCATION "${HDF5_SERIAL_LIBRARY}"
+                            INTERFACE_INCLUDE_DIRECTORIES "${HDF5_SERIAL_INCLUDE_DIR}")
+    endif()
   endif()
 endmacro()
 

@@ -2,7 +2,8 @@
 #
 # The library of one folder under lib/holdfast: target holdfast_<name>, alias holdfast::<name>, from *.cc and
 # internal/*.cc (main.cc belongs to a program). DEPS must be allowed by layers.cmake and are linked publicly. LINK is private:
-# no public header includes any of it, and its definitions (SPDLOG_*, XXH_INLINE_ALL) are none of a user's business.
+# no public header includes any of it, and its definitions (SPDLOG_*, XXH_INLINE_ALL) are none of a user's business. An
+# installed Holdfast asks for the libraries among them, and not for those that are headers only.
 # With BUILD_SHARED_LIBS its objects (target in `holdfast_compiled`) go into libholdfast_core.so or libholdfast.so, and
 # holdfast_<name> only links that one.
 # A TORCH module is skipped with HOLDFAST_TORCH=OFF and uses the shared precompiled header.
@@ -26,6 +27,7 @@ function(holdfast_module name)
     return()
   endif()
 
+  list(TRANSFORM arg_LINK REPLACE "^(nlohmann_json|xxhash|CLI11)::.+" "$<BUILD_INTERFACE:\\0>")
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" *.cc internal/*.cc)
   list(REMOVE_ITEM sources main.cc)
   set(target holdfast_${name})
@@ -169,8 +171,8 @@ function(holdfast_program name)
   if(TARGET cuda_half AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests/")
     add_dependencies(cuda_half ${name})
   endif()
-  if(arg_INSTALL)
-    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(arg_INSTALL AND HOLDFAST_INSTALL)
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
     if(BUILD_SHARED_LIBS)
       set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     endif()

@@ -10,6 +10,7 @@
 #include "holdfast/cli/run_curves.h"
 #include "holdfast/cli/svg.h"
 #include "holdfast/cli/timeline.h"
+#include "holdfast/cli/version.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -256,7 +257,7 @@ std::string html_report(const std::string& name, Directory& run_directory,
     put_attempts(page, account);
     put_notices(page, lives);
   }
-  page.raw("<footer><p>Made by holdfast " HOLDFAST_VERSION
+  page.raw("<footer><p>Made by holdfast " + std::string(kVersion) +
            " from the ledgers of the run. No script, nothing from a network.</p></footer>\n");
   return page.done();
 }

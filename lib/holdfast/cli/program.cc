@@ -10,7 +10,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/json_output.h"
-#include "holdfast/format/layout.h"
+#include "holdfast/cli/version.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -73,8 +73,7 @@ int run_program(std::vector<std::string> arguments) {
       "Runs trainers: one process for each GPU, restarted after interruptions, with interruptions "
       "rehearsed."};
   app.name("holdfast");
-  app.set_version_flag("--version",
-                       "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion));
+  app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
   app.footer(
       "Example:\n  holdfast ls /mnt/ckpt/run1\n\n`holdfast help COMMAND` has an example of each command.");

@@ -380,4 +380,6 @@ bool MetadataServer::State::pause(std::optional<Duration> limit) {
   return !changed.wait_for(mutex, *limit, [this]() HOLDFAST_REQUIRES(mutex) { return ending; });
 }
 
+std::string_view http_library_version() { return CPPHTTPLIB_VERSION; }
+
 }}  // namespace holdfast::v1

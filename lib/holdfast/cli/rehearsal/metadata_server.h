@@ -106,6 +106,9 @@ class MetadataServer {
   std::unique_ptr<State> state_;
 };
 
+// The version of cpp-httplib, which the server is made with.
+std::string_view http_library_version();
+
 // A port of 127.0.0.1 that neither accepts a connection nor refuses one.
 class DeafPort {
  public:

@@ -1,0 +1,15 @@
+// Which Holdfast this program is, for --version, reports, and questions to its authors.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace holdfast { inline namespace v1 {
+
+extern const std::string_view kVersion;  // "0.2.0"
+extern const std::string_view kCommit;   // in full, or "unknown" if the sources were not a git repository
+
+// Four lines: version and checkpoint format, commit, compiler, libraries.
+std::string version_text();
+
+}}  // namespace holdfast::v1
