@@ -33,6 +33,7 @@
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/io/file_system.h"
+#include "holdfast/kernels/batch_norm.h"
 #include "holdfast/metrics/background.h"
 #include "holdfast/metrics/console.h"
 #include "holdfast/models/resnet.h"
@@ -141,6 +142,10 @@ int train(const Options& options) {
                                                .initialize = !resumable});
   net->to(device);
   if (options.channels_last) holdfast::to_channels_last(*net);
+  if (options.bn == holdfast::BatchNormKind::fused) {
+    holdfast::prepare_fused_batch_norm(holdfast::autocast_type(options.precision).value_or(at::kFloat),
+                                       device);
+  }
   holdfast::DataParallel parallel(*net, group);
   Forward forward(net, device, options);
   // By default weight decay applies to everything, also to batch norms and biases, as in torchvision's
@@ -171,6 +176,7 @@ int train(const Options& options) {
                        .accumulation = options.share.accumulation,
                        .precision = options.precision,
                        .scaler = scaler ? &*scaler : nullptr,
+                       .layers = net.get(),
                        .parallel = &parallel,
                        .graph = options.graph});
 

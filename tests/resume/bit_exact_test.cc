@@ -14,6 +14,8 @@ struct Case {
   // What every second attempt is started with: free to change.
   std::vector<std::string> changed;
   std::string width = "2";
+  // Of the interrupted attempts.
+  std::map<std::string, std::string> environment = {};
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& value) { return out << value.name; }
@@ -57,7 +59,7 @@ TEST_P(BitExact, InterruptedRunEndsAsTheStraightOne) {
     if (i % 2 == 1) extra.insert(extra.end(), value.changed.begin(), value.changed.end());
     const bool kill = i % 3 != 2;
     const std::int64_t lines = run.steps_logged() + pick(0, 2 * steps / (interruptions + 1));
-    auto process = run.start(extra);
+    auto process = run.start(extra, value.environment);
     process->wait_until([&] { return run.steps_logged() > lines; });
     std::this_thread::sleep_for(std::chrono::microseconds(pick(0, 15'000)));
     process->send(kill ? SIGKILL : SIGTERM);
@@ -72,7 +74,7 @@ TEST_P(BitExact, InterruptedRunEndsAsTheStraightOne) {
     }
   }
   EXPECT_GE(kills, 1) << "nothing was killed: the test proves nothing";
-  if (ended.exit_code != 0) ended = run.finish();
+  if (ended.exit_code != 0) ended = run.finish({}, value.environment);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.last_line(), expected.last_line());
   EXPECT_EQ(read_losses(run.metrics()).by_step, losses.by_step);
@@ -107,6 +109,15 @@ INSTANTIATE_TEST_SUITE_P(
              {"--channels-last", "--precision", "bf16", "--optimizer", "lamb"},
              {}},
         Case{"FusedBatchNormsGraphOrNot", 12, {"--channels-last", "--bn", "fused"}, {"--graph"}, "4"},
+        // As on a GPU: each result is read one step late. The straight run knows it at once.
+        Case{"LateResults", 20, {}, {"--workers", "2"}, "2", {{"HOLDFAST_LATE_RESULTS", "1"}}},
+        Case{"LateResultsFp16AccumulationClipped",
+             12,
+             {"--precision", "fp16", "--loss-scale", "8192", "--batch-size", "48", "--micro-batch-size", "16",
+              "--clip-grad-norm", "1"},
+             {},
+             "2",
+             {{"HOLDFAST_LATE_RESULTS", "1"}}},
         Case{"Recipe94", 12, {"--recipe", "94"}, {"--workers", "3"}}),
     [](const auto& info) { return info.param.name; });
 

@@ -149,6 +149,14 @@ inline constexpr EnvVariable kEnvSupervisedUptime{"HOLDFAST_SUPERVISED_UPTIME",
                                                   "id>: counts on that start of the machine, whose wall "
                                                   "clock may be set"};
 // Compares every late snapshot with live memory before the save goes on. Cost: one read of the state a save.
+// See train/trainer.h.
+inline constexpr EnvVariable kEnvLateResults{
+    "HOLDFAST_LATE_RESULTS",
+    "1 or 0: learn a step's loss one step late, or at once (default: late if the model is on a GPU)"};
+// Where compiled GPU kernels are kept. kernels/kernel_cache.h has the rules.
+inline constexpr EnvVariable kEnvCacheHome{
+    "XDG_CACHE_HOME", "folder of caches; GPU kernels are kept in holdfast/kernels (default ~/.cache)"};
+inline constexpr EnvVariable kEnvHome{"HOME", "home folder, for the caches"};
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};
 // `holdfast check` sets it for the program that it runs.

@@ -56,9 +56,10 @@ struct Checkpointer::Parts {
     throw UsageError(name + (engine.end.over() ? " after finish()" : " before resume()"));
   }
 
-  void in_trial(const StepReport& report) {
+  void in_trial() {
     const std::int64_t step = run.step();
-    trial->note(report, run.source.attributes(), engine.boundary_saves.digest());
+    engine.boundary.settle();
+    trial->note(engine.boundary.loss(), run.source.attributes(), engine.boundary_saves.digest());
     if (trial->saves_at(step)) ensemble->save().wait();
     trial->end_at(step);
     if (!trial->stops_at(step)) return;
@@ -115,6 +116,7 @@ Resumed Checkpointer::resume() {
 
 void Checkpointer::before_update() {
   Engine& engine = parts_->engine;
+  engine.boundary.settle();
   engine.boundary.update_begins();
   if (engine.late.open()) [[unlikely]] {
     engine.late.close();
@@ -132,7 +134,7 @@ Decision Checkpointer::after_step(const StepReport& report) {
     engine.evaluation.step_inside();
   }
   if (parts_->trial) [[unlikely]] {
-    parts_->in_trial(report);
+    parts_->in_trial();
   }
   Decision decision;
   parts_->ensemble->at_boundary(decision);
@@ -157,6 +159,7 @@ bool Checkpointer::tick() {
 
 SaveHandle Checkpointer::save() {
   parts_->require_loop("save");
+  parts_->engine.boundary.settle();
   return parts_->ensemble->save();
 }
 
@@ -175,6 +178,7 @@ Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner)
     : owner_(&owner), exceptions_(std::uncaught_exceptions()) {
   Parts& parts = *owner_->parts_;
   parts.require_loop("EvaluationScope");
+  parts.engine.boundary.settle();
   const internal::Waiting waiting(parts.run.time);
   parts.engine.evaluation.enter();
   parts.ensemble->enter_evaluation();
@@ -189,6 +193,7 @@ void Checkpointer::EvaluationScope::cut_short() { owner_->parts_->engine.evaluat
 
 void Checkpointer::metric(const std::string& name, double value) {
   parts_->require_loop("metric");
+  parts_->engine.boundary.settle();
   Run& run = parts_->run;
   Measurements& measurements = parts_->engine.saves.measurements();
   measurements.settle();
@@ -214,6 +219,7 @@ int Checkpointer::finish() {
   }
   if (!parts_->engine.end.over()) {
     parts_->require_loop("finish");
+    parts_->engine.boundary.settle();
     parts_->ensemble->finish();
   }
   return parts_->engine.end.code();
@@ -261,7 +267,10 @@ std::vector<Notice> Checkpointer::notices() const { return parts_->run.monitor.n
 std::optional<SteadyTime> Checkpointer::deadline() const { return parts_->run.monitor.named_deadline(); }
 
 Digest Checkpointer::state_digest() {
-  return or_out_of_memory([&] { return parts_->engine.boundary_saves.digest(); });
+  return or_out_of_memory([&] {
+    parts_->engine.boundary.settle();
+    return parts_->engine.boundary_saves.digest();
+  });
 }
 
 std::string Checkpointer::stop_reason() const {

@@ -89,7 +89,8 @@ class Checkpointer {
   // tensor that did change is named in the log, and after_step() copies it from then on.
   // An update without this call drops the save in progress and makes it again; from then on after_step()
   // copies everything, and the log says so once. Until after_step() has returned, no call commits anything
-  // new, because memory holds no step boundary. Never throws.
+  // new, because memory holds no step boundary. Reads a result that came late (StepReport::late), and throws
+  // only what that throws.
   void before_update();
   // After every optimizer update, never after a micro-batch.
   Decision after_step(const StepReport& report = {});

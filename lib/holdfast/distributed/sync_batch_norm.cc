@@ -30,13 +30,15 @@ c10::ScalarType computes_in(const at::Tensor& input) {
 
 struct Statistics {
   at::Tensor mean, squares;  // of all ranks; squares: sum of squared deviations from that mean
-  double count = 0;          // values per channel
+  at::Tensor count;          // values per channel, a scalar on the device
 };
+
+std::int64_t values_per_channel(const at::Tensor& x) { return x.size(1) == 0 ? 0 : x.numel() / x.size(1); }
 
 // One row per rank: count, mean, squares.
 at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
   const std::int64_t channels = x.size(1);
-  const std::int64_t count = channels == 0 ? 0 : x.numel() / channels;
+  const std::int64_t count = values_per_channel(x);
   at::Tensor own = at::zeros({2 * channels + 1}, x.options());
   if (count > 0) {
     const at::Tensor mean = channel_sums(x).div_(static_cast<double>(count));
@@ -49,14 +51,12 @@ at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
   return rows.view({group.world_size(), -1});
 }
 
-// Reads only one number from the device: the total count.
 Statistics merged(const at::Tensor& rows, std::int64_t channels) {
   const at::Tensor counts = rows.narrow(1, 0, 1);
   const at::Tensor means = rows.narrow(1, 1, channels);
   const at::Tensor total = counts.sum();
   Statistics all;
-  all.count = total.item().toDouble();
-  if (all.count == 0) return all;
+  all.count = total;
   all.mean = at::zeros({channels}, rows.options());
   for (std::int64_t r = 0; r < rows.size(0); ++r) all.mean += means[r] * (counts[r] / total);
   all.squares = at::zeros({channels}, rows.options());
@@ -70,13 +70,12 @@ Statistics merged(const at::Tensor& rows, std::int64_t channels) {
 struct Normalize : torch::autograd::Function<Normalize> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& inverse,
-                            double count, ProcessGroup* group) {
+                            const at::Tensor& count, ProcessGroup* group) {
     const at::Tensor x = input.to(mean.scalar_type());
     const at::Tensor scale = weight.defined() ? inverse * weight.to(mean.scalar_type()) : inverse;
     at::Tensor y = (x - per_channel(mean)).mul_(per_channel(scale));
     if (bias.defined()) y.add_(per_channel(bias.to(mean.scalar_type())));
-    context->save_for_backward({input, weight, mean, inverse});
-    context->saved_data["count"] = count;
+    context->save_for_backward({input, weight, mean, inverse, count});
     context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
     return y.to(input.scalar_type());
   }
@@ -86,8 +85,8 @@ struct Normalize : torch::autograd::Function<Normalize> {
       throw UsageError("a SyncBatchNorm2d has no second derivatives: backward() without create_graph");
     }
     const auto saved = context->get_saved_variables();
-    const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3];
-    const double count = context->saved_data["count"].toDouble();
+    const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
+                     &count = saved[4];
     auto* const group = reinterpret_cast<ProcessGroup*>(context->saved_data["group"].toInt());
     const at::Tensor dy = gradients[0].to(mean.scalar_type());
     const at::Tensor deviation = input.to(mean.scalar_type()) - per_channel(mean);
@@ -119,11 +118,17 @@ struct Normalize : torch::autograd::Function<Normalize> {
 
 }  // namespace
 
-double SyncBatchNorm2dImpl::next_average_factor() {
-  if (!options.track_running_stats()) return 0;
+void SyncBatchNorm2dImpl::track(const at::Tensor& mean, const at::Tensor& variance) {
+  if (!options.track_running_stats()) return;
   num_batches_tracked += 1;
-  if (options.momentum().has_value()) return *options.momentum();
-  return 1.0 / num_batches_tracked.item().toDouble();
+  if (const std::optional<double> momentum = options.momentum()) {
+    running_mean.mul_(1 - *momentum).add_(mean, *momentum);
+    running_var.mul_(1 - *momentum).add_(variance, *momentum);
+  } else {  // the average of all batches; the count stays on the device
+    const at::Tensor factor = num_batches_tracked.to(running_mean.scalar_type()).reciprocal();
+    running_mean.lerp_(mean, factor);
+    running_var.lerp_(variance, factor);
+  }
 }
 
 at::Tensor SyncBatchNorm2dImpl::forward(const at::Tensor& input) {
@@ -132,25 +137,23 @@ at::Tensor SyncBatchNorm2dImpl::forward(const at::Tensor& input) {
     throw UsageError("a SyncBatchNorm2d of " + std::to_string(options.num_features()) +
                      " channels takes [N, C, H, W], not a tensor of shape " + c10::str(input.sizes()));
   }
-  at::Tensor mean, inverse;
-  double count = 0;
+  Statistics all;
+  at::Tensor inverse;
   {
     const at::NoGradGuard no_grad;
-    const std::int64_t channels = input.size(1);
-    const Statistics all = merged(gathered(*group_, input.detach().to(computes_in(input))), channels);
-    count = all.count;
-    if (count < 2) {
+    const at::Tensor x = input.detach().to(computes_in(input));
+    all = merged(gathered(*group_, x), input.size(1));
+    // Reads from the device only where this rank's own values are too few.
+    if (values_per_channel(x) < 2 && all.count.item<double>() < 2) {
       throw UsageError("a SyncBatchNorm2d needs more than one value per channel over all ranks to train");
     }
-    mean = all.mean;
-    inverse = (all.squares / count + options.eps()).rsqrt();
-    const double factor = next_average_factor();
+    inverse = (all.squares / all.count + options.eps()).rsqrt();
     if (running_mean.defined()) {
-      running_mean.mul_(1 - factor).add_(mean.to(running_mean.scalar_type()), factor);
-      running_var.mul_(1 - factor).add_((all.squares / (count - 1)).to(running_var.scalar_type()), factor);
+      track(all.mean.to(running_mean.scalar_type()),
+            (all.squares / (all.count - 1)).to(running_var.scalar_type()));
     }
   }
-  return Normalize::apply(input, weight, bias, mean, inverse, count, group_);
+  return Normalize::apply(input, weight, bias, all.mean, inverse, all.count, group_);
 }
 
 std::size_t synchronize_batch_norms(torch::nn::Module& module, ProcessGroup& group) {

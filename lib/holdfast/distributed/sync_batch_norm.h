@@ -45,7 +45,7 @@ class SyncBatchNorm2dImpl : public torch::nn::BatchNorm2dImpl {
   void synchronize(ProcessGroup* group) { group_ = group; }
 
  private:
-  double next_average_factor();
+  void track(const at::Tensor& mean, const at::Tensor& variance);
 
   ProcessGroup* group_ = nullptr;
 };

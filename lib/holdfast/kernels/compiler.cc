@@ -1,6 +1,7 @@
 #include "holdfast/kernels/compiler.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "holdfast/base/error.h"
@@ -11,6 +12,9 @@ namespace {
 
 using internal::nvrtc;
 using internal::Nvrtc;
+
+// No implicit fused multiply-add: a CPU and a GPU must round alike (device_code.h).
+constexpr std::array kOptions{"--std=c++20", "--device-as-default-execution-space", "--fmad=false"};
 
 void check(Nvrtc::Result result, const char* what) {
   if (result != 0) throw Error(std::string("NVRTC cannot ") + what + ": " + nvrtc().error_string(result));
@@ -79,6 +83,12 @@ std::string why_no_compiler() {
   }
 }
 
+std::string compiler_version() {
+  std::string version = "NVRTC " + std::to_string(nvrtc().major) + "." + std::to_string(nvrtc().minor);
+  for (const char* const option : kOptions) version += std::string(" ") + option;
+  return version;
+}
+
 std::vector<int> known_architectures() {
   int count = 0;
   check(nvrtc().supported_count(&count), "say what it knows");
@@ -112,10 +122,9 @@ Compiled compile(const Source& source, const std::vector<std::string>& types, in
     architecture = newest;
     portable = true;  // PTX: the driver compiles it for the device
   }
-  std::vector<std::string> options = {
-      std::string("--gpu-architecture=") + (portable ? "compute_" : "sm_") + std::to_string(architecture),
-      // No implicit fused multiply-add: a CPU and a GPU must round alike (device_code.h).
-      "--std=c++20", "--device-as-default-execution-space", "--fmad=false"};
+  std::vector<std::string> options = {std::string("--gpu-architecture=") + (portable ? "compute_" : "sm_") +
+                                      std::to_string(architecture)};
+  options.insert(options.end(), kOptions.begin(), kOptions.end());
   options.insert(options.end(), more.begin(), more.end());
   std::vector<const char*> words;
   for (const std::string& option : options) words.push_back(option.c_str());

@@ -20,6 +20,9 @@ std::string why_no_compiler();
 // Architectures that this NVRTC supports: 75, 80, 90, … for compute capability 7.5, 8.0, 9.0.
 std::vector<int> known_architectures();
 
+// NVRTC's version, and the options that every kernel gets.
+std::string compiler_version();
+
 struct Compiled {
   std::string image;                 // input of cuModuleLoadData
   std::vector<std::string> symbols;  // symbols of the kernels, in the order of `types`

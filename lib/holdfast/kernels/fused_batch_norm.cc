@@ -199,6 +199,10 @@ struct OwnKernels {
 }  // namespace
 }  // namespace kernels
 
+void prepare_fused_batch_norm(at::ScalarType type, c10::Device device) {
+  kernels::for_type(type, [&](auto like) { kernels::prepare<kernels::kBatchNorm, decltype(like)>(device); });
+}
+
 Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                             const BatchNormFusion& fusion) {
   if (x.numel() == 0) return kernels::internal::by_operators(x, parameters, fusion);

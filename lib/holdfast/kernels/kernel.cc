@@ -14,8 +14,10 @@
 #include <map>
 #include <mutex>
 
+#include "holdfast/io/file_system.h"
 #include "holdfast/kernels/compiler.h"
 #include "holdfast/kernels/internal/nvrtc.h"
+#include "holdfast/kernels/kernel_cache.h"
 #endif
 
 #include "holdfast/base/error.h"
@@ -26,6 +28,14 @@ namespace {
 std::vector<KernelName>& known() {
   static std::vector<KernelName> names;
   return names;
+}
+
+// "Half" of "Apply<Half, true>"; a type without arguments stays as it is.
+[[maybe_unused]] std::string first_argument(const std::string& type) {
+  const std::size_t begin = type.find('<');
+  if (begin == std::string::npos) return type;
+  const std::size_t end = type.find_first_of(",>", begin);
+  return type.substr(begin + 1, end - begin - 1);
 }
 
 // Extracts the type from a function's signature. g++ writes "constexpr const char* f() [with Type =
@@ -63,6 +73,10 @@ void launch_on_gpu(const Source&, const char* signature, const void*, int, Grid,
   throw UsageError("kernel " + type_in(signature) + " cannot run on " + device.str() +
                    ": built without CUDA (HOLDFAST_CUDA)");
 }
+void prepare_on_gpu(const Source& source, const char* /*element*/, c10::Device device) {
+  throw UsageError(std::string("the kernels in ") + source.path + " cannot run on " + device.str() +
+                   ": built without CUDA (HOLDFAST_CUDA)");
+}
 #else
 namespace {
 
@@ -85,29 +99,63 @@ int architecture_of(int device) {
   return 10 * major + minor;
 }
 
-Function load(const Source& source, const char* signature, int device) {
-  using LoadData = int (*)(void**, const void*);
-  using GetFunction = int (*)(Function*, void*, const char*);
-  static const auto load_data = reinterpret_cast<LoadData>(driver_function("cuModuleLoadData"));
-  static const auto get_function = reinterpret_cast<GetFunction>(driver_function("cuModuleGetFunction"));
-  const std::string type = type_in(signature);
-  const Compiled compiled = compile(source, {type}, architecture_of(device));
-  void* module = nullptr;  // never unloaded: lives as long as the device's context
-  check(load_data(&module, compiled.image.data()), "its code cannot be loaded", type);
-  Function function = nullptr;
-  check(get_function(&function, module, compiled.symbols.front().c_str()), "not found in its code", type);
-  return function;
-}
+// The compiled kernels of this process, from the cache or from NVRTC.
+class Kernels {
+ public:
+  // One caller at a time: a second thread that needs the same kernel waits instead of compiling it again.
+  Function function(const Source& source, const char* signature, int device) {
+    const std::lock_guard lock(mutex_);
+    Function& function = functions_[{signature, device}];
+    if (function == nullptr) function = load(source, type_in(signature), device);
+    return function;
+  }
+  void prepare(const Source& source, const std::string& element, int device) {
+    const std::lock_guard lock(mutex_);
+    compile_for(source, element, device);
+  }
 
-Function compiled_once(const Source& source, const char* signature, int device) {
-  static std::mutex mutex;
-  static std::map<std::pair<const char*, int>, Function> compiled;
-  // One compilation at a time: a second thread that needs the same kernel waits instead of compiling it
-  // again.
-  const std::lock_guard lock(mutex);
-  Function& function = compiled[{signature, device}];
-  if (function == nullptr) function = load(source, signature, device);
-  return function;
+ private:
+  using Key = std::pair<std::string, int>;  // type and device
+
+  Function load(const Source& source, const std::string& type, int device) {
+    if (!compiled_.contains({type, device})) compile_for(source, first_argument(type), device);
+    const Outcome& outcome = compiled_.at({type, device});
+    if (outcome.error) std::rethrow_exception(outcome.error);
+    using LoadData = int (*)(void**, const void*);
+    using GetFunction = int (*)(Function*, void*, const char*);
+    static const auto load_data = reinterpret_cast<LoadData>(driver_function("cuModuleLoadData"));
+    static const auto get_function = reinterpret_cast<GetFunction>(driver_function("cuModuleGetFunction"));
+    void* module = nullptr;  // never unloaded: lives as long as the device's context
+    check(load_data(&module, outcome.compiled.image.data()), "its code cannot be loaded", type);
+    Function function = nullptr;
+    check(get_function(&function, module, outcome.compiled.symbols.front().c_str()), "not found in its code",
+          type);
+    return function;
+  }
+
+  void compile_for(const Source& source, const std::string& element, int device) {
+    const int architecture = architecture_of(device);
+    std::vector<std::string> types;
+    for (const KernelName& kernel : known()) {
+      const bool wanted = kernel.source == &source && first_argument(kernel.type) == element;
+      if (wanted && !compiled_.contains({kernel.type, device})) types.push_back(kernel.type);
+    }
+    std::vector<Outcome> outcomes = compile_together(
+        types, cache_,
+        [&](const std::string& type) { return cache_key(source, type, architecture, compiler_version()); },
+        [&](const std::string& type) { return compile(source, {type}, architecture); });
+    for (std::size_t i = 0; i < types.size(); ++i) compiled_[{types[i], device}] = std::move(outcomes[i]);
+  }
+
+  std::mutex mutex_;
+  KernelCache cache_{FileSystem::real(), KernelCache::usual_folder()};
+  std::map<std::pair<const char*, int>, Function> functions_;
+  std::map<Key, Outcome> compiled_;
+};
+
+Kernels& the_kernels() {
+  static Kernels kernels;
+  return kernels;
 }
 
 }  // namespace
@@ -130,12 +178,21 @@ void launch_on_gpu(const Source& source, const char* signature, const void* kern
   if (context == nullptr)
     cudaFree(nullptr);  // creates the context for an autograd thread that has not used
                         // the device
-  const Function function = compiled_once(source, signature, index);
+  const Function function = the_kernels().function(source, signature, index);
   void* arguments[] = {const_cast<void*>(kernel)};
   check(launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1,
                static_cast<unsigned>(threads), 1, 1, 0, c10::cuda::getCurrentCUDAStream().stream(), arguments,
                nullptr),
         "cannot be launched", type_in(signature));
+}
+
+void prepare_on_gpu(const Source& source, const char* element, c10::Device device) {
+  if (!device.is_cuda()) {
+    throw UsageError(std::string("the kernels in ") + source.path + " cannot run on " + device.str() +
+                     ", only on CUDA and a CPU");
+  }
+  const int index = device.has_index() ? device.index() : c10::cuda::current_device();
+  the_kernels().prepare(source, type_in(element), index);
 }
 #endif
 

@@ -2,8 +2,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_clamp_max.h>
 #include <ATen/ops/_foreach_clamp_min.h>
+#include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/clamp.h>
@@ -107,6 +109,19 @@ at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm) {
     at::_foreach_mul_(group.gradients, here);
   }
   return norm;
+}
+
+void divide_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& divisor) {
+  const at::NoGradGuard no_grad;
+  for (Group& group : grouped(gradients, "divide_gradients")) {
+    at::_foreach_div_(group.gradients, divisor.to(group.device));
+  }
+}
+
+void add_gradients(const std::vector<at::Tensor>& sums, const std::vector<at::Tensor>& gradients) {
+  if (sums.empty()) return;
+  const at::NoGradGuard no_grad;
+  at::_foreach_add_(sums, gradients);
 }
 
 void clip_grad_value(std::vector<at::Tensor>& gradients, double limit) {

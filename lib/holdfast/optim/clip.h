@@ -30,6 +30,10 @@ at::Tensor grad_norm(const std::vector<at::Tensor>& gradients);
 // the norm before clipping: a scalar of the gradients' type, or 0 on the CPU if there are none. If it is not
 // finite, the gradients become zeros or NaN: skip that update.
 at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm);
+// Divides all gradients by a scalar of one element, on any device, and adds others to them, each with one
+// kernel for all tensors together. `sums` and `gradients` have the same layout.
+void divide_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& divisor);
+void add_gradients(const std::vector<at::Tensor>& sums, const std::vector<at::Tensor>& gradients);
 // Bounds every element to [-limit, limit]; NaN stays NaN. As torch::nn::utils::clip_grad_value_.
 void clip_grad_value(std::vector<at::Tensor>& gradients, double limit);
 

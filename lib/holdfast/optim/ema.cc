@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sub.h>
@@ -34,14 +35,15 @@ Ema::Ema(torch::nn::Module& module, const EmaOptions& options) : options_(option
 
 void Ema::group() {
   groups_.clear();
+  rest_.clear();
   for (const Named& tensor : tensors_) {
-    if (!tensor.averaged) continue;
+    std::vector<Group>& groups = tensor.averaged ? groups_ : rest_;
     const auto fits = [&](const Group& group) {
       return group.weights.front().device() == tensor.weight.device() &&
              group.weights.front().scalar_type() == tensor.weight.scalar_type();
     };
-    auto place = std::find_if(groups_.begin(), groups_.end(), fits);
-    if (place == groups_.end()) place = groups_.insert(place, Group{});
+    auto place = std::find_if(groups.begin(), groups.end(), fits);
+    if (place == groups.end()) place = groups.insert(place, Group{});
     place->weights.push_back(tensor.weight);
     place->averages.push_back(tensor.average);
   }
@@ -53,9 +55,7 @@ double Ema::decay(std::int64_t n) const {
 }
 
 void Ema::copy_rest() {
-  for (Named& tensor : tensors_) {
-    if (!tensor.averaged) tensor.average.copy_(tensor.weight);
-  }
+  for (Group& group : rest_) at::_foreach_copy_(group.averages, group.weights);
 }
 
 void Ema::update() {

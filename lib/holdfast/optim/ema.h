@@ -86,6 +86,7 @@ class Ema {
   EmaOptions options_;
   std::vector<Named> tensors_;
   std::vector<Group> groups_;  // of the averaged tensors
+  std::vector<Group> rest_;    // of those that are copied
   std::int64_t updates_ = 0;
   at::Tensor device_updates_;  // defined: the device counts here instead of in updates_
   bool swapped_ = false;

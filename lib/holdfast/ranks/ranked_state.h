@@ -51,6 +51,7 @@ class RankedSource final : public SnapshotSource {
   void copy_early(std::span<const std::string> names) override { source_.copy_early(names); }
   Attributes attributes() override { return source_.attributes(); }
   void advance(const StepReport& report) override { source_.advance(report); }
+  void last_was_skipped() override { source_.last_was_skipped(); }
   std::int64_t step() const override { return source_.step(); }
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override {

@@ -20,6 +20,21 @@
 
 namespace holdfast { inline namespace v1 {
 
+// The result of an update that a device still computes. read() waits for it and returns the same numbers each
+// time. A program that gets its results one step late (docs/late_results.md) passes it to after_step().
+//
+// Errors: read() may throw; then the call that needed the result passes the exception on.
+// Threads: the training thread.
+class LateReport {
+ public:
+  struct Numbers {
+    double loss = 0;       // of this update; NaN means NaN
+    bool skipped = false;  // as StepReport::skipped
+  };
+  virtual ~LateReport() = default;
+  virtual Numbers read() = 0;
+};
+
 // What one optimizer update reports. A skipped update is a step too: its data is used up.
 struct StepReport {
   // The batch's cursor. Unset: everything delivered so far was applied, or, of an EpochOrder, one more batch.
@@ -28,6 +43,9 @@ struct StepReport {
   std::optional<double> loss = {};
   bool evaluation_due = false;  // an evaluation at this step boundary has not run yet
   bool skipped = false;         // no update, because the gradients were not finite
+  // Not null: `loss` and `skipped` come from here, when they are needed: before a save, a stop, an evaluation
+  // or the end of the run, at the latest in the next before_update() or after_step().
+  std::shared_ptr<LateReport> late = {};
 };
 
 // Which tensors to copy. `late` ones cannot change before the next optimizer update: parameters, optimizer
@@ -102,6 +120,8 @@ class SnapshotSource {
 
   // One optimizer update was applied or skipped: the state is at the next step boundary.
   virtual void advance(const StepReport& report) = 0;
+  // The update of the last advance() was skipped; its StepReport::late has said so. Counts it.
+  virtual void last_was_skipped() {}
   virtual std::int64_t step() const = 0;
 
   // Read-only: would load() accept this checkpoint? Compares tensors and options; throws RefusedError (78)

@@ -386,4 +386,6 @@ void TrainState::advance(const StepReport& report) {
   if (report.skipped) ++state_->skipped;
 }
 
+void TrainState::last_was_skipped() { ++state_->skipped; }
+
 }}  // namespace holdfast::v1

@@ -93,6 +93,7 @@ class TrainState final : public SnapshotSource {
   void copy_early(std::span<const std::string> names) override;
   Attributes attributes() override;
   void advance(const StepReport& report) override;
+  void last_was_skipped() override;
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override;
   void load(const Snapshot& snapshot, const Overrides& overrides) override;

@@ -13,9 +13,11 @@
 #include "holdfast/base/log.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/sum_over_ranks.h"
+#include "holdfast/kernels/batch_counts.h"
 #include "holdfast/optim/clip.h"
 #include "holdfast/optim/fused_step.h"
 #include "holdfast/precision/autocast.h"
+#include "holdfast/precision/cast_together.h"
 #include "holdfast/precision/grad_scaler.h"
 #include "holdfast/train/internal/device_of.h"
 
@@ -50,6 +52,8 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
           "steps run without CUDA graphs: with several ranks gradients are summed while they are made");
     }
   }
+  // Gradients of one node arrive together, at the end of backward: too late to reduce them meanwhile.
+  if (options.layers != nullptr && !sum_) casts_ = std::make_unique<CastTogether>(*options.layers);
   if (options.graph && !sum_) captured_ = std::make_unique<CapturedPass>(optimizer, options.graph_options);
 }
 
@@ -62,6 +66,11 @@ void Step::forget_graph() {
 }
 
 std::optional<StepResult> Step::run(const Batch& batch, const std::function<void()>& before_update) {
+  if (!launch(batch, before_update)) return std::nullopt;
+  return result();
+}
+
+bool Step::launch(const Batch& batch, const std::function<void()>& before_update) {
   const bool first = losses_.empty();
   if (captured_) {
     losses_.push_back(captured_->run(batch, first, [this](const Batch& inputs) { return pass(inputs); }));
@@ -73,7 +82,7 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
   const auto micro_batches = static_cast<std::int64_t>(losses_.size());
   if (!batch.completes_update) {
     // A mismatch would otherwise train with a wrong mean, silently.
-    if (micro_batches < options_.accumulation) return std::nullopt;
+    if (micro_batches < options_.accumulation) return false;
     throw UsageError("the loader gives more batches an update than the step's accumulation of " +
                      std::to_string(options_.accumulation) + ": set both to the same number");
   }
@@ -83,7 +92,8 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
                      ": set both to the same number");
   }
   if (before_update) before_update();
-  return update();
+  update();
+  return true;
 }
 
 // Does not wait for a device or read from it (unless the loss function does), so it can be captured.
@@ -101,9 +111,18 @@ at::Tensor Step::pass(const Batch& batch) {
 }
 
 at::Tensor Step::forward(const Batch& batch) {
-  if (!autocast_type(options_.precision)) return loss_(batch);
-  const AutocastGuard autocast(options_.precision, internal::device_of(*optimizer_).type());
-  return loss_(batch);
+  BatchCounts counts;
+  at::Tensor loss;
+  if (const auto type = autocast_type(options_.precision)) {
+    const AutocastGuard autocast(options_.precision, internal::device_of(*optimizer_).type());
+    std::optional<CastTogether::Scope> casts;
+    if (casts_) casts.emplace(*casts_, *type);
+    loss = loss_(batch);
+  } else {
+    loss = loss_(batch);
+  }
+  counts.add();
+  return loss;
 }
 
 void Step::backward(const at::Tensor& loss, bool last) {
@@ -132,50 +151,64 @@ void Step::clipped_backward(const at::Tensor& loss) {
   const std::vector<at::Tensor> added = gradients_of(*optimizer_);
   at::Tensor over = grad_norm(added) / options_.clip_micro_batches;
   if (options_.scaler != nullptr) over = over / options_.scaler->scale_tensor();
-  for (const at::Tensor& gradient : added) gradient.div_(over.clamp_min(1).to(gradient.device()));
+  divide_gradients(added, over.clamp_min(1));
+  std::vector<at::Tensor> to, more;
   for (auto& [parameter, sum] : sums) {
-    if (parameter.grad().defined()) sum.add_(parameter.grad());
+    if (parameter.grad().defined()) {
+      to.push_back(sum);
+      more.push_back(parameter.grad());
+    }
     parameter.mutable_grad() = sum;
   }
+  add_gradients(to, more);
 }
 
-StepResult Step::update() {
+void Step::update() {
   at::Tensor norm;
-  at::Tensor left_out;  // 1 if the gradients are not finite; undefined if nothing checks them
-  if (options_.scaler != nullptr) left_out = options_.scaler->unscale(*optimizer_);
+  left_out_.reset();
+  if (options_.scaler != nullptr) left_out_ = options_.scaler->unscale(*optimizer_);
   if (options_.clip_grad_norm > 0) {
     std::vector<at::Tensor> gradients = gradients_of(*optimizer_);
     norm = clip_grad_norm(gradients, options_.clip_grad_norm);
     // A gradient that is not finite makes the norm so. Finite gradients may overflow in the norm: also
     // skipped, but the scale is not lowered.
-    left_out = at::isfinite(norm).logical_not().to(at::kFloat);
+    left_out_ = at::isfinite(norm).logical_not().to(at::kFloat);
   }
-  apply(left_out);
+  apply();
   if (options_.scaler != nullptr) options_.scaler->update();
 
   // Only now: reading a value earlier would let the device idle between backward and update.
+  std::vector<at::Tensor> scalars = std::exchange(losses_, {});
+  if (sum_) scalars = {sum_->wait()};
+  if (norm.defined()) scalars.push_back(norm);
+  if (left_out_.defined()) scalars.push_back(left_out_);
+  results_.begin(scalars);
+  ++updates_;
+}
+
+StepResult Step::result() {
+  const std::vector<double>& numbers = results_.wait();
+  const auto count = static_cast<std::size_t>(options_.accumulation);
   StepResult result;
-  result.loss = mean_loss();
-  losses_.clear();
-  if (norm.defined()) result.grad_norm = norm.item().toDouble();
-  result.skipped = left_out.defined() && left_out.item<float>() != 0;
+  result.update = updates_;
+  std::size_t next = sum_ ? 1 : count;
+  double sum = 0;
+  for (std::size_t i = 0; i < next; ++i) sum += numbers[i];
+  const int ranks = sum_ ? options_.parallel->group().world_size() : 1;
+  result.loss = sum / (static_cast<double>(count) * ranks);
+  if (options_.clip_grad_norm > 0) result.grad_norm = numbers[next++];
+  result.skipped = left_out_.defined() && numbers[next] != 0;
   return result;
 }
 
-double Step::mean_loss() {
-  const auto count = static_cast<double>(losses_.size());
-  if (sum_) return sum_->wait().item<double>() / (count * options_.parallel->group().world_size());
-  double sum = 0;
-  for (const at::Tensor& loss : losses_) sum += loss.item().toDouble();
-  return sum / count;
-}
+bool Step::on_device() const { return !internal::device_of(*optimizer_).is_cpu(); }
 
-void Step::apply(const at::Tensor& left_out) {
-  if (!left_out.defined()) {
+void Step::apply() {
+  if (!left_out_.defined()) {
     optimizer_->step();
   } else if (fused_ != nullptr) {
-    fused_->step_scaled(std::nullopt, left_out);
-  } else if (left_out.item<float>() == 0) {
+    fused_->step_scaled(std::nullopt, left_out_);
+  } else if (left_out_.item<float>() == 0) {
     optimizer_->step();
   }
 }

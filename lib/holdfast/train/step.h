@@ -22,13 +22,18 @@
 #include "holdfast/data/loader.h"
 #include "holdfast/precision/precision.h"
 #include "holdfast/train/captured_pass.h"
+#include "holdfast/train/late_results.h"
 
+namespace torch::nn {
+class Module;
+}
 namespace torch::optim {
 class Optimizer;
 }
 
 namespace holdfast { inline namespace v1 {
 
+class CastTogether;
 class DataParallel;
 class FusedStep;
 class GradScaler;
@@ -38,6 +43,7 @@ struct StepResult {
   double loss = 0;                  // mean over the update's micro-batches, of all ranks
   std::optional<double> grad_norm;  // before clipping; only with a limit
   bool skipped = false;             // the gradient was not finite: parameters and slots are unchanged
+  std::int64_t update = 0;          // which update of the Step this is about; its first one is 1
 };
 
 struct StepOptions {
@@ -53,6 +59,10 @@ struct StepOptions {
   // Precision of the loss function. fp16 needs a scaler; any other precision may have one.
   Precision precision = Precision::fp32;
   GradScaler* scaler = nullptr;  // add it to the TrainState too
+  // The model, whose weights 16-bit precisions then cast with one kernel instead of one for each layer
+  // (precision/cast_together.h has the requirements). The bits are the same. Null, or with several ranks:
+  // each layer by itself.
+  torch::nn::Module* layers = nullptr;
   // The other ranks; add it to the TrainState too. All ranks have the same options and equal batches in whole
   // updates (LoaderOptions::drop_last). Not together with clip_micro_batches, which needs gradients before
   // they are reduced.
@@ -74,8 +84,12 @@ struct StepOptions {
 // weights. Trainer does so.
 //
 // A FusedStep optimizer (optim/fused_step.h) decides on the device. Others make the host read the result
-// before the step, if there is a scaler or a limit of the norm. Losses, norm and `skipped` are read after the
-// update has been launched, so a device never idles between backward and update.
+// before the step, if there is a scaler or a limit of the norm.
+//
+// run() reads losses, norm and `skipped` after it has launched the update, and so waits for a device at every
+// step. launch() does not: the numbers travel in one copy, and result() reads them later, best when the next
+// forward and backward pass has been launched (docs/late_results.md). Trainer does so. Both give the same
+// bits.
 //
 // With StepOptions::parallel the last micro-batch's backward pass averages the gradients over the ranks. The
 // loss is the mean over all ranks, with the same bits everywhere; its sum runs beside that backward pass.
@@ -93,6 +107,16 @@ class Step {
   // Checkpointer::before_update and the learning rate) and makes the update. nullopt: more micro-batches must
   // come.
   std::optional<StepResult> run(const Batch& batch, const std::function<void()>& before_update = {});
+  // The same without its result. True: an update was made, and result() will tell about it.
+  bool launch(const Batch& batch, const std::function<void()>& before_update = {});
+  // Of the newest update; waits until the device has made it. Requires an update, and that no launch() has
+  // begun another one since.
+  StepResult result();
+  // Not 0: the newest update was skipped. On the device, valid until the next update. Undefined: updates are
+  // never skipped, because nothing checks the gradients.
+  const at::Tensor& left_out() const { return left_out_; }
+  // True if results come from a device, so that reading them at once would wait.
+  bool on_device() const;
 
   DataParallel* parallel() const { return options_.parallel; }
   // True if the last micro-batch was a replay.
@@ -105,17 +129,20 @@ class Step {
   at::Tensor forward(const Batch& batch);
   void backward(const at::Tensor& loss, bool last);
   void clipped_backward(const at::Tensor& loss);
-  StepResult update();
-  double mean_loss();
-  void apply(const at::Tensor& left_out);
+  void update();
+  void apply();
 
   torch::optim::Optimizer* optimizer_;
   FusedStep* fused_;  // the same optimizer, or null if it is no FusedStep
   Loss loss_;
   StepOptions options_;
+  std::unique_ptr<CastTogether> casts_;     // nullptr: autocast casts each weight
   std::unique_ptr<CapturedPass> captured_;  // nullptr: without graphs
   std::vector<at::Tensor> losses_;          // of the micro-batches up to now
-  std::unique_ptr<SumOverRanks> sum_;       // sum of all ranks' losses; nullptr without other ranks
+  at::Tensor left_out_;
+  LateResults results_;  // losses, norm if there is a limit, left_out if something checks
+  std::int64_t updates_ = 0;
+  std::unique_ptr<SumOverRanks> sum_;  // sum of all ranks' losses; nullptr without other ranks
 };
 
 }}  // namespace holdfast::v1

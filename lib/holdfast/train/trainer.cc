@@ -8,13 +8,16 @@
 #include <utility>
 
 #include "holdfast/base/bits.h"
+#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/sum_over_ranks.h"
+#include "holdfast/optim/ema.h"
 #include "holdfast/snapshot/digest.h"
+#include "holdfast/train/internal/late_step.h"
 #include "holdfast/train/tensor_histogram.h"
 
 namespace holdfast { inline namespace v1 {
@@ -117,7 +120,15 @@ StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock) {
 }
 
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock& clock)
-    : parts_(std::move(parts)), options_(options), clock_(clock), meter_(clock) {
+    : parts_(std::move(parts)),
+      options_(options),
+      clock_(clock),
+      meter_(clock),
+      late_results_(env_flag(kEnvLateResults).value_or(parts_.step.on_device())),
+      late_(std::make_shared<internal::LateStep>(
+          parts_.step, [this](const internal::LaunchedStep& launched, const StepResult& update) {
+            report(launched, update);
+          })) {
   if (options_.steps < 1) throw UsageError("a trainer needs a final step of at least 1");
   if ((parts_.test_data != nullptr) != (parts_.score != nullptr)) {
     throw UsageError("a trainer evaluates with test data and a score: give both or none");
@@ -129,6 +140,8 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock&
   require_whole_updates(parts_.data);
   if (parts_.test_data != nullptr) require_shard(*parts_.test_data, *group_, "the test data");
 }
+
+Trainer::~Trainer() { late_->part(); }
 
 int Trainer::run() {
   TrainState& state = parts_.state;
@@ -151,48 +164,73 @@ int Trainer::run() {
   while (!stop && state.step() < options_.steps) {
     const std::optional<Batch> batch = parts_.data.next();
     if (!batch) break;
-    samples_ += batch->inputs.size(0) * (group_ != nullptr ? group_->world_size() : 1);
-    double learning_rate = 0;
-    const std::optional<StepResult> update = parts_.step.run(*batch, [&] {
-      learning_rate = parts_.learning_rate(state.step() - state.skipped());
-      checkpointer.before_update();
-    });
-    if (!update)
-      continue;  // more micro-batches must come: this is no step boundary, and nothing can be
-                 // saved
-
-    if (parts_.applied && !update->skipped) parts_.applied();
-    // Before after_step: a saved step must have its line, even if the machine disappears right after the
-    // save.
-    report(*batch, *update, learning_rate);
-    const bool evaluation_due =
-        parts_.test_data != nullptr && (batch->last_in_epoch || state.step() + 1 == options_.steps);
-    const Decision decision = checkpointer.after_step({.applied = batch->cursor,
-                                                       .loss = update->loss,
-                                                       .evaluation_due = evaluation_due,
-                                                       .skipped = update->skipped});
-    stop = decision.stop || (evaluation_due && !evaluate());
+    train(*batch, stop);
   }
   // A complete run that is started again still prints its result.
   if (!stop && parts_.test_data != nullptr && evaluated_ != state.step()) evaluate();
   return finish();
 }
 
-void Trainer::report(const Batch& batch, const StepResult& update, double learning_rate) {
+void Trainer::train(const Batch& batch, bool& stop) {
+  TrainState& state = parts_.state;
+  Checkpointer& checkpointer = parts_.checkpointer;
+  samples_ += batch.inputs.size(0) * (group_ != nullptr ? group_->world_size() : 1);
+  double learning_rate = 0;
+  const bool updated = parts_.step.launch(batch, [&] {
+    // In this order: before_update() learns whether the last update was skipped, and the rate depends on it.
+    checkpointer.before_update();
+    learning_rate = parts_.learning_rate(state.step() - state.skipped());
+  });
+  if (!updated) return;  // more micro-batches must come: this is no step boundary, and nothing can be saved
+
+  const std::int64_t step = state.step() + 1;
+  late_->launched({.step = step,
+                   .epoch = batch.epoch,
+                   .cursor = batch.cursor,
+                   .samples = std::exchange(samples_, 0),
+                   .learning_rate = learning_rate});
+  const at::Tensor& left_out = parts_.step.left_out();
+  if (parts_.average != nullptr) {
+    left_out.defined() ? parts_.average->update(left_out) : parts_.average->update();
+  }
+  const bool evaluation_due = parts_.test_data != nullptr && (batch.last_in_epoch || step == options_.steps);
+  StepReport report{.applied = batch.cursor, .evaluation_due = evaluation_due};
+  if (knows_late(step, evaluation_due)) {
+    if (parts_.applied) parts_.applied();
+    report.late = late_;
+  } else {
+    // Before after_step: a saved step must have its line, even if the machine disappears right after the
+    // save.
+    const LateReport::Numbers numbers = late_->read();
+    if (parts_.applied && !numbers.skipped) parts_.applied();
+    report.loss = numbers.loss;
+    report.skipped = numbers.skipped;
+  }
+  stop = checkpointer.after_step(report).stop || (evaluation_due && !evaluate());
+}
+
+// Not where something looks at this step at once: an evaluation, the end, a histogram, or a function that is
+// called for updates that were made.
+bool Trainer::knows_late(std::int64_t step, bool evaluation_due) const {
+  if (!late_results_ || evaluation_due || step == options_.steps || wants_tensors(step)) return false;
+  return !parts_.applied || !parts_.step.left_out().defined();
+}
+
+void Trainer::report(const internal::LaunchedStep& launched, const StepResult& update) {
   result_.loss = update.loss;
-  meter_.step(samples_);
-  StepEvent event{.step = parts_.state.step() + 1,
-                  .epoch = batch.epoch,
-                  .samples = samples_until(parts_.data, batch.cursor),
+  meter_.step(launched.samples);
+  StepEvent event{.step = launched.step,
+                  .epoch = launched.epoch,
+                  .samples = samples_until(parts_.data, launched.cursor),
                   .loss = update.loss,
-                  .learning_rate = learning_rate,
+                  .learning_rate = launched.learning_rate,
                   .images_per_s = meter_.per_second(),
                   .skipped = update.skipped,
                   .took = meter_.worked() - told_work_,
                   .last_step = options_.steps};
   const std::int64_t updates = parts_.data.updates_per_epoch();
   event.epochs = (options_.steps + updates - 1) / updates;
-  event.time_left = meter_.time_left((options_.steps - event.step) * samples_);
+  event.time_left = meter_.time_left((options_.steps - event.step) * launched.samples);
   if (const Durable durable = parts_.checkpointer.last_durable(); durable.step >= 0) {
     event.durable_step = durable.step;
     event.durable_age = clock_.now() - durable.when;
@@ -207,12 +245,14 @@ void Trainer::report(const Batch& batch, const StepResult& update, double learni
   }
   for (MetricSink* sink : parts_.sinks) sink->step(event);
   told_work_ = meter_.worked();
-  samples_ = 0;
-  if (options_.histograms_every > 0 && event.step % options_.histograms_every == 0) report_tensors();
+  if (wants_tensors(event.step)) report_tensors(event.step);
 }
 
-void Trainer::report_tensors() {
-  const std::int64_t step = parts_.state.step() + 1;
+bool Trainer::wants_tensors(std::int64_t step) const {
+  return options_.histograms_every > 0 && step % options_.histograms_every == 0;
+}
+
+void Trainer::report_tensors(std::int64_t step) {
   const auto tell = [&](const std::string& name, const at::Tensor& tensor) {
     const HistogramEvent event = histogram_of(name, tensor, step);
     for (MetricSink* sink : parts_.sinks) sink->histogram(event);
@@ -306,6 +346,7 @@ bool Trainer::add_scores_of_all(Totals& totals) {
 }
 
 int Trainer::finish() {
+  late_->read();
   for (MetricSink* sink : parts_.sinks) sink->finish();
   Checkpointer& checkpointer = parts_.checkpointer;
   // Read before finish(): a later signal changes the exit code, but a run that ended with 0 stays complete.

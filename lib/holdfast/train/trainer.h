@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +29,12 @@
 
 namespace holdfast { inline namespace v1 {
 
+class Ema;
 class ProcessGroup;
+namespace internal {
+class LateStep;
+struct LaunchedStep;
+}  // namespace internal
 
 // The result of one batch of test data. Checkpoints record an evaluation as the metrics "test_accuracy" and
 // "test_loss".
@@ -47,8 +53,11 @@ struct TrainerParts {
   // to report. Skipped updates (StepResult::skipped) do not count: a schedule stands still during them; steps
   // and epochs continue.
   std::function<double(std::int64_t applied)> learning_rate;
-  // Called after each update that was not skipped, before a save can see it: for an average of the weights.
+  // Called after each update that was not skipped, before a save can see it. If updates can be skipped, the
+  // trainer waits for a device at each step to know it.
   std::function<void()> applied = {};
+  // Updated after each update that was not skipped, before a save can see it. Never waits for a device.
+  Ema* average = nullptr;
   // Called once after resume(), before the first step.
   std::function<void(const Resumed&)> resumed = {};
   // Both or none. An evaluation reads this loader from start to end, without gradients.
@@ -96,11 +105,18 @@ StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock = Clo
 // sums. Otherwise each rank evaluates with its own running means. Ranks exchange scores one batch late,
 // without waiting. A stop that one rank hears ends the evaluation on all, at most two batches later.
 //
+// If the model is on a device, the trainer learns the result of a step one step late, when it has launched the
+// next forward and backward pass (docs/late_results.md). The sinks hear of each step exactly once, in order,
+// and before a checkpoint of that step can exist. Bits, ledger and exit codes are the same either way.
+//
 // The constructor throws UsageError for impossible options, for data that is not divided over the ranks, and
 // for training data whose last update does not reach all ranks.
 class Trainer {
  public:
   Trainer(TrainerParts parts, const TrainerOptions& options, const Clock& clock = Clock::real());
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   // Resumes, trains to the final step or until an interruption, commits, and returns the exit code. Call
   // once.
@@ -113,9 +129,12 @@ class Trainer {
     double samples = 0;
   };
 
-  void report(const Batch& batch, const StepResult& update, double learning_rate);
+  void train(const Batch& batch, bool& stop);
+  bool knows_late(std::int64_t step, bool evaluation_due) const;
+  void report(const internal::LaunchedStep& launched, const StepResult& update);
   std::optional<SavedEvent> newest_save() const;
-  void report_tensors();
+  bool wants_tensors(std::int64_t step) const;
+  void report_tensors(std::int64_t step);
   bool evaluate();                        // false: an interruption ended it
   std::optional<EvaluationEvent> test();  // nullopt: as evaluate()
   bool add_scores(Totals& totals);        // false: as evaluate()
@@ -127,6 +146,8 @@ class Trainer {
   ProcessGroup* group_ = nullptr;  // null without other ranks
   const Clock& clock_;
   Meter meter_;
+  const bool late_results_;
+  const std::shared_ptr<internal::LateStep> late_;
   TrainerResult result_;
   std::int64_t first_step_ = 0;  // where this process began
   std::int64_t samples_ = 0;     // of the present update

@@ -9,6 +9,7 @@
 #include "dist/shard_program/digests.h"
 #include "dist/shard_program/scenarios.h"
 #include "holdfast/distributed/data_parallel.h"
+#include "support/operator_counts.h"
 
 namespace holdfast::test {
 namespace {
@@ -64,13 +65,19 @@ std::string compare(ProcessGroup& group, at::ScalarType type, bool average) {
   if (synchronize_batch_norms(ours, group) != 1) return "not found";
   DataParallel parallel(ours, group, {.broadcast_buffers = false});
   const auto [begin, end] = share_of(group);
+  std::int64_t reads = 0;  // of values: on a device each would wait for it
   double of_outputs = 0, of_gradients = 0, of_inputs = 0, of_buffers = 0;
   for (int step = 0; step < 3; ++step) {
     at::Tensor x = draw(step, {kWholeBatch, 2, 6, 6}, type).requires_grad_();
     at::Tensor mine = x.detach().slice(0, begin, end).clone().requires_grad_();
     const at::Tensor target = draw(100 + step, {kWholeBatch, 5, 4, 4}, type);
     const at::Tensor expected = whole.forward(x);
-    const at::Tensor found = ours.forward(mine);
+    at::Tensor found;
+    {
+      const OperatorCounts counts;
+      found = ours.forward(mine);
+      if (end > begin) reads += counts.reads();
+    }
     whole.zero_grad();
     ours.zero_grad();
     ((expected - target).square().sum() / kWholeBatch).backward();
@@ -94,6 +101,7 @@ std::string compare(ProcessGroup& group, at::ScalarType type, bool average) {
   };
   std::string line =
       word(of_outputs) + " " + word(of_inputs) + " " + word(of_gradients) + " " + word(of_buffers);
+  if (reads > 0) line += " reads";
   ours.eval();
   NormNet<torch::nn::BatchNorm2d> plain(type, average);
   for (std::size_t i = 0; i < ours.buffers().size(); ++i) {

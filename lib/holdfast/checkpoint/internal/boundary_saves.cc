@@ -30,6 +30,7 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
       const bool now_or_later = urgent || (plan.room && (schedule_.wanted() || schedule_.due(now, step)));
       if (!now_or_later || !run_.stager.ready()) return;  // the next step tries again
     }
+    boundary_.settle();
     save = saves_.begin(schedule_.wanted() || urgent);
     if (late_.works() && boundary_.update_announced() && !urgent && partners_.plan() == 0) {
       late_.begin(save, waiting);

@@ -94,6 +94,7 @@ void Ranks::act(Decision& decision, const Agreed& agreed) {
   // A stop without time for a save does not wait for texts that only a save needs.
   const bool stops = agreed.stop >= 0;
   const bool saves = agreed.pause >= 0 || agreed.saves();
+  if (stops || saves) engine_.boundary.settle();
   if (stops ? !agreed.hopeless() : saves) partners_.bring_together();
   const Plan plan = group_.leads() ? engine_.plan() : Plan{};
   if (stops) {

@@ -5,6 +5,18 @@
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
+void StepBoundary::expect(const StepReport& report) {
+  loss_.reset();
+  late_ = report.late;
+}
+
+void StepBoundary::read_late() {
+  const LateReport::Numbers numbers = late_->read();
+  late_.reset();
+  if (numbers.skipped) run_.source.last_was_skipped();
+  learn(numbers.loss);
+}
+
 // One warning when the loss stops being finite, not one a step, and only on the rank that leads.
 void StepBoundary::tell_loss() noexcept {
   const double loss = *loss_;

@@ -1,11 +1,15 @@
 // The newest step boundary: the report of the step before it, and whether memory still holds it.
 //
-// Errors: arrive() passes on exceptions of the source; memory then holds no boundary. Threads: the training
-// thread.
+// A report may come late (StepReport::late). Whatever looks at the boundary's loss or at the state calls
+// settle() first, so that no checkpoint, stop or evaluation sees a result that is missing.
+//
+// Errors: arrive() passes on exceptions of the source; memory then holds no boundary. Those of
+// LateReport::read() leave the report pending. Threads: the training thread.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "holdfast/checkpoint/internal/run.h"
@@ -30,19 +34,25 @@ class StepBoundary {
   bool update_announced() const { return announced_; }
   // after_step() begins …
   [[gnu::always_inline]] void arrive(const StepReport& report) {
+    settle();
     memory_ = Memory::updating;
     run_.source.advance(report);
     memory_ = Memory::boundary;
-    const std::int64_t step = run_.step();
-    loss_ = report.loss;
     evaluation_due_ = report.evaluation_due;
-    if (!loss_) return;
-    run_.losses.push(step, *loss_);
-    run_.started.receipt.compare(step, *loss_);
-    if (std::isfinite(*loss_) != loss_was_finite_) [[unlikely]] {
-      tell_loss();
+    if (report.late) [[unlikely]] {
+      expect(report);
+    } else {
+      learn(report.loss);
     }
   }
+  // Reads a result that is still missing.
+  void settle() {
+    if (late_) [[unlikely]] {
+      read_late();
+    }
+  }
+  // Requires settle().
+  std::optional<double> loss() const { return loss_; }
   // … and ends.
   void leave() { announced_ = false; }
 
@@ -62,11 +72,24 @@ class StepBoundary {
   // updating: before_update() or after_step() has begun, and the next step boundary is not reached.
   enum class Memory { boundary, updating, disturbed };
 
+  [[gnu::always_inline]] void learn(std::optional<double> loss) {
+    loss_ = loss;
+    if (!loss_) return;
+    const std::int64_t step = run_.step();
+    run_.losses.push(step, *loss_);
+    run_.started.receipt.compare(step, *loss_);
+    if (std::isfinite(*loss_) != loss_was_finite_) [[unlikely]] {
+      tell_loss();
+    }
+  }
+  void expect(const StepReport& report);
+  void read_late();
   void tell_loss() noexcept;
 
   Run& run_;
   const SavePartners& partners_;
   std::optional<double> loss_;
+  std::shared_ptr<LateReport> late_;  // not null: loss_ is missing
   bool evaluation_due_ = false;
   bool loss_was_finite_ = true;  // the newest reported loss
   bool announced_ = false;       // before_update() was called since the last after_step()

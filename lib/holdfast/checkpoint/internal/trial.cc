@@ -32,12 +32,12 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   return trial;
 }
 
-void Trial::note(const StepReport& report, const Attributes& now, const Digest& state) {
+void Trial::note(std::optional<double> loss, const Attributes& now, const Digest& state) {
   std::cout.flush();
   std::fflush(stdout);
   TrialStep line;
   line.step = now.get_int("step");
-  line.loss = report.loss ? std::to_string(std::bit_cast<std::uint64_t>(*report.loss)) : "-";
+  line.loss = loss ? std::to_string(std::bit_cast<std::uint64_t>(*loss)) : "-";
   line.epoch = now.has("cursor.epoch") ? now.get_int("cursor.epoch") : 0;
   line.state = to_hex(state);
   line.output = ::lseek(STDOUT_FILENO, 0, SEEK_CUR);

@@ -20,7 +20,7 @@ class Trial {
   bool stops_at(std::int64_t step) const { return step == orders_.stop_at; }
   bool saves_at(std::int64_t step) const { return step == orders_.save_at; }
   // The line of this step; `now` are the attributes of the state.
-  void note(const StepReport& report, const Attributes& now, const Digest& state);
+  void note(std::optional<double> loss, const Attributes& now, const Digest& state);
   // Ends the process at an ordered step, or if the program ignores a stop.
   void end_at(std::int64_t step) const;
 

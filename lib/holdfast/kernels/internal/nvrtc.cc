@@ -77,6 +77,8 @@ Nvrtc load_nvrtc() {
     throw Error("the NVRTC found is CUDA " + std::to_string(major) + "." + std::to_string(minor) +
                 "'s, and knows no C++20: run cmake/bootstrap --cuda, or install CUDA 12 or newer");
   }
+  loaded.major = major;
+  loaded.minor = minor;
   find_nvrtc(loaded.error_string, "nvrtcGetErrorString");
   find_nvrtc(loaded.supported_count, "nvrtcGetNumSupportedArchs");
   find_nvrtc(loaded.supported, "nvrtcGetSupportedArchs");

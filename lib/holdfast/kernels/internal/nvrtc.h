@@ -16,6 +16,8 @@ struct Nvrtc {
   using Program = struct NvrtcProgram*;
   using Result = int;  // 0: success
 
+  int major;
+  int minor;
   const char* (*error_string)(Result);
   Result (*supported_count)(int*);
   Result (*supported)(int*);

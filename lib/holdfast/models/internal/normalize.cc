@@ -1,14 +1,29 @@
 #include "holdfast/models/internal/normalize.h"
 
+#include <ATen/Context.h>
+#include <ATen/ops/batch_norm.h>
+
 #include <string>
 
 #include "holdfast/base/error.h"
+#include "holdfast/kernels/batch_counts.h"
 
 namespace holdfast { inline namespace v1 { namespace models {
 namespace {
 
+// What norm(x) computes, to the bit; only the counter is added later, with all others.
+at::Tensor counted_together(torch::nn::BatchNorm2d& norm, const at::Tensor& x) {
+  at::Tensor y = at::batch_norm(x, norm->weight, norm->bias, norm->running_mean, norm->running_var,
+                                /*training=*/true, *norm->options.momentum(), norm->options.eps(),
+                                at::globalContext().userEnabledCuDNN());
+  BatchCounts::count(norm->num_batches_tracked);
+  return y;
+}
+
 Activation by_module(torch::nn::BatchNorm2d& norm, const at::Tensor& x, const BatchNormFusion& fusion) {
-  at::Tensor y = norm(x);
+  const bool together = BatchCounts::collects() && norm->is_training() && norm->options.momentum() &&
+                        norm->num_batches_tracked.defined() && x.dim() == 4 && x.numel() > 0;
+  at::Tensor y = together ? counted_together(norm, x) : norm(x);
   if (fusion.add) y = y.add_(*fusion.add);
   if (fusion.relu) y = y.relu_();
   return {y, y};
@@ -31,7 +46,13 @@ Activation normalize(BatchNormKind kind, torch::nn::BatchNorm2d& norm, const at:
   }
   Activation result = kind == BatchNormKind::fused ? fused_batch_norm(x, parameters, fusion)
                                                    : cudnn_batch_norm(x, parameters, fusion);
-  if (parameters.training) norm->num_batches_tracked.add_(1);  // after the call: a failed one is not counted
+  if (!parameters.training) return result;
+  // After the call: a failed one is not counted.
+  if (norm->options.momentum()) {
+    BatchCounts::count(norm->num_batches_tracked);
+  } else {
+    norm->num_batches_tracked.add_(1);
+  }
   return result;
 }
 

@@ -1,0 +1,203 @@
+#include "holdfast/kernels/kernel_cache.h"
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "holdfast/base/env.h"
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/io/file_system.h"
+
+namespace holdfast { inline namespace v1 { namespace kernels {
+namespace {
+
+// The first bytes of a file; a file of another layout gets another number, and then counts as missing.
+constexpr std::string_view kMagic = "holdfast kernel 1\n";
+constexpr std::size_t kDigest = 32;
+constexpr std::uint64_t kLongest = std::uint64_t{64} << 20;
+
+std::string hex_of(std::uint64_t number) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(number));
+  return text.data();
+}
+
+std::string digest_of(std::string_view text) {
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return hex_of(hash.high64) + hex_of(hash.low64);
+}
+
+void append(std::string& file, std::string_view text) {
+  file += hex_of(text.size());
+  file += text;
+}
+
+// A piece of a file. nullopt: the file is too short for it.
+std::optional<std::string> next_piece(std::string_view& rest) {
+  constexpr std::size_t kLength = 16;
+  if (rest.size() < kLength) return std::nullopt;
+  std::uint64_t length = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + kLength, length, 16);
+  if (error != std::errc() || end != rest.data() + kLength) return std::nullopt;
+  rest.remove_prefix(kLength);
+  if (length > rest.size()) return std::nullopt;
+  std::string piece(rest.substr(0, length));
+  rest.remove_prefix(length);
+  return piece;
+}
+
+// Magic, digest of all that follows, key's digest, image, symbols.
+std::string to_file(const std::string& key, const Compiled& compiled) {
+  std::string body = digest_of(key);
+  append(body, compiled.image);
+  for (const std::string& symbol : compiled.symbols) append(body, symbol);
+  return std::string(kMagic) + digest_of(body) + body;
+}
+
+std::optional<Compiled> from_file(std::string_view file, const std::string& key) {
+  const std::size_t head = kMagic.size() + kDigest;
+  if (file.size() < head + kDigest || file.substr(0, kMagic.size()) != kMagic) return std::nullopt;
+  std::string_view body = file.substr(head);
+  if (file.substr(kMagic.size(), kDigest) != digest_of(body)) return std::nullopt;
+  if (body.substr(0, kDigest) != digest_of(key)) return std::nullopt;
+  body.remove_prefix(kDigest);
+  Compiled compiled;
+  std::optional<std::string> piece = next_piece(body);
+  if (!piece) return std::nullopt;
+  compiled.image = std::move(*piece);
+  while (!body.empty()) {
+    piece = next_piece(body);
+    if (!piece) return std::nullopt;
+    compiled.symbols.push_back(std::move(*piece));
+  }
+  return compiled;
+}
+
+}  // namespace
+
+std::filesystem::path KernelCache::usual_folder() {
+  const auto absolute = [](const EnvVariable& variable) -> std::filesystem::path {
+    const std::filesystem::path path = env_text(variable).value_or("");
+    return path.is_absolute() ? path : std::filesystem::path();
+  };
+  std::filesystem::path caches = absolute(kEnvCacheHome);
+  if (caches.empty()) {
+    caches = absolute(kEnvHome);
+    if (caches.empty()) return {};
+    caches /= ".cache";
+  }
+  return caches / "holdfast" / "kernels";
+}
+
+KernelCache::KernelCache(FileSystem& file_system, std::filesystem::path folder)
+    : file_system_(file_system), folder_(std::move(folder)) {}
+
+std::optional<Compiled> KernelCache::find(const std::string& key) noexcept {
+  if (folder_.empty()) return std::nullopt;
+  try {
+    const auto folder = file_system_.open_directory(folder_, /*create=*/false);
+    const auto file = folder ? folder->open(digest_of(key), OpenMode::read) : nullptr;
+    if (!file || file->size() > kLongest) return std::nullopt;
+    std::string bytes(file->size(), '\0');
+    bytes.resize(file->read_at(std::as_writable_bytes(std::span(bytes)), 0));
+    return from_file(bytes, key);
+  } catch (const std::exception& error) {
+    say_unusable(error);
+    return std::nullopt;
+  }
+}
+
+void KernelCache::keep(const std::string& key, const Compiled& compiled) noexcept {
+  if (folder_.empty()) return;
+  try {
+    static std::atomic<std::uint64_t> number = 0;  // two threads may keep the same kernel
+    const std::string name = digest_of(key);
+    const std::string temporary =
+        name + "." + std::to_string(::getpid()) + "." + std::to_string(number++) + ".tmp";
+    const auto folder = file_system_.open_directory(folder_, /*create=*/true);
+    const auto file = folder->open(temporary, OpenMode::create);
+    if (!file) return;  // left behind by a killed process with this one's number
+    try {
+      const std::string bytes = to_file(key, compiled);
+      file->write_at(std::as_bytes(std::span(bytes)), 0);
+      file->close();
+      folder->rename_over(temporary, name);
+    } catch (...) {
+      folder->unlink(temporary);
+      throw;
+    }
+  } catch (const std::exception& error) {
+    say_unusable(error);
+  }
+}
+
+void KernelCache::say_unusable(const std::exception& error) noexcept {
+  if (said_.exchange(true)) return;
+  log_info("compiled GPU kernels are not kept in {}: {}; set XDG_CACHE_HOME to a folder that can be written",
+           folder_.string(), what_of(error));
+}
+
+std::string cache_key(const Source& source, const std::string& type, int architecture,
+                      const std::string& compiler) {
+  std::string key;
+  const auto add = [&](std::string_view text) { append(key, text); };
+  add(compiler);
+  add(std::to_string(architecture));
+  add(source.path);
+  add(type);
+  for (const Text& text : source.texts()) {
+    add(text.path);
+    add(text.text);
+  }
+  if (source.texts == &texts_of_kernels) return key;
+  for (const Text& text : texts_of_kernels()) {
+    add(text.path);
+    add(text.text);
+  }
+  return key;
+}
+
+std::vector<Outcome> compile_together(std::span<const std::string> types, KernelCache& cache,
+                                      const std::function<std::string(const std::string& type)>& key,
+                                      const std::function<Compiled(const std::string& type)>& compile) {
+  std::vector<Outcome> outcomes(types.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < types.size();) {
+      try {
+        const std::string full = key(types[i]);
+        if (auto found = cache.find(full)) {
+          outcomes[i].compiled = std::move(*found);
+          continue;
+        }
+        outcomes[i].compiled = compile(types[i]);
+        cache.keep(full, outcomes[i].compiled);
+      } catch (...) {
+        outcomes[i].error = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::jthread> helpers;
+  try {
+    for (std::size_t i = 1; i < std::min<std::size_t>(types.size(), std::thread::hardware_concurrency());
+         ++i) {
+      helpers.emplace_back(work);
+    }
+  } catch (const std::system_error&) {
+    // Without more threads it takes longer.
+  }
+  work();
+  helpers.clear();
+  return outcomes;
+}
+
+}}}  // namespace holdfast::v1::kernels
