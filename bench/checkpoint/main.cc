@@ -47,7 +47,7 @@ void measure(Bench& bench) {
   const std::pair<const char*, Part> parts[] = {
       {"commit", measure_commit},     {"shared", measure_shared}, {"stolen", measure_stolen},
       {"restore", measure_restore},   {"flat", measure_flatness}, {"memory", measure_memory},
-      {"training", measure_training},
+      {"training", measure_training}, {"split", measure_split},
   };
   for (const auto& [name, part] : parts) {
     if (!bench.options.wants(name)) continue;

@@ -24,7 +24,9 @@ parts (--only):
   flat       200 commits in a row; 50 files kept against 2 (ResNet-50 only: 9.6 GB of disk)
   memory     host memory that saving needs
   training   training time lost per save, ours and the peers', in paired windows (ResNet-50 only; minutes)
-  gpu        the same on a GPU, where there is one
+  split      what staging is made of: attributes, descriptions, copies; on a GPU into page-locked memory and into ordinary
+  gpu        training time lost per save, and the training thread blocked, on a GPU where there is one: FP32 at 32 and 224
+             pixels, and FP16 in channels_last at 224
 
 states (--states):
   resnet50   the example's ResNet-50 with momentum: 188 MB, 481 tensors

@@ -6,8 +6,8 @@
 namespace holdfast::bench {
 
 // The parts of the bench, in the order in which they run.
-inline constexpr const char* kParts[] = {"commit", "shared", "stolen",   "restore",
-                                         "flat",   "memory", "training", "gpu"};
+inline constexpr const char* kParts[] = {"commit", "shared",   "stolen", "restore", "flat",
+                                         "memory", "training", "split",  "gpu"};
 
 // UsageError, one line, for a wrong command line. nullopt: --help was printed.
 std::optional<Options> parse_options(int argc, char** argv);

@@ -57,19 +57,25 @@ void measure_gpu(Bench& bench) {
   }
   const StateSpec spec = state_named("resnet50");
   Section section{.part = "gpu", .state = spec.name, .title = "resnet50 on the GPU, batch 64", .rows = {}};
-  for (const int pixels : {32, 224}) {
-    const std::string size = std::to_string(pixels) + "x" + std::to_string(pixels);
-    TrainingState state(spec, {.batch = 64, .pixels = pixels, .device = at::Device(at::kCUDA, 0)});
-    Ours ours(state, bench.scratch.path() / ("gpu-" + std::to_string(pixels)));
+  struct Case {
+    int pixels;
+    bool half;
+  };
+  for (const auto& [pixels, half] : {Case{32, false}, Case{224, false}, Case{224, true}}) {
+    const std::string size =
+        std::to_string(pixels) + "x" + std::to_string(pixels) + (half ? ", FP16 channels_last" : "");
+    TrainingState state(spec,
+                        {.batch = 64, .pixels = pixels, .device = at::Device(at::kCUDA, 0), .half = half});
+    Ours ours(state, bench.scratch.path() / ("gpu-" + std::to_string(pixels) + (half ? "-half" : "")));
     for (int i = 0; i < 5; ++i) ours.step(false);
-    if (pixels == 32) {
+    if (pixels == 32 || half) {
       std::vector<double> blocked;
       for (int i = 0; i < bench.options.repetitions; ++i) {
         blocked.push_back(ours.save_beside_training().blocked);
         ours.step(false);
       }
-      section.rows.push_back({.key = "gpu.blocked",
-                              .what = "training thread blocked by a save",
+      section.rows.push_back({.key = half ? "gpu.blocked.half" : "gpu.blocked",
+                              .what = "training thread blocked by a save, " + size,
                               .value = median(blocked) * 1e3,
                               .text = milliseconds(median(blocked)),
                               .goal = Goal{Goal::Kind::at_most, 5},

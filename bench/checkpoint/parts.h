@@ -55,7 +55,9 @@ void measure_memory(Bench& bench, const StateSpec& spec);
 int run_memory_child(const Options& options);
 // Training time that a save costs.
 void measure_training(Bench& bench, const StateSpec& spec);
-// The same, and the time that the training thread waits, on a GPU.
+// What staging is made of, on a GPU where there is one.
+void measure_split(Bench& bench, const StateSpec& spec);
+// The same as measure_training(), and the time that the training thread waits, on a GPU.
 void measure_gpu(Bench& bench);
 
 }  // namespace holdfast::bench

@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "holdfast/base/error.h"
+#include "holdfast/optim/channels_last.h"
+#include "holdfast/precision/autocast.h"
 #include "statistics.h"
 
 namespace holdfast::bench {
@@ -19,13 +21,14 @@ StateSpec state_named(const std::string& name) {
   throw UsageError("there is no state '" + name + "'; there are resnet50, 2gb and tiny (--states)");
 }
 
-TrainingState::TrainingState(const StateSpec& spec, const Workload& workload) {
+TrainingState::TrainingState(const StateSpec& spec, const Workload& workload) : workload_(workload) {
   torch::manual_seed(1);
   for (int i = 0; i < spec.copies; ++i) {
     Copy& copy = copies_.emplace_back();
     copy.net = ResNet(ResNetOptions{
         .depth = 50, .num_classes = 10, .stem = Stem::imagenet, .width = spec.width, .initialize = true});
     copy.net->to(workload.device);
+    if (workload.half) to_channels_last(*copy.net);
     copy.optimizer = std::make_unique<torch::optim::SGD>(
         copy.net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(5e-4));
     for (at::Tensor& parameter : copy.net->parameters()) {
@@ -51,6 +54,7 @@ TrainingState::TrainingState(const StateSpec& spec, const Workload& workload) {
   }
   for (const auto& [name, tensor] : tensors_) bytes_ += tensor.nbytes();
   images_ = torch::rand({workload.batch, 3, workload.pixels, workload.pixels}).to(workload.device);
+  if (workload.half) images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
   labels_ = torch::randint(10, {workload.batch}, torch::kLong).to(workload.device);
 }
 
@@ -69,8 +73,11 @@ double TrainingState::copy_once(std::byte* to) const {
 
 double TrainingState::forward_backward() {
   copies_.front().optimizer->zero_grad();
-  const at::Tensor loss =
-      torch::nn::functional::cross_entropy(copies_.front().net->forward(images_), labels_);
+  at::Tensor loss;
+  {
+    const AutocastGuard autocast(workload_.half ? Precision::fp16 : Precision::fp32, workload_.device.type());
+    loss = torch::nn::functional::cross_entropy(copies_.front().net->forward(images_), labels_);
+  }
   loss.backward();
   return loss.item<double>();
 }

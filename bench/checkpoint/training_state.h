@@ -32,6 +32,7 @@ struct Workload {
   int batch = 64;
   int pixels = 32;
   at::Device device = at::kCPU;
+  bool half = false;  // FP16 under autocast, in channels_last; without loss scaling
 };
 
 class TrainingState {
@@ -69,6 +70,7 @@ class TrainingState {
   std::uint64_t bytes_ = 0;
   at::Tensor images_;
   at::Tensor labels_;
+  Workload workload_;
 };
 
 }  // namespace holdfast::bench

@@ -35,8 +35,12 @@ BarGroup group_of(const Table& table, const std::string& model) {
         row.samples_per_second(), color_of(row.cell.precision));
   }
   for (const Published& one : table.published) {
-    if (one.model == model)
-      add("published: " + one.device + " " + one.precision, one.of_one_gpu(), "second-fill");
+    if (one.model != model) continue;
+    // Of several figures the one that stands beside ours.
+    if (beside(table.published, model, one.device, one.precision)->samples_per_second !=
+        one.samples_per_second)
+      continue;
+    add("published: " + one.device + " " + one.precision, one.of_one_gpu(), "second-fill");
   }
   if (longest > 0) group.full = longest;
   return group;

@@ -16,6 +16,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/freed_memory.h"
 #include "holdfast/precision/precision.h"
+#include "kept_rows.h"
 #include "measure.h"
 #include "options.h"
 #include "output.h"
@@ -55,6 +56,7 @@ Table heading_of(const Options& options, const Setup& setup) {
                           .peers = options.peers},
               .rows = {},
               .published = read_published(options.published)};
+  if (!options.printed.empty()) table.printed = read_printed_speed_ups(options.printed);
   const Choice& choice = options.choice;
   const std::string timed =
       setup.seconds > 0 ? formatted("%.4g s of steps", setup.seconds) : formatted("%d steps", setup.steps);
@@ -101,6 +103,7 @@ class Run {
     const double memory = memory_of(device);
     choice.memory = options_.memory.value_or(gpu && memory < kLargestOf32 ? 32 : 40);
     choice.scale = options_.scale.value_or(gpu ? 1 : 1.0 / 64);
+    if (options_.default_rows) choice.rows = default_rows(gpu);
     setup_.device = device;
     setup_.variant = options_.variant;
     setup_.bn = options_.bn;
@@ -117,6 +120,10 @@ class Run {
     if (options_.threads != 0) at::set_num_threads(options_.threads);
     at::globalContext().setBenchmarkCuDNN(true);
     table_ = heading_of(options_, setup_);
+    table_.heading.build = build_of(std::filesystem::path(HOLDFAST_SOURCE_DIR) / "bench/peers");
+    for (const auto& [name, value] : options_of(options_, setup_, table_.heading)) {
+      table_.heading.options += (table_.heading.options.empty() ? "" : ", ") + name + "=" + to_text(value);
+    }
     peaks_ = options_.peak.empty() ? known_peaks(table_.heading.device)
                                    : std::optional(parse_peaks(options_.peak));
   }
@@ -129,11 +136,16 @@ class Run {
       std::printf("no utilisation: the peak of %s is not known; give it with --peak\n",
                   heading.device.c_str());
     }
-    write_all();  // minutes of work must not end in a place that cannot be written
     const std::string name = options_.output.string();
+    if (!options_.fresh) kept_ = kept_rows(name + ".json", heading.build, heading.options);
+    write_all();  // minutes of work must not end in a place that cannot be written
     Session session(
         {.folder = name + ".run", .options = options_of(options_, setup_, heading), .fresh = options_.fresh});
     if (session.found() > 0) std::printf("going on: %zu rows were measured before\n", session.found());
+    if (!kept_.empty()) {
+      std::printf("kept: rows of %s.json that this build measured (--fresh measures them again)\n",
+                  name.c_str());
+    }
     setup_.stop = [&session] { return session.told_to_stop(); };
     std::fputs(heading_line(table_).c_str(), stdout);
     const bool complete = fill(session);
@@ -161,6 +173,11 @@ class Run {
         show(*row);
         continue;
       }
+      if (const Row* row = kept(cell)) {
+        show(*row);
+        session.add(*row);
+        continue;
+      }
       setup_.full_batch = batch_of(cell.model, cell.precision, options_.choice.memory, 1);
       Setup setup = setup_;
       if (cell.global != 0) {  // updates of minutes
@@ -177,6 +194,12 @@ class Run {
       }
     }
     return true;
+  }
+
+  const Row* kept(const Cell& cell) const {
+    const auto same = [&](const Row& row) { return name_of(row.cell) == name_of(cell); };
+    const auto found = std::find_if(kept_.begin(), kept_.end(), same);
+    return found != kept_.end() ? &*found : nullptr;
   }
 
   void show(Row row) {
@@ -196,6 +219,7 @@ class Run {
   Options options_;
   Setup setup_;
   Table table_;
+  std::vector<Row> kept_;
   std::optional<Peaks> peaks_;
 };
 

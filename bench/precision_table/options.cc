@@ -23,6 +23,9 @@ A column such as A100/V100 is the published speed-up of the newer device over th
 Writes OUTPUT.csv, OUTPUT.json and OUTPUT.svg. What a device cannot do is a row that says so; one that does not fit
 into memory says what it needs, by an estimate, and which batch fits.
 
+Without --rows, --models, --precisions, --layouts and --modes these are the published table's rows, each model in FP16
+(NHWC) and in TF32 (NCHW) once, as graphs; on a CPU in FP32 for TF32, and eager. --rows all is every combination: hours.
+
 rows (--rows), chosen by words of their names, joined by /; all words must fit:
   resnet50 resnet152 inception3 inception4 vgg16 alexnet ssd300 bert-128 bert-512 (bert: both)
   fp32 tf32 fp16 bf16      nchw nhwc (not BERT's)      eager graph      x1 x16 (BERT's accumulation, --accumulate)
@@ -46,9 +49,9 @@ variants (--variant), part of every figure's name:
 Inception v3 is without its second head in both, SSD300 is on ResNet-34 and computes its published harness' step:
 colours jittered, targets drawn, two sorts.
 
-Published figures (--published) are of whole machines, divided by their GPUs. In the file beside this program are
-ResNet-50 (AWS) and BERT (NVIDIA): of the six other models no figure has been read in its source, and their columns
-say "-". Another FILE takes its place: a CSV of model,device,precision,gpus,samples_per_second,source.
+Published figures (--published) are of whole machines, divided by their GPUs. In the file beside this program are the
+AWS P4d announcement's, and NVIDIA's of BERT. Another FILE takes its place: a CSV of
+model,device,precision,gpus,samples_per_second,source.
 
 batch norms (--bn), of NHWC rows, also a column of the table; NCHW rows always have Torch's:
   aten     Torch's operators, one by one
@@ -73,11 +76,12 @@ least nine windows; a column says how many times as fast ours is. Words joined b
 Install them once: bench/peers/install. With --no-update nobody updates. First losses are compared: each row says by
 which share they differ, and one in FP32 that differs by more than 1e-4 ends the program with exit code 1. Goals that
 the rows are judged by: on a CPU in FP32, eager, 1.00 x eager; on a GPU in FP16, NHWC and BERT, 1.00 x eager, for
-ResNet-50 1.02 x eager and 0.90 x max-autotune.
+ResNet-50 1.02 x eager and 0.95 x max-autotune.
 
 An interruption (SIGTERM, Ctrl-C, a notice of the cloud) costs the row in hand: finished ones are committed to
 OUTPUT.run, the program ends with 75, and the same command goes on. Options that change figures must be the same
-then (78 otherwise); --fresh forgets the earlier rows. A table that is complete leaves no such folder.
+then (78 otherwise). A table that is complete leaves no such folder; but rows in OUTPUT.json that this very build measured
+with the same options are kept by the next run. --fresh measures them again.
 
 Quickly, to see that it works:
   bench_precision_table --rows resnet50/eager --scale 0.01 --pixels 64
@@ -135,7 +139,8 @@ void check_peers(const std::vector<std::string>& peers) {
 
 void add_options(CLI::App& app, Options& options) {
   Choice& choice = options.choice;
-  app.add_option("--rows", choice.rows, "which rows, separated by commas (all)")->delimiter(',');
+  app.add_option("--rows", choice.rows, "which rows, separated by commas, or all (the published ones)")
+      ->delimiter(',');
   app.add_option("--models", choice.models, "which models (all of the table)")->delimiter(',');
   app.add_option("--precisions,--precision", choice.precisions, "of fp32, tf32, fp16, bf16 (all)")
       ->delimiter(',');
@@ -172,7 +177,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--threads", options.threads, "of a CPU (one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--peak", options.peak,
                  "dense TFLOP/s of the device: one number, or tf32=156,fp16=312 (known devices: theirs)");
-  app.add_flag("--fresh", options.fresh, "do not go on with a table that was interrupted");
+  app.add_flag("--fresh", options.fresh, "measure every row: neither go on nor keep rows of this build");
 }
 
 }  // namespace
@@ -196,6 +201,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string(error.what()) + " (see --help)");
   }
+  options.default_rows = choice.rows.empty() && choice.models.empty() && choice.precisions.empty() &&
+                         choice.layouts.empty() && choice.modes.empty();
+  if (choice.rows == std::vector<std::string>{"all"}) choice.rows.clear();
   if (choice.models.empty()) choice.models = table_names();
   check_known("--models", model_names(), choice.models);
   check_known("--precisions", kPrecisions, choice.precisions);
@@ -214,6 +222,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
   if (options.pixels < 0) throw UsageError("--pixels must not be negative");
   static_cast<void>(planned(choice));  // --rows
   options.published = published;
+  if (app.count("--published") == 0) {
+    options.printed = options.published.parent_path() / "printed_speed_ups.csv";
+  }
   options.output = output.empty()
                        ? std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
                              "bench_precision_table"

@@ -12,6 +12,7 @@ namespace holdfast::bench {
 
 struct Options {
   Choice choice;
+  bool default_rows = false;  // nothing was chosen: choice.rows is by the device
   std::string variant = "torchvision";
   std::string bn = "aten";      // for NHWC rows: aten, cudnn or fused
   std::string device;           // "cpu" or "cuda"; empty: cuda if there is one
@@ -28,7 +29,8 @@ struct Options {
   int threads = 0;   // 0: torch's default
   std::string peak;  // empty: by the device's name
   std::filesystem::path published;
-  std::filesystem::path output;  // without .csv, .json and .svg
+  std::filesystem::path printed;  // speed-ups of the default figures; empty: of others
+  std::filesystem::path output;   // without .csv, .json and .svg
   bool fresh = false;
 };
 

@@ -209,6 +209,14 @@ std::string summary_of(const Table& table) {
     text += formatted("    %-10s %-10s over %-10s %6.2f\n", one.model.c_str(), one.of.c_str(),
                       one.over.c_str(), one.times);
   }
+  for (const PrintedSpeedUp& one : table.printed) {
+    const auto same = [&](const Published& figure) { return figure.model == one.model; };
+    if (std::none_of(published.begin(), published.end(), same)) continue;
+    text += formatted("    %-10s %-10s over %-10s %6.2f   (of %d GPUs; printed so: ", one.model.c_str(),
+                      (one.of + " " + one.precision).c_str(), (one.over + " " + one.precision).c_str(),
+                      one.times, one.gpus) +
+            one.source + ")\n";
+  }
   return text;
 }
 
@@ -281,11 +289,10 @@ std::string json_of(const Table& table) {
   const auto number_or_null = [](double value) {
     return std::isfinite(value) ? ordered_json(value) : ordered_json();
   };
-  ordered_json all = {{"bench", "precision_table"},
-                      {"device", table.heading.device},
-                      {"variant", table.heading.variant},
-                      {"machine", table.heading.machine},
-                      {"how", table.heading.how}};
+  ordered_json all = {{"bench", "precision_table"},       {"device", table.heading.device},
+                      {"variant", table.heading.variant}, {"machine", table.heading.machine},
+                      {"how", table.heading.how},         {"build", table.heading.build},
+                      {"options", table.heading.options}};
   all["rows"] = ordered_json::array();
   for (const Row& row : table.rows) {
     ordered_json one = ordered_json::parse(text_of(row));
@@ -337,6 +344,16 @@ std::string json_of(const Table& table) {
   for (const SpeedUp& one : speed_ups_of(table.published)) {
     all["published_speed_ups"].push_back(
         {{"model", one.model}, {"of", one.of}, {"over", one.over}, {"times", one.times}});
+  }
+  all["printed_speed_ups"] = ordered_json::array();
+  for (const PrintedSpeedUp& one : table.printed) {
+    all["printed_speed_ups"].push_back({{"model", one.model},
+                                        {"gpus", one.gpus},
+                                        {"of", one.of},
+                                        {"over", one.over},
+                                        {"precision", one.precision},
+                                        {"times", one.times},
+                                        {"source", one.source}});
   }
   return all.dump(1) + "\n";
 }

@@ -19,12 +19,15 @@ struct Heading {
   std::string machine = {};             // one line: cores, LibTorch
   std::string how = {};                 // one line: optimizers, steps, what was scaled
   std::vector<std::string> peers = {};  // columns of the lines
+  std::string build = {};               // of this program and its peers (kept_rows.h)
+  std::string options = {};             // all that figures depend on
 };
 
 struct Table {
   Heading heading = {};
   std::vector<Row> rows = {};
   std::vector<Published> published = {};
+  std::vector<PrintedSpeedUp> printed = {};
 };
 
 // Column names, and one line per row, printed as rows are measured. After our figure come those of one GPU of

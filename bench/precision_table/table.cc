@@ -153,6 +153,17 @@ double Row::times_as_fast_as(const PeerFigure& peer) const {
   return median(ratios);
 }
 
+std::vector<std::string> default_rows(bool gpu) {
+  const std::string full = gpu ? "tf32/" : "fp32/", mode = gpu ? "graph" : "eager";
+  std::vector<std::string> rows;
+  for (const Kind& kind : kinds()) {
+    if (!kind.in_table) continue;
+    rows.push_back(kind.name + "/fp16/" + (kind.has_layouts ? "nhwc/" + mode : mode + "/x16"));
+    rows.push_back(kind.name + "/" + full + (kind.has_layouts ? "nchw/" + mode : mode + "/x16"));
+  }
+  return rows;
+}
+
 std::vector<Cell> planned(const Choice& choice) {
   const std::vector<Cell> all = all_cells(choice);
   if (choice.rows.empty()) return all;

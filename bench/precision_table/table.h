@@ -81,6 +81,10 @@ struct Choice {
 // element of Choice::rows matches nothing.
 std::vector<Cell> planned(const Choice& choice);
 
+// The rows of the published table, each model once in FP16 and once in TF32 (`gpu` false: FP32), each as the
+// table was measured, and in the mode that is fastest on the device.
+std::vector<std::string> default_rows(bool gpu);
+
 constexpr char kNotAskedFor[] = "was not asked for";  // last words of Ratio::why
 
 // Gain of FP16 over `base` ("tf32"; "fp32" on devices without TF32), in one mode.

@@ -85,7 +85,11 @@ at::Device device_of(const Options& options) {
 void prepare_machine(const Options& options) {
   if (options.threads > 0) at::set_num_threads(options.threads);
   holdfast::set_math_mode(options.precision);
-  if (options.cuda) {
+  if (options.cuda && !options.deterministic) {
+    holdfast::log_warning(
+        "--no-deterministic: a resumed run may differ from an uninterrupted one in its last bits");
+    at::globalContext().setBenchmarkCuDNN(true);
+  } else if (options.cuda) {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // otherwise cuBLAS may sum in any order
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);

@@ -159,8 +159,8 @@ class Parser {
             "--recipe", options_.recipe,
             "94: what is meant to reach 94 % on CIFAR-10's test pictures: --epochs 30 --batch-size 512 "
             "--stem cifar --nesterov --no-decay-all --label-smoothing 0.1 --channels-last, a fifth of the "
-            "steps for the warm-up; on a GPU --precision fp16 --graph --data-on device, too. What is given "
-            "beside it counts")
+            "steps for the warm-up; on a GPU --precision fp16 --graph --bn fused --data-on device, too. What "
+            "is given beside it counts")
         ->check(CLI::IsMember({"94"}).description(""))
         ->type_name("NAME")
         ->default_str("")
@@ -422,6 +422,11 @@ class Parser {
             "Replay forward and backward as CUDA graphs after three micro-batches: quicker where launching "
             "kernels takes longer than computing them, with the same bits. Where that cannot be done, on "
             "a CPU or with several ranks say, a warning says why and steps are made as without")
+        ->group(kGroup);
+    app_.add_flag(
+            "--deterministic,!--no-deterministic", options_.deterministic,
+            "Only GPU kernels that give the same bits every time. Without: cuDNN's quickest, and a resumed "
+            "run may differ in its last bits. On a CPU all are")
         ->group(kGroup);
     app_.add_option("--workers", options_.workers, "Threads that make batches; 0: the training thread does")
         ->check(between(0, 1024))

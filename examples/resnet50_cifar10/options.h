@@ -60,6 +60,7 @@ struct Options {
   int workers = 1;
   int threads = 0;  // 0: all cores
   bool cuda = false;
+  bool deterministic = true;  // of a GPU's kernels
   std::string metrics;
   std::string tensorboard;                  // a folder
   std::int64_t tensorboard_histograms = 0;  // every so many steps; 0: never

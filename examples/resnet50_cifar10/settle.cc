@@ -35,6 +35,9 @@ void apply_recipe_94(Options& options, const Given& given) {
   if (!options.cuda) return;
   set("--precision", options.precision, holdfast::Precision::fp16);
   set("--graph", options.graph, true);
+  if (options.channels_last && options.width % 8 == 0) {  // what fused norms need
+    set("--bn", options.bn, holdfast::BatchNormKind::fused);
+  }
   set("--data-on", options.data_on, DataOn::device);
 }
 

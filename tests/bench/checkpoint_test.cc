@@ -65,11 +65,13 @@ TEST(BenchCheckpoint, MeasuresEveryPartOfATinyState) {
       EXPECT_EQ(row.contains("goal"), row.contains("verdict")) << row;
     }
   }
-  EXPECT_THAT(parts, IsSupersetOf({"commit", "shared", "stolen", "restore", "flat", "memory", "training"}));
+  EXPECT_THAT(parts,
+              IsSupersetOf({"commit", "shared", "stolen", "restore", "flat", "memory", "training", "split"}));
   EXPECT_THAT(keys,
               IsSupersetOf({"durable.ceiling", "durable.holdfast", "blocked.memcpy", "blocked.after_step",
                             "blocked.before_update", "shared.two", "shared.staged", "stolen.writer",
-                            "restore.verified", "flat.row", "flat.kept", "memory.extra", "lost.holdfast"}));
+                            "restore.verified", "flat.row", "flat.kept", "memory.extra", "lost.holdfast",
+                            "split.attributes", "split.describe", "split.launch", "split.copies"}));
   EXPECT_GT(all["machine"]["cores"].get<int>(), 0);
   EXPECT_THAT(all["machine"]["file_system"].get<std::string>(), HasSubstr(" on "));
   EXPECT_THAT(all["left_out"].dump(), HasSubstr("Python"));
@@ -89,8 +91,8 @@ TEST(BenchCheckpoint, MeasuresEveryPartOfATinyState) {
 TEST(BenchCheckpoint, TeachesByHelp) {
   const Ended ended = bench({"--help"});
   EXPECT_EQ(ended.exit_code, 0);
-  for (const char* word : {"commit", "shared", "stolen", "restore", "flat", "memory", "training", "gpu",
-                           "resnet50", "2gb", "--repetitions", "bench/peers/install"}) {
+  for (const char* word : {"commit", "shared", "stolen", "restore", "flat", "memory", "training", "split",
+                           "gpu", "resnet50", "2gb", "--repetitions", "bench/peers/install"}) {
     EXPECT_THAT(ended.out, HasSubstr(word));
   }
 }

@@ -57,6 +57,24 @@ Choice everything() {
   return choice;
 }
 
+TEST(PrecisionTable, PlansThePublishedRowsOnceByDefault) {
+  const auto names_on = [](bool gpu) {
+    Choice choice = everything();
+    choice.rows = bench::default_rows(gpu);
+    std::set<std::string> names;
+    for (const auto& cell : planned(choice)) names.insert(name_of(cell));
+    return names;
+  };
+  const std::set<std::string> gpu = names_on(true), cpu = names_on(false);
+  EXPECT_THAT(gpu, SizeIs(2 * 9));
+  EXPECT_TRUE(gpu.contains("resnet50/fp16/nhwc/graph"));
+  EXPECT_TRUE(gpu.contains("ssd300/tf32/nchw/graph"));
+  EXPECT_TRUE(gpu.contains("bert-512/tf32/graph/x16"));
+  EXPECT_THAT(cpu, SizeIs(2 * 9));
+  EXPECT_TRUE(cpu.contains("vgg16/fp32/nchw/eager"));
+  EXPECT_TRUE(cpu.contains("bert-128/fp16/eager/x16"));
+}
+
 TEST(PrecisionTable, PlansEveryCombination) {
   const auto cells = planned(everything());
   std::set<std::string> different;

@@ -233,6 +233,15 @@ TEST(BenchPrecisionTable, GoesOnAfterAnInterruption) {
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0], kept[0]);  // bit for bit: not measured again
   EXPECT_FALSE(std::filesystem::exists(output + ".run"));
+  // A complete table, too: the same build has measured this row.
+  const Ended third = bench_table(less);
+  ASSERT_EQ(third.exit_code, 0) << third.out << third.err;
+  EXPECT_THAT(third.out, HasSubstr("kept: rows of " + output + ".json"));
+  EXPECT_EQ(nlohmann::json::parse(read_text(output + ".json"))["rows"][0], kept[0]);
+  less.push_back("--fresh");
+  const Ended fourth = bench_table(less);
+  ASSERT_EQ(fourth.exit_code, 0) << fourth.out << fourth.err;
+  EXPECT_NE(nlohmann::json::parse(read_text(output + ".json"))["rows"][0]["seconds"], kept[0]["seconds"]);
 }
 
 TEST(BenchPrecisionTable, BeginsAnewOnlyWhereItsOwnRunIs) {
@@ -270,26 +279,13 @@ TEST(BenchPrecisionTable, RefusesInOneLineWhatCannotWork) {
 TEST(BenchPrecisionTable, TeachesByHelp) {
   const Ended ended = bench_table({"--help"});
   EXPECT_EQ(ended.exit_code, 0);
-  for (const char* word : {"torchvision",
-                           "table",
-                           "227",
-                           "--rows",
-                           "--seconds",
-                           "bert/eager/x16",
-                           "--peers",
-                           "--fresh",
-                           "global",
-                           "ssd300-vgg",
-                           "inception3-aux",
-                           "--micro-batch",
-                           "LAMB",
-                           "OUTPUT.run",
-                           "--scale",
-                           "--memory",
-                           "--peak",
-                           "--published",
-                           "TF32 in NCHW against FP16 in NHWC",
-                           "1536/3072"}) {
+  for (const char* word :
+       {"torchvision",   "table",          "227",         "--rows",
+        "--seconds",     "bert/eager/x16", "--peers",     "--fresh",
+        "--rows all",    "global",         "ssd300-vgg",  "inception3-aux",
+        "--micro-batch", "LAMB",           "OUTPUT.run",  "--scale",
+        "--memory",      "--peak",         "--published", "TF32 in NCHW against FP16 in NHWC",
+        "1536/3072"}) {
     EXPECT_THAT(ended.out, HasSubstr(word));
   }
 }

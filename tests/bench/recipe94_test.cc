@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@ namespace holdfast::test { namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 Ended recipe94(const std::vector<std::string>& options) {
   std::vector<std::string> words = {HOLDFAST_SOURCE_DIR "/bench/recipe94"};
@@ -24,8 +28,33 @@ TEST(Recipe94, OursAloneAtASmallSize) {
   const Ended ended = recipe94({"--data", "synthetic:1000", "--epochs", "1", "--width", "8", "--batch-size",
                                 "128", "--against", "none"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.out, AllOf(HasSubstr("holdfast"), HasSubstr(" s of training"), HasSubstr(" s an epoch"),
-                               HasSubstr("goals: ")));
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("holdfast"), HasSubstr(" s of training"),
+                               HasSubstr(" s an epoch, start-up included"), HasSubstr("goals: ")));
+}
+
+// 31 updates an epoch: the first ends before the clock begins.
+TEST(Recipe94, TheClockBeginsAtStep30AndTheFiguresAreJson) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "figures.json";
+  const Ended ended =
+      recipe94({"--data", "synthetic:500", "--epochs", "3", "--width", "4", "--batch-size", "16", "--threads",
+                "1", "--against", "none", "--stem", "imagenet", "--determinism", "--output", file});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, AllOf(Not(HasSubstr("start-up included")), HasSubstr("\nwithout determinism"),
+                               HasSubstr("deterministic kernels take ")));
+  std::ifstream in(file);
+  const auto all = nlohmann::json::parse(in);
+  EXPECT_EQ(all["epochs"], 3);
+  ASSERT_EQ(all["rows"].size(), 2u);
+  for (const auto& row : all["rows"]) {
+    EXPECT_EQ(row["from_step"], 30) << row;
+    ASSERT_EQ(row["epoch_seconds"].size(), 2u) << row;
+    const double one = row["epoch_seconds"][0], other = row["epoch_seconds"][1];
+    EXPECT_GT(std::min(one, other), 0);
+    EXPECT_NEAR(row["median_epoch_seconds"].get<double>(), (one + other) / 2, 1e-4 * (one + other));
+  }
+  EXPECT_EQ(all["rows"][0]["who"], "holdfast");
+  EXPECT_GT(all["rows"][1]["determinism_times_the_time"].get<double>(), 0);
 }
 
 TEST(Recipe94, WhatIsWrongIsSaidFirst) {
