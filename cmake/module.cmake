@@ -79,6 +79,39 @@ function(holdfast_module name)
   set_property(GLOBAL APPEND PROPERTY HOLDFAST_MODULES ${name})
 endfunction()
 
+# holdfast_part(<module> <part> <sources>): these sources of a static module become a library of their own, holdfast_<part>
+# (alias holdfast::<part>), which the module links. A program that needs no more than the part builds no more.
+function(holdfast_part module part)
+  set(whole holdfast_${module})
+  if(NOT TARGET ${whole})
+    return()  # a module with Torch, in a build without
+  endif()
+  get_target_property(sources ${whole} SOURCES)
+  foreach(source IN LISTS ARGN)
+    if(NOT source IN_LIST sources)
+      message(FATAL_ERROR "holdfast_part(${module} ${part}): the module has no source '${source}'")
+    endif()
+    list(REMOVE_ITEM sources "${source}")
+  endforeach()
+  set_target_properties(${whole} PROPERTIES SOURCES "${sources}")
+  set(target holdfast_${part})
+  add_library(${target} STATIC ${ARGN})
+  add_library(holdfast::${part} ALIAS ${target})
+  get_target_property(deps ${whole} HOLDFAST_DEPS)
+  list(TRANSFORM deps PREPEND holdfast_)
+  target_link_libraries(${target} PUBLIC ${deps})
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/lib")
+  get_target_property(torch ${whole} HOLDFAST_TORCH)
+  if(torch)
+    target_link_libraries(${target} PUBLIC LibTorch::LibTorch)
+    holdfast_use_pch(${target} torch)
+  else()
+    holdfast_use_pch(${target} std)
+  endif()
+  holdfast_in_batches(${target})
+  target_link_libraries(${whole} PUBLIC ${target})
+endfunction()
+
 # holdfast_embed_kernels(<module> <files>): the text of kernel sources (holdfast/kernels/source.h) in the module's library,
 # for the compiler that runs beside the training. Paths are relative to the module's folder; the module's code declares
 # `namespace holdfast { inline namespace v1 { namespace kernels { std::span<const Text> texts_of_<module>(); }`.
