@@ -14,8 +14,10 @@
 namespace holdfast::test { namespace {
 
 namespace fs = std::filesystem;
+using testing::ContainsRegex;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 using Environment = std::map<std::string, std::string>;
 
@@ -142,6 +144,54 @@ tar -C "$root" -czf "$2" cifar-10-batches-bin)");
   EXPECT_THAT(ended.err, HasSubstr("run: error: the CIFAR-10 download has the SHA-256 "));
   EXPECT_FALSE(fs::exists(root() / ".deps/cifar10"));
   EXPECT_FALSE(fs::exists(root() / ".deps/cifar10.part"));
+}
+
+TEST_F(StartScript, BuildsTheProgramHoldfastWhereItStartsRanksAndForSetupOnly) {
+  write("bin/ninja", R"(shift 2; echo "$*" >>"$root/built")");
+  const auto built = [&](const Words& arguments) {
+    fs::remove(root() / "built");
+    const Ended ended = start(arguments)->wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return read_text(root() / "built");
+  };
+  EXPECT_EQ(built({}), "resnet50_cifar10\n");
+  EXPECT_EQ(built({"--nproc", "2"}), "resnet50_cifar10\nholdfast\n");
+  EXPECT_EQ(built({"--setup-only"}), "resnet50_cifar10 holdfast\n");
+}
+
+// A stand-in for ninja: sixty objects, a warning, and a pause in which a line about the progress falls due.
+const char* const kBuildOfSixty =
+    R"(line() { echo "$(sed "s|%f|$1|; s|%t|60|" <<<"$NINJA_STATUS")Building CXX object $1.cc.o"; }
+echo "ninja: Entering directory 'x'"
+for ((i = 1; i <= 30; ++i)); do line $i; done
+printf 'thirty.cc:1:2: warning: the first half '
+sleep 6.5
+echo 'and the second'
+)";
+
+TEST_F(StartScript, TellsNowAndThenHowFarTheBuildIsAndWholeWhatTheCompilerSays) {
+  write("bin/ninja", std::string(kBuildOfSixty) + "for ((i = 31; i <= 60; ++i)); do line $i; done");
+  const Ended ended = start({})->wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("run: building: 30 of 60 in "));
+  EXPECT_THAT(ended.err, HasSubstr(" s more\n"));
+  EXPECT_THAT(ended.err, HasSubstr("thirty.cc:1:2: warning: the first half and the second\n"));
+  EXPECT_THAT(ended.err, ContainsRegex("run: built in [0-9]+ s\n$"));
+  EXPECT_THAT(ended.err, Not(HasSubstr("Building CXX object")));
+  EXPECT_THAT(ended.err, Not(HasSubstr("Entering directory")));
+}
+
+TEST_F(StartScript, AFailedBuildShowsItsErrorWholeAndEndsTheStart) {
+  write("bin/ninja", std::string(kBuildOfSixty) + R"(echo 'FAILED: 31.cc.o'
+echo '31.cc:3:4: error: no such thing'
+printf 'ninja: build stopped: subcommand failed.'
+exit 1)");
+  const Ended ended = start({})->wait();
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_EQ(ended.out, "") << "it must not train";
+  EXPECT_THAT(ended.err,
+              EndsWith("FAILED: 31.cc.o\n31.cc:3:4: error: no such thing\n"
+                       "ninja: build stopped: subcommand failed.\nrun: error: the build failed\n"));
 }
 
 TEST_F(StartScript, WithNoInstallNothingIsInstalled) {
