@@ -159,18 +159,19 @@ TEST_F(StartScript, BuildsTheProgramHoldfastWhereItStartsRanksAndForSetupOnly) {
   EXPECT_EQ(built({"--setup-only"}), "resnet50_cifar10 holdfast\n");
 }
 
-// A stand-in for ninja: sixty objects, a warning, and a pause in which a line about the progress falls due.
-const char* const kBuildOfSixty =
+// A stand-in for ninja: half of sixty objects, and then a warning.
+const char* const kHalfABuild =
     R"(line() { echo "$(sed "s|%f|$1|; s|%t|60|" <<<"$NINJA_STATUS")Building CXX object $1.cc.o"; }
 echo "ninja: Entering directory 'x'"
 for ((i = 1; i <= 30; ++i)); do line $i; done
 printf 'thirty.cc:1:2: warning: the first half '
-sleep 6.5
-echo 'and the second'
 )";
 
 TEST_F(StartScript, TellsNowAndThenHowFarTheBuildIsAndWholeWhatTheCompilerSays) {
-  write("bin/ninja", std::string(kBuildOfSixty) + "for ((i = 31; i <= 60; ++i)); do line $i; done");
+  // In the pause a line about the progress falls due.
+  write("bin/ninja", std::string(kHalfABuild) + R"(sleep 6.5
+echo 'and the second'
+for ((i = 31; i <= 60; ++i)); do line $i; done)");
   const Ended ended = start({})->wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("run: building: 30 of 60 in "));
@@ -182,16 +183,19 @@ TEST_F(StartScript, TellsNowAndThenHowFarTheBuildIsAndWholeWhatTheCompilerSays) 
 }
 
 TEST_F(StartScript, AFailedBuildShowsItsErrorWholeAndEndsTheStart) {
-  write("bin/ninja", std::string(kBuildOfSixty) + R"(echo 'FAILED: 31.cc.o'
+  write("bin/ninja", std::string(kHalfABuild) + R"(echo 'and the second'
+echo 'FAILED: 31.cc.o'
 echo '31.cc:3:4: error: no such thing'
 printf 'ninja: build stopped: subcommand failed.'
 exit 1)");
   const Ended ended = start({})->wait();
   EXPECT_EQ(ended.exit_code, 1);
   EXPECT_EQ(ended.out, "") << "it must not train";
+  EXPECT_THAT(ended.err, Not(HasSubstr("run: built")));
   EXPECT_THAT(ended.err,
-              EndsWith("FAILED: 31.cc.o\n31.cc:3:4: error: no such thing\n"
-                       "ninja: build stopped: subcommand failed.\nrun: error: the build failed\n"));
+              EndsWith("thirty.cc:1:2: warning: the first half and the second\nFAILED: 31.cc.o\n"
+                       "31.cc:3:4: error: no such thing\nninja: build stopped: subcommand failed.\n"
+                       "run: error: the build failed\n"));
 }
 
 TEST_F(StartScript, WithNoInstallNothingIsInstalled) {
