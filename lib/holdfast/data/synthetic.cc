@@ -10,8 +10,8 @@ namespace holdfast { inline namespace v1 {
 namespace {
 
 constexpr int kClasses = 10;
-constexpr int kSide = 32;
-constexpr int kPlane = kSide * kSide;
+constexpr int kPictureSide = 32;
+constexpr int kPlane = kPictureSide * kPictureSide;
 
 // splitmix64's finalizer: one short chain gives eight bytes of noise.
 constexpr std::uint64_t mix(std::uint64_t x) {
@@ -60,8 +60,8 @@ void draw(std::uint64_t key, std::uint8_t* record) {
   }
   std::array<std::int16_t, kPlane> stripes;
   std::int16_t* stripe = stripes.data();
-  for (int y = 0; y < kSide; ++y) {
-    for (int x = 0; x < kSide; ++x) *stripe++ = levels[(step_x * x + style.step_y * y + phase) & 63U];
+  for (int y = 0; y < kPictureSide; ++y) {
+    for (int x = 0; x < kPictureSide; ++x) *stripe++ = levels[(step_x * x + style.step_y * y + phase) & 63U];
   }
   for (std::size_t c = 0; c < 3; ++c, record += kPlane) {
     std::array<std::uint8_t, kPlane> noise;

@@ -9,15 +9,15 @@
 namespace holdfast { inline namespace v1 {
 namespace {
 
-constexpr std::int64_t kChannels = 512;  // of the last feature map
-constexpr std::int64_t kPooled = 7;
+constexpr std::int64_t kLastChannels = 512;  // of the last feature map
+constexpr std::int64_t kLastSide = 7;
 
 }  // namespace
 
 Vgg16Impl::Vgg16Impl(const Vgg16Options& options) : options_(options), features_(models::vgg16_features()) {
   if (options.num_classes < 1) throw UsageError("a VGG-16 needs at least one class");
   if (options.hidden < 1) throw UsageError("a VGG-16 needs at least one hidden unit a layer");
-  std::int64_t inputs = kChannels * kPooled * kPooled;
+  std::int64_t inputs = kLastChannels * kLastSide * kLastSide;
   for (int hidden = 0; hidden < 2; ++hidden) {
     classifier_->push_back(models::undrawn_linear(inputs, options.hidden));
     classifier_->push_back(models::in_place_relu());
@@ -32,7 +32,7 @@ Vgg16Impl::Vgg16Impl(const Vgg16Options& options) : options_(options), features_
 
 at::Tensor Vgg16Impl::forward(const at::Tensor& pictures) {
   const at::Tensor x = features_->forward(pictures);
-  return classifier_->forward(at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1));
+  return classifier_->forward(at::adaptive_avg_pool2d(x, {kLastSide, kLastSide}).flatten(1));
 }
 
 void Vgg16Impl::initialize() {
