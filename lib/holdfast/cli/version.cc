@@ -25,8 +25,8 @@ const std::string_view kVersion = HOLDFAST_VERSION;
 std::string version_text() {
   std::string text = "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion);
   text.append("\ncommit ").append(kCommit);
-  text.append("\ncompiler " HOLDFAST_COMPILER ", libstdc++ " + std::to_string(_GLIBCXX_RELEASE) +
-              ", running with glibc ")
+  text.append("\ncompiler " HOLDFAST_COMPILER " " HOLDFAST_COMPILER_VERSION ", libstdc++ " +
+              std::to_string(_GLIBCXX_RELEASE) + ", running with glibc ")
       .append(gnu_get_libc_version());
   text.append("\nlibraries spdlog " + numbers(SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH));
   text.append(", fmt " + numbers(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
