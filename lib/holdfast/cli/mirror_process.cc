@@ -1,5 +1,6 @@
 #include "holdfast/cli/mirror_process.h"
 
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <map>
+#include <new>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -36,16 +38,23 @@ void send_text(int socket, const std::string& text) {
   send(socket, cut.data(), cut.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+}  // namespace
+
 // The mirror's own life: it serves requests "s<serial>" and "e<serial>" with "<serial> <code> <text>".
-class Served {
+class MirrorProcess::Served {
  public:
-  Served(const MirrorRequest& request, int socket) : socket_(socket), run_(request, [this] { serve(); }) {}
+  Served(const MirrorRequest& request, int socket, Legacy& legacy)
+      : socket_(socket), legacy_(legacy), run_(request, [this] { serve(); }) {
+    for (const auto& claim : legacy_.claims) {
+      if (claim != 0) run_.copies().add_earlier_claim(claim);
+    }
+  }
 
   int live() {
     try {
       for (;;) {
         // Before the first trainer nothing goes home, because nothing is claimed.
-        while (!started_) run_.pace().wait(std::chrono::seconds(1));
+        while (legacy_.count == 0) run_.pace().wait(std::chrono::seconds(1));
         const int code = mirror_until_told();
         if (run_.told_to_stop()) return code;
         answer_end();
@@ -89,6 +98,7 @@ class Served {
     if (const auto known = answers_.find(serial); known != answers_.end())
       return send_text(socket_, known->second);
     if (request.front() == kEnd) {
+      if (legacy_.count == 0) return answer(serial, 0, "");  // no trainer has ever started
       ending_ = serial;
       run_.pace().lift_limit();
       run_.copies().finish();
@@ -98,7 +108,7 @@ class Served {
     if (refused_.first != 0) return answer(serial, refused_.first, refused_.second);
     try {
       const PreparedStart start = run_.prepare();
-      started_ = true;
+      for (const AttemptNumber claim : start.claims) legacy_.add(claim);
       answer(serial, 0, std::to_string(start.attempt));
     } catch (const MirrorStopped&) {
       throw;
@@ -117,15 +127,13 @@ class Served {
   }
 
   const int socket_;
-  bool started_ = false;
+  Legacy& legacy_;
   bool serving_ = false;
   std::string ending_;
   std::pair<int, std::string> refused_{0, {}};
   std::map<std::string, std::string> answers_;
   MirrorRun run_;
 };
-
-}  // namespace
 
 MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request)), front_(getpid()) {
   // Malformed options end the supervisor here, not the mirror later.
@@ -137,6 +145,10 @@ MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw IoError("socketpair", "", errno);
   }
+  void* const shared =
+      mmap(nullptr, sizeof(Legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) throw IoError("mmap", "", errno);
+  legacy_ = new (shared) Legacy;
   ours_ = ends[0];
   theirs_ = ends[1];
   start();
@@ -145,6 +157,7 @@ MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request
 MirrorProcess::~MirrorProcess() {
   close(ours_);
   close(theirs_);
+  munmap(legacy_, sizeof *legacy_);
   if (getpid() == front_ && id_ > 0) kill(id_, SIGKILL);
 }
 
@@ -163,7 +176,7 @@ void MirrorProcess::start() {
   close(ours_);
   int code = static_cast<int>(ExitCode::internal);
   try {
-    code = Served(request_, theirs_).live();
+    code = Served(request_, theirs_, *legacy_).live();
   } catch (const std::exception& error) {
     log_error(what_of(error));
   }

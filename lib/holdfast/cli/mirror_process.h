@@ -9,6 +9,8 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -41,6 +43,14 @@ class MirrorProcess {
   const std::string& superseded_by() const { return superseded_by_; }
 
  private:
+  // What a mirror leaves to its successor, in memory that the processes share.
+  struct Legacy {
+    std::atomic<std::uint32_t> count{0};  // 0: no trainer has started
+    std::array<std::atomic<AttemptNumber>, 64> claims{};
+    void add(AttemptNumber claim) { claims.at(count++ % claims.size()) = claim; }
+  };
+  class Served;
+
   void start();
   void send();
   void ask(char what);
@@ -48,6 +58,7 @@ class MirrorProcess {
   const MirrorRequest request_;
   int ours_ = -1;
   int theirs_ = -1;
+  Legacy* legacy_ = nullptr;
   pid_t id_ = -1;
   const pid_t front_;
   SteadyTime started_{};

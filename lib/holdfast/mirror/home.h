@@ -40,6 +40,12 @@ class CopyDiffers : public HomeError {
   using HomeError::HomeError;
 };
 
+// The run directory's retention deleted the source before its copy began: a newer checkpoint is there.
+class SourceGone : public HomeError {
+ public:
+  using HomeError::HomeError;
+};
+
 struct HomeFile {
   FileId id;
   std::uint64_t bytes = 0;

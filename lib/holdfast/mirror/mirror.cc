@@ -149,6 +149,8 @@ bool Mirror::copy(Directory& run, const Found& found) {
   if (!source) return false;
   try {
     if (!is_there_already(*source)) put(run, *source);
+  } catch (const SourceGone&) {
+    return false;
   } catch (const CopyDiffers& error) {
     // Which of the two is it?
     const Verdict verdict = verifier_.inspect(*file, Verifier::Depth::full, true);

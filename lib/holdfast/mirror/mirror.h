@@ -42,8 +42,10 @@ class Mirror {
   // The newest checkpoint of the run directory is home, or there is none.
   bool newest_is_home() const { return newest_is_home_; }
   const HomeRecord& record() const { return record_; }
-  // Numbers that prepare_start() has claimed.
+  // Numbers that prepare_start() has claimed with the same Home.
   void add_claims(const std::vector<AttemptNumber>& claims);
+  // Numbers that an earlier process has claimed for this run directory.
+  void add_earlier_claim(AttemptNumber claim) { record_.add(claim); }
 
  private:
   struct Found {

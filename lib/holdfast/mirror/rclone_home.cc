@@ -1,6 +1,10 @@
 #include "holdfast/mirror/rclone_home.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 #include <optional>
 #include <random>
@@ -47,6 +51,24 @@ std::string root_of(const std::string& place) {
   }
   return root;
 }
+
+class HeldSource {
+ public:
+  explicit HeldSource(const std::string& path)
+      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
+    if (descriptor_ < 0 && errno == ENOENT) throw SourceGone(path + " was deleted before its copy began");
+    if (descriptor_ < 0) throw IoError("open", path, errno);
+  }
+  ~HeldSource() { close(descriptor_); }
+  HeldSource(const HeldSource&) = delete;
+  HeldSource& operator=(const HeldSource&) = delete;
+  std::string path() const {
+    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor_);
+  }
+
+ private:
+  const int descriptor_;
+};
 
 }  // namespace
 
@@ -176,11 +198,13 @@ void RcloneHome::check_not_superseded() {
   if (!listed) throw SupersededError(name_ + ": the claim of attempt " + std::to_string(own_) + " is gone");
 }
 
+// rclone reads the source through a descriptor of this process: retention may delete its name meanwhile.
 void RcloneHome::put(const MirrorSource& source) {
   check_not_superseded();
   const std::string name = checkpoint_name(source.id);
-  const RcloneEnd end =
-      rclone_.run_limited({"copyto", "--ignore-times", "--no-traverse", source.path, at(name)});
+  const HeldSource held(source.path);
+  const RcloneEnd end = rclone_.run_limited(
+      {"copyto", "--copy-links", "--ignore-times", "--no-traverse", held.path(), at(name)});
   if (!end.ok()) fail("copy " + name, end);
   if (!holds(source)) throw CopyDiffers(name_ + " does not hold the bytes of " + name + " that were written");
   check_not_superseded();
