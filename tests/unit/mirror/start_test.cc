@@ -98,6 +98,17 @@ TEST_F(Starts, AFileThatIsDamagedHereComesFromHome) {
   EXPECT_EQ(again.step, 20);
 }
 
+TEST_F(Starts, ANumberOfAMachineThatSavedNothingIsNotUsedAgain) {
+  {
+    MemoryFileSystem gone;
+    Machine machine(gone, safe);
+    EXPECT_EQ(machine.prepare().attempt, 1U);
+  }
+  Machine machine(quick, safe);
+  EXPECT_EQ(machine.prepare().attempt, 2U);
+  EXPECT_EQ(machine.start_trainer(), 2U);
+}
+
 TEST_F(Starts, NoTwoMachinesGetOneNumber) {
   past({10});
   MemoryFileSystem other;
