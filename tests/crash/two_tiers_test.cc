@@ -217,4 +217,46 @@ TEST_F(TwoTiers, TheMirrorNeedsLittleMemory) {
   RecordProperty("peak_kib", static_cast<int>(kib));
 }
 
+// S3 itself, as far as moto plays it.
+TEST_F(TwoTiers, AnS3BucketIsAHome) {
+  if (system("rclone version >/dev/null 2>&1") != 0) GTEST_SKIP() << "rclone is not installed";
+  if (system("moto_server --help >/dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "moto_server is not in PATH (pip install 'moto[server,s3]')";
+  }
+  Subprocess server({"/bin/sh", "-c", "exec moto_server -H 127.0.0.1 -p 18238"});
+  unsetenv("AWS_CA_BUNDLE");  // rclone 1.60 refuses to start with one
+  setenv("RCLONE_CONFIG_MOTO_TYPE", "s3", 1);
+  setenv("RCLONE_CONFIG_MOTO_PROVIDER", "Other", 1);
+  setenv("RCLONE_CONFIG_MOTO_ENDPOINT", "http://127.0.0.1:18238", 1);
+  setenv("RCLONE_CONFIG_MOTO_ACCESS_KEY_ID", "testing", 1);
+  setenv("RCLONE_CONFIG_MOTO_SECRET_ACCESS_KEY", "testing", 1);
+  ASSERT_TRUE(server.wait_until([&] { return server.err().find("Running on") != std::string::npos; }))
+      << server.err();
+  ASSERT_EQ(system("rclone mkdir moto:bucket >/dev/null 2>&1"), 0);
+  ASSERT_EQ(drive(disk(0), 20, {"every=10"}).exit_code, 0);
+  const std::string place = "rclone:moto:bucket/run";
+  const Ended copied = holdfast({"mirror", disk(0).native(), "--to", place, "--once"});
+  EXPECT_EQ(copied.exit_code, 0) << copied.err;
+  const Ended fetched = holdfast({"fetch", disk(1).native(), "--from", place});
+  EXPECT_EQ(fetched.exit_code, 0) << fetched.err;
+  EXPECT_EQ(last_step(drive(disk(1), 30, {"every=10"}).out, "started"), 20);
+}
+
+TEST_F(TwoTiers, AWebDavServerIsAHome) {
+  if (system("rclone serve webdav --help >/dev/null 2>&1") != 0) GTEST_SKIP() << "rclone is not installed";
+  fs::create_directories(home());
+  Subprocess server(
+      {"/bin/sh", "-c", "exec rclone serve webdav '" + home().native() + "' --addr 127.0.0.1:18237"});
+  ASSERT_TRUE(server.wait_until([&] { return server.err().find("started on") != std::string::npos; }))
+      << server.err();
+  ASSERT_EQ(drive(disk(0), 20, {"every=10"}).exit_code, 0);
+  const std::string place = "rclone::webdav,url=\"http://127.0.0.1:18237\":run";
+  const Ended copied = holdfast({"mirror", disk(0).native(), "--to", place, "--once"});
+  EXPECT_EQ(copied.exit_code, 0) << copied.err;
+  EXPECT_EQ(newest_in(home() / "run"), 20);
+  const Ended fetched = holdfast({"fetch", disk(1).native(), "--from", place});
+  EXPECT_EQ(fetched.exit_code, 0) << fetched.err;
+  EXPECT_EQ(last_step(drive(disk(1), 30, {"every=10"}).out, "started"), 20);
+}
+
 }}  // namespace holdfast::test
