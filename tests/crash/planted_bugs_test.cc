@@ -35,6 +35,8 @@ constexpr Lane kLanes[] = {
     {"half update", "checkpoint", "HalfUpdate*"},
     {"evaluation exception", "checkpoint", "EvaluationException*"},
     {"late staging", "checkpoint", "LateStaging.AnUpdateBefore*"},
+    {"two tiers", "mirror", "Mirrors.*:Starts.*"},
+    {"stores", "mirror", "Rclone.*-*AnyCall*"},
     {"losses", "checkpoint", "UntoldLoss*:FiniteState*"},
 };
 

@@ -25,6 +25,8 @@ void add_diff(CLI::App& app, Command& chosen);
 void add_export(CLI::App& app, Command& chosen);
 void add_import(CLI::App& app, Command& chosen);
 void add_prune(CLI::App& app, Command& chosen);
+void add_mirror(CLI::App& app, Command& chosen);
+void add_fetch(CLI::App& app, Command& chosen);
 void add_report(CLI::App& app, Command& chosen);
 void add_status(CLI::App& app, Command& chosen);
 void add_health(CLI::App& app, Command& chosen);

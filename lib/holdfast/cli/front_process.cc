@@ -13,11 +13,12 @@
 namespace holdfast { inline namespace v1 {
 namespace {
 
-int pass_on_until_the_end(pid_t child, const sigset_t& heard) {
+int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::function<void(pid_t)>& reaped) {
   for (;;) {
     int status = 0;
     for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
       if (who == child) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (reaped) reaped(who);
     }
     const int signal = sigwaitinfo(&heard, nullptr);
     if (signal > 0 && signal != SIGCHLD) kill(child, signal);
@@ -26,7 +27,7 @@ int pass_on_until_the_end(pid_t child, const sigset_t& heard) {
 
 }  // namespace
 
-int run_apart(const std::function<int()>& work) {
+int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>& reaped) {
   const pid_t front = getpid();
   if (front != 1 && children_of(front).empty()) return work();
   sigset_t heard;
@@ -38,7 +39,7 @@ int run_apart(const std::function<int()>& work) {
   pthread_sigmask(SIG_BLOCK, &heard, &before);
   const pid_t child = fork();
   const int refused = errno;
-  if (child > 0) return pass_on_until_the_end(child, heard);
+  if (child > 0) return pass_on_until_the_end(child, heard, reaped);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) throw IoError("fork", "", refused);
   setpgid(0, 0);  // so that a Ctrl-C reaches only the front process, which forwards it once

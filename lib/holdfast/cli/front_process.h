@@ -12,11 +12,14 @@
 // start.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 
 namespace holdfast { inline namespace v1 {
 
-// Returns the result of `work`, in the child or in this process.
-int run_apart(const std::function<int()>& work);
+// Returns the result of `work`, in the child or in this process. `reaped`: called in the front process for
+// each other child of it that has ended.
+int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>& reaped = {});
 
 }}  // namespace holdfast::v1

@@ -9,6 +9,7 @@
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/table.h"
+#include "holdfast/mirror/home_record.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/run_state.h"
 
@@ -92,6 +93,23 @@ Json json_of(const LastWord& word) {
   return {{"attempt", word.attempt}, {"phase", word_of(RunPhase::starting)}};
 }
 
+// What a mirror has brought to a second place; null: no mirror was here.
+Json json_of(const std::optional<HomeRecord>& home) {
+  if (!home) return nullptr;
+  return {{"place", home->home},
+          {"checkpoint", home->newest ? Json(checkpoint_name(*home->newest)) : Json(nullptr)},
+          {"since", home->newest ? Json(home->newest_since) : Json(nullptr)}};
+}
+
+void print_home(const HomeRecord& home) {
+  std::cout << "home in " << printable(home.home, 400) << ": ";
+  if (home.newest) {
+    std::cout << checkpoint_name(*home.newest) << " since " << printable(home.newest_since) << '\n';
+  } else {
+    std::cout << "nothing yet\n";
+  }
+}
+
 int run_ls(const LsRequest& options) {
   const auto directory = open_run_directory(options.directory);
   const Listing listing = list_checkpoints(*directory);
@@ -117,7 +135,8 @@ int run_ls(const LsRequest& options) {
                 {"directory", options.directory.string()},
                 {"checkpoints", checkpoints},
                 {"damaged", listing.damaged},
-                {"run", json_of(last_word(*directory))}});
+                {"run", json_of(last_word(*directory))},
+                {"home", json_of(read_home_record(*directory))}});
     return 0;
   }
   if (listing.checkpoints.empty()) {
@@ -136,6 +155,7 @@ int run_ls(const LsRequest& options) {
     std::cout << "attempt " << word.attempt
               << ": has claimed the directory and has not written its state yet\n";
   }
+  if (const auto home = read_home_record(*directory)) print_home(*home);
   return 0;
 }
 

@@ -46,6 +46,9 @@ bool is_wrapper(const std::string& command) {
   return command == "supervise" || command == "rehearse" || command == "check" || command == "launch";
 }
 
+// Its lines need the time: it runs beside a training.
+bool logs_for_long(const std::string& command) { return is_wrapper(command) || command == "mirror"; }
+
 // Takes the words after `--` of a command that runs another program. CLI11 must not see them, because it
 // would split an argument such as [1,2].
 std::vector<std::string> take_wrapped(std::vector<std::string>& arguments) {
@@ -91,6 +94,8 @@ int run_program(std::vector<std::string> arguments) {
   add_export(app, chosen);
   add_import(app, chosen);
   add_prune(app, chosen);
+  add_mirror(app, chosen);
+  add_fetch(app, chosen);
   add_report(app, chosen);
   add_status(app, chosen);
   add_health(app, chosen);
@@ -113,7 +118,7 @@ int run_program(std::vector<std::string> arguments) {
 
   try {
     configure_log();
-    show_log_times(is_wrapper(first));
+    show_log_times(logs_for_long(first));
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {

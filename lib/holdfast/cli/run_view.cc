@@ -81,6 +81,7 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
   if (state != nullptr && parse_checkpoint_name(state->checkpoint)) {
     view.durable_since = staged_at(examine(*run, state->checkpoint, Depth::index));
   }
+  view.home = read_home_record(*run);
   try {
     view.volume = volume_space(directory);
   } catch (const IoError&) {  // the rest is worth showing without it

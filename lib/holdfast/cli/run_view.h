@@ -13,6 +13,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/io/volume_space.h"
 #include "holdfast/ledger/ledger_reader.h"
+#include "holdfast/mirror/home_record.h"
 #include "holdfast/store/claim.h"
 #include "holdfast/store/run_progress.h"
 
@@ -31,6 +32,7 @@ struct RunView {
   // Why the next start would end with 78; empty: it would not, or the attempt still runs.
   std::string refusal = {};
   std::optional<VolumeSpace> volume = {};
+  std::optional<HomeRecord> home = {};  // nullopt: no mirror was ever here
 
   // The attempt said how it ended, in its state or at least in its ledger.
   bool ended() const;

@@ -51,6 +51,7 @@ class Report {
     report["notices"] = notices();
     report["blind"] = blind_sources();
     put_volume(report);
+    put_home(report);
     return report;
   }
 
@@ -291,6 +292,31 @@ class Report {
       if (took > 0) volume["write_bytes_per_s"] = std::round(static_cast<double>(newest.bytes) / took);
     }
     report["volume"] = volume;
+  }
+
+  // What a second place holds, verified. Work at risk is what is not home.
+  void put_home(Json& report) const {
+    if (!view_.home) return;
+    const HomeRecord& home = *view_.home;
+    const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); };
+    Json told{{"place", home.home},
+              {"step", nullptr},
+              {"checkpoint", nullptr},
+              {"age_s", nullptr},
+              {"copies", home.copies}};
+    if (home.newest) {
+      told["step"] = home.newest->step;
+      told["checkpoint"] = checkpoint_name(*home.newest);
+    }
+    if (const auto when = parse_utc(home.newest_since)) told["age_s"] = to_seconds(since(*when, view_.now));
+    const std::int64_t step_home = home.newest ? home.newest->step : 0;
+    told["risk_steps"] = view_.newest.attempt == 0 ? 0 : std::max<std::int64_t>(step() - step_home, 0);
+    told["copying"] = text(home.copying);
+    told["failure"] = text(home.failure);
+    const auto failing = parse_utc(home.failing_since);
+    told["failing_s"] = failing ? Json(to_seconds(since(*failing, view_.now))) : Json(nullptr);
+    told["superseded"] = home.superseded;
+    report["home"] = told;
   }
 
   const RunView& view_;

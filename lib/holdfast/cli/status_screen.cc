@@ -104,6 +104,28 @@ std::string risk_text(const Json& report) {
   return format_count(steps) + (steps == 1 ? " step" : " steps") + (time ? ", " + *time + " of work" : "");
 }
 
+// "step 1,200 in /mnt/efs/run1, 60 steps not home"
+std::string home_text(const Json& report) {
+  const Json& home = member(report, "home");
+  const std::string place = text_in(home, "place");
+  if (place.empty()) return {};
+  const auto step = count_in(home, "step");
+  std::string text = (step ? "step " + format_count(*step) : std::string("nothing yet")) + " in " + place;
+  if (const auto risk = count_in(home, "risk_steps"); risk && *risk > 0) {
+    text += ", " + format_count(*risk) + (*risk == 1 ? " step" : " steps") + " not home";
+  }
+  return text;
+}
+
+std::string home_trouble(const Json& report) {
+  const Json& home = member(report, "home");
+  const Json& superseded = member(home, "superseded");
+  if (superseded.is_boolean() && superseded.get<bool>()) return "another machine has taken it over";
+  const std::string failure = text_in(home, "failure");
+  const auto time = time_in(home, "failing_s");
+  return failure + (failure.empty() || !time ? "" : ", for " + *time);
+}
+
 std::string next_save_text(const Json& report) {
   const Json& next = member(report, "next_save");
   std::string text;
@@ -199,6 +221,8 @@ std::vector<std::string> status_screen(const Json& report, const Paint& paint, s
     screen.row("durable", durable_text(report));
     screen.row("at risk", risk_text(report));
   }
+  screen.row("home", home_text(report));
+  screen.row("home error", home_trouble(report), Color::bad);
   screen.row("next save", next_save_text(report));
   screen.row("saves", saves_text(report));
   screen.row("save error", text_in(member(report, "saves"), "failure"), Color::bad);

@@ -4,6 +4,7 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/front_process.h"
+#include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/supervisor.h"
 
 namespace holdfast { inline namespace v1 {
@@ -21,7 +22,16 @@ int run_supervise(const SuperviseRequest& options) {
   if (!options.stall_timeout.empty() && options.directory.empty()) {
     throw UsageError("--stall-timeout needs --directory: the run's ledger there tells its steps");
   }
-  return run_apart([&] { return Supervisor(options).run(); });
+  if (options.mirror.empty()) return run_apart([&] { return Supervisor(options).run(); });
+  if (options.directory.empty()) {
+    throw UsageError("--mirror needs --directory: the run directory whose checkpoints go home");
+  }
+  MirrorProcess mirror({.directory = options.directory,
+                        .home = options.mirror,
+                        .home_keep = options.home_keep,
+                        .home_mount = options.home_mount,
+                        .limit = options.mirror_limit});
+  return run_apart([&] { return Supervisor(options, &mirror).run(); }, [&](pid_t who) { mirror.ended(who); });
 }
 
 constexpr char kSuperviseFooter[] =
@@ -79,6 +89,24 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
           "shell command to run if supervise ends without completion (64, 70, 74, 76, 78, 130, no restart or "
           "no time left): nothing restarts the run here, and the machine still costs money")
       ->type_name("CMD");
+  command
+      ->add_option("--mirror", options->mirror,
+                   "a safer place for the checkpoints: a directory on another volume, or rclone:REMOTE:PATH. "
+                   "Before each start the newest checkpoint is fetched from there if the run directory lacks "
+                   "it; beside COMMAND each new one is copied there and verified. Supervise ends once the "
+                   "newest is there. Needs --directory")
+      ->type_name("HOME");
+  command->add_option("--mirror-limit", options->mirror_limit, "most MB/s of these copies; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("MB/s");
+  command->add_option("--home-keep", options->home_keep, "how many checkpoints HOME keeps, at least 2")
+      ->check(CLI::Range(2, 1'000'000))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--home-mount", options->home_mount,
+                   "mount point of HOME's volume: a start waits until it is mounted")
+      ->type_name("DIR");
   add_time(*command, "--hook-timeout", options->hook_timeout,
            "how long these two commands are retried, with growing delays, until they exit with 0");
   add_time(*command, "--stall-timeout", options->stall_timeout,

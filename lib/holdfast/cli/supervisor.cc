@@ -11,6 +11,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/predecessor.h"
 #include "holdfast/interruption/deadline_source.h"
 
@@ -56,8 +57,9 @@ bool begin(std::optional<Lookup<Result>>& looking, const Read& read) {
 
 }  // namespace
 
-Supervisor::Supervisor(const SuperviseRequest& options)
+Supervisor::Supervisor(const SuperviseRequest& options, MirrorProcess* mirror)
     : options_(options),
+      mirror_(mirror),
       policy_({.max_restarts = options.max_restarts,
                .first_delay = duration_of("--first-delay", options.first_delay),
                .after_deadline = duration_of("--after-deadline", options.after_deadline),
@@ -87,6 +89,7 @@ int Supervisor::run() {
   }
   if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
   for (;; before = news()) {
+    if (const auto refused = prepare()) return *refused;
     account_.begin(before);
     const SteadyTime began = Clock::real().now();
     AttendedChild child(options_.command,
@@ -117,7 +120,10 @@ int Supervisor::run() {
     if (life.complete) return complete();
     if (verdict.resumable && slurm_job_) return leave(verdict.code);
     if (verdict.gave_up) return give_up(verdict.code, verdict.text);
-    if (!verdict.restart) return life.ending.code();
+    if (!verdict.restart) {
+      bring_home();
+      return life.ending.code();
+    }
     pause(child, verdict.delay);
     const RunNews now = news();
     if (asked_to_stop_) {
@@ -191,6 +197,7 @@ bool Supervisor::heard(const std::optional<int>& signal, const AttendedChild* ch
   if (*signal == SIGUSR1 && signalled_time_ && !own_end_) own_end_ = Clock::real().now() + *signalled_time_;
   const bool stop = *signal == SIGTERM || *signal == SIGINT;
   asked_to_stop_ |= stop;
+  if (stop && stops_++ == 0) first_stop_ = Clock::real().now();
   if (child != nullptr) child->send(*signal == SIGTERM ? stop_signal_ : *signal);
   return stop;
 }
@@ -214,6 +221,11 @@ Supervisor::Attended Supervisor::attend(AttendedChild& child) {
         child.send(stop_signal_);
         told = Clock::real().now();
       }
+    }
+    if (mirror_ != nullptr && !told && !mirror_->answer() && !mirror_->superseded_by().empty()) {
+      log_warning("another machine has taken the run over: the trainer gets SIGTERM");
+      child.send(stop_signal_);
+      told = Clock::real().now();
     }
     if (told && !killed && Clock::real().now() >= *told + time_to_leave()) {
       log_warning("it is still there; it is killed");
@@ -322,14 +334,52 @@ HookContext Supervisor::context(const char* hook, int code, const std::string& r
   return context;
 }
 
+// The exit code, if no trainer may start. Handles signals meanwhile.
+std::optional<int> Supervisor::prepare() {
+  if (mirror_ == nullptr) return std::nullopt;
+  mirror_->ask_for_start();
+  for (;;) {
+    if (const auto answer = mirror_->answer()) {
+      if (answer->code == 0) return std::nullopt;
+      log_error(answer->text);
+      return give_up(answer->code, answer->text);
+    }
+    heard(inbox_.wait(20ms), nullptr);
+    if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
+  }
+}
+
+// Stays until the newest checkpoint is home; after a stop, only for the rest of the grace period.
+void Supervisor::bring_home() {
+  if (mirror_ == nullptr || !mirror_->superseded_by().empty()) return;
+  mirror_->ask_for_end();
+  const int stops = stops_;
+  const SteadyTime began = Clock::real().now();
+  bool said = false;
+  for (;;) {
+    if (const auto answer = mirror_->answer()) return;
+    const SteadyTime now = Clock::real().now();
+    const bool late = first_stop_ && now >= *first_stop_ + time_to_leave();
+    if (late || stops_ > std::max(stops, 1) || !mirror_->superseded_by().empty()) break;
+    if (now >= began + kNormalAnswer && !std::exchange(said, true)) {
+      log_info("waiting until the newest checkpoint is home in {}", printable(options_.mirror, 4096));
+    }
+    heard(inbox_.wait(20ms), nullptr);
+  }
+  log_warning("the newest checkpoint is not home in {}; {} holds it", printable(options_.mirror, 4096),
+              printable(options_.directory.string(), 4096));
+}
+
 // The run is not complete, and another job may continue it.
 int Supervisor::leave(int code) {
+  bring_home();
   if (slurm_job_)
     requeue(*slurm_job_, context("requeue-slurm", code, "the job goes back to its queue"), inbox_);
   return code;
 }
 
 int Supervisor::complete() {
+  bring_home();
   if (options_.on_complete.empty()) return 0;
   const std::string what = "the run is complete at step " + std::to_string(account_.durable_step());
   log_info("{}; running --on-complete", what);
@@ -339,6 +389,7 @@ int Supervisor::complete() {
 }
 
 int Supervisor::give_up(int code, const std::string& reason) {
+  bring_home();
   if (options_.on_give_up.empty()) return code;
   log_info("giving up; running --on-give-up");
   run_end_hook(options_.on_give_up, context("on-give-up", code, reason), hook_options_, inbox_);

@@ -34,11 +34,18 @@ struct SuperviseRequest {
   std::string stall_timeout;  // empty: derived from the run's steps
   std::string directory_timeout = "1min";
   bool requeue_slurm = false;
+  std::string mirror;  // HOME; empty: none
+  int home_keep = 3;
+  std::filesystem::path home_mount;
+  double mirror_limit = 0;  // MB/s
 };
+
+class MirrorProcess;
 
 class Supervisor {
  public:
-  explicit Supervisor(const SuperviseRequest& options);
+  // `mirror` outlives this object; nullptr: none.
+  explicit Supervisor(const SuperviseRequest& options, MirrorProcess* mirror = nullptr);
   // Returns the exit code.
   int run();
 
@@ -62,12 +69,15 @@ class Supervisor {
   bool end_orphan(const ProcessIdentity& trainer, const std::string& attempt);
   void pause(AttendedChild& last, Duration delay);
 
+  std::optional<int> prepare();
+  void bring_home();
   int leave(int code);
   int complete();
   int give_up(int code, const std::string& reason);
   HookContext context(const char* hook, int code, const std::string& reason) const;
 
   const SuperviseRequest& options_;
+  MirrorProcess* const mirror_;
   SignalInbox inbox_;
   RestartPolicy policy_;
   const EndHookOptions hook_options_;
@@ -76,6 +86,8 @@ class Supervisor {
   const std::int64_t since_;  // for HOLDFAST_SUPERVISED_SINCE
   const std::string uptime_;  // for HOLDFAST_SUPERVISED_UPTIME
   bool asked_to_stop_ = false;
+  int stops_ = 0;  // how often
+  std::optional<SteadyTime> first_stop_;
   const int stop_signal_;                         // what tells the command to stop
   const std::optional<Duration> signalled_time_;  // from SIGUSR1 to the end of this process's time
   std::optional<SteadyTime> own_end_;             // after such a SIGUSR1

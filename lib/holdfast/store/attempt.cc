@@ -51,28 +51,40 @@ AttemptNumber highest_attempt(const Directory& run, const Directory* attempts) {
   return highest;
 }
 
-Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, AttemptNumber only)
-    : directory_(directory) {
+Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, AttemptNumber only,
+                 AttemptNumber least)
+    : directory_(directory), number_(claim_next(by, only, least)), highest_own_(number_) {}
+
+AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, AttemptNumber least) {
   Directory& attempts = *directory_.attempts();
   std::unique_ptr<File> claim;
+  AttemptNumber number = 0;
   // A turn without a claim lost the race for its number; the next turn lists again.
   while (!claim) {
     const AttemptNumber highest = highest_attempt(directory_.run(), &attempts);
-    if (highest >= kHighestNumber) {
+    if (highest >= kHighestNumber || least > kHighestNumber) {
       throw RefusedError(directory_.path() + " holds a file of attempt " + std::to_string(highest) +
                          ", the last number there is; move that file away and start again");
     }
-    number_ = highest + 1;
-    if (only != 0 && number_ != only) {
+    number = std::max(highest + 1, least);
+    if (only != 0 && number != only) {
       throw RefusedError(directory_.path() + ": an attempt has just begun; nothing was claimed or deleted");
     }
-    claim = attempts.open(claim_name(number_), OpenMode::create);
+    claim = attempts.open(claim_name(number), OpenMode::create);
   }
   // Durable before the caller sweeps: after a crash the number must still be taken (rule 6). `attempts` may be
   // new too, so the second sync covers its name.
   sign(*claim, by);
   attempts.sync();
   directory_.sync();
+  return number;
+}
+
+AttemptNumber Attempt::claim_further(const std::string& by, AttemptNumber least) {
+  check_not_superseded();
+  // A claim that somebody else made since the check is lower, so that attempt is superseded.
+  highest_own_ = claim_next(by, 0, least);
+  return highest_own_;
 }
 
 void Attempt::check_not_superseded() {
@@ -85,7 +97,7 @@ void Attempt::check_not_superseded() {
     highest = std::max(highest, number);
     own_claim = own_claim || parse_claim_name(entry.name) == number_;
   }
-  if (highest > number_) supersede("attempt " + std::to_string(highest) + " has taken over");
+  if (highest > highest_own_) supersede("attempt " + std::to_string(highest) + " has taken over");
   if (!own_claim) supersede("its claim is gone, so somebody emptied the directory");
 }
 

@@ -19,23 +19,30 @@ namespace internal {
 class RunDirectory;
 }
 
-// The values of "by" in the claims of a prune and of an import.
+// The values of "by" in the claims of a prune, an import and a mirror.
 inline constexpr char kClaimedByPrune[] = "prune";
 inline constexpr char kClaimedByImport[] = "import";
+inline constexpr char kClaimedByMirror[] = "mirror";
 // True if `by` names a program that claims a directory but never trains there.
-inline bool never_trains(const std::string& by) { return by == kClaimedByPrune || by == kClaimedByImport; }
+inline bool never_trains(const std::string& by) {
+  return by == kClaimedByPrune || by == kClaimedByImport || by == kClaimedByMirror;
+}
 
 // The highest attempt in the names of claims, states, checkpoints, `.damaged` and temporary files; 0: none.
 AttemptNumber highest_attempt(const Directory& run, const Directory* attempts);
 
 class Attempt {
  public:
-  // Claims 1 + the highest attempt. `directory` outlives this object. `by` is written into the claim; it
-  // names a program that does not train. `only`, unless 0: claim that number, or throw RefusedError if it is
-  // taken.
-  explicit Attempt(internal::RunDirectory& directory, const std::string& by = {}, AttemptNumber only = 0);
+  // Claims 1 + the highest attempt, but `least` at least. `directory` outlives this object. `by` is written
+  // into the claim; it names a program that does not train. `only`, unless 0: claim that number, or throw
+  // RefusedError if it is taken.
+  explicit Attempt(internal::RunDirectory& directory, const std::string& by = {}, AttemptNumber only = 0,
+                   AttemptNumber least = 0);
 
   AttemptNumber number() const { return number_; }
+  // Claims one more number, `least` at least, for the same owner: from then on only higher claims than that
+  // supersede. number() and the temporary files keep their number. Requires: not superseded.
+  AttemptNumber claim_further(const std::string& by, AttemptNumber least);
   // Looks for newer claims. Throws SupersededError if there is one, if the own claim is gone (somebody
   // emptied the directory), and at every later call.
   void check_not_superseded();
@@ -45,8 +52,11 @@ class Attempt {
   const std::string& superseded_by() const { return superseded_by_; }
 
  private:
+  AttemptNumber claim_next(const std::string& by, AttemptNumber only, AttemptNumber least);
+
   internal::RunDirectory& directory_;
   AttemptNumber number_ = 0;
+  AttemptNumber highest_own_ = 0;  // number_, or a further claim
   std::string superseded_by_;
 };
 

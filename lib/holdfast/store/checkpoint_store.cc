@@ -100,17 +100,21 @@ Selection CheckpointStore::preflight() {
   return *state_->selection;
 }
 
-AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only) {
+AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only, AttemptNumber least) {
   State& s = *state_;
   if (s.attempt) throw Error("claim() twice");
   s.directory = RunDirectory::make(s.file_system, s.options.directory);
   // After make(): if the volume is gone by now, the directory was created below the mount point.
   if (!s.options.mount.empty()) check_on_mount(s.file_system, s.directory->run(), s.options.mount);
   if (s.options.only_ours) internal::require_trusted(*s.directory);
-  s.attempt.emplace(*s.directory, by, only);
+  s.attempt.emplace(*s.directory, by, only, least);
   s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.reaper, s.options.read_back);
   s.housekeeper.emplace(*s.directory, *s.attempt, s.reaper);
   return s.attempt->number();
+}
+
+AttemptNumber CheckpointStore::claim_further(const std::string& by, AttemptNumber least) {
+  return state_->claimed("claim_further()").claim_further(by, least);
 }
 
 Selection CheckpointStore::recover() {
@@ -154,7 +158,8 @@ void CheckpointStore::trial_commit() {
 }
 
 bool CheckpointStore::holds(std::int64_t step) const {
-  return state_->committer && state_->committer->acknowledged().contains(step);
+  return state_->committer &&
+         state_->committer->acknowledged().contains({.attempt = attempt(), .step = step});
 }
 
 void CheckpointStore::apply_retention() {
@@ -167,9 +172,10 @@ void CheckpointStore::apply_retention() {
     s.damaged.clear();
   }
   const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
+  Lineage lineage{.own = s.attempt->number(), .ancestry = newest.ancestry};
+  if (newest.attempt != lineage.own) lineage.ancestry[newest.attempt] = newest.step;  // a copy
   const RetentionPlanner::Plan plan =
-      s.planner.plan(s.directory->run(), {.own = s.attempt->number(), .ancestry = newest.ancestry},
-                     {.attempt = newest.attempt, .step = newest.step});
+      s.planner.plan(s.directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
   s.housekeeper->carry_out(plan.go);
 }
 

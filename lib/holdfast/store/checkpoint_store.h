@@ -86,6 +86,9 @@ struct CommitRequest {
   // Writes the whole file through the given handle (opened with create_direct), head last. It neither syncs
   // nor closes.
   std::function<void(File&)> write = {};
+  // The file is a copy of this checkpoint, of this or an older attempt, and gets its name. Unset: the file is
+  // this attempt's, of `step`.
+  std::optional<FileId> copy_of = {};
   // Called with the file's name before `write`, for other processes that write into the file meanwhile.
   std::function<void(const std::string&)> opened = {};
 };
@@ -115,7 +118,11 @@ class CheckpointStore {
   Selection preflight();
   // Creates the directory if it is missing, claims the next attempt number, and so fences off older attempts.
   // `by` names a program that does not train. `only`: claim that number, or throw RefusedError.
-  AttemptNumber claim(const std::string& by = {}, AttemptNumber only = 0);
+  // `least`: the number is that or higher.
+  AttemptNumber claim(const std::string& by = {}, AttemptNumber only = 0, AttemptNumber least = 0);
+  // Claims one more number for this object, which goes on with its commits and keeps attempt(): a mirror
+  // claims it for a trainer that has another run directory. SupersededError if somebody else has a newer claim.
+  AttemptNumber claim_further(const std::string& by, AttemptNumber least);
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 

@@ -22,8 +22,12 @@ bool no_room(const IoError& error) { return error.code() == ENOSPC || error.code
 
 CheckpointInfo Committer::commit(const CommitRequest& request) {
   if (request.step < 0) throw Error("commit of step " + std::to_string(request.step) + ", before the first");
-  const auto known = acknowledged_.find(request.step);
-  if (known != acknowledged_.end()) return known->second;
+  const FileId id = id_of(request);
+  const auto known = acknowledged_.find(id);
+  // Of a copy somebody may have deleted the file; the run directory can give it again.
+  if (known != acknowledged_.end() && (!request.copy_of || directory_.run().status(known->second.name))) {
+    return known->second;
+  }
   directory_.require_sound();
   if (attempt_.superseded()) throw SupersededError(attempt_.superseded_by());
   remove_abandoned();
@@ -37,7 +41,7 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
     publish(temporary, request, checkpoint);
     directory_.sync();
     attempt_.check_not_superseded();
-    acknowledged_.emplace(request.step, checkpoint);
+    acknowledged_.emplace(id, checkpoint);
     if (acknowledged_.size() > kRemembered) acknowledged_.erase(acknowledged_.begin());
     remove_abandoned();
     return checkpoint;
@@ -45,6 +49,12 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
     remove_abandoned();
     throw;
   }
+}
+
+FileId Committer::id_of(const CommitRequest& request) const {
+  const FileId id = request.copy_of.value_or(FileId{.attempt = attempt_.number(), .step = request.step});
+  if (id.step != request.step) throw Error("a copy of another step than its request says");
+  return id;
 }
 
 std::string Committer::write_temporary(const CommitRequest& request) {
@@ -102,7 +112,8 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
   const auto depth = read_back_ == ReadBack::all ? Verifier::Depth::full : Verifier::Depth::head;
   const Verdict verdict = verifier_.inspect(*file, depth, true);
   const bool good = verdict.kind == Verdict::Kind::good;
-  if (!good || verdict.step != request.step || verdict.attempt != attempt_.number()) {
+  const FileId id = id_of(request);
+  if (!good || verdict.step != id.step || verdict.attempt != id.attempt) {
     throw IoError(
         "read back", directory_.path_of(name), EIO,
         "the device does not hold what was written (" +
@@ -111,8 +122,8 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
             "); the file is discarded; check the device (dmesg)");
   }
   return {.step = request.step,
-          .attempt = attempt_.number(),
-          .name = checkpoint_name({.attempt = attempt_.number(), .step = request.step}),
+          .attempt = id.attempt,
+          .name = checkpoint_name(id),
           .bytes = file->size(),
           .ancestry = request.ancestry,
           .finite = verdict.finite,

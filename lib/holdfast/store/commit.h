@@ -80,8 +80,8 @@ class Committer {
   // Rule 14. RefusedError: this volume can never hold a checkpoint. If one lies there, an errno stays
   // IoError.
   void trial_commit(bool holds_checkpoint);
-  // What this attempt has acknowledged, by step: the 16 highest.
-  const std::map<std::int64_t, CheckpointInfo>& acknowledged() const { return acknowledged_; }
+  // What this attempt has acknowledged: the 16 highest.
+  const std::map<FileId, CheckpointInfo>& acknowledged() const { return acknowledged_; }
 
  private:
   std::string write_temporary(const CommitRequest& request);
@@ -94,6 +94,7 @@ class Committer {
   void rename_trial(const std::string& from, const std::string& to);
   template <class Work>
   void with_room(const Work& work);
+  FileId id_of(const CommitRequest& request) const;
   CheckpointInfo read_back(const std::string& name, const CommitRequest& request);
   void publish(const std::string& temporary, const CommitRequest& request, CheckpointInfo& checkpoint);
   void remove_abandoned() noexcept;
@@ -103,7 +104,7 @@ class Committer {
   Verifier& verifier_;
   internal::BlockReaper& reaper_;
   const ReadBack read_back_;
-  std::map<std::int64_t, CheckpointInfo> acknowledged_;
+  std::map<FileId, CheckpointInfo> acknowledged_;
   std::uint64_t serial_ = 0;              // makes the name of each temporary file new
   std::vector<std::string> temporaries_;  // made by this process and not renamed
 };

@@ -3,13 +3,14 @@
 //   step-000000001200-a0003.h5[.damaged]  a checkpoint: step 1200 of attempt 3 [that did not verify]
 //   tmp-a0003-…                           a temporary file of attempt 3; never read by recovery
 //   ledger-a0003.jsonl, RUN_STATE.json    for people and wrappers
+//   HOME_STATE.json                       what a mirror says about the copies elsewhere; decides nothing
 //   attempts/3, attempts/3.state.json     the claim of attempt 3, and its state
 //   attempts/3.progress.json              what attempt 3 does now; decides nothing
-//
 // Numbers are padded, not cut, and compared as numbers; both have at most 18 digits, and attempts begin at 1.
 // A name counts only if its numbers, written again, give the same name: no two names mean one file.
 //
 // Errors: parsers return nullopt for every other name. Threads: pure functions.
+
 #pragma once
 
 #include <compare>
@@ -24,6 +25,8 @@ namespace holdfast { inline namespace v1 {
 
 inline constexpr char kAttemptsDirectory[] = "attempts";
 inline constexpr char kRunStateName[] = "RUN_STATE.json";
+inline constexpr char kHomeStateName[] = "HOME_STATE.json";
+inline constexpr char kHomeStateNewName[] = "HOME_STATE.json.new";  // before its rename
 inline constexpr std::uint64_t kHighestNumber = 999'999'999'999'999'999;
 
 // A checkpoint's place in history. Greater is newer: first by attempt, then by step.

@@ -1,0 +1,108 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/commands.h"
+#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/mirror_run.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr char kMirrorFooter[] =
+    R"(HOME is a directory on another volume, or rclone:REMOTE:PATH for any store that the program rclone speaks to
+(S3, Google Cloud Storage, Azure Blob, SFTP, ...). A directory becomes a run directory: every command works there.
+
+The newest checkpoint goes first; one that a newer one has overtaken is skipped. A copy counts once every byte of it
+was read back. HOME keeps the newest --home-keep of them, never fewer than two. While HOME is full or away, the
+mirror tries again and training goes on; `holdfast status DIR` shows it.
+
+HOME belongs to one run on one machine at a time: the mirror claims it. It ends with 76 if another machine has
+claimed it since. SIGTERM: the newest checkpoint may still get home, within HOLDFAST_TERM_GRACE.
+
+Exit code: 0: the newest checkpoint is home. 75: it was told to stop before. 76: another machine owns HOME.
+
+Example:
+  holdfast mirror /nvme/run1 --to /mnt/efs/run1)";
+
+constexpr char kFetchFooter[] =
+    R"(Run it before each start of a trainer whose DIR may be new or empty. It claims the next attempt in HOME, and fetches
+the newest checkpoint that verifies if DIR lacks it. `holdfast supervise --mirror HOME` does it by itself.
+
+Example:
+  holdfast fetch /nvme/run1 --from rclone:s3:bucket/run1)";
+
+void add_home(CLI::App& command, const char* name, MirrorRequest& request) {
+  command.add_option(name, request.home, "the safe place: a directory, or rclone:REMOTE:PATH")
+      ->required()
+      ->type_name("HOME");
+  command
+      .add_option("--home-mount", request.home_mount,
+                  "mount point of HOME's volume: nothing is claimed or copied until it is mounted")
+      ->type_name("DIR");
+}
+
+int run_mirror(const MirrorRequest& request) {
+  try {
+    return MirrorRun(request).mirror();
+  } catch (const SupersededError& error) {
+    log_error(error.what());
+    return static_cast<int>(ExitCode::superseded);
+  }
+}
+
+int run_fetch(const MirrorRequest& request, bool json) {
+  const PreparedStart start = MirrorRun(request).prepare();
+  if (json) {
+    nlohmann::ordered_json report{
+        {"schema", kJsonSchema}, {"attempt", start.attempt}, {"fetched", start.fetched}};
+    report["checkpoint"] = start.newest ? nlohmann::ordered_json(checkpoint_name(*start.newest)) : nullptr;
+    print_json(report);
+    return 0;
+  }
+  std::cout << "attempt " << start.attempt << " is claimed in " << request.home << "; ";
+  if (!start.newest) {
+    std::cout << "there is no checkpoint: a fresh start\n";
+  } else {
+    std::cout << "step " << format_count(start.newest->step) << " of attempt " << start.newest->attempt
+              << (start.fetched ? " was fetched\n" : " is here\n");
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_mirror(CLI::App& app, Command& chosen) {
+  const auto request = std::make_shared<MirrorRequest>();
+  CLI::App* const command = app.add_subcommand(
+      "mirror", "Copy the checkpoints of a run directory to a safer place, verified, as they come");
+  command->add_option("DIR", request->directory, "the run directory")->required();
+  add_home(*command, "--to", *request);
+  command->add_flag("--once", request->once, "copy what is there, and end; do not try again after a failure");
+  command->add_option("--limit", request->limit, "most MB/s that it copies; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("MB/s");
+  command->add_option("--home-keep", request->home_keep, "how many checkpoints HOME keeps, at least 2")
+      ->check(CLI::Range(2, 1'000'000))
+      ->type_name("N")
+      ->capture_default_str();
+  command->footer(kMirrorFooter);
+  command->callback([request, &chosen] { chosen = [request] { return run_mirror(*request); }; });
+}
+
+void add_fetch(CLI::App& app, Command& chosen) {
+  const auto request = std::make_shared<MirrorRequest>();
+  const auto json = std::make_shared<bool>(false);
+  CLI::App* const command = app.add_subcommand(
+      "fetch", "Bring the newest good checkpoint from HOME into a run directory that lacks it");
+  command->add_option("DIR", request->directory, "the run directory")->required();
+  add_home(*command, "--from", *request);
+  add_json(*command, *json);
+  command->footer(kFetchFooter);
+  command->callback(
+      [request, json, &chosen] { chosen = [request, json] { return run_fetch(*request, *json); }; });
+}
+
+}}  // namespace holdfast::v1

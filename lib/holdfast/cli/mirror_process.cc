@@ -1,0 +1,225 @@
+#include "holdfast/cli/mirror_process.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <new>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr Duration kAskAgain = std::chrono::seconds(2);
+constexpr Duration kShortLife = std::chrono::seconds(5);
+constexpr std::size_t kLongestMessage = 4096;
+constexpr char kStart = 's';
+constexpr char kEnd = 'e';
+constexpr char kSuperseded = 'x';
+
+std::optional<std::string> receive(int socket) {
+  std::array<char, kLongestMessage> buffer;
+  const ssize_t got = recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (got <= 0) return std::nullopt;
+  return std::string(buffer.data(), static_cast<std::size_t>(got));
+}
+
+void send_text(int socket, const std::string& text) {
+  const std::string cut = text.substr(0, kLongestMessage);
+  send(socket, cut.data(), cut.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+}  // namespace
+
+// The mirror's own life: it serves requests "s<serial>" and "e<serial>" with "<serial> <code> <text>".
+class MirrorProcess::Served {
+ public:
+  Served(const MirrorRequest& request, int socket, Legacy& legacy)
+      : socket_(socket), legacy_(legacy), run_(request, [this] { serve(); }) {
+    for (const auto& claim : legacy_.claims) {
+      if (claim != 0) run_.copies().add_earlier_claim(claim);
+    }
+  }
+
+  int live() {
+    try {
+      for (;;) {
+        // Before the first trainer nothing goes home, because nothing is claimed.
+        while (legacy_.count == 0) run_.pace().wait(std::chrono::seconds(1));
+        const int code = mirror_until_told();
+        if (run_.told_to_stop()) return code;
+        answer_end();
+        // run() has returned because it was told that nothing newer comes. A new trainer may come all the same.
+        run_.pace().wait(std::chrono::milliseconds(100));
+      }
+    } catch (const MirrorStopped&) {
+      return static_cast<int>(ExitCode::interrupted);
+    }
+  }
+
+ private:
+  int mirror_until_told() {
+    try {
+      return run_.mirror();
+    } catch (const SupersededError& error) {
+      refused_ = {static_cast<int>(ExitCode::superseded), error.what()};
+    } catch (const Error& error) {
+      refused_ = {static_cast<int>(error.exit_code()), error.what()};
+    }
+    log_error(refused_.second);
+    send_text(socket_, kSuperseded + refused_.second);
+    for (;;) run_.pace().wait(std::chrono::seconds(1));
+  }
+
+  // Called between the blocks of a copy, too.
+  void serve() {
+    if (serving_) return;
+    serving_ = true;
+    try {
+      while (const auto request = receive(socket_)) serve(*request);
+    } catch (...) {
+      serving_ = false;
+      throw;
+    }
+    serving_ = false;
+  }
+
+  void serve(const std::string& request) {
+    const std::string serial = request.substr(1);
+    if (const auto known = answers_.find(serial); known != answers_.end())
+      return send_text(socket_, known->second);
+    if (request.front() == kEnd) {
+      if (legacy_.count == 0) return answer(serial, 0, "");  // no trainer has ever started
+      ending_ = serial;
+      run_.pace().lift_limit();
+      run_.copies().finish();
+      if (refused_.first != 0) answer(serial, refused_.first, refused_.second);
+      return;
+    }
+    if (refused_.first != 0) return answer(serial, refused_.first, refused_.second);
+    try {
+      const PreparedStart start = run_.prepare();
+      for (const AttemptNumber claim : start.claims) legacy_.add(claim);
+      answer(serial, 0, std::to_string(start.attempt));
+    } catch (const MirrorStopped&) {
+      throw;
+    } catch (const Error& error) {
+      answer(serial, static_cast<int>(error.exit_code()), error.what());
+    }
+  }
+
+  void answer_end() {
+    if (!ending_.empty()) answer(std::exchange(ending_, {}), 0, "");
+  }
+
+  void answer(const std::string& serial, int code, const std::string& text) {
+    answers_[serial] = serial + " " + std::to_string(code) + " " + text;
+    send_text(socket_, answers_[serial]);
+  }
+
+  const int socket_;
+  Legacy& legacy_;
+  bool serving_ = false;
+  std::string ending_;
+  std::pair<int, std::string> refused_{0, {}};
+  std::map<std::string, std::string> answers_;
+  MirrorRun run_;
+};
+
+MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request)), front_(getpid()) {
+  // Malformed options end the supervisor here, not the mirror later.
+  Pace pace(Clock::real());
+  FileVerifier verifier;
+  open_home({.place = request_.home, .keep = request_.home_keep, .mount = request_.home_mount},
+            FileSystem::real(), verifier, pace);
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw IoError("socketpair", "", errno);
+  }
+  void* const shared =
+      mmap(nullptr, sizeof(Legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) throw IoError("mmap", "", errno);
+  legacy_ = new (shared) Legacy;
+  ours_ = ends[0];
+  theirs_ = ends[1];
+  start();
+}
+
+MirrorProcess::~MirrorProcess() {
+  close(ours_);
+  close(theirs_);
+  munmap(legacy_, sizeof *legacy_);
+  if (getpid() == front_ && id_ > 0) kill(id_, SIGKILL);
+}
+
+void MirrorProcess::start() {
+  started_ = Clock::real().now();
+  id_ = fork();
+  if (id_ < 0) throw IoError("fork", "the mirror", errno);
+  if (id_ > 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_NAME, "holdfast-mirror");
+  if (getppid() != front_) _exit(128 + SIGTERM);
+  setpgid(0, 0);  // a Ctrl-C reaches the front process alone
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  close(ours_);
+  int code = static_cast<int>(ExitCode::internal);
+  try {
+    code = Served(request_, theirs_, *legacy_).live();
+  } catch (const std::exception& error) {
+    log_error(what_of(error));
+  }
+  _exit(code);
+}
+
+void MirrorProcess::ended(pid_t who) {
+  if (who != id_) return;
+  const Duration lived = Clock::real().now() - started_;
+  log_warning("the mirror has died after {}; it is started again", format_duration(lived));
+  if (lived < kShortLife) Clock::real().sleep_for(std::chrono::seconds(1));
+  start();
+}
+
+void MirrorProcess::ask_for_start() { ask(kStart); }
+void MirrorProcess::ask_for_end() { ask(kEnd); }
+
+void MirrorProcess::ask(char what) {
+  asked_ = what + std::to_string(++serial_);
+  send();
+}
+
+void MirrorProcess::send() {
+  sent_ = Clock::real().now();
+  send_text(ours_, asked_);
+}
+
+std::optional<MirrorProcess::Answer> MirrorProcess::answer() {
+  while (const auto message = receive(ours_)) {
+    if (message->front() == kSuperseded) {
+      superseded_by_ = message->substr(1);
+      continue;
+    }
+    const std::size_t first = message->find(' ');
+    const std::size_t second = first == std::string::npos ? first : message->find(' ', first + 1);
+    if (second == std::string::npos || asked_.empty() || message->substr(0, first) != asked_.substr(1))
+      continue;
+    const auto code = parse_int(message->substr(first + 1, second - first - 1));
+    asked_.clear();
+    return Answer{.code = static_cast<int>(code.value_or(0)), .text = message->substr(second + 1)};
+  }
+  if (!asked_.empty() && Clock::real().now() >= sent_ + kAskAgain) send();
+  return std::nullopt;
+}
+
+}}  // namespace holdfast::v1

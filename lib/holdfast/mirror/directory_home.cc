@@ -1,0 +1,138 @@
+#include "holdfast/mirror/directory_home.h"
+
+#include <cerrno>
+
+#include "holdfast/base/log.h"
+#include "holdfast/mirror/aligned_blocks.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/recovery.h"
+
+namespace holdfast { inline namespace v1 {
+
+namespace {
+
+constexpr char kReadBack[] = "read back";  // the operation in the store's IoError
+
+}  // namespace
+
+DirectoryHome::DirectoryHome(const HomeOptions& options, FileSystem& file_system, Verifier& verifier,
+                             Pace& pace)
+    : name_(options.place),
+      file_system_(file_system),
+      verifier_(verifier),
+      pace_(pace),
+      // A home where nothing verifies must not keep new copies away. A start that fetches refuses it.
+      store_(file_system, pace.clock(),
+             {.directory = options.place,
+              .allow_fresh = true,
+              .keep = KeepLast{options.keep},
+              .mount = options.mount,
+              .read_back = ReadBack::all},
+             verifier) {}
+
+std::unique_ptr<Directory> DirectoryHome::open() const { return file_system_.open_directory(name_, false); }
+
+AttemptNumber DirectoryHome::highest() {
+  const auto run = open();
+  if (!run) return 0;
+  const auto attempts = run->open_directory(kAttemptsDirectory, false);
+  return highest_attempt(*run, attempts.get());
+}
+
+AttemptNumber DirectoryHome::claim(AttemptNumber least) {
+  if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, least);
+  return store_.claim(kClaimedByMirror, 0, least);
+}
+
+std::vector<HomeFile> DirectoryHome::list() {
+  std::vector<HomeFile> found;
+  const auto run = open();
+  if (!run && store_.attempt() != 0) throw IoError("open", name_, ENOENT, "is its volume mounted?");
+  if (!run) return found;
+  for (const Candidate& candidate : candidates_in(*run)) {
+    const auto status = run->status(candidate.name);
+    if (status && status->kind == FileKind::regular) found.push_back({candidate.id, status->size});
+  }
+  return found;
+}
+
+// The name is taken, and the copy is not good: otherwise holds() would have said so. The run directory has a
+// good file of the same name.
+void DirectoryHome::set_aside_if_damaged(const MirrorSource& source) {
+  const auto run = open();
+  if (!run) return;
+  const std::string name = checkpoint_name(source.id);
+  const auto file = run->open(name, OpenMode::read);
+  if (!file) return;
+  if (verifier_.inspect(*file, Verifier::Depth::full, true).kind != Verdict::Kind::damaged) return;
+  store_.check_claim();
+  if (run->rename_new(name, damaged_name(source.id))) {
+    run->sync();
+    log_warning("{}/{} is damaged there; it is renamed to .damaged and copied again", name_, name);
+    return;
+  }
+  run->unlink(name);  // an older damaged copy has that name already
+  run->sync();
+}
+
+void DirectoryHome::put(const MirrorSource& source) {
+  if (!recovered_) {
+    store_.recover();
+    recovered_ = true;
+  }
+  set_aside_if_damaged(source);
+  try {
+    commit(source);
+  } catch (const IoError& error) {
+    if (error.operation() == kReadBack) throw CopyDiffers(error.what());
+    throw;
+  }
+}
+
+void DirectoryHome::commit(const MirrorSource& source) {
+  store_.commit({.step = source.id.step,
+                 .bytes = source.bytes,
+                 .ancestry = source.ancestry,
+                 .write =
+                     [&](File& copy) {
+                       AlignedBlock block;
+                       BlockStream stream(copy);
+                       read_blocks(*source.file, source.bytes, block, [&](std::span<const std::byte> bytes) {
+                         stream.append(bytes);
+                         pace_.moved(bytes.size());
+                       });
+                       stream.finish();
+                     },
+                 .copy_of = source.id});
+}
+
+bool DirectoryHome::holds(const MirrorSource& source) {
+  const auto run = open();
+  const auto file = run ? run->open(checkpoint_name(source.id), OpenMode::read) : nullptr;
+  if (!file || file->size() != source.bytes) return false;
+  AlignedBlock here;
+  AlignedBlock there;
+  std::uint64_t done = 0;
+  bool same = true;
+  read_blocks(*source.file, source.bytes, here, [&](std::span<const std::byte> bytes) {
+    if (!same) return;
+    const std::size_t got = file->read_uncached_at(there.bytes(), done);
+    done += bytes.size();
+    same = got >= bytes.size() && std::equal(bytes.begin(), bytes.end(), there.bytes().begin());
+    pace_.poll();
+  });
+  return same;
+}
+
+void DirectoryHome::retire(const MirrorSource&) { store_.apply_retention(); }
+
+void DirectoryHome::read(const HomeFile& wanted, const ByteSink& sink) {
+  const auto run = open();
+  const std::string name = checkpoint_name(wanted.id);
+  const auto file = run ? run->open(name, OpenMode::read) : nullptr;
+  if (!file) throw IoError("open", name_ + "/" + name, ENOENT);
+  AlignedBlock block;
+  read_blocks(*file, wanted.bytes, block, sink);
+}
+
+}}  // namespace holdfast::v1

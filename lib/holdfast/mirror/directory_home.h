@@ -1,0 +1,45 @@
+// HOME as a directory on another volume. It is a run directory: the store commits each copy by the rules of
+// store/commit.h and reads every byte back, so every command works there, and a trainer can start there.
+//
+// Errors: as home.h; also RefusedError if the directory holds a number that is the last one. Threads: one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "holdfast/mirror/home.h"
+#include "holdfast/mirror/pace.h"
+#include "holdfast/store/checkpoint_store.h"
+
+namespace holdfast { inline namespace v1 {
+
+class DirectoryHome final : public Home {
+ public:
+  DirectoryHome(const HomeOptions& options, FileSystem& file_system, Verifier& verifier, Pace& pace);
+
+  const std::string& name() const override { return name_; }
+  AttemptNumber highest() override;
+  AttemptNumber claim(AttemptNumber least) override;
+  void check_not_superseded() override { store_.check_claim(); }
+  std::vector<HomeFile> list() override;
+  void put(const MirrorSource& source) override;
+  bool holds(const MirrorSource& source) override;
+  void retire(const MirrorSource& newest) override;
+  void read(const HomeFile& file, const ByteSink& sink) override;
+
+ private:
+  std::unique_ptr<Directory> open() const;
+  void commit(const MirrorSource& source);
+  void set_aside_if_damaged(const MirrorSource& source);
+
+  const std::string name_;
+  FileSystem& file_system_;
+  Verifier& verifier_;
+  Pace& pace_;
+  CheckpointStore store_;
+  bool recovered_ = false;
+};
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,102 @@
+// A second, safer place for the checkpoints of a run directory. HOME is a directory on another volume
+// (directory_home.h), or a store that the program rclone speaks to (rclone_home.h).
+//
+//   home.claim(least);                  // fences off every older owner of HOME
+//   home.put({id, file, bytes});        // returns when the copy is durable there, and every byte verified
+//   home.retire(id);                    // deletes what is superfluous; never below two
+//
+// Who has the highest claim owns HOME. A machine that uploads late adds a checkpoint of an older attempt.
+//
+// Errors: IoError or HomeError if HOME refuses, or does not hold what was written: try again later.
+// SupersededError: somebody else has a higher claim; for good. Exceptions of Pace pass through.
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "holdfast/base/error.h"
+#include "holdfast/io/file_system.h"
+#include "holdfast/store/names.h"
+#include "holdfast/store/verifier.h"
+
+namespace holdfast { inline namespace v1 {
+
+// HOME did not do what it was asked to do.
+class HomeError : public Error {
+ public:
+  explicit HomeError(const std::string& message) : Error(message, ExitCode::io_failed) {}
+};
+
+// The copy there is not equal to its source, or the source is not what its index says.
+class CopyDiffers : public HomeError {
+ public:
+  using HomeError::HomeError;
+};
+
+// The run directory's retention deleted the source before its copy began: a newer checkpoint is there.
+class SourceGone : public HomeError {
+ public:
+  using HomeError::HomeError;
+};
+
+struct HomeFile {
+  FileId id;
+  std::uint64_t bytes = 0;
+};
+
+// An open checkpoint of the run directory, and what its head says.
+struct MirrorSource {
+  FileId id;
+  std::string path = {};  // for programs that open it themselves
+  const File* file = nullptr;
+  std::uint64_t bytes = 0;
+  Ancestry ancestry = {};
+  bool finite = true;
+};
+
+// Takes the bytes of a file in order.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+
+class Home {
+ public:
+  virtual ~Home() = default;
+
+  virtual const std::string& name() const = 0;  // as the user wrote it
+  // The highest attempt in the names of claims and files there; 0: none. Changes nothing.
+  virtual AttemptNumber highest() = 0;
+  // Claims a number that is higher than all there, and `least` at least. Claims are durable on return. May be
+  // called again, for another life of the trainer.
+  virtual AttemptNumber claim(AttemptNumber least) = 0;
+  virtual void check_not_superseded() = 0;
+  // Checkpoints there, newest first. Names alone: a file may be incomplete.
+  virtual std::vector<HomeFile> list() = 0;
+  // Requires claim(). A file of that name that is damaged is replaced or set aside.
+  virtual void put(const MirrorSource& source) = 0;
+  // True if the copy there has every byte of `source`. Reads all of it.
+  virtual bool holds(const MirrorSource& source) = 0;
+  // Deletes what retention does not keep, after put() or holds() of `newest`.
+  virtual void retire(const MirrorSource& newest) = 0;
+  virtual void read(const HomeFile& file, const ByteSink& sink) = 0;
+};
+
+struct HomeOptions {
+  std::string place = {};  // a directory, or rclone:REMOTE:PATH
+  int keep = 3;            // newest checkpoints that stay there; at least 2
+  // Mount point of a directory's volume: claims fail until it is mounted. Empty: no check.
+  std::filesystem::path mount = {};
+};
+
+class Pace;
+// Contacts nothing yet. `pace`, `file_system` and `verifier` outlive the result.
+// Errors: UsageError for a malformed place.
+std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, Verifier& verifier,
+                                Pace& pace);
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,112 @@
+#include "holdfast/mirror/home_record.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/json.h"
+#include "holdfast/store/checkpoint_store.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr std::uint64_t kLongestRecord = 64 << 10;
+constexpr std::size_t kLongestFailure = 2000;
+constexpr std::int64_t kSchema = 1;
+
+std::string text_in(const JsonValue& object, const char* name) {
+  return text_member(object, name).value_or("");
+}
+
+bool is_number_of_attempt(std::int64_t value) {
+  return value > 0 && static_cast<std::uint64_t>(value) <= kHighestNumber;
+}
+
+}  // namespace
+
+bool HomeRecord::owns(AttemptNumber attempt) const {
+  return std::binary_search(claims.begin(), claims.end(), attempt);
+}
+
+void HomeRecord::add(AttemptNumber attempt) {
+  const auto place = std::lower_bound(claims.begin(), claims.end(), attempt);
+  if (place == claims.end() || *place != attempt) claims.insert(place, attempt);
+  if (claims.size() > kAttemptsKept) claims.erase(claims.begin());
+}
+
+std::string to_json(const HomeRecord& record) {
+  std::string claims;
+  for (const AttemptNumber claim : record.claims)
+    claims += (claims.empty() ? "" : ",") + std::to_string(claim);
+  std::string text = "{\"schema\":" + std::to_string(kSchema) + ",\"home\":" + json_text(record.home) +
+                     ",\"claims\":[" + claims + "]";
+  if (record.newest) {
+    text += ",\"attempt\":" + std::to_string(record.newest->attempt) +
+            ",\"step\":" + std::to_string(record.newest->step) +
+            ",\"since\":" + json_text(record.newest_since);
+  }
+  text += ",\"copies\":" + std::to_string(record.copies) + ",\"copying\":" + json_text(record.copying) +
+          ",\"failure\":" + json_text(record.failure.substr(0, kLongestFailure)) +
+          ",\"failing_since\":" + json_text(record.failing_since) +
+          ",\"superseded\":" + (record.superseded ? "true" : "false") + ",\"time\":" + json_text(record.time);
+  return text + "}\n";
+}
+
+std::optional<HomeRecord> home_record_from_json(const std::string& text) {
+  const JsonValue object = parse_json(text);
+  if (integer_member(object, "schema") != kSchema || !text_member(object, "home")) return std::nullopt;
+  HomeRecord record{.home = text_in(object, "home"),
+                    .newest_since = text_in(object, "since"),
+                    .copying = text_in(object, "copying"),
+                    .failure = text_in(object, "failure"),
+                    .failing_since = text_in(object, "failing_since"),
+                    .time = text_in(object, "time")};
+  if (const JsonValue* const claims = object.find("claims");
+      claims != nullptr && claims->is(JsonValue::Kind::list)) {
+    for (const JsonValue& claim : claims->items) {
+      if (claim.whole && is_number_of_attempt(claim.integer))
+        record.add(static_cast<AttemptNumber>(claim.integer));
+    }
+  }
+  const auto attempt = integer_member(object, "attempt");
+  const auto step = integer_member(object, "step");
+  if (attempt && step && is_number_of_attempt(*attempt) && *step >= 0) {
+    record.newest = FileId{.attempt = static_cast<AttemptNumber>(*attempt), .step = *step};
+  }
+  if (const auto copies = integer_member(object, "copies"); copies && *copies >= 0 && *copies < 1'000'000) {
+    record.copies = static_cast<int>(*copies);
+  }
+  const JsonValue* const superseded = object.find("superseded");
+  record.superseded = superseded != nullptr && superseded->integer == 1;
+  return record;
+}
+
+std::optional<HomeRecord> read_home_record(Directory& run_directory) {
+  const auto status = run_directory.status(kHomeStateName);
+  if (!status || status->kind != FileKind::regular || status->size > kLongestRecord) return std::nullopt;
+  const auto file = run_directory.open(kHomeStateName, OpenMode::read);
+  if (!file) return std::nullopt;
+  std::string text(status->size, '\0');
+  text.resize(file->read_at(std::as_writable_bytes(std::span(text)), 0));
+  return home_record_from_json(text);
+}
+
+void write_home_record(Directory& run_directory, const HomeRecord& record) {
+  const std::string text = to_json(record);
+  auto file = run_directory.open(kHomeStateNewName, OpenMode::create);
+  if (!file) {  // left by a mirror that was killed
+    run_directory.unlink(kHomeStateNewName);
+    file = run_directory.open(kHomeStateNewName, OpenMode::create);
+    if (!file)
+      throw Error(run_directory.path() + "/" + kHomeStateNewName + " comes back after it was removed");
+  }
+  file->write_at(std::as_bytes(std::span(text)), 0);
+  // Before the rename, so that a crash leaves the old content or the new one.
+  file->sync();
+  file->close();
+  run_directory.rename_over(kHomeStateNewName, kHomeStateName);
+  run_directory.sync();
+}
+
+}}  // namespace holdfast::v1

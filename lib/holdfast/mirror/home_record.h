@@ -1,0 +1,39 @@
+// HOME_STATE.json in a run directory: what its mirror says about the copies elsewhere. `status` and `ls` show
+// it. `claims` lets a mirror that was killed go on; no rule of the store reads the file, and it may be old,
+// torn or gone.
+//
+// Errors: IoError. Threads: plain values. Durability: durable when write_home_record() returns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "holdfast/io/file_system.h"
+#include "holdfast/store/names.h"
+#include "holdfast/store/verifier.h"
+
+namespace holdfast { inline namespace v1 {
+
+struct HomeRecord {
+  std::string home = {};                   // as the user wrote it
+  std::vector<AttemptNumber> claims = {};  // numbers that were claimed in HOME for this directory, ascending
+  std::optional<FileId> newest = {};       // newest checkpoint that is home
+  std::string newest_since = {};           // UTC, when it was
+  int copies = 0;                          // verified by this mirror
+  std::string copying = {};                // name of the file that is being copied; may be empty
+  std::string failure = {};                // why the last try failed; empty: it did not
+  std::string failing_since = {};          // UTC
+  bool superseded = false;                 // somebody else owns HOME
+  std::string time = {};                   // UTC, when this was written
+  bool owns(AttemptNumber attempt) const;
+  void add(AttemptNumber attempt);  // keeps the newest 100
+};
+
+std::string to_json(const HomeRecord& record);
+std::optional<HomeRecord> home_record_from_json(const std::string& text);  // nullopt: torn, empty or foreign
+std::optional<HomeRecord> read_home_record(Directory& run_directory);
+void write_home_record(Directory& run_directory, const HomeRecord& record);
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,259 @@
+#include "holdfast/mirror/mirror.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/lineage.h"
+#include "holdfast/store/recovery.h"
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr Duration kIdle = std::chrono::seconds(1);
+constexpr Duration kFirstDelay = std::chrono::seconds(1);
+constexpr Duration kLongestDelay = std::chrono::minutes(1);
+constexpr Duration kCheck = std::chrono::minutes(1);  // costs two listings
+constexpr std::size_t kLeastHome = 2;
+constexpr std::size_t kRemembered = 16;
+
+}  // namespace
+
+Mirror::Mirror(FileSystem& file_system, Verifier& verifier, Home& home, MirrorOptions options, Pace& pace)
+    : file_system_(file_system), verifier_(verifier), home_(home), options_(std::move(options)), pace_(pace) {
+  record_.home = home.name();
+}
+
+void Mirror::add_claims(const std::vector<AttemptNumber>& claims) {
+  for (const AttemptNumber claim : claims) record_.add(claim);
+  claimed_ = claimed_ || !claims.empty();
+}
+
+void Mirror::run() {
+  Duration delay = kFirstDelay;
+  for (;;) {
+    try {
+      const bool busy = turn();
+      recovered();
+      delay = kFirstDelay;
+      if (busy) continue;
+      if (options_.once || (finishing_ && newest_is_home_)) return;
+      pace_.wait(kIdle);
+    } catch (const SupersededError&) {
+      record_.superseded = true;
+      if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
+      throw;
+    } catch (const Error& error) {
+      const bool passes = error.exit_code() == ExitCode::io_failed;
+      if (options_.once || !passes) throw;
+      failed(error.what());
+      if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
+      pace_.wait(delay);
+      delay = std::min(kLongestDelay, delay * 2);
+    }
+  }
+}
+
+bool Mirror::turn() {
+  newest_is_home_ = false;
+  const auto run = file_system_.open_directory(options_.directory, false);
+  if (!run) {  // the trainer makes it
+    newest_is_home_ = true;
+    return false;
+  }
+  check_homes();
+  std::size_t home = 0;
+  std::optional<Lineage> lineage;
+  for (const Found& found : candidates(*run)) {
+    if (skipped_.contains(found.id)) continue;
+    // The newest decides which history goes home; an older file goes only if the newest grew from it.
+    if (lineage && !lineage->contains(found.id)) continue;
+    if (!lineage) adopt(*run, found.id.attempt);
+    if (!homes_.contains(found.id)) {
+      copy(*run, found);
+      return true;  // there may be a newer one by now
+    }
+    if (!lineage) lineage = Lineage{.own = found.id.attempt, .ancestry = homes_.at(found.id).ancestry};
+    if (++home == kLeastHome) break;
+  }
+  newest_is_home_ = true;
+  save_record(*run);
+  return false;
+}
+
+std::vector<Mirror::Found> Mirror::candidates(const Directory& run) {
+  std::vector<Found> found;
+  for (const Candidate& candidate : candidates_in(run)) {
+    if (candidate.kind == FileKind::regular) found.push_back({candidate.id, candidate.name});
+  }
+  return found;
+}
+
+// Before files of an attempt go home, this directory claims a number there that is not lower. So no other
+// machine that still owns HOME writes a file of that name.
+void Mirror::adopt(Directory& run, AttemptNumber newest) {
+  if (!std::exchange(read_record_, true)) {
+    const auto earlier = read_home_record(run);
+    if (earlier && earlier->home == record_.home) {
+      for (const AttemptNumber claim : earlier->claims) record_.add(claim);
+      record_.newest = earlier->newest;
+      record_.newest_since = earlier->newest_since;
+    }
+  }
+  AttemptNumber least = newest;
+  if (claimed_) {
+    if (record_.claims.back() >= newest) return;
+  } else {
+    const AttemptNumber highest = home_.highest();
+    if (highest >= newest && !record_.owns(highest)) {
+      throw SupersededError(home_.name() + " is at attempt " + std::to_string(highest) +
+                            ", which did not begin in " + run.path() + " (at attempt " +
+                            std::to_string(newest) +
+                            "): another machine goes on with the run. To go on here, start the trainer with "
+                            "`holdfast supervise --mirror`");
+    }
+    if (highest >= newest) least = 0;
+  }
+  const AttemptNumber claimed = home_.claim(least);
+  record_.add(claimed);
+  claimed_ = true;
+  save_record(run);
+  if (least != 0 && claimed != least) {
+    throw SupersededError(home_.name() + ": another machine has just claimed attempt " +
+                          std::to_string(least));
+  }
+}
+
+// Somebody may have deleted a copy, or taken HOME over.
+void Mirror::check_homes() {
+  const SteadyTime now = pace_.clock().now();
+  if (!claimed_ || now < next_check_) return;
+  next_check_ = now + kCheck;
+  home_.check_not_superseded();
+  const std::vector<HomeFile> there = home_.list();
+  std::erase_if(homes_, [&](const auto& copied) {
+    const bool found = std::any_of(there.begin(), there.end(), [&](const HomeFile& file) {
+      return file.id == copied.first && file.bytes == copied.second.bytes;
+    });
+    return !found;
+  });
+}
+
+bool Mirror::copy(Directory& run, const Found& found) {
+  const auto file = run.open(found.name, OpenMode::read);
+  if (!file) return false;  // overtaken, and deleted
+  const auto source = look(run, found, *file);
+  if (!source) return false;
+  try {
+    if (!is_there_already(*source)) put(run, *source);
+  } catch (const SourceGone&) {
+    return false;
+  } catch (const CopyDiffers& error) {
+    // Which of the two is it?
+    const Verdict verdict = verifier_.inspect(*file, Verifier::Depth::full, true);
+    if (verdict.kind == Verdict::Kind::good) throw;
+    skipped_[found.id] = verdict.reason;
+    log_warning("{}/{} is damaged ({}); it does not go home", run.path(), found.name, verdict.reason);
+    return false;
+  }
+  if (skipped_.contains(found.id)) return false;
+  is_home(*source);
+  home_.retire(*source);
+  return true;
+}
+
+std::optional<MirrorSource> Mirror::look(const Directory& run, const Found& found, const File& file) {
+  Verdict verdict = verifier_.inspect(file, Verifier::Depth::head, false);
+  if (verdict.kind == Verdict::Kind::damaged) verdict = verifier_.inspect(file, Verifier::Depth::head, true);
+  std::string why;
+  if (verdict.kind != Verdict::Kind::good) {
+    why = verdict.reason;
+  } else if (FileId{.attempt = verdict.attempt, .step = verdict.step} != found.id) {
+    why = "it is not what its name says";
+  }
+  if (!why.empty()) {
+    skipped_[found.id] = why;
+    log_warning("{}/{} does not go home: {}", run.path(), found.name, why);
+    return std::nullopt;
+  }
+  return MirrorSource{.id = found.id,
+                      .path = run.path() + "/" + found.name,
+                      .file = &file,
+                      .bytes = file.size(),
+                      .ancestry = verdict.ancestry,
+                      .finite = verdict.finite};
+}
+
+bool Mirror::is_there_already(const MirrorSource& source) {
+  const std::vector<HomeFile> there = home_.list();
+  const auto found =
+      std::find_if(there.begin(), there.end(), [&](const HomeFile& file) { return file.id == source.id; });
+  if (found == there.end()) return false;
+  if (found->bytes == source.bytes && home_.holds(source)) return true;
+  if (record_.owns(source.id.attempt)) return false;  // half there, or damaged: put() replaces it
+  skipped_[source.id] = "HOME holds another file of that name";
+  log_warning(
+      "{} does not go home: {} holds another file of that name, of a machine that it did not come from",
+      source.path, home_.name());
+  return true;
+}
+
+void Mirror::put(Directory& run, const MirrorSource& source) {
+  record_.copying = checkpoint_name(source.id);
+  save_record(run);
+  try {
+    home_.put(source);
+  } catch (...) {
+    record_.copying.clear();
+    throw;
+  }
+  record_.copying.clear();
+}
+
+void Mirror::is_home(const MirrorSource& source) {
+  homes_[source.id] = {.bytes = source.bytes, .ancestry = source.ancestry};
+  while (homes_.size() > kRemembered) homes_.erase(homes_.begin());
+  record_.copies = static_cast<int>(homes_.size());
+  if (!record_.newest || *record_.newest < source.id || !homes_.contains(*record_.newest)) {
+    record_.newest = homes_.rbegin()->first;
+    record_.newest_since = format_utc(pace_.clock().wall_now());
+  }
+  log_info("step {} is home in {}", format_count(source.id.step), home_.name());
+}
+
+// Best effort: it must not end the mirror.
+void Mirror::save_record(Directory& run) {
+  HomeRecord now = record_;
+  now.time.clear();
+  const std::string text = to_json(now);
+  if (text == saved_) return;
+  now.time = format_utc(pace_.clock().wall_now());
+  try {
+    write_home_record(run, now);
+    saved_ = text;
+    record_fails_ = false;
+  } catch (const Error& error) {
+    if (!std::exchange(record_fails_, true))
+      log_warning("`holdfast status` does not see the mirror: {}", error.what());
+  }
+}
+
+void Mirror::failed(const std::string& why) {
+  if (record_.failure.empty()) {
+    record_.failing_since = format_utc(pace_.clock().wall_now());
+    log_warning("{}; tried again until it works, training goes on", why);
+  }
+  record_.failure = why;
+}
+
+void Mirror::recovered() {
+  if (record_.failure.empty()) return;
+  log_info("{} works again", home_.name());
+  record_.failure.clear();
+  record_.failing_since.clear();
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,89 @@
+// Copies the checkpoints of a run directory to HOME, newest first, and tells in HOME_STATE.json what is home.
+// A copy is home once HOME holds it durably and every byte was verified there. A checkpoint that is not home
+// when a newer one appears is skipped; a copy that has begun is finished. Two are home as soon as there are two.
+//
+//   Mirror mirror(file_system, verifier, *home, {.directory = dir}, pace);
+//   mirror.run();            // until `pace` throws; with `once` until the newest checkpoints are home
+//
+// HOME that is full, away, slow or refuses: tried again for ever, after 1 s to 1 min; one log line when it
+// begins and one when it ends. The mirror reads the run directory and writes only HOME_STATE.json there.
+// Errors: SupersededError: another machine owns HOME. With `once`: HomeError, IoError of the first failure.
+// Exceptions of Pace pass through. Threads: one.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "holdfast/mirror/home.h"
+#include "holdfast/mirror/home_record.h"
+#include "holdfast/mirror/pace.h"
+
+namespace holdfast { inline namespace v1 {
+
+struct MirrorOptions {
+  std::filesystem::path directory = {};  // the run directory
+  bool once = false;                     // end when its newest checkpoints are home
+};
+
+class Mirror {
+ public:
+  // All references outlive this object.
+  Mirror(FileSystem& file_system, Verifier& verifier, Home& home, MirrorOptions options, Pace& pace);
+
+  void run();
+  // Copies one checkpoint, or finds that there is nothing to do (false).
+  bool turn();
+  // From now on run() returns once the newest checkpoint is home. There will be no newer one.
+  void finish() { finishing_ = true; }
+  // The newest checkpoint of the run directory is home, or there is none.
+  bool newest_is_home() const { return newest_is_home_; }
+  const HomeRecord& record() const { return record_; }
+  // Numbers that prepare_start() has claimed with the same Home.
+  void add_claims(const std::vector<AttemptNumber>& claims);
+  // Numbers that an earlier process has claimed for this run directory.
+  void add_earlier_claim(AttemptNumber claim) { record_.add(claim); }
+
+ private:
+  struct Found {
+    FileId id;
+    std::string name;
+  };
+  struct Copied {
+    std::uint64_t bytes = 0;
+    Ancestry ancestry = {};
+  };
+
+  static std::vector<Found> candidates(const Directory& run);
+  void adopt(Directory& run, AttemptNumber newest);
+  void check_homes();
+  bool copy(Directory& run, const Found& found);
+  std::optional<MirrorSource> look(const Directory& run, const Found& found, const File& file);
+  bool is_there_already(const MirrorSource& source);
+  void put(Directory& run, const MirrorSource& source);
+  void is_home(const MirrorSource& source);
+  void save_record(Directory& run);
+  void failed(const std::string& why);
+  void recovered();
+
+  FileSystem& file_system_;
+  Verifier& verifier_;
+  Home& home_;
+  const MirrorOptions options_;
+  Pace& pace_;
+  HomeRecord record_;
+  std::string saved_;  // the record as it was written last, without its time
+  bool read_record_ = false;
+  bool claimed_ = false;                   // by this process
+  std::map<FileId, Copied> homes_;         // verified there by this process
+  std::map<FileId, std::string> skipped_;  // cannot go home; value: why
+  SteadyTime next_check_{};
+  bool finishing_ = false;
+  bool newest_is_home_ = false;
+  bool record_fails_ = false;
+};
+
+}}  // namespace holdfast::v1

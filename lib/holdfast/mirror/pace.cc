@@ -1,0 +1,34 @@
+#include "holdfast/mirror/pace.h"
+
+#include <algorithm>
+
+namespace holdfast { inline namespace v1 {
+namespace {
+
+constexpr Duration kPoll = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void Pace::moved(std::uint64_t bytes) {
+  poll();
+  if (limit_ <= 0) return;
+  const auto cost = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(static_cast<double>(bytes) / (limit_ * 1e6)));
+  free_ = std::max(free_, clock_.now()) + cost;
+  while (limit_ > 0 && clock_.now() < free_) {
+    clock_.sleep_for(std::min<Duration>(kPoll, free_ - clock_.now()));
+    poll();
+  }
+}
+
+void Pace::wait(Duration duration) {
+  const SteadyTime end = clock_.now() + duration;
+  for (;;) {
+    poll();
+    const SteadyTime now = clock_.now();
+    if (now >= end) return;
+    clock_.sleep_for(std::min<Duration>(kPoll, end - now));
+  }
+}
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,45 @@
+// How fast a mirror works, and how it stays answerable: it calls moved() after each block of a copy, and
+// wait() where it has nothing to do. Both call `poll`, which may serve requests, and throws MirrorStopped to
+// end the mirror. A copy in flight is then abandoned; no reader ever counts it.
+//
+// Errors: exceptions of `poll` pass through. Threads: one. All time comes from the Clock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "holdfast/base/clock.h"
+#include "holdfast/base/error.h"
+
+namespace holdfast { inline namespace v1 {
+
+class MirrorStopped : public Error {
+ public:
+  MirrorStopped() : Error("the mirror was told to stop", ExitCode::interrupted) {}
+};
+
+class Pace {
+ public:
+  // `limit` in MB/s; 0: none. The clock outlives this object.
+  explicit Pace(Clock& clock, double limit = 0, std::function<void()> poll = {})
+      : clock_(clock), limit_(limit), poll_(std::move(poll)) {}
+
+  void poll() const {
+    if (poll_) poll_();
+  }
+  // Waits until the limit allows the next block.
+  void moved(std::uint64_t bytes);
+  void wait(Duration duration);
+  // Ends the limit, because time presses.
+  void lift_limit() { limit_ = 0; }
+  double limit() const { return limit_; }
+  Clock& clock() const { return clock_; }
+
+ private:
+  Clock& clock_;
+  double limit_;
+  std::function<void()> poll_;
+  SteadyTime free_{};  // when all blocks so far have taken the time that the limit gives them
+};
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,70 @@
+// HOME as a store that the program rclone speaks to: `rclone:REMOTE:PATH`. Transport, retries, multipart
+// uploads and credentials are rclone's business; order, claims and verification are done here.
+//
+// Objects have the names of the files. A claim is the object `attempts/<number>.<16 hex digits>`: a store has
+// no O_EXCL, so each claim has a unique name, and a listing afterwards decides. Alone at its number, with
+// nothing higher: won. Otherwise: lost, and a try with the next number after a random wait. Of two claims of
+// one number at least the later listing sees both, so never both win. Requires a store that lists what was
+// written; S3, GCS, Azure Blob and file servers do.
+//
+// A copy counts after rclone has read it back, and all bytes were equal to those of the source.
+// Errors: as home.h. Threads: one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "holdfast/mirror/home.h"
+#include "holdfast/mirror/rclone_list.h"
+#include "holdfast/mirror/rclone_program.h"
+
+namespace holdfast { inline namespace v1 {
+
+inline constexpr char kRclonePrefix[] = "rclone:";
+
+class RcloneHome final : public Home {
+ public:
+  // Errors: UsageError for a place without remote and path.
+  RcloneHome(const HomeOptions& options, Verifier& verifier, Pace& pace);
+
+  const std::string& name() const override { return name_; }
+  AttemptNumber highest() override;
+  AttemptNumber claim(AttemptNumber least) override;
+  void check_not_superseded() override;
+  std::vector<HomeFile> list() override;
+  void put(const MirrorSource& source) override;
+  bool holds(const MirrorSource& source) override;
+  void retire(const MirrorSource& newest) override;
+  void read(const HomeFile& file, const ByteSink& sink) override;
+
+ private:
+  struct Claim {
+    AttemptNumber number = 0;
+    std::string name;
+  };
+
+  std::string at(const std::string& name) const;
+  std::vector<RcloneEntry> entries(const std::string& folder, bool may_be_missing) const;
+  std::vector<Claim> claims() const;
+  AttemptNumber claim_once(AttemptNumber least);
+  void forget_old_claims(const std::vector<Claim>& all);
+  void remove(const std::string& name);
+  void verify_source(const MirrorSource& source);
+  [[noreturn]] void fail(const std::string& what, const RcloneEnd& end) const;
+
+  const std::string name_;
+  const std::string root_;  // REMOTE:PATH
+  const int keep_;
+  Verifier& verifier_;
+  Pace& pace_;
+  RcloneProgram rclone_;
+  AttemptNumber own_ = 0;  // the highest own claim
+  std::string own_name_;
+  std::map<FileId, bool> verified_;  // copies that this process has read back; value: is the state finite
+};
+
+// nullopt unless it is the name of a claim in a store.
+std::optional<AttemptNumber> parse_store_claim(const std::string& name);
+
+}}  // namespace holdfast::v1

@@ -1,0 +1,24 @@
+#include "holdfast/mirror/rclone_list.h"
+
+#include "holdfast/base/json.h"
+
+namespace holdfast { inline namespace v1 {
+
+std::optional<std::vector<RcloneEntry>> rclone_list_from_json(std::string_view text) {
+  const JsonValue list = parse_json(text, 8);
+  if (!list.is(JsonValue::Kind::list)) return std::nullopt;
+  std::vector<RcloneEntry> entries;
+  entries.reserve(list.items.size());
+  for (const JsonValue& item : list.items) {
+    if (!item.is(JsonValue::Kind::object)) return std::nullopt;
+    auto name = text_member(item, "Name");
+    const auto bytes = integer_member(item, "Size");
+    const JsonValue* const folder = item.find("IsDir");
+    if (!name || name->empty() || !bytes || *bytes < -1) return std::nullopt;
+    if (folder == nullptr || !folder->is(JsonValue::Kind::boolean)) return std::nullopt;
+    entries.push_back({.name = std::move(*name), .bytes = *bytes, .is_folder = folder->integer != 0});
+  }
+  return entries;
+}
+
+}}  // namespace holdfast::v1

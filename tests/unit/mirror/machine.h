@@ -1,0 +1,108 @@
+// A machine of a run with two tiers: its own quick disk, which dies with it, and the HOME that all share. A
+// machine that ends without ceremony was killed.
+//
+// Threads: one.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "holdfast/mirror/directory_home.h"
+#include "holdfast/mirror/mirror.h"
+#include "holdfast/mirror/start.h"
+#include "support/fake_clock.h"
+#include "support/memory_file_system.h"
+#include "toy_format.h"
+
+namespace holdfast::test {
+
+inline const std::filesystem::path kDir = "/nvme/run";
+inline const std::string kHome = "/efs/run";
+
+// Both tiers as one FileSystem, by the first component of the path.
+class TwoTiers final : public FileSystem {
+ public:
+  TwoTiers(FileSystem& quick, FileSystem& safe) : quick_(quick), safe_(safe) {}
+  std::unique_ptr<Directory> open_directory(const std::filesystem::path& path, bool create) override {
+    return of(path).open_directory(path, create);
+  }
+  std::unique_ptr<File> open_file(const std::filesystem::path& path, OpenMode mode) override {
+    return of(path).open_file(path, mode);
+  }
+  bool is_mount_point(const std::filesystem::path& path) const override {
+    return of(path).is_mount_point(path);
+  }
+  bool on_root_file_system(const std::filesystem::path& path) const override {
+    return of(path).on_root_file_system(path);
+  }
+
+ private:
+  FileSystem& of(const std::filesystem::path& path) const {
+    return path.native().starts_with("/efs") ? safe_ : quick_;
+  }
+  FileSystem& quick_;
+  FileSystem& safe_;
+};
+
+class Machine {
+ public:
+  // `poll`: called between the blocks of a copy, and while the mirror waits.
+  Machine(FileSystem& quick, FileSystem& safe, std::function<void()> poll = {}, int keep = 3)
+      : files(quick, safe),
+        pace(clock, 0, std::move(poll)),
+        home(std::make_unique<DirectoryHome>(HomeOptions{.place = kHome, .keep = keep}, files, verifier,
+                                             pace)),
+        mirror(files, verifier, *home, {.directory = kDir, .once = true}, pace) {}
+
+  // Prepares a start, as supervise does.
+  PreparedStart prepare() {
+    PreparedStart start = prepare_start(files, verifier, kDir, *home, pace);
+    mirror.add_claims(start.claims);
+    return start;
+  }
+  // The trainer's part of a start.
+  AttemptNumber start_trainer(int keep = 3) {
+    trainer.emplace(files, clock, StoreOptions{.directory = kDir, .keep = KeepLast{keep}}, verifier);
+    trainer->preflight();
+    trainer->claim();
+    const Selection selection = trainer->recover();
+    ancestry.clear();
+    step = 0;
+    if (selection.newest) {
+      ancestry = selection.newest->ancestry;
+      ancestry[selection.newest->attempt] = selection.newest->step;
+      step = selection.newest->step;
+    }
+    return trainer->attempt();
+  }
+  FileId save(std::int64_t at) {
+    trainer->commit(
+        toy_request({.step = at, .attempt = trainer->attempt(), .ancestry = ancestry, .body_blocks = 3}));
+    trainer->apply_retention();
+    step = at;
+    return {.attempt = trainer->attempt(), .step = at};
+  }
+  // Until all that should be home is.
+  void bring_home() { mirror.run(); }
+
+  FakeClock clock;
+  TwoTiers files;
+  ToyVerifier verifier;
+  Pace pace;
+  std::unique_ptr<DirectoryHome> home;
+  Mirror mirror;
+  std::optional<CheckpointStore> trainer;
+  Ancestry ancestry;
+  std::int64_t step = 0;
+};
+
+inline std::string home_file(AttemptNumber attempt, std::int64_t step) {
+  return kHome + "/" + checkpoint_name({.attempt = attempt, .step = step});
+}
+inline std::filesystem::path dir_file(AttemptNumber attempt, std::int64_t step) {
+  return kDir / checkpoint_name({.attempt = attempt, .step = step});
+}
+
+}  // namespace holdfast::test

@@ -1,0 +1,286 @@
+// What goes home, in which order, and what counts.
+#include "holdfast/mirror/mirror.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "holdfast/base/log.h"
+#include "machine.h"
+#include "support/captured_log.h"
+#include "support/fault_file_system.h"
+
+namespace holdfast::test { namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::int64_t count_of(const std::string& text, const std::string& part) {
+  std::int64_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+class Mirrors : public testing::Test {
+ protected:
+  Mirrors() { set_log_level(LogLevel::warning); }
+  MemoryFileSystem quick;
+  MemoryFileSystem safe;
+};
+
+TEST_F(Mirrors, BringsTheNewestTwoHomeByteForByte) {
+  Machine machine(quick, safe);
+  EXPECT_EQ(machine.prepare().attempt, 1U);
+  EXPECT_EQ(machine.start_trainer(), 1U);
+  for (const std::int64_t step : {10, 20, 30}) machine.save(step);
+  machine.bring_home();
+  for (const std::int64_t step : {20, 30})
+    EXPECT_EQ(safe.get(home_file(1, step)), quick.get(dir_file(1, step)));
+  EXPECT_FALSE(safe.exists(home_file(1, 10))) << "a newer one had overtaken it";
+  const HomeRecord record = machine.mirror.record();
+  EXPECT_EQ(record.newest, (FileId{.attempt = 1, .step = 30}));
+  EXPECT_EQ(record.copies, 2);
+}
+
+TEST_F(Mirrors, StartsWithTheNewest) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.save(20);
+  ASSERT_TRUE(machine.mirror.turn());
+  EXPECT_TRUE(safe.exists(home_file(1, 20)));
+  EXPECT_FALSE(safe.exists(home_file(1, 10)));
+}
+
+TEST_F(Mirrors, HomeIsARunDirectoryOfItsOwn) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.save(20);
+  machine.bring_home();
+  FakeClock clock;
+  ToyVerifier verifier;
+  CheckpointStore store(safe, clock, {.directory = kHome}, verifier);
+  const Selection found = store.preflight();
+  ASSERT_TRUE(found.newest);
+  EXPECT_EQ(found.newest->step, 20);
+  EXPECT_EQ(store.claim(), 2U);
+}
+
+TEST_F(Mirrors, ACopyThatIsNotWhatWasWrittenDoesNotCount) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  int bad = 0;
+  machine.verifier.answer = [&](const ToyVerifier::Question& question) -> std::optional<Verdict> {
+    if (question.depth != Verifier::Depth::full || question.step != 10 || bad++ > 0) return std::nullopt;
+    return Verdict{.kind = Verdict::Kind::damaged, .reason = "a bit of the copy flipped"};
+  };
+  EXPECT_THROW(machine.bring_home(), HomeError);
+  EXPECT_FALSE(safe.exists(home_file(1, 10)));
+  EXPECT_FALSE(machine.mirror.record().newest);
+  machine.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(1, 10)));
+}
+
+TEST_F(Mirrors, ADamagedCheckpointDoesNotGoHome) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.save(20);
+  quick.flip_bit(dir_file(1, 20), 2 * kToyBlock + 7);
+  machine.bring_home();
+  EXPECT_FALSE(safe.exists(home_file(1, 20)));
+  EXPECT_EQ(machine.mirror.record().newest, (FileId{.attempt = 1, .step = 10}));
+}
+
+TEST_F(Mirrors, ACopyThatRottedIsReplacedAtTheNextStart) {
+  {
+    Machine machine(quick, safe);
+    machine.prepare();
+    machine.start_trainer();
+    machine.save(10);
+    machine.bring_home();
+  }
+  safe.flip_bit(home_file(1, 10), kToyBlock + 5);
+  Machine again(quick, safe);
+  again.bring_home();
+  EXPECT_EQ(safe.get(home_file(1, 10)), quick.get(dir_file(1, 10)));
+  EXPECT_TRUE(safe.exists(home_file(1, 10) + ".damaged"));
+}
+
+TEST_F(Mirrors, ACopyThatSomebodyDeletedIsMadeAgain) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.bring_home();
+  safe.open_directory(kHome, false)->unlink(checkpoint_name({.attempt = 1, .step = 10}));
+  machine.clock.advance(std::chrono::minutes(2));
+  machine.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(1, 10)));
+}
+
+TEST_F(Mirrors, HomeKeepsTheNewestAndNeverFewerThanTwo) {
+  Machine machine(quick, safe, {}, 2);
+  machine.prepare();
+  machine.start_trainer();
+  for (std::int64_t step = 10; step <= 60; step += 10) {
+    machine.save(step);
+    machine.bring_home();
+    int there = 0;
+    for (const std::string& name : safe.names(kHome)) there += parse_checkpoint_name(name) ? 1 : 0;
+    EXPECT_GE(there, step >= 20 ? 2 : 1);
+    EXPECT_LE(there, 3);
+    EXPECT_TRUE(safe.exists(home_file(1, step)));
+  }
+  EXPECT_THROW(open_home({.place = kHome, .keep = 1}, machine.files, machine.verifier, machine.pace),
+               UsageError);
+}
+
+TEST_F(Mirrors, TriesForEverAndSaysItOnce) {
+  FaultFileSystem weather(safe);
+  int waits = 0;
+  Machine machine(quick, weather, [&] {
+    if (++waits == 3000) weather.clear_faults();
+  });
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+  mirror.add_claims({1});
+  mirror.finish();
+  weather.fail(Op::create, 1, ENOSPC, {.for_ever = true});
+  std::string failure;
+  CapturedLog log;
+  set_log_level(LogLevel::info);
+  mirror.run();
+  const std::string said = log.text();
+  EXPECT_EQ(count_of(said, "tried again until it works"), 1) << said;
+  EXPECT_EQ(count_of(said, "works again"), 1) << said;
+  EXPECT_TRUE(safe.exists(home_file(1, 10)));
+  EXPECT_EQ(read_home_record(*quick.open_directory(kDir, false))->failure, "");
+}
+
+TEST_F(Mirrors, TheRecordTellsAFailure) {
+  FaultFileSystem weather(safe);
+  Machine machine(quick, weather, [&] {
+    const auto record = read_home_record(*quick.open_directory(kDir, false));
+    if (record && !record->failure.empty()) throw MirrorStopped();
+  });
+  machine.start_trainer();
+  machine.save(10);
+  Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+  weather.fail(Op::write, 1, EIO, {.for_ever = true});
+  EXPECT_THROW(mirror.run(), MirrorStopped);
+  const auto record = read_home_record(*quick.open_directory(kDir, false));
+  ASSERT_TRUE(record);
+  EXPECT_THAT(record->failure, HasSubstr(kHome));
+  EXPECT_FALSE(record->newest);
+}
+
+TEST_F(Mirrors, EndsWhenAnotherMachineTakesHomeOver) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.bring_home();
+  MemoryFileSystem other;
+  Machine second(other, safe);
+  EXPECT_EQ(second.prepare().attempt, 2U);
+  machine.save(20);
+  EXPECT_THROW(machine.bring_home(), SupersededError);
+  EXPECT_FALSE(safe.exists(home_file(1, 20)));
+  EXPECT_TRUE(read_home_record(*quick.open_directory(kDir, false))->superseded);
+}
+
+TEST_F(Mirrors, ATakeOverDuringTheCopyMeansItDoesNotCount) {
+  MemoryFileSystem other;
+  bool once = true;
+  FaultFileSystem watched(safe);
+  Machine machine(quick, watched);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  watched.set_hook([&](const Operation& operation) {
+    if (operation.kind != Op::rename_new || !std::exchange(once, false)) return;
+    Machine second(other, safe);
+    second.prepare();
+    second.start_trainer();
+  });
+  EXPECT_THROW(machine.bring_home(), SupersededError);
+  EXPECT_FALSE(once);
+  EXPECT_FALSE(machine.mirror.record().newest);
+}
+
+TEST_F(Mirrors, GoesOnAfterItWasKilled) {
+  {
+    Machine machine(quick, safe);
+    machine.start_trainer();
+    machine.save(10);
+    machine.bring_home();
+  }
+  Machine again(quick, safe);
+  again.bring_home();
+  EXPECT_EQ(again.mirror.record().newest, (FileId{.attempt = 1, .step = 10}));
+  // The trainer's next life has the number that the second mirror has claimed, or a higher one.
+  again.start_trainer();
+  again.save(20);
+  again.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(2, 20)));
+}
+
+TEST_F(Mirrors, ADirectoryThatIsBehindHomeIsRefused) {
+  MemoryFileSystem other;
+  Machine first(other, safe);
+  first.prepare();
+  first.start_trainer();
+  first.save(10);
+  first.bring_home();
+  Machine stranger(quick, safe);
+  stranger.start_trainer();
+  stranger.save(5);
+  EXPECT_THROW(stranger.bring_home(), SupersededError);
+  EXPECT_EQ(safe.names(kHome + "/attempts").size(), 1U) << "nothing may be claimed";
+}
+
+TEST_F(Mirrors, AnotherLifeOfTheTrainerIsClaimedBesideACopy) {
+  bool inside = false;
+  Machine* self = nullptr;
+  AttemptNumber claimed = 0;
+  Machine machine(quick, safe, [&] {
+    if (self == nullptr || !inside) return;
+    inside = false;
+    claimed = self->prepare().attempt;
+  });
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  self = &machine;
+  inside = true;
+  machine.bring_home();
+  EXPECT_EQ(claimed, 2U);
+  EXPECT_TRUE(safe.exists(home_file(1, 10))) << "the copy in flight is finished";
+  EXPECT_EQ(machine.start_trainer(), 2U);
+  machine.save(20);
+  machine.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(2, 20)));
+}
+
+TEST_F(Mirrors, LimitsItsSpeed) {
+  FakeClock clock;
+  Pace pace(clock, 10);
+  for (int i = 0; i < 100; ++i) pace.moved(1'000'000);
+  EXPECT_NEAR(std::chrono::duration<double>(clock.slept()).count(), 10, 0.2);
+  pace.lift_limit();
+  const Duration before = clock.slept();
+  pace.moved(1'000'000'000);
+  EXPECT_EQ(clock.slept(), before);
+}
+
+}}  // namespace holdfast::test

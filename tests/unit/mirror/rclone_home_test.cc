@@ -1,0 +1,331 @@
+// HOME behind rclone: a script in rclone's place fails with each of its exit codes at each of its calls, before
+// or after it has done its work; and the real program on a folder, if it is installed.
+#include "holdfast/mirror/rclone_home.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "holdfast/base/log.h"
+#include "holdfast/mirror/mirror.h"
+#include "holdfast/mirror/start.h"
+#include "support/fake_clock.h"
+#include "support/nightly.h"
+#include "support/subprocess.h"
+#include "toy_format.h"
+
+namespace holdfast::test { namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// The calls of rclone that a mirror makes, on a folder. It counts its calls, and plays a fault: "N CODE WHEN".
+constexpr char kScript[] = R"sh(#!/bin/sh
+here=$(dirname "$0")
+n=$(cat "$here/count" 2>/dev/null || echo 0); n=$((n+1)); echo $n >"$here/count"
+when=never
+if [ -f "$here/fault" ]; then read at code when <"$here/fault"; [ "$n" = "$at" ] || when=never; fi
+[ "$when" = before ] && { echo "planned failure" >&2; exit $code; }
+work() {
+  while [ "${1#--}" != "$1" ]; do [ "$1" = --bwlimit ] && shift; shift; done
+  verb=$1; shift
+  while [ "${1#--}" != "$1" ]; do shift; done
+  root="$here/store/"
+  case $verb in
+    lsjson) d="$root${1#fake:}"; [ -d "$d" ] || return 3
+      printf '['; first=1
+      for f in "$d"/*; do [ -f "$f" ] || continue
+        [ $first = 1 ] || printf ','; first=0
+        printf '{"Path":"x","Name":"%s","Size":%s,"IsDir":false}\n' "${f##*/}" $(stat -c %s "$f")
+      done; printf ']';;
+    rcat) f="$root${1#fake:}"; mkdir -p "$(dirname "$f")"; cat >"$f";;
+    copyto) f="$root${2#fake:}"; mkdir -p "$(dirname "$f")"; cp "$1" "$f";;
+    cat) f="$root${1#fake:}"; [ -f "$f" ] || return 4; cat "$f";;
+    deletefile) f="$root${1#fake:}"; [ -f "$f" ] || return 4; rm "$f";;
+    *) return 1;;
+  esac
+}
+work "$@"; rc=$?
+[ "$when" = after ] && { echo "planned failure" >&2; exit $code; }
+exit $rc
+)sh";
+
+class Rclone : public testing::Test {
+ protected:
+  Rclone() {
+    set_log_level(LogLevel::off);
+    tools_ = folder_.path() / "tools";
+    fs::create_directories(tools_);
+    write_text(tools_ / "rclone", kScript);
+    chmod((tools_ / "rclone").c_str(), 0755);
+    before_ = getenv("PATH");
+    setenv("PATH", (tools_.native() + ":" + before_).c_str(), 1);
+  }
+  ~Rclone() override { setenv("PATH", before_.c_str(), 1); }
+
+  fs::path store() const { return tools_ / "store/bucket/run"; }
+  fs::path at_home(FileId id) const { return store() / checkpoint_name(id); }
+  void fault(int nth, int code, const std::string& when) const {
+    fs::remove(tools_ / "count");
+    write_text(tools_ / "fault", std::to_string(nth) + " " + std::to_string(code) + " " + when + "\n");
+  }
+  int calls() const { return std::stoi("0" + read_text(tools_ / "count")); }
+  void no_faults() const {
+    fs::remove(tools_ / "fault");
+    fs::remove(tools_ / "count");
+  }
+
+  TemporaryFolder folder_;
+  fs::path tools_;
+  std::string before_;
+};
+
+class StoreMachine {
+ public:
+  StoreMachine(const fs::path& directory, const std::string& place = "rclone:fake:bucket/run", int keep = 3)
+      : pace(clock),
+        directory_(directory),
+        home(open_home({.place = place, .keep = keep}, FileSystem::real(), verifier, pace)),
+        mirror(FileSystem::real(), verifier, *home, {.directory = directory, .once = true}, pace) {}
+  PreparedStart prepare() {
+    PreparedStart start = prepare_start(FileSystem::real(), verifier, directory_, *home, pace);
+    mirror.add_claims(start.claims);
+    trainer.emplace(FileSystem::real(), clock, StoreOptions{.directory = directory_}, verifier);
+    trainer->preflight();
+    trainer->claim();
+    const Selection found = trainer->recover();
+    step = found.newest ? found.newest->step : 0;
+    if (found.newest) {
+      ancestry = found.newest->ancestry;
+      ancestry[found.newest->attempt] = found.newest->step;
+    }
+    return start;
+  }
+  FileId save(std::int64_t at) {
+    trainer->commit(toy_request({.step = at, .attempt = trainer->attempt(), .ancestry = ancestry}));
+    step = at;
+    return {.attempt = trainer->attempt(), .step = at};
+  }
+
+  FakeClock clock;
+  Pace pace;
+  const fs::path directory_;
+  ToyVerifier verifier;
+  std::unique_ptr<Home> home;
+  Mirror mirror;
+  std::optional<CheckpointStore> trainer;
+  Ancestry ancestry;
+  std::int64_t step = 0;
+};
+
+TEST_F(Rclone, ARunGoesHomeAndComesBack) {
+  FileId saved;
+  {
+    StoreMachine machine(folder_.path() / "one");
+    EXPECT_EQ(machine.prepare().attempt, 1U);
+    machine.save(10);
+    saved = machine.save(20);
+    machine.mirror.run();
+    EXPECT_EQ(read_text(at_home(saved)), read_text(folder_.path() / "one" / checkpoint_name(saved)));
+  }
+  StoreMachine other(folder_.path() / "two");
+  const PreparedStart start = other.prepare();
+  EXPECT_EQ(start.newest, saved);
+  EXPECT_EQ(start.attempt, 2U);
+  EXPECT_EQ(other.trainer->attempt(), 2U);
+  EXPECT_EQ(other.step, 20);
+}
+
+TEST_F(Rclone, ClaimsHaveUniqueNamesAndAWinnerIsAloneAtItsNumber) {
+  StoreMachine machine(folder_.path() / "one");
+  EXPECT_EQ(machine.home->claim(5), 5U);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(store() / "attempts"))
+    names.push_back(entry.path().filename());
+  ASSERT_EQ(names.size(), 1U);
+  EXPECT_EQ(parse_store_claim(names.front()), 5U);
+  for (const char* const name : {"5", "5.", "5.0123456789abcdeg", "05.0123456789abcdef", "x.0123456789abcdef",
+                                 "5.0123456789abcdef0"}) {
+    EXPECT_FALSE(parse_store_claim(name)) << name;
+  }
+}
+
+// A rival's claim of the same number lands between the write and the listing.
+TEST_F(Rclone, ALostClaimIsTriedAgainWithTheNextNumber) {
+  std::string script = kScript;
+  const std::string rcat = "cat >\"$f\";;";
+  script.replace(script.find(rcat), rcat.size(),
+                 "cat >\"$f\"; [ -f \"$here/rival\" ] || { touch \"$here/rival\"; touch \"$(dirname "
+                 "$f)/1.00000000000000aa\"; };;");
+  write_text(tools_ / "rclone", script);
+  StoreMachine machine(folder_.path() / "one");
+  EXPECT_EQ(machine.home->claim(1), 2U);
+  machine.home->check_not_superseded();
+  write_text(store() / "attempts/3.00000000000000bb", "");
+  EXPECT_THROW(machine.home->check_not_superseded(), SupersededError);
+}
+
+TEST_F(Rclone, ALateClaimOfTheSameNumberIsTheLosers) {
+  StoreMachine machine(folder_.path() / "one");
+  EXPECT_EQ(machine.home->claim(1), 1U);
+  write_text(store() / "attempts/1.00000000000000aa", "");
+  machine.home->check_not_superseded();
+}
+
+TEST_F(Rclone, ACopyThatDiffersDoesNotCount) {
+  std::string script = kScript;
+  const std::string copy = "cp \"$1\" \"$f\"";
+  script.replace(script.find(copy), copy.size(), "head -c 5000 \"$1\" >\"$f\"");
+  write_text(tools_ / "rclone", script);
+  StoreMachine machine(folder_.path() / "one");
+  machine.prepare();
+  const FileId saved = machine.save(10);
+  EXPECT_THROW(machine.mirror.run(), CopyDiffers);
+  EXPECT_FALSE(machine.mirror.record().newest);
+  write_text(tools_ / "rclone", kScript);  // half there: it is replaced
+  machine.mirror.run();
+  EXPECT_EQ(machine.mirror.record().newest, saved);
+  EXPECT_EQ(read_text(at_home(saved)), read_text(folder_.path() / "one" / checkpoint_name(saved)));
+}
+
+TEST_F(Rclone, ADamagedCheckpointDoesNotGoHome) {
+  StoreMachine machine(folder_.path() / "one");
+  machine.prepare();
+  const FileId good = machine.save(10);
+  const FileId bad = machine.save(20);
+  const fs::path file = folder_.path() / "one" / checkpoint_name(bad);
+  {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(static_cast<std::streamoff>(kToyBlock + 9));
+    bytes.put('!');
+  }
+  machine.mirror.run();
+  EXPECT_EQ(machine.mirror.record().newest, good);
+}
+
+TEST_F(Rclone, ATakeOverDuringTheCopyMeansItDoesNotCount) {
+  StoreMachine machine(folder_.path() / "one");
+  machine.prepare();
+  machine.save(10);
+  std::string script = kScript;
+  const std::string copy = "cp \"$1\" \"$f\"";
+  script.replace(script.find(copy), copy.size(),
+                 copy + "; touch \"$(dirname $f)/attempts/7.00000000000000aa\"");
+  write_text(tools_ / "rclone", script);
+  EXPECT_THROW(machine.mirror.run(), SupersededError);
+  EXPECT_FALSE(machine.mirror.record().newest);
+}
+
+TEST_F(Rclone, KeepsTheNewestAndNeverFewerThanTwo) {
+  StoreMachine machine(folder_.path() / "one", "rclone:fake:bucket/run", 2);
+  machine.prepare();
+  for (std::int64_t step = 10; step <= 50; step += 10) {
+    machine.save(step);
+    machine.mirror.run();
+  }
+  for (std::int64_t step = 10; step <= 50; step += 10) {
+    EXPECT_EQ(fs::exists(at_home({.attempt = 1, .step = step})), step >= 40) << step;
+  }
+}
+
+TEST_F(Rclone, AListThatIsNoneIsAnErrorAndNoEmptyStore) {
+  write_text(tools_ / "rclone", "#!/bin/sh\necho '[{\"Name\":'\n");
+  StoreMachine machine(folder_.path() / "one");
+  EXPECT_THROW(machine.home->list(), HomeError);
+  write_text(tools_ / "rclone", "#!/bin/sh\necho '[]'; exit 1\n");
+  EXPECT_THROW(machine.home->highest(), HomeError);
+  fs::remove(tools_ / "rclone");
+  setenv("PATH", "/nowhere", 1);
+  try {
+    machine.home->list();
+    ADD_FAILURE() << "listed without rclone";
+  } catch (const HomeError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("not installed"));
+  }
+}
+
+TEST_F(Rclone, PlacesAreRemoteAndPath) {
+  for (const char* const place : {"rclone:", "rclone:s3", "rclone:s3:", "rclone::local"}) {
+    FakeClock clock;
+    Pace pace(clock);
+    ToyVerifier verifier;
+    EXPECT_THROW(open_home({.place = place}, FileSystem::real(), verifier, pace), UsageError) << place;
+  }
+}
+
+// Every call of a life fails once, with each of rclone's exit codes in turn. The life tries again; what was home
+// stays, and the next machine finds it.
+TEST_F(Rclone, AnyCallMayFailWithAnyCode) {
+  const auto life = [&](const std::string& name) {
+    FileId home;
+    StoreMachine machine(folder_.path() / name);
+    const auto again = [](const auto& work) {
+      for (int tries = 0;; ++tries) {
+        try {
+          return work();
+        } catch (const HomeError&) {
+          if (tries == 3) throw;
+        }
+      }
+    };
+    again([&] { machine.prepare(); });
+    if (name != "past") EXPECT_GE(machine.step, 30) << "it has begun anew, beside a home with checkpoints";
+    for (const std::int64_t more : {10, 20}) {
+      const FileId saved = machine.save(machine.step + more);
+      again([&] { machine.mirror.run(); });
+      if (machine.mirror.record().newest == saved) home = saved;
+    }
+    return home;
+  };
+  const FileId past = life("past");
+  EXPECT_EQ(past.step, 30);
+  const int before = calls();
+  life("count");
+  const int all = calls() - before;
+  ASSERT_GT(all, 15);
+  for (int nth = 1; nth <= all; nth += nightly() ? 1 : 5) {
+    for (const char* const when : {"before", "after"}) {
+      const int code = 1 + (nth + (*when == 'a' ? 4 : 0)) % 9;
+      fault(nth, code, when);
+      FileId home;
+      const std::string what = "call " + std::to_string(nth) + ", code " + std::to_string(code) + " " + when;
+      try {
+        home = life("n" + std::to_string(nth) + when);
+      } catch (const SupersededError&) {  // a listing that told of no claims: it ends, and loses nothing
+      } catch (const RefusedError&) {
+      }
+      no_faults();
+      StoreMachine next(folder_.path() / ("next" + std::to_string(nth) + when));
+      const PreparedStart start = next.prepare();
+      ASSERT_TRUE(start.newest) << what;
+      ASSERT_GE(*start.newest, std::max(home, past)) << what;
+    }
+  }
+}
+
+TEST(RealRclone, ARunGoesHomeAndComesBackOnAFolder) {
+  set_log_level(LogLevel::error);
+  if (system("rclone version >/dev/null 2>&1") != 0) GTEST_SKIP() << "rclone is not installed";
+  const TemporaryFolder folder;
+  const std::string place = "rclone::local:" + folder.path().native() + "/store/run";
+  FileId saved;
+  {
+    StoreMachine machine(folder.path() / "one", place, 2);
+    machine.prepare();
+    for (const std::int64_t step : {10, 20, 30}) {
+      saved = machine.save(step);
+      machine.mirror.run();
+    }
+    EXPECT_FALSE(fs::exists(folder.path() / "store/run" / checkpoint_name({.attempt = 1, .step = 10})));
+  }
+  StoreMachine other(folder.path() / "two", place);
+  const PreparedStart start = other.prepare();
+  EXPECT_EQ(start.newest, saved);
+  EXPECT_EQ(other.trainer->attempt(), start.attempt);
+  EXPECT_EQ(start.attempt, 2U);
+}
+
+}}  // namespace holdfast::test
