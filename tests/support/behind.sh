@@ -11,7 +11,7 @@ of_default() { [[ -z $version || $filter != . ]] || left_out "$1" "the run with 
 can_cuda() {
   local place
   for place in .deps/libtorch-*/nvidia/{cu13,cuda_runtime} /usr/local/cuda; do
-    [[ ! -e $place/include/cuda_runtime_api.h ]] || return 0
+    [[ ! -e $place/include/cuda_runtime_api.h || ! -e $place/include/crt/host_defines.h ]] || return 0
   done
   left_out cuda "there are no headers of the CUDA runtime (cmake/bootstrap --cuda, or a CUDA toolkit)"
 }

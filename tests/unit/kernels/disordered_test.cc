@@ -222,7 +222,8 @@ TEST(DisorderedLaunch, FindsAMissingBarrierAndSharedMemoryThatCountsAsZero) {
   EXPECT_TRUE(is_found<CountsOnZeros>());
 }
 
-TEST(DisorderedLaunch, MemoryEndsWhereNoAccessIsAllowed) {
+TEST(GuardedMemoryDeathTest, EndsWhereNoAccessIsAllowed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   const GuardedMemory<int> memory(5);
   memory.values()[4] = 1;
   EXPECT_DEATH(memory.data()[5] = 1, "");
