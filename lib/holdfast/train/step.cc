@@ -20,6 +20,7 @@
 #include "holdfast/precision/cast_together.h"
 #include "holdfast/precision/grad_scaler.h"
 #include "holdfast/train/internal/device_of.h"
+#include "holdfast/train/late_results.h"
 
 namespace holdfast { inline namespace v1 {
 
@@ -27,7 +28,8 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
     : optimizer_(&optimizer),
       fused_(dynamic_cast<FusedStep*>(&optimizer)),
       loss_(std::move(loss)),
-      options_(options) {
+      options_(options),
+      results_(std::make_unique<LateResults>()) {
   if (options.accumulation < 1) {
     throw UsageError("a step needs at least one micro-batch, not " + std::to_string(options.accumulation));
   }
@@ -182,12 +184,12 @@ void Step::update() {
   if (sum_) scalars = {sum_->wait()};
   if (norm.defined()) scalars.push_back(norm);
   if (left_out_.defined()) scalars.push_back(left_out_);
-  results_.begin(scalars);
+  results_->begin(scalars);
   ++updates_;
 }
 
 StepResult Step::result() {
-  const std::vector<double>& numbers = results_.wait();
+  const std::vector<double>& numbers = results_->wait();
   const auto count = static_cast<std::size_t>(options_.accumulation);
   StepResult result;
   result.update = updates_;

@@ -22,7 +22,6 @@
 #include "holdfast/data/loader.h"
 #include "holdfast/precision/precision.h"
 #include "holdfast/train/captured_pass.h"
-#include "holdfast/train/late_results.h"
 
 namespace torch::nn {
 class Module;
@@ -37,6 +36,7 @@ class CastTogether;
 class DataParallel;
 class FusedStep;
 class GradScaler;
+class LateResults;
 class SumOverRanks;
 
 struct StepResult {
@@ -140,7 +140,7 @@ class Step {
   std::unique_ptr<CapturedPass> captured_;  // nullptr: without graphs
   std::vector<at::Tensor> losses_;          // of the micro-batches up to now
   at::Tensor left_out_;
-  LateResults results_;  // losses, norm if there is a limit, left_out if something checks
+  std::unique_ptr<LateResults> results_;  // losses, norm if there is a limit, left_out if something checks
   std::int64_t updates_ = 0;
   std::unique_ptr<SumOverRanks> sum_;  // sum of all ranks' losses; nullptr without other ranks
 };
