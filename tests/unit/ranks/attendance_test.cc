@@ -19,7 +19,7 @@ namespace holdfast { namespace {
 using namespace std::chrono_literals;
 using testing::Each;
 
-constexpr Duration kLimit = 5min;
+constexpr Duration kEnough = 5min;
 
 class AgentsStore : public testing::Test {
  protected:
@@ -35,7 +35,7 @@ class AgentsStore : public testing::Test {
   std::string come(int rank, int world_size) {
     while (true) {
       StoreLine line(store_, "p/");
-      if (attend(place_of(rank, world_size), Clock::real().now() + kLimit, kLimit, line))
+      if (attend(place_of(rank, world_size), Clock::real().now() + kEnough, kEnough, line))
         return line.prefix();
       std::this_thread::sleep_for(10ms);
     }
@@ -67,7 +67,7 @@ TEST_F(AgentsStore, AProcessThatEndedBeforeTheStartIsNotHere) {
   std::jthread zero([this] { EXPECT_EQ(come(0, 3), "p/1/"); });
   std::jthread one([this] { EXPECT_EQ(come(1, 3), "p/1/"); });
   StoreLine line(store_, "p/");
-  EXPECT_THAT(line.missing({"admit/3/2/1"}, kLimit), testing::IsEmpty());
+  EXPECT_THAT(line.missing({"admit/3/2/1"}, kEnough), testing::IsEmpty());
   EXPECT_FALSE(store_->check({"p/1/verdict"}));
   EXPECT_EQ(come(2, 3), "p/1/");
 }
@@ -79,7 +79,7 @@ TEST_F(AgentsStore, ARankLeavesAStartThatBeganAnew) {
   line.set("1/who", "job of 2 ranks");
   line.set("admit/2/1/1", "1");
   std::jthread one([this] { EXPECT_EQ(come(1, 2), "p/2/"); });
-  EXPECT_THAT(line.missing({"1/here/1"}, kLimit), testing::IsEmpty());
+  EXPECT_THAT(line.missing({"1/here/1"}, kEnough), testing::IsEmpty());
   EXPECT_EQ(come(0, 2), "p/2/");
 }
 
@@ -94,13 +94,13 @@ TEST(Attendance, ARankThatEndedBeforeAllHadComeComesAgain) {
     place.world_size = 3;
     place.job = "job";
     StoreLine line(connection, "p/");
-    return attend(place, Clock::real().now() + kLimit, kLimit, line);
+    return attend(place, Clock::real().now() + kEnough, kEnough, line);
   };
-  const auto connect = [&] { return std::make_shared<StoreConnection>(where, kLimit); };
+  const auto connect = [&] { return std::make_shared<StoreConnection>(where, kEnough); };
   std::jthread zero([&] { EXPECT_TRUE(come(0, connect())); });
   const auto first = connect();
   std::jthread one([&] { EXPECT_THROW(come(1, first), SilentStore); });
-  EXPECT_THAT(connect()->missing({"p/here/1"}, kLimit, [] { return false; }), testing::IsEmpty());
+  EXPECT_THAT(connect()->missing({"p/here/1"}, kEnough, [] { return false; }), testing::IsEmpty());
   first->shut();
   one.join();
   std::jthread again([&] { EXPECT_TRUE(come(1, connect())); });
