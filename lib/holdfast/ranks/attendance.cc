@@ -38,6 +38,7 @@ class Starts {
   // Rank 0.
   void let_in(const std::vector<int>& ranks) {
     std::vector<std::string> keys;
+    keys.reserve(ranks.size());
     for (const int rank : ranks) keys.push_back(key("knock", rank));
     for (const std::string& absent : line_.missing(keys, 0s)) std::erase(keys, absent);
     if (keys.empty()) return;

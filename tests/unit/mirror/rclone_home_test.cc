@@ -272,7 +272,9 @@ TEST_F(Rclone, AnyCallMayFailWithAnyCode) {
       }
     };
     again([&] { machine.prepare(); });
-    if (name != "past") EXPECT_GE(machine.step, 30) << "it has begun anew, beside a home with checkpoints";
+    if (name != "past") {
+      EXPECT_GE(machine.step, 30) << "it has begun anew, beside a home with checkpoints";
+    }
     for (const std::int64_t more : {10, 20}) {
       const FileId saved = machine.save(machine.step + more);
       again([&] { machine.mirror.run(); });

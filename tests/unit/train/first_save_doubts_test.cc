@@ -72,6 +72,7 @@ struct Mistakes {
 class FirstSave : public ::testing::Test {
  protected:
   void SetUp() override { set_log_level(LogLevel::warning); }
+  void TearDown() override { set_log_level(LogLevel::info); }
 
   // The log of a program that trains three steps and saves after the second and the third.
   std::string log_of(const Mistakes& mistakes) {

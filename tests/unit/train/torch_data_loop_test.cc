@@ -76,6 +76,7 @@ std::size_t attempts_in(const std::filesystem::path& directory) {
 class TorchDataLoop : public ::testing::Test {
  protected:
   void SetUp() override { set_log_level(LogLevel::error); }
+  void TearDown() override { set_log_level(LogLevel::info); }
 
   // The program. `stop`: told to stop at that step, 0 never.
   Ending live(const std::filesystem::path& directory, const DataLoop& loop, std::int64_t stop, Batches& seen,

@@ -82,6 +82,7 @@ struct Life {
     checkpointer = std::make_unique<Checkpointer>(
         state, CheckpointerOptions{.directory = directory, .every = {}, .notices = {.hear_signals = false}});
   }
+  ~Life() { set_log_level(LogLevel::info); }
   TrainerParts parts() {
     return {.state = state,
             .checkpointer = *checkpointer,

@@ -6,25 +6,18 @@
 #pragma once
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <torch/csrc/api/include/torch/version.h>
 
 #include <cstddef>
 #include <exception>
 
 namespace holdfast { inline namespace v1 { namespace internal {
 
-// For releases without at::getHostAllocator (2.7): the other overload is a better match where there is one.
-namespace without_host_allocator {
-template <class... Types>
-std::nullptr_t getHostAllocator(Types...) {
-  return nullptr;
-}
-}  // namespace without_host_allocator
-
-inline auto host_allocator_of(c10::DeviceType type) {
-  using namespace at;                      // NOLINT(google-build-using-namespace)
-  using namespace without_host_allocator;  // NOLINT(google-build-using-namespace)
-  return getHostAllocator(type);
-}
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 11
+inline at::HostAllocator* host_allocator_of(c10::DeviceType type) { return at::getHostAllocator(type); }
+#else
+inline std::nullptr_t host_allocator_of(c10::DeviceType) { return nullptr; }
+#endif
 
 // Does nothing if the allocator does not record for this pool, or cannot (before 2.11).
 template <class Allocator, class Pool>
