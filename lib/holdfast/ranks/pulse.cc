@@ -93,8 +93,9 @@ struct Pulse::State {
     const MutexLock lock(mutex);
     return judge.suspects();
   }
-  bool pause() HOLDFAST_REQUIRES(mutex) {
-    return !wake.wait_for(mutex, options.period, [this]() HOLDFAST_REQUIRES(mutex) { return ended; });
+  bool pause_until(SteadyTime end) HOLDFAST_REQUIRES(mutex) {
+    return !wake.wait_for(mutex, end - Clock::real().now(),
+                          [this]() HOLDFAST_REQUIRES(mutex) { return ended; });
   }
 };
 
@@ -133,6 +134,8 @@ void Pulse::State::beat() {
     store->make_will(prefix + "died/" + std::to_string(rank), "");
     if (rank == 0) store->set_all(keys, "0");
     while (true) {
+      // From sign to sign, not from an answer to the next sign: a slow link must not make signs rare.
+      const SteadyTime next = Clock::real().now() + options.period;
       // Writes the whole number, not a difference: rank 0 may overwrite a first sign with its initial zeros.
       if (rank == 0) {
         store->set(own, sign());
@@ -143,7 +146,7 @@ void Pulse::State::beat() {
         store->note(own, sign());
       }
       const MutexLock lock(mutex);
-      if (!pause()) break;
+      if (!pause_until(next)) break;
     }
     store->withdraw_will();
   } catch (const std::exception&) {

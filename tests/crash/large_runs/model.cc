@@ -183,7 +183,9 @@ class Model {
     const bool asks = rank.signs % options_.answer_every == 0 || rank.judge.suspects();
     const std::string sign = std::to_string(sign_of(++rank.signs, 0, false));
     const std::string& own = keys_[index(rank.number)];
-    const auto again = [this, &rank] { on(rank, now_ + options_.period, [this, &rank] { beat(rank); }); };
+    const auto again = [this, &rank, next = now_ + options_.period] {
+      on(rank, std::max(next, now_), [this, &rank] { beat(rank); });
+    };
     if (rank.number != 0 && !asks) {
       request(rank, kSigns, {Kind::note, {own, sign}}, nullptr);
       return again();
