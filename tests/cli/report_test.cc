@@ -121,6 +121,15 @@ TEST_F(Report, DrawsThem) {
   EXPECT_THAT(svg, HasSubstr("<title>ec2: deadline terminate</title>"));
 }
 
+// "--svg /dev/stdout" must not put a file in that device's place.
+TEST_F(Report, ALinkStaysALink) {
+  std::ofstream(path("real.svg")) << "older";
+  fs::create_symlink("real.svg", path("link.svg"));
+  EXPECT_EQ(run({directory(), "--svg", path("link.svg")}).exit_code, 0);
+  EXPECT_TRUE(fs::is_symlink(path("link.svg")));
+  EXPECT_THAT(content(path("real.svg")), StartsWith("<svg "));
+}
+
 TEST_F(Report, OnePageHasCurvesTimesAndNotices) {
   three_lives();
   LedgerText fourth(4, 160, 2, 1'003'000, 20, "d");

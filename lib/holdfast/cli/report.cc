@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
@@ -13,6 +14,7 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/html_report.h"
+#include "holdfast/cli/new_file.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/timeline.h"
 #include "holdfast/ledger/goodput.h"
@@ -157,6 +159,16 @@ void print_json(const RunAccount& run) {
 }
 
 // Refuses a target inside a run directory: only the run's own files belong there.
+// A full disk leaves the old one.
+void write_whole(const std::filesystem::path& target, const std::string& text) {
+  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
+  const auto directory = FileSystem::real().open_directory(folder, false);
+  if (!directory) throw IoError("write", target.native(), ENOENT);
+  NewFile made(*directory, target.filename().string());
+  made.file().write_at(std::as_bytes(std::span(text)), 0);
+  made.publish(/*replace=*/true);
+}
+
 void write_picture(const ReportRequest& options, const char* option, const std::filesystem::path& target,
                    const std::string& text) {
   std::error_code error;
@@ -166,17 +178,16 @@ void write_picture(const ReportRequest& options, const char* option, const std::
     throw UsageError(std::string(option) + " " + target.native() +
                      " lies in the run directory; write it elsewhere");
   }
-  // Whole, or not at all: a full disk leaves the old one.
-  const std::string half = target.native() + ".new";
+  const auto kind = std::filesystem::symlink_status(target, error).type();
+  if (kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular) {
+    return write_whole(target, text);
+  }
+  // A link or a device, such as /dev/stdout, stays what it is.
   errno = 0;
-  std::ofstream file(half, std::ios::binary | std::ios::trunc);
+  std::ofstream file(target, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  if (!file || std::rename(half.c_str(), target.c_str()) != 0) {
-    const int reason = errno == 0 ? EIO : errno;
-    std::remove(half.c_str());
-    throw IoError("write", target.native(), reason);
-  }
+  if (!file) throw IoError("write", target.native(), errno == 0 ? EIO : errno);
 }
 
 int run_report(const ReportRequest& options) {
