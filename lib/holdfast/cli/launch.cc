@@ -1,4 +1,3 @@
-#include <sys/random.h>
 #include <sys/wait.h>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +15,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
@@ -102,19 +102,6 @@ Place place_of(const LaunchRequest& options) {
   return place;
 }
 
-template <std::size_t kBytes>
-std::string random_name() {
-  std::array<unsigned char, kBytes> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw IoError("getrandom", "", errno);
-  std::string name;
-  for (const unsigned char byte : bytes) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    name += {kDigits[byte >> 4], kDigits[byte & 15]};
-  }
-  return name;
-}
-
 class Launch {
  public:
   explicit Launch(const LaunchRequest& options) : options_(options), place_(place_of(options)) {
@@ -122,9 +109,9 @@ class Launch {
       socket_ = std::make_unique<ListeningSocket>();
       place_.port = socket_->port();
     }
-    if (place_.hosts == 1) place_.job = random_name<8>();
+    if (place_.hosts == 1) place_.job = in_hex(random_bytes(8));
     // On several hosts all must have the same secret, so the user provides it.
-    if (place_.hosts == 1 && !env_text(kEnvJobSecret)) secret_ = random_name<32>();
+    if (place_.hosts == 1 && !env_text(kEnvJobSecret)) secret_ = in_hex(random_bytes(32));
   }
 
   int run() {

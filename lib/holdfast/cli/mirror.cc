@@ -74,6 +74,13 @@ int run_fetch(const MirrorRequest& request, bool json) {
 
 }  // namespace
 
+void add_home_keep(CLI::App& command, int& home_keep) {
+  command.add_option("--home-keep", home_keep, "how many checkpoints HOME keeps, at least 2")
+      ->check(CLI::Range(2, 1'000'000))
+      ->type_name("N")
+      ->capture_default_str();
+}
+
 void add_mirror(CLI::App& app, Command& chosen) {
   const auto request = std::make_shared<MirrorRequest>();
   CLI::App* const command = app.add_subcommand(
@@ -84,10 +91,7 @@ void add_mirror(CLI::App& app, Command& chosen) {
   command->add_option("--limit", request->limit, "most MB/s that it copies; 0: no limit")
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("MB/s");
-  command->add_option("--home-keep", request->home_keep, "how many checkpoints HOME keeps, at least 2")
-      ->check(CLI::Range(2, 1'000'000))
-      ->type_name("N")
-      ->capture_default_str();
+  add_home_keep(*command, request->home_keep);
   command->footer(kMirrorFooter);
   command->callback([request, &chosen] { chosen = [request] { return run_mirror(*request); }; });
 }

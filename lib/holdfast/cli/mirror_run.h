@@ -16,7 +16,14 @@
 #include "holdfast/mirror/start.h"
 #include "holdfast/writing/file_verifier.h"
 
+namespace CLI {
+class App;
+}
+
 namespace holdfast { inline namespace v1 {
+
+// Adds --home-keep.
+void add_home_keep(CLI::App& command, int& home_keep);
 
 struct MirrorRequest {
   std::filesystem::path directory;

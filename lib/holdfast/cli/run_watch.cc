@@ -30,9 +30,7 @@ AttemptNumber highest_in(const fs::path& directory) {
   if (directory.empty()) return 0;
   try {
     const auto run = FileSystem::real().open_directory(directory, false);
-    if (!run) return 0;
-    const auto attempts = run->open_directory(kAttemptsDirectory, false);
-    return highest_attempt(*run, attempts.get());
+    return run ? highest_attempt(*run) : 0;
   } catch (const Error&) {
     return 0;
   }

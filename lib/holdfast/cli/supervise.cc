@@ -99,10 +99,7 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
   command->add_option("--mirror-limit", options->mirror_limit, "most MB/s of these copies; 0: no limit")
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("MB/s");
-  command->add_option("--home-keep", options->home_keep, "how many checkpoints HOME keeps, at least 2")
-      ->check(CLI::Range(2, 1'000'000))
-      ->type_name("N")
-      ->capture_default_str();
+  add_home_keep(*command, options->home_keep);
   command
       ->add_option("--home-mount", options->home_mount,
                    "mount point of HOME's volume: a start waits until it is mounted")

@@ -5,10 +5,11 @@
 //
 // On a GPU the first launch of a kernel compiles its text with NVRTC, in about half a second, together with
 // the other kernels of its file for the same type of elements, and keeps the result for later processes
-// (kernel_cache.h). Make it before a capture, or call prepare(). On a CPU the same source runs in as many threads as torch has. Equal launches give equal
-// bits. Requires: the kernel's pointers are valid on that device until the stream has run it. Errors:
-// UsageError for other devices, or CUDA in a build without it; Error, which names a kernel that does not
-// compile or cannot be launched. Threads: any; threads that need the same kernel wait for its compilation.
+// (kernel_cache.h). Make it before a capture, or call prepare(). On a CPU the same source runs in as many
+// threads as torch has. Equal launches give equal bits. Requires: the kernel's pointers are valid on that
+// device until the stream has run it. Errors: UsageError for other devices, or CUDA in a build without it;
+// Error, which names a kernel that does not compile or cannot be launched. Threads: any; threads that need
+// the same kernel wait for its compilation.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -34,9 +34,7 @@ std::unique_ptr<Directory> DirectoryHome::open() const { return file_system_.ope
 
 AttemptNumber DirectoryHome::highest() {
   const auto run = open();
-  if (!run) return 0;
-  const auto attempts = run->open_directory(kAttemptsDirectory, false);
-  return highest_attempt(*run, attempts.get());
+  return run ? highest_attempt(*run) : 0;
 }
 
 AttemptNumber DirectoryHome::claim(AttemptNumber least) {
@@ -65,14 +63,9 @@ void DirectoryHome::set_aside_if_damaged(const MirrorSource& source) {
   const auto file = run->open(name, OpenMode::read);
   if (!file) return;
   if (verifier_.inspect(*file, Verifier::Depth::full, true).kind != Verdict::Kind::damaged) return;
-  store_.check_claim();
-  if (run->rename_new(name, damaged_name(source.id))) {
-    run->sync();
+  if (store_.set_aside(source.id)) {
     log_warning("{}/{} is damaged there; it is renamed to .damaged and copied again", name_, name);
-    return;
   }
-  run->unlink(name);  // an older damaged copy has that name already
-  run->sync();
 }
 
 void DirectoryHome::put(const MirrorSource& source) {

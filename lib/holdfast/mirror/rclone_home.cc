@@ -10,6 +10,7 @@
 #include <random>
 
 #include "holdfast/base/log.h"
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/mirror/aligned_blocks.h"
@@ -26,19 +27,6 @@ constexpr std::size_t kTokenDigits = 16;
 constexpr Duration kLongestWait = std::chrono::seconds(2);  // after a lost claim
 constexpr std::size_t kMostListed = 64u << 20;
 constexpr char kDigits[] = "0123456789abcdef";
-
-std::mt19937_64 seeded() {
-  std::random_device device;
-  std::seed_seq seed{device(), device(), device(), device()};
-  return std::mt19937_64(seed);
-}
-
-std::string new_token(std::mt19937_64& random) {
-  std::string token;
-  std::uint64_t bits = random();
-  for (std::size_t i = 0; i < kTokenDigits; ++i, bits >>= 4) token += kDigits[bits & 15];
-  return token;
-}
 
 std::string root_of(const std::string& place) {
   std::string root = place.substr(std::string(kRclonePrefix).size());
@@ -139,7 +127,7 @@ AttemptNumber RcloneHome::highest() {
 
 AttemptNumber RcloneHome::claim(AttemptNumber least) {
   if (own_ != 0) check_not_superseded();
-  auto random = seeded();
+  std::random_device random;
   for (;;) {
     if (const AttemptNumber number = claim_once(least)) return number;
     std::uniform_int_distribution<std::int64_t> wait(0, Duration(kLongestWait).count());
@@ -153,8 +141,7 @@ AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
   if (number > kHighestNumber) {
     throw RefusedError(name_ + " holds a file of the last attempt number there is; move that file away");
   }
-  auto random = seeded();
-  const std::string name = claim_name(number) + "." + new_token(random);
+  const std::string name = claim_name(number) + "." + in_hex(random_bytes(kTokenDigits / 2));
   const RcloneEnd end =
       rclone_.run({"rcat", at(std::string(kAttemptsDirectory) + "/" + name)}, claim_text(kClaimedByMirror));
   if (!end.ok()) fail("write a claim", end);

@@ -53,9 +53,7 @@ class Start {
 
   AttemptNumber here() const {
     const auto run = file_system_.open_directory(directory_, false);
-    if (!run) return 0;
-    const auto attempts = run->open_directory(kAttemptsDirectory, false);
-    return highest_attempt(*run, attempts.get());
+    return run ? highest_attempt(*run) : 0;
   }
 
   void claim_home(AttemptNumber least) {
@@ -77,7 +75,7 @@ class Start {
       store_.recover();
     }
     const std::string name = checkpoint_name(file.id);
-    set_aside(file.id);
+    store_.set_aside(file.id);  // a file of that name is not good: the newest good one is older
     log_info("fetching {} ({}) from {}", name, format_bytes(file.bytes), home_.name());
     try {
       store_.commit({.step = file.id.step,
@@ -111,15 +109,6 @@ class Start {
     if (FileId{.attempt = verdict.attempt, .step = verdict.step} != file.id) {
       throw FetchedBadly({.kind = Verdict::Kind::damaged, .reason = "it is not what its name says"});
     }
-  }
-
-  // A file of that name that is not good: the newest good one is older.
-  void set_aside(FileId id) {
-    const auto run = file_system_.open_directory(directory_, false);
-    if (!run || !run->status(checkpoint_name(id))) return;
-    store_.check_claim();
-    if (!run->rename_new(checkpoint_name(id), damaged_name(id))) run->unlink(checkpoint_name(id));
-    run->sync();
   }
 
   FileSystem& file_system_;

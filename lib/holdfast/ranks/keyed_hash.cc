@@ -1,14 +1,9 @@
 #include "holdfast/ranks/keyed_hash.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstdint>
-
-#include "holdfast/base/error.h"
 
 namespace holdfast { inline namespace v1 {
 namespace {
@@ -93,22 +88,6 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
     difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
   }
   return difference == 0;
-}
-
-std::string random_bytes(std::size_t count) {
-  std::string bytes(count, '\0');
-  if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) throw IoError("getrandom", "", errno);
-  return bytes;
-}
-
-std::string in_hex(std::string_view bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const char byte : bytes) {
-    const auto value = static_cast<unsigned char>(byte);
-    text += {kDigits[value >> 4], kDigits[value & 15]};
-  }
-  return text;
 }
 
 }}  // namespace holdfast::v1

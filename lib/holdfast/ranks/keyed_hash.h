@@ -13,8 +13,5 @@ std::string sha256(std::string_view bytes);                                 // 3
 std::string keyed_hash(std::string_view secret, std::string_view message);  // 32 bytes
 // Takes the same time wherever the texts differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
-// From the kernel. IoError if the kernel has none.
-std::string random_bytes(std::size_t count);
-std::string in_hex(std::string_view bytes);
 
 }}  // namespace holdfast::v1

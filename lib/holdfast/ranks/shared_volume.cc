@@ -1,7 +1,5 @@
 #include "holdfast/ranks/shared_volume.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,6 +11,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/store/names.h"
@@ -29,19 +28,13 @@ constexpr std::size_t kNumber = 2 * sizeof(Digest);  // hex digits
 constexpr char kNoNonce[] = "none";
 constexpr std::string_view kNoWord = "sent an unreadable answer";
 
-std::string random_number() {
-  Digest bytes;
-  if (getrandom(bytes.bytes.data(), bytes.bytes.size(), 0) != static_cast<ssize_t>(bytes.bytes.size())) {
-    throw IoError("getrandom", "", errno);
-  }
-  return to_hex(bytes);
-}
-
 // A file that its destructor removes.
 class Nonce {
  public:
   Nonce(Directory& run, AttemptNumber attempt)
-      : run_(run), number_(random_number()), name_(temporary_name(attempt, "nonce-" + number_)) {
+      : run_(run),
+        number_(in_hex(random_bytes(kNumber / 2))),
+        name_(temporary_name(attempt, "nonce-" + number_)) {
     const auto file = run_.open(name_, OpenMode::create);
     if (!file) throw IoError("create", run_.path() + "/" + name_, EEXIST);
     try {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/ranks/keyed_hash.h"
 

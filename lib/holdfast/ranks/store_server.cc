@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/ranks/keyed_hash.h"
 
 namespace holdfast { inline namespace v1 {

@@ -51,6 +51,10 @@ AttemptNumber highest_attempt(const Directory& run, const Directory* attempts) {
   return highest;
 }
 
+AttemptNumber highest_attempt(Directory& run) {
+  return highest_attempt(run, run.open_directory(kAttemptsDirectory, false).get());
+}
+
 Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, AttemptNumber only,
                  AttemptNumber least)
     : directory_(directory), number_(claim_next(by, only, least)), highest_own_(number_) {}

@@ -30,6 +30,7 @@ inline bool never_trains(const std::string& by) {
 
 // The highest attempt in the names of claims, states, checkpoints, `.damaged` and temporary files; 0: none.
 AttemptNumber highest_attempt(const Directory& run, const Directory* attempts);
+AttemptNumber highest_attempt(Directory& run);  // opens `attempts` itself
 
 class Attempt {
  public:

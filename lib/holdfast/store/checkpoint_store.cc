@@ -136,6 +136,18 @@ Selection CheckpointStore::recover() {
   return selection;
 }
 
+bool CheckpointStore::set_aside(FileId id) {
+  state_->claimed("set_aside()");
+  Directory& run = state_->directory->run();
+  const std::string name = checkpoint_name(id);
+  if (!run.status(name)) return false;
+  check_claim();
+  const bool renamed = run.rename_new(name, damaged_name(id));
+  if (!renamed) run.unlink(name);
+  run.sync();
+  return renamed;
+}
+
 AttemptNumber CheckpointStore::attempt() const { return state_->attempt ? state_->attempt->number() : 0; }
 
 std::unique_ptr<File> CheckpointStore::open(const CheckpointInfo& checkpoint) {

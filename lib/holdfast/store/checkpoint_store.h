@@ -126,6 +126,10 @@ class CheckpointStore {
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 
+  // Requires claim(), and that a file of that name is damaged, if there is one. Renames it to .damaged (true),
+  // or deletes it if an older damaged one has that name, so that the name is free for a copy.
+  bool set_aside(FileId id);
+
   AttemptNumber attempt() const;  // 0 before claim()
   std::unique_ptr<File> open(const CheckpointInfo& checkpoint);
 

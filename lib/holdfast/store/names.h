@@ -10,7 +10,6 @@
 // A name counts only if its numbers, written again, give the same name: no two names mean one file.
 //
 // Errors: parsers return nullopt for every other name. Threads: pure functions.
-
 #pragma once
 
 #include <compare>

@@ -65,8 +65,7 @@ RunState repeated(const LastWord& word, const Selection& selection, const Clock&
 AttemptNumber next_attempt_in(FileSystem& file_system, const std::filesystem::path& directory) {
   const auto run = file_system.open_directory(directory, false);
   if (!run) throw IoError("open", directory.native(), ENOENT, "is the volume mounted?");
-  const auto attempts = run->open_directory(kAttemptsDirectory, false);
-  return highest_attempt(*run, attempts.get()) + 1;
+  return highest_attempt(*run) + 1;
 }
 
 bool goes(const RetentionReport::File& file) { return file.fate == RetentionReport::Fate::goes; }

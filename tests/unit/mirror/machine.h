@@ -46,7 +46,7 @@ class TwoTiers final : public FileSystem {
   FileSystem& safe_;
 };
 
-class Machine {
+class Machine : public History {
  public:
   // `poll`: called between the blocks of a copy, and while the mirror waits.
   Machine(FileSystem& quick, FileSystem& safe, std::function<void()> poll = {}, int keep = 3)
@@ -67,14 +67,7 @@ class Machine {
     trainer.emplace(files, clock, StoreOptions{.directory = kDir, .keep = KeepLast{keep}}, verifier);
     trainer->preflight();
     trainer->claim();
-    const Selection selection = trainer->recover();
-    ancestry.clear();
-    step = 0;
-    if (selection.newest) {
-      ancestry = selection.newest->ancestry;
-      ancestry[selection.newest->attempt] = selection.newest->step;
-      step = selection.newest->step;
-    }
+    go_on_from(trainer->recover());
     return trainer->attempt();
   }
   FileId save(std::int64_t at) {
@@ -94,8 +87,6 @@ class Machine {
   std::unique_ptr<DirectoryHome> home;
   Mirror mirror;
   std::optional<CheckpointStore> trainer;
-  Ancestry ancestry;
-  std::int64_t step = 0;
 };
 
 inline std::string home_file(AttemptNumber attempt, std::int64_t step) {

@@ -83,7 +83,7 @@ class Rclone : public testing::Test {
   std::string before_;
 };
 
-class StoreMachine {
+class StoreMachine : public History {
  public:
   StoreMachine(const fs::path& directory, const std::string& place = "rclone:fake:bucket/run", int keep = 3)
       : pace(clock),
@@ -96,12 +96,7 @@ class StoreMachine {
     trainer.emplace(FileSystem::real(), clock, StoreOptions{.directory = directory_}, verifier);
     trainer->preflight();
     trainer->claim();
-    const Selection found = trainer->recover();
-    step = found.newest ? found.newest->step : 0;
-    if (found.newest) {
-      ancestry = found.newest->ancestry;
-      ancestry[found.newest->attempt] = found.newest->step;
-    }
+    go_on_from(trainer->recover());
     return start;
   }
   FileId save(std::int64_t at) {
@@ -117,8 +112,6 @@ class StoreMachine {
   std::unique_ptr<Home> home;
   Mirror mirror;
   std::optional<CheckpointStore> trainer;
-  Ancestry ancestry;
-  std::int64_t step = 0;
 };
 
 TEST_F(Rclone, ARunGoesHomeAndComesBack) {

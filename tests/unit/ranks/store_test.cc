@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/ranks/keyed_hash.h"
 #include "holdfast/ranks/store_connection.h"
 #include "holdfast/ranks/store_server.h"

@@ -29,7 +29,7 @@ inline constexpr int kStride = 1;
 
 inline std::filesystem::path in_run(const std::string& name) { return kRun / name; }
 
-class Life {
+class Life : public History {
  public:
   explicit Life(FileSystem& file_system, StoreOptions options = {})
       : store(file_system, clock, with_directory(std::move(options)), verifier) {}
@@ -47,13 +47,7 @@ class Life {
   }
   Selection recover() {
     Selection selection = store.recover();
-    ancestry.clear();
-    step = 0;
-    if (selection.newest) {
-      ancestry = selection.newest->ancestry;
-      ancestry[selection.newest->attempt] = selection.newest->step;
-      step = selection.newest->step;
-    }
+    go_on_from(selection);
     return selection;
   }
   Toy toy(std::int64_t at, bool finite = true) const {
@@ -83,8 +77,6 @@ class Life {
   FakeClock clock;
   ToyVerifier verifier;
   CheckpointStore store;
-  Ancestry ancestry;
-  std::int64_t step = 0;
   Metrics metrics;          // recorded in what is saved from here on
   bool tells_time = false;  // so is the wall clock
 

@@ -17,6 +17,20 @@ namespace holdfast::test {
 
 inline constexpr std::uint64_t kToyBlock = 4096;
 
+// What an attempt goes on with.
+struct History {
+  void go_on_from(const Selection& selection) {
+    ancestry.clear();
+    step = 0;
+    if (!selection.newest) return;
+    ancestry = selection.newest->ancestry;
+    ancestry[selection.newest->attempt] = selection.newest->step;
+    step = selection.newest->step;
+  }
+  Ancestry ancestry;
+  std::int64_t step = 0;
+};
+
 struct Toy {
   int version = 1;  // 2 and more: of a newer format
   std::int64_t step = 0;

@@ -15,6 +15,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/internal/foreign_store.h"
 #include "holdfast/distributed/internal/store_client.h"

@@ -1,0 +1,15 @@
+// Random bytes from the kernel, for secrets and for names that nobody else has.
+//
+// Errors: IoError if the kernel has none. Threads: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace holdfast { inline namespace v1 {
+
+std::string random_bytes(std::size_t count);
+std::string in_hex(std::string_view bytes);  // lower-case digits, two a byte
+
+}}  // namespace holdfast::v1
