@@ -114,6 +114,7 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
   std::vector<std::string> words{"rclone"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   const pid_t parent = getpid();

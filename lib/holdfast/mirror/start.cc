@@ -13,7 +13,7 @@ namespace {
 // A fetched file that is not what its name says.
 class FetchedBadly : public Error {
  public:
-  explicit FetchedBadly(Verdict verdict) : Error(verdict.reason), kind(verdict.kind) {}
+  explicit FetchedBadly(const Verdict& verdict) : Error(verdict.reason), kind(verdict.kind) {}
   const Verdict::Kind kind;
 };
 
