@@ -39,7 +39,7 @@ constexpr int kFewSteps = 100;
 constexpr int kManySteps = 1100;
 constexpr double kMostInstructions = 1200;
 constexpr char kInside[] =
-    "--toggle-collect=holdfast::v1::Checkpointer::after_step(holdfast::v1::StepReport const&)";
+    "--toggle-collect=holdfast::v0_2::Checkpointer::after_step(holdfast::v0_2::StepReport const&)";
 
 // A schedule, as loops have one.
 struct Schedule {

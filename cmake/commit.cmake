@@ -16,7 +16,7 @@ if(git)
 endif()
 file(CONFIGURE OUTPUT "${made}" CONTENT "#include \"holdfast/cli/version.h\"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 const std::string_view kCommit = \"@commit@\";
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2
 " @ONLY)

@@ -120,7 +120,7 @@ endfunction()
 
 # holdfast_embed_kernels(<module> <files>): the text of kernel sources (holdfast/kernels/source.h) in the module's library,
 # for the compiler that runs beside the training. Paths are relative to the module's folder; the module's code declares
-# `namespace holdfast { inline namespace v1 { namespace kernels { std::span<const Text> texts_of_<module>(); }`.
+# `namespace holdfast { inline namespace v0_2 { namespace kernels { std::span<const Text> texts_of_<module>(); }`.
 function(holdfast_embed_kernels name)
   if(NOT TARGET holdfast_${name})
     return()  # a module with Torch, in a build without

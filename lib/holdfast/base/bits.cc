@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 template <class Unsigned>
@@ -69,4 +69,4 @@ void write_bits_hex(double value, std::span<char> buffer) {
   write_hex(std::bit_cast<std::uint64_t>(value), buffer.data());
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

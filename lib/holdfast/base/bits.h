@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Lower-case hex of the bit pattern, most significant digit first: 1.0 gives "3ff0000000000000" and 1.0f
 // gives "3f800000".
@@ -28,4 +28,4 @@ std::size_t write_shortest_decimal(double value, std::span<char> buffer);
 // Writes 16 hex digits into `buffer` of at least 16 bytes.
 void write_bits_hex(double value, std::span<char> buffer);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 class RealClock final : public Clock {
@@ -19,4 +19,4 @@ Clock& Clock::real() {
   return clock;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 using WallTime = std::chrono::system_clock::time_point;
@@ -28,4 +28,4 @@ class Clock {
   static Clock& real();
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 // launch_environment() reads every variable of this list, so a variable that is missing here is never seen.
 
@@ -132,4 +132,4 @@ std::vector<std::string> environment_for_child(const std::map<std::string, std::
   return settings;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct EnvVariable {
   const char* name;
@@ -180,4 +180,4 @@ std::optional<bool> env_flag(const EnvVariable& variable);
 std::vector<std::string> environment_for_child(const std::map<std::string, std::string>& added,
                                                const std::vector<std::string>& without = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Advice that follows from the errno alone.
@@ -81,4 +81,4 @@ IoError::IoError(std::string operation, std::string path, int code, const std::s
       path_(std::move(path)),
       code_(code) {}
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 
 #include "holdfast/base/exit_code.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Root of the hierarchy. The library throws this class itself only for defects (exit code 70).
 class Error : public std::runtime_error {
@@ -81,4 +81,4 @@ std::string text_or_out_of_memory(const Make& make) noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array kCodes{
@@ -37,4 +37,4 @@ constexpr std::array kSignals{
 std::span<const ExitCodeRow> exit_code_rows() { return kCodes; }
 std::span<const SignalRow> signal_rows() { return kSignals; }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 
 #include <span>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class ExitCode : int {
   complete = 0,      // the run reached its final step; its last commit is acknowledged
@@ -38,4 +38,4 @@ struct SignalRow {
 };
 std::span<const SignalRow> signal_rows();
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/exit_code.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Dekker's handshake: with sequential consistency either the guard sees `wanted`, or force_exit() sees the
@@ -39,4 +39,4 @@ void force_exit() noexcept {
   if (guards.load() == 0) leave();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

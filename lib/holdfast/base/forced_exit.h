@@ -7,7 +7,7 @@
 // Threads: any. force_exit() is async-signal-safe.
 #pragma once
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class HoldOffForcedExit {
  public:
@@ -21,4 +21,4 @@ class HoldOffForcedExit {
 // returns; the end of the last guard then ends the process.
 void force_exit() noexcept;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

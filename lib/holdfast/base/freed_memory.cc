@@ -7,7 +7,7 @@
 #include <malloc.h>
 #endif
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 void keep_freed_memory() noexcept {
 #ifdef __GLIBC__
@@ -20,4 +20,4 @@ void keep_freed_memory() noexcept {
 #endif
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,8 +10,8 @@
 // Errors: none. Threads: call before other threads start. Source: mallopt(3), M_MMAP_MAX, M_TRIM_THRESHOLD.
 #pragma once
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 void keep_freed_memory() noexcept;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

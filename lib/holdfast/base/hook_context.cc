@@ -2,7 +2,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::map<std::string, std::string> to_environment(const HookContext& context) {
   // An environment entry ends at NUL, and hooks read the reason as one line.
@@ -18,4 +18,4 @@ std::map<std::string, std::string> to_environment(const HookContext& context) {
           {"HOLDFAST_DEADLINE", context.deadline ? format_utc(*context.deadline) : ""}};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr char kHookVariable[] = "HOLDFAST_HOOK";
 // `holdfast supervise` finds the processes of an on-risk hook by this value in their environment, because
@@ -35,4 +35,4 @@ struct HookContext {
 
 std::map<std::string, std::string> to_environment(const HookContext& context);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A value and everything inside it. Not nlohmann's document: that one's destructor allocates, and ends the
 // process when there is no memory.
@@ -44,4 +44,4 @@ std::optional<std::int64_t> integer_member(const JsonValue& object, std::string_
 // A string as JSON writes it, with its quotes. Malformed UTF-8 becomes U+FFFD.
 std::string json_text(const std::string& text);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Length of the well-formed UTF-8 character at the start of `text`; 0 if there is none.
@@ -91,4 +91,4 @@ int run(const std::function<int()>& body, int exit_code_interrupted) noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

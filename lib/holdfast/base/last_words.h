@@ -16,7 +16,7 @@
 
 #include "holdfast/base/exit_code.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Returns the exit code: the Error's own, or 70 for other exceptions. Of those it prints only the first line,
 // because c10 appends a stack trace. A program that sets CheckpointerOptions::notices.exit_code_interrupted
@@ -35,4 +35,4 @@ int run(const std::function<int()>& body,
 // Writes only the launcher's file. A launcher reports the first sentence that it reads, so call this once.
 void tell_launcher(std::string_view sentence) noexcept;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kMostRanks = 1'000'000;
@@ -273,4 +273,4 @@ LaunchEnvironment launch_environment() {
   return launch_of(variables);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class Launcher { none, torchrun, open_mpi, mpich, slurm, pod };
 const char* name_of(Launcher launcher);  // "torchrun", "Open MPI" …; "no launcher"
@@ -57,4 +57,4 @@ std::optional<std::string> first_host(std::string_view list);
 // Tasks on host number `node` in a list such as "2(x3),1". nullopt if `list` is malformed or has no such host.
 std::optional<int> tasks_on_node(std::string_view list, int node);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -26,7 +26,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // To the line's start, then erase to its end (ECMA-48).
@@ -296,4 +296,4 @@ void clear_status_line() noexcept {
 }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <variant>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class LogLevel { debug, info, warning, error, off };
 
@@ -120,4 +120,4 @@ void show_status_line(std::string_view text) noexcept;
 void clear_status_line() noexcept;
 bool stderr_is_terminal();
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // `exec` keeps the process's age and the resource use of its children. No call tells when exec happened.
@@ -65,4 +65,4 @@ std::optional<Duration> program_age() {
   return std::min<Duration>(*age, std::chrono::steady_clock::now() - kLoad.time);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string host_name();
 std::string boot_id();                  // differs after every boot
@@ -18,4 +18,4 @@ std::optional<Duration> process_age();  // time since the process started, to 10
 // had child processes before this library was loaded, the age counts from that load.
 std::optional<Duration> program_age();
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

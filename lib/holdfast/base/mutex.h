@@ -16,7 +16,7 @@
 
 #include "holdfast/base/thread_annotations.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class HOLDFAST_CAPABILITY("mutex") Mutex {
  public:
@@ -119,4 +119,4 @@ class CondVar {
   std::condition_variable condition_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

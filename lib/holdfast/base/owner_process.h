@@ -14,7 +14,7 @@
 #include <new>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class OwnerProcess {
  public:
@@ -43,4 +43,4 @@ void leave_to_parent(std::unique_ptr<T>& object) noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

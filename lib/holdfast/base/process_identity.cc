@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::uint64_t own_namespace() {
@@ -55,4 +55,4 @@ bool signal_process(const ProcessIdentity& process, int signal) {
   return sent;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

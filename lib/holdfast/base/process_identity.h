@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct ProcessIdentity {
   std::int64_t pid = 0;
@@ -26,4 +26,4 @@ bool is_running(const ProcessIdentity& process);
 // Sends `signal` to exactly this process. False if it does not run, is uncertain, or may not be signalled.
 bool signal_process(const ProcessIdentity& process, int signal);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

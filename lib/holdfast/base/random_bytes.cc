@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
@@ -24,4 +24,4 @@ std::string in_hex(std::string_view bytes) {
   return text;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string random_bytes(std::size_t count);
 std::string in_hex(std::string_view bytes);  // lower-case digits, two a byte
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -3,7 +3,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline double in_seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 // Since the Unix epoch.
@@ -11,4 +11,4 @@ inline double in_seconds(WallTime time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

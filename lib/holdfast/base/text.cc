@@ -7,7 +7,7 @@
 #include <ctime>
 #include <limits>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct Unit {
@@ -236,4 +236,4 @@ std::optional<WallTime> parse_utc(std::string_view text) {
       std::chrono::seconds(*second) + *fraction + *offset));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // "30s", "5min", "2h", "1.5h", "1h30min", "250ms", "7d". Units: ns us ms s sec m min h d. A unit is required,
 // except for "0", because a bare number is ambiguous. Not negative, at most 100 years.
@@ -43,4 +43,4 @@ std::string format_utc(WallTime time);
 // case, an offset ("+02:00"). Years 1970 to 2261. A leap second counts as the second after it.
 std::optional<WallTime> parse_utc(std::string_view text);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 
 #include "holdfast/base/thread_annotations.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class HOLDFAST_CAPABILITY("role") ThreadRole {};
 
@@ -23,4 +23,4 @@ class HOLDFAST_SCOPED_CAPABILITY InRole {
   InRole& operator=(const InRole&) = delete;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 unsigned char byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
@@ -98,4 +98,4 @@ std::string terminal_text(std::string_view text) {
   return result;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

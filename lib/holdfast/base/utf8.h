@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Well-formed as RFC 3629 says: no overlong forms, no surrogates, nothing above U+10FFFF. NUL is well-formed.
 bool is_utf8(std::string_view text);
@@ -20,4 +20,4 @@ std::string printable(std::string_view text, std::size_t limit = 120);
 // error passes through one of the two functions, so no text can control the terminal.
 std::string terminal_text(std::string_view text);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,7 +18,7 @@
 #include "holdfast/checkpoint/internal/trial.h"
 #include "holdfast/ranks/rank_group.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using internal::Alone;
 using internal::Engine;
@@ -278,4 +278,4 @@ std::string Checkpointer::stop_reason() const {
   return engine.end.over() ? engine.end.reason() : parts_->run.outlook.reason();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -24,7 +24,7 @@
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/writing/save_handle.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Resumed {
   bool fresh = true;
@@ -169,4 +169,4 @@ class Checkpointer {
   std::unique_ptr<Parts> parts_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

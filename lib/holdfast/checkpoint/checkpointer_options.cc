@@ -7,7 +7,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/io/volume_probe.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 void CheckpointerOptions::check() const {
   if (directory.empty()) throw UsageError("no checkpoint directory given");
@@ -38,4 +38,4 @@ void CheckpointerOptions::check() const {
   if (!mount.empty()) check_beneath_mount(directory, mount);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -24,7 +24,7 @@
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/writing/save_handle.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // All effects on the machine go through these. nullptr: the real ones.
 struct Seams {
@@ -188,4 +188,4 @@ struct CheckpointerOptions {
   void check() const;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

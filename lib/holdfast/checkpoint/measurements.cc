@@ -9,7 +9,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kMostNames = 16;
@@ -103,4 +103,4 @@ bool Measurements::among_best(const KeepBest& policy, std::int64_t step) const {
   return ahead < policy.count;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

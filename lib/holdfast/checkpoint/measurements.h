@@ -20,7 +20,7 @@
 #include "holdfast/store/retention.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Measurements {
  public:
@@ -51,4 +51,4 @@ class Measurements {
   std::vector<std::shared_ptr<SaveHandle::Shared>> open_;  // saves whose outcome is open
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

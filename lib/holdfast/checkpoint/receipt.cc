@@ -8,7 +8,7 @@
 #include "holdfast/base/bits.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // "0.5 (3fe0000000000000)", without an allocation: no comparison ends a training.
@@ -81,4 +81,4 @@ void Receipt::say_verified() {
   log_info("resume verified: steps {}..{} bit-identical", first_, last_);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

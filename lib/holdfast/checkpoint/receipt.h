@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Receipt {
  public:
@@ -43,4 +43,4 @@ class Receipt {
   Outcome outcome_ = Outcome::nothing_to_compare;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kOutlived = std::chrono::minutes(1);  // a machine that lives so long after its end stays
@@ -43,4 +43,4 @@ bool own_time_is_over(const LedgerLife& life, bool left, WallTime now) {
   return !machine || *machine >= ends || (life.last_wall && *life.last_wall >= *machine + kOutlived);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/ledger/ledger_reader.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // When the machine goes away. Notices about this process alone (a signal's grace period, a limit on its own
 // time) do not count. nullopt: no such notice, or all were withdrawn.
@@ -19,4 +19,4 @@ std::optional<WallTime> machine_ends(const LedgerLife& life);
 // told to. No if that end passed more than a minute ago: the job got more time.
 bool own_time_is_over(const LedgerLife& life, bool left, WallTime now);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

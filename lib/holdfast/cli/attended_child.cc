@@ -18,7 +18,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/cli/started_process.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kPoll = std::chrono::milliseconds(5);
@@ -201,4 +201,4 @@ bool AttendedChild::all_ended() {
   return all_ended_;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

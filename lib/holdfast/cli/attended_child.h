@@ -25,7 +25,7 @@
 #include "holdfast/cli/started_process.h"
 #include "holdfast/interruption/stop_signals.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Takes SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU and SIGCHLD from a queue instead of a handler.
 // That works as process 1 too, for which the kernel ignores unhandled signals. A SIGHUP that was ignored
@@ -109,4 +109,4 @@ class AttendedChild {
   Ending ending_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

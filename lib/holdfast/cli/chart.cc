@@ -8,7 +8,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kWidth = 900;
@@ -285,4 +285,4 @@ SvgPicture bar_chart(const BarChart& chart) {
   return picture;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

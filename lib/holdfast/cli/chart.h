@@ -15,7 +15,7 @@
 
 #include "holdfast/cli/svg.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Curve {
  public:
@@ -86,4 +86,4 @@ struct BarChart {
 };
 SvgPicture bar_chart(const BarChart& chart);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

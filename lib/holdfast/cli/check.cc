@@ -22,7 +22,7 @@
 #include "holdfast/cli/started_process.h"
 #include "holdfast/cli/trial_story.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct CheckRequest {
@@ -274,4 +274,4 @@ void add_check(CLI::App& app, const std::vector<std::string>& wrapped, Command& 
   command->callback([request, &chosen] { chosen = [request] { return run_check(*request); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 
 #include "holdfast/base/env.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string Paint::operator()(Color color, const std::string& text) const {
   constexpr std::array kCodes{"", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m"};
@@ -29,4 +29,4 @@ Paint paint_for(const std::string& when) {
   return Paint(isatty(STDOUT_FILENO) == 1 && !env_text(kEnvNoColor) && env_text(kEnvTerm) != "dumb");
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

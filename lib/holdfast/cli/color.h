@@ -9,7 +9,7 @@ namespace CLI {  // NOLINT(readability-identifier-naming): not ours
 class App;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class Color { plain, good, warning, bad, label };
 
@@ -26,4 +26,4 @@ void add_color(CLI::App& command, std::string& when);
 // auto: standard output is a terminal that is not "dumb", and NO_COLOR is not set.
 Paint paint_for(const std::string& when);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

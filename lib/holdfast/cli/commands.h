@@ -14,7 +14,7 @@ namespace CLI {  // NOLINT(readability-identifier-naming): not ours
 class App;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using Command = std::function<int()>;
 
@@ -43,4 +43,4 @@ void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command&
 // The whole program: parses, runs, and prints every exception as one line on standard error.
 int run_program(std::vector<std::string> arguments);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

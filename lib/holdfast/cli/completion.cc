@@ -6,7 +6,7 @@
 
 #include "holdfast/cli/commands.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct Choice {
@@ -185,4 +185,4 @@ void add_completion(CLI::App& app, Command& chosen) {
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

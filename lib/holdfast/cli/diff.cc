@@ -17,7 +17,7 @@
 #include "holdfast/cli/tensor_difference.h"
 #include "holdfast/cli/weights_diff.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -274,4 +274,4 @@ void add_diff(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_diff(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/doctor_checks.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -99,4 +99,4 @@ void add_doctor(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_doctor(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

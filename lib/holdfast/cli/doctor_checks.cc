@@ -18,7 +18,7 @@
 #include "holdfast/interruption/term_grace.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using enum Finding::Verdict;
@@ -282,4 +282,4 @@ std::vector<Finding> check_grace(const fs::path& system_root) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

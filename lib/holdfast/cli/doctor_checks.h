@@ -9,7 +9,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Finding {
   enum class Verdict { ok, warning, failed };
@@ -34,4 +34,4 @@ std::vector<Finding> check_limits(const std::filesystem::path& system_root = "/"
 std::vector<Finding> check_signals(const std::filesystem::path& system_root = "/");
 std::vector<Finding> check_grace(const std::filesystem::path& system_root = "/");
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

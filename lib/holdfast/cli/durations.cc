@@ -10,7 +10,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/interruption/signal_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 Duration time_to_leave() {
   return env_duration(kEnvTermGrace).value_or(kDefaultTermGrace) + std::chrono::seconds(5);
@@ -31,4 +31,4 @@ Duration duration_of(const std::string& option, const std::string& text) {
   return *duration;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@ namespace CLI {  // NOLINT(readability-identifier-naming): not ours
 class App;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // From SIGTERM to SIGKILL: the trainer's grace (HOLDFAST_TERM_GRACE) plus 5 s for processes that it leaves
 // behind. With the default that is what most orchestrators give.
@@ -23,4 +23,4 @@ void add_time(CLI::App& command, const char* name, std::string& value, const std
 // Parses the value of an option. Throws UsageError with the option's name for a malformed time.
 Duration duration_of(const std::string& option, const std::string& text);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

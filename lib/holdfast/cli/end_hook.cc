@@ -6,7 +6,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -55,4 +55,4 @@ bool run_end_hook(const std::string& command, const HookContext& context, const 
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/hook_context.h"
 #include "holdfast/cli/attended_child.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct EndHookOptions {
   Duration limit = std::chrono::minutes(30);         // for all tries together; longer than most outages
@@ -25,4 +25,4 @@ struct EndHookOptions {
 bool run_end_hook(const std::string& command, const HookContext& context, const EndHookOptions& options,
                   SignalInbox& inbox);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

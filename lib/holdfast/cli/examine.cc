@@ -12,7 +12,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/staging/run_record.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 int reading_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u)); }
@@ -163,4 +163,4 @@ Digest state_digest_of(const CheckpointIndex& index) {
   return state_digest(snapshot, digests);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

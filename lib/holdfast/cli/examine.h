@@ -20,7 +20,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class FileState { ok, damaged, newer, unreadable };
 std::string word_of(FileState state);  // "ok"
@@ -77,4 +77,4 @@ Opened open_index(const std::filesystem::path& path);
 // `state=` of the whole training state, computed from the index alone.
 Digest state_digest_of(const CheckpointIndex& index);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/cli/metered_file.h"
 #include "holdfast/cli/progress.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 int run_export(const ExportRequest& options) {
@@ -109,4 +109,4 @@ void add_export(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_export(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include "holdfast/format/torch_export.h"
 #include "holdfast/format/weight_shards.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::optional<DType> dtype_of(const std::string& name) {
@@ -122,4 +122,4 @@ std::optional<Rejection> Export::write_one(const File& from, const std::vector<E
   return export_safetensors(from, index_, tensors, metadata, to, mode, as_);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/format/reader.h"
 #include "holdfast/format/safetensors_export.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct ExportRequest {
   std::filesystem::path file;
@@ -62,4 +62,4 @@ class Export {
   std::vector<std::string> names_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

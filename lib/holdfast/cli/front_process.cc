@@ -10,7 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/cli/attended_child.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::function<void(pid_t)>& reaped) {
@@ -48,4 +48,4 @@ int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>
   return work();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,10 +16,10 @@
 
 #include <functional>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Returns the result of `work`, in the child or in this process. `reaped`: called in the front process for
 // each other child of it that has ended.
 int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>& reaped = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

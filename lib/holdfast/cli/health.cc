@@ -8,7 +8,7 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/run_view.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct HealthRequest {
@@ -76,4 +76,4 @@ void add_health(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_health(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/table.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr char kExitCodes[] = "exit-codes";
@@ -49,4 +49,4 @@ void add_help(CLI::App& app, Command& chosen) {
   command->callback([topic, &app, &chosen] { chosen = [topic, &app] { return print_help(app, *topic); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 #include "holdfast/cli/timeline.h"
 #include "holdfast/cli/version.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kMostRows = 500;  // of a table
@@ -262,4 +262,4 @@ std::string html_report(const std::string& name, Directory& run_directory,
   return page.done();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

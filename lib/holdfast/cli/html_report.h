@@ -10,10 +10,10 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/ledger/goodput.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // `account` must be computed from `lives`. `name`: of the run.
 std::string html_report(const std::string& name, Directory& run_directory,
                         const std::vector<LedgerLife>& lives, const RunAccount& account);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/format/state_dict.h"
 #include "holdfast/writing/weight_import.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct ImportRequest {
@@ -146,4 +146,4 @@ void add_import(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_import(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

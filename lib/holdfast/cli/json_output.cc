@@ -7,7 +7,7 @@
 
 #include "holdfast/base/bits.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using Json = nlohmann::ordered_json;
 
@@ -25,4 +25,4 @@ void print_json_error(const std::string& error, int exit_code) {
 
 Json json_number(double value) { return std::isfinite(value) ? Json(value) : Json(shortest_decimal(value)); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@ namespace CLI {  // NOLINT(readability-identifier-naming): not ours
 class App;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The `schema` of every command but `status`. It rises when a member changes its meaning or goes; new members
 // do not count.
@@ -25,4 +25,4 @@ void print_json_error(const std::string& error, int exit_code);
 // A number, or the text nan, inf or -inf, which JSON has no numbers for.
 nlohmann::ordered_json json_number(double value);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

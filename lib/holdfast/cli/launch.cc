@@ -23,7 +23,7 @@
 #include "holdfast/cli/launched_ranks.h"
 #include "holdfast/cli/listening_socket.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -334,4 +334,4 @@ void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command&
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

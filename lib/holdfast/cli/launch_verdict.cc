@@ -4,7 +4,7 @@
 
 #include "holdfast/base/exit_code.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kComplete = static_cast<int>(ExitCode::complete);
@@ -32,4 +32,4 @@ LaunchVerdict verdict_of(std::span<const RankEnding> endings) {
               " ranks are interrupted (exit 75), the others complete (exit 0): they disagree"};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 
 #include "holdfast/cli/attended_child.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RankEnding {
   int rank = 0;
@@ -33,4 +33,4 @@ struct LaunchVerdict {
 // `endings` in the order in which they happened. Requires at least one that was not told.
 LaunchVerdict verdict_of(std::span<const RankEnding> endings);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

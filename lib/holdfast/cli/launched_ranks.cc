@@ -11,7 +11,7 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/started_process.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -133,4 +133,4 @@ void LaunchedRanks::clear() {
   output_.finish();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -19,7 +19,7 @@
 #include "holdfast/cli/rank_output.h"
 #include "holdfast/cli/started_process.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RankSetting {
   int rank = 0;
@@ -70,4 +70,4 @@ class LaunchedRanks {
   RankOutput output_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kMost = 1 << 20;
@@ -37,4 +37,4 @@ LedgerTail::News LedgerTail::look() {
   return news;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

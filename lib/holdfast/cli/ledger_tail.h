@@ -10,7 +10,7 @@
 
 #include "holdfast/store/claim.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class LedgerTail {
  public:
@@ -29,4 +29,4 @@ class LedgerTail {
   std::uint64_t read_ = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 [[noreturn]] void work_in_child(int to, const std::function<std::string()>& read) {
@@ -72,4 +72,4 @@ std::optional<std::string> LimitedRead::run(Duration limit, const std::function<
   return text;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

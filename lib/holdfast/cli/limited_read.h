@@ -16,7 +16,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class LimitedRead {
  public:
@@ -28,4 +28,4 @@ class LimitedRead {
   pid_t hanging_ = -1;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kWaiting = 4096;  // ranks may connect before rank 0 accepts
@@ -43,4 +43,4 @@ ListeningSocket::ListeningSocket() {
 
 ListeningSocket::~ListeningSocket() { close(descriptor_); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

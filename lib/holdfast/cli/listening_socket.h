@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class ListeningSocket {
  public:
@@ -23,4 +23,4 @@ class ListeningSocket {
   std::uint16_t port_ = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

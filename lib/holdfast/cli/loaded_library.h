@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class LoadedLibrary {
  public:
@@ -31,4 +31,4 @@ class LoadedLibrary {
   void* handle_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 template <class Result>
 class Lookup {
@@ -41,4 +41,4 @@ class Lookup {
   std::shared_ptr<Shared> shared_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

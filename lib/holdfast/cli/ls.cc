@@ -13,7 +13,7 @@
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -183,4 +183,4 @@ void add_ls(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_ls(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 [[noreturn]] void refuse() { throw Error("a metered file only reads"); }
@@ -53,4 +53,4 @@ void MeteredFile::reserve(std::uint64_t /*length*/) { refuse(); }
 void MeteredFile::truncate(std::uint64_t /*length*/) { refuse(); }
 void MeteredFile::sync() { refuse(); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@ namespace CLI {  // NOLINT(readability-identifier-naming): not ours
 class App;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 void add_read_limit(CLI::App& command, double& megabytes_per_second);
 
@@ -55,4 +55,4 @@ class MeteredFile final : public File {
   std::atomic<std::uint64_t>* const done_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

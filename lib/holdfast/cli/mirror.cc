@@ -8,7 +8,7 @@
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/mirror_run.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr char kMirrorFooter[] =
@@ -109,4 +109,4 @@ void add_fetch(CLI::App& app, Command& chosen) {
       [request, json, &chosen] { chosen = [request, json] { return run_fetch(*request, *json); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

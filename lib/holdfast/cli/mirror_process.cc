@@ -16,7 +16,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kAskAgain = std::chrono::seconds(2);
@@ -222,4 +222,4 @@ std::optional<MirrorProcess::Answer> MirrorProcess::answer() {
   return std::nullopt;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

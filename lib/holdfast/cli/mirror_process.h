@@ -17,7 +17,7 @@
 
 #include "holdfast/cli/mirror_run.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class MirrorProcess {
  public:
@@ -68,4 +68,4 @@ class MirrorProcess {
   std::string superseded_by_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

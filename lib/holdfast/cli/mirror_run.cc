@@ -11,7 +11,7 @@
 #include "holdfast/interruption/term_grace.h"
 #include "holdfast/mirror/rclone_home.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kVerifyThreads = 2;  // 8 MiB each
@@ -89,4 +89,4 @@ PreparedStart MirrorRun::prepare() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@ namespace CLI {
 class App;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Adds --home-keep.
 void add_home_keep(CLI::App& command, int& home_keep);
@@ -60,4 +60,4 @@ class MirrorRun {
   Mirror mirror_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

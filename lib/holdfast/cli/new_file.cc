@@ -12,7 +12,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 bool is_checkpoint(const File& file) {
@@ -76,4 +76,4 @@ void check_replaceable(Directory& directory, const std::filesystem::path& to, bo
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

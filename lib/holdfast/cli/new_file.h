@@ -15,7 +15,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class NewFile {
  public:
@@ -41,4 +41,4 @@ class NewFile {
 // without `force` any file.
 void check_replaceable(Directory& directory, const std::filesystem::path& to, bool force);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Parses "4711.123456.<random>/2/": the supervisor's process. The PID namespace is not in it; the trainer's
@@ -44,4 +44,4 @@ std::string new_supervisor_name() {
   return text;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 
 #include "holdfast/cli/run_news.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // nullopt if there is no such trainer.
 std::optional<ProcessIdentity> orphaned_trainer(const RunNews& news);
@@ -21,4 +21,4 @@ std::optional<ProcessIdentity> orphaned_trainer(const RunNews& news);
 // A name for HOLDFAST_SUPERVISOR: this process, and a random number.
 std::string new_supervisor_name();
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -175,4 +175,4 @@ void add_probe(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_probe(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

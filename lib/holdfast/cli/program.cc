@@ -12,7 +12,7 @@
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/version.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 int code_of(ExitCode code) { return static_cast<int>(code); }
@@ -144,4 +144,4 @@ int run_program(std::vector<std::string> arguments) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

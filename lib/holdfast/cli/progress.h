@@ -11,7 +11,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Progress {
  public:
@@ -38,4 +38,4 @@ class Progress {
   std::thread thread_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

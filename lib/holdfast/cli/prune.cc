@@ -19,7 +19,7 @@
 #include "holdfast/store/retention_text.h"
 #include "holdfast/writing/file_verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -220,4 +220,4 @@ void add_prune(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_prune(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

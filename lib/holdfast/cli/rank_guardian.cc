@@ -14,7 +14,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/process_identity.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -83,4 +83,4 @@ RankGuardian::~RankGuardian() {
   close(told_);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

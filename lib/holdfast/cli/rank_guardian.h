@@ -9,7 +9,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class RankGuardian {
  public:
@@ -28,4 +28,4 @@ class RankGuardian {
   int told_ = -1;  // a pipe of process numbers; its end tells the guardian that the launcher is gone
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

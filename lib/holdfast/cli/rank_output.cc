@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kLongest = std::size_t{64} << 10;
@@ -121,4 +121,4 @@ void RankOutput::end(Stream& stream) {
   stream.line.clear();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

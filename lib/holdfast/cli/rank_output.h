@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class RankOutput {
  public:
@@ -48,4 +48,4 @@ class RankOutput {
   std::thread thread_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string steps(std::int64_t count) { return format_count(count) + (count == 1 ? " step" : " steps"); }
@@ -128,4 +128,4 @@ void print_life(std::ostream& out, int number, const RehearsedLife& life) {
   for (const std::string& fault : faults_of(life)) out << "  LOST?     " << fault << '\n';
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

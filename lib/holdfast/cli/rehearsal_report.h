@@ -14,7 +14,7 @@
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // One life that got a notice, and what the next life made of it. Times count from the notice.
 struct RehearsedLife {
@@ -56,4 +56,4 @@ Recomputed compare_losses(const LossesByStep& older, const LossesByStep& newer);
 
 void print_life(std::ostream& out, int number, const RehearsedLife& life);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@
 #include "holdfast/ledger/loss_search.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -357,4 +357,4 @@ void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Comman
   command->callback([options, &chosen] { chosen = [options] { return run_rehearse(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

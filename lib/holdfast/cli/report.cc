@@ -19,7 +19,7 @@
 #include "holdfast/cli/timeline.h"
 #include "holdfast/ledger/goodput.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -249,4 +249,4 @@ void add_report(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

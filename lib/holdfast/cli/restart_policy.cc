@@ -5,7 +5,7 @@
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 bool ended_with(const Ending& ending, ExitCode code) {
@@ -124,4 +124,4 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
   return verdict;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

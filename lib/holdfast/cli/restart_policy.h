@@ -17,7 +17,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/cli/attended_child.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RestartOptions {
   int max_restarts = 10;  // in a row without progress; 0: never restart. Ten have a lasting cause
@@ -63,4 +63,4 @@ class RestartPolicy {
   std::optional<SteadyTime> volume_since_ = {};  // time of the first 74 in a row
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/predecessor.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kSilenceOfTheDead = std::chrono::minutes(10);  // a living trainer writes a line every 10 s
@@ -147,4 +147,4 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
   return judged;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

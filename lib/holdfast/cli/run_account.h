@@ -18,7 +18,7 @@
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/cli/run_news.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Judgement {
   Ending ending = {};       // 75 for a 0 of an interrupted run, 76 if another attempt trains, …
@@ -63,4 +63,4 @@ bool may_be_alive(const AttemptWord& word, const RunNews& news);
 // "attempt 7 (host ip-10-0-0-7)"
 std::string to_text(const AttemptWord& word);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

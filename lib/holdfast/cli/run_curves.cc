@@ -13,7 +13,7 @@
 #include "holdfast/ledger/loss_ring.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kLosses = R"({"event":"losses")";
@@ -139,4 +139,4 @@ RunCurves curves_of(Directory& run_directory, const std::vector<LedgerLife>& liv
   return curves;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/ledger/goodput.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RunCurves {
   std::int64_t first = 0;
@@ -33,4 +33,4 @@ struct RunCurves {
 RunCurves curves_of(Directory& run_directory, const std::vector<LedgerLife>& lives,
                     const RunAccount& account);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/announced_ends.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber since, const Clock& clock) {
   RunNews news;
@@ -44,4 +44,4 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
   return news;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

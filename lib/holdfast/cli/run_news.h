@@ -13,7 +13,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/store/claim.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RunNews {
   // Newest first: the newest attempt that trains, and all that are newer than the caller's number.
@@ -34,4 +34,4 @@ struct RunNews {
 RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber since = 0,
                       const Clock& clock = Clock::real());
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

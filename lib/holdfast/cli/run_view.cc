@@ -8,7 +8,7 @@
 #include "holdfast/cli/examine.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The first and the last MiB of a ledger: the start, and minutes of the fastest training.
@@ -89,4 +89,4 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
   return view;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

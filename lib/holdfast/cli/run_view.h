@@ -17,7 +17,7 @@
 #include "holdfast/store/claim.h"
 #include "holdfast/store/run_progress.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RunView {
   std::string directory;
@@ -42,4 +42,4 @@ struct RunView {
 
 RunView look_at_run(const std::filesystem::path& directory, const Clock& clock = Clock::real());
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

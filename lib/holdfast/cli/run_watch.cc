@@ -11,7 +11,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -109,4 +109,4 @@ void RunWatch::look(pid_t group) {
   state_ = std::move(state);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class RunWatch {
  public:
@@ -57,4 +57,4 @@ class RunWatch {
 // The run directory among the folders that processes of the group hold open; empty: none.
 std::filesystem::path run_directory_of(pid_t group);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/table.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -125,4 +125,4 @@ void add_show(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_show(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

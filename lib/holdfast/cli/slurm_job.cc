@@ -10,7 +10,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/cli/end_hook.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -54,4 +54,4 @@ void requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

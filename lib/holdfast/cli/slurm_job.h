@@ -13,7 +13,7 @@
 #include "holdfast/base/hook_context.h"
 #include "holdfast/cli/attended_child.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SlurmJob {
   // "1234", or "1230_4" in an array: the bare number of an array's first job names the whole array.
@@ -26,4 +26,4 @@ SlurmJob this_slurm_job();
 // Tries for 20 s: at a time limit, Slurm kills the job after KillWait (30 s).
 void requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kLongestGap = std::chrono::seconds(30);  // lines come every 10 s
@@ -84,4 +84,4 @@ Duration StallWatch::limit() const {
   return std::max<Duration>(kLeast, *p95 * kSteps);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class StallWatch {
  public:
@@ -54,4 +54,4 @@ class StallWatch {
   Duration step_up_{};   // start of the time of the next steps
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/attended_child.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kUntilItRunsMs = 1000;
@@ -89,4 +89,4 @@ std::string why_not_started(const StartedProcess& ended) {
   return "cannot execute '" + printable(ended.command) + "': " + std::strerror(code);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

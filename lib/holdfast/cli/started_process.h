@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class SignalInbox;
 
@@ -39,4 +39,4 @@ StartedProcess start_process(std::vector<std::string> command, const StartOption
 // Why it could not be executed (it ended with 126 or 127); empty if it could. Call it once, after its end.
 std::string why_not_started(const StartedProcess& ended);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 #include "holdfast/cli/status_report.h"
 #include "holdfast/cli/status_screen.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -196,4 +196,4 @@ void add_status(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_status(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

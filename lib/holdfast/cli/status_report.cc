@@ -10,7 +10,7 @@
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -333,4 +333,4 @@ nlohmann::ordered_json status_report(const RunView& view, const StatusLimits& li
   return Report(view, limits).make();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/cli/run_view.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Raised when a member changes its meaning or goes; new members do not count.
 inline constexpr int kStatusSchema = 1;
@@ -22,4 +22,4 @@ struct StatusLimits {
 
 nlohmann::ordered_json status_report(const RunView& view, const StatusLimits& limits);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -260,4 +260,4 @@ std::string status_line(const Json& report) {
   return text;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,11 +9,11 @@
 
 #include "holdfast/cli/color.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Lines without newlines, at most `width` characters each.
 std::vector<std::string> status_screen(const nlohmann::ordered_json& report, const Paint& paint,
                                        std::size_t width);
 std::string status_line(const nlohmann::ordered_json& report);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

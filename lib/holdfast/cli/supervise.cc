@@ -7,7 +7,7 @@
 #include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/supervisor.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 int run_supervise(const SuperviseRequest& options) {
@@ -136,4 +136,4 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
   command->callback([options, &chosen] { chosen = [options] { return run_supervise(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 #include "holdfast/cli/predecessor.h"
 #include "holdfast/interruption/deadline_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -396,4 +396,4 @@ int Supervisor::give_up(int code, const std::string& reason) {
   return code;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -19,7 +19,7 @@
 #include "holdfast/cli/slurm_job.h"
 #include "holdfast/cli/stall_watch.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SuperviseRequest {
   std::vector<std::string> command;
@@ -103,4 +103,4 @@ class Supervisor {
   SteadyTime next_look_{};
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct NamedColor {
@@ -142,4 +142,4 @@ std::string SvgPicture::element(std::string_view label) const {
   return open("role=\"img\" aria-label=\"" + svg_escaped(label) + "\"") + body_ + "</svg>\n";
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Escaped for XML and HTML, at most `most` bytes, without control characters.
 std::string svg_escaped(std::string_view text, std::size_t most = 400);
@@ -49,4 +49,4 @@ class SvgPicture {
   std::string body_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

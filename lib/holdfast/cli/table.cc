@@ -6,7 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Counts characters, not bytes. Wide and combining characters count as one, which only makes a line crooked.
@@ -40,4 +40,4 @@ void Table::print(std::ostream& out, int indent) const {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

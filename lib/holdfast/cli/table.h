@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Table {
  public:
@@ -27,4 +27,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The number type of an element's parts; a complex element has two.
@@ -150,4 +150,4 @@ TensorDifference compare_tensors(DType dtype, std::span<const std::byte> a, std:
   return result;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TensorDifference {
   std::uint64_t elements = 0;
@@ -24,4 +24,4 @@ struct TensorDifference {
 // Requires spans of equal size, a multiple of the element's. Compares complex numbers part by part.
 TensorDifference compare_tensors(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kLeft = 92;
@@ -149,4 +149,4 @@ SvgPicture timeline_picture(const std::vector<LedgerLife>& lives, const RunAccou
   return picture;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/cli/svg.h"
 #include "holdfast/ledger/goodput.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::size_t kMostTimelineRows = 200;
 
@@ -19,4 +19,4 @@ inline constexpr std::size_t kMostTimelineRows = 200;
 SvgPicture timeline_picture(const std::vector<LedgerLife>& lives, const RunAccount& account,
                             const std::string& title);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

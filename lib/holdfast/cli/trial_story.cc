@@ -4,7 +4,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // What it printed after that step.
@@ -53,4 +53,4 @@ std::string difference(const TrialLife& straight, const TrialLife& resumed, std:
   return {};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

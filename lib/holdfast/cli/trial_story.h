@@ -10,7 +10,7 @@
 
 #include "holdfast/ledger/trial.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TrialMoment {
   std::string name;  // "in the middle", "at an epoch's end", "right after a save"
@@ -30,4 +30,4 @@ struct TrialLife {
 std::string difference(const TrialLife& straight, const TrialLife& resumed, std::int64_t resumed_at,
                        bool with_output);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

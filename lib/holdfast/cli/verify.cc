@@ -14,7 +14,7 @@
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -130,4 +130,4 @@ void add_verify(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string numbers(int major, int minor, int patch) {
@@ -38,4 +38,4 @@ std::string version_text() {
   return text;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

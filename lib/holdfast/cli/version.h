@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 extern const std::string_view kVersion;  // "0.2.0"
 extern const std::string_view kCommit;   // in full, or "unknown" if the sources were not a git repository
@@ -12,4 +12,4 @@ extern const std::string_view kCommit;   // in full, or "unknown" if the sources
 // Four lines: version and checkpoint format, commit, compiler, libraries.
 std::string version_text();
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 #include "holdfast/format/foreign_weights.h"
 #include "holdfast/format/state_dict.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The weights of one file: a checkpoint's module "model", or all of a foreign file.
@@ -167,4 +167,4 @@ int diff_weights(const WeightsDiffRequest& request) {
   return static_cast<int>(different ? ExitCode::difference : ExitCode::complete);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

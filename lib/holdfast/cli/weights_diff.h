@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // True if the file's first bytes are those of PyTorch or safetensors. Throws IoError.
 bool is_foreign_file(const std::filesystem::path& path);
@@ -21,4 +21,4 @@ struct WeightsDiffRequest {
 // Returns the exit code.
 int diff_weights(const WeightsDiffRequest& request);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #define HOLDFAST_KERNEL
 #endif
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kSide = 32;
@@ -97,4 +97,4 @@ void augment_picture(const std::uint8_t* source, const PictureShape& shape, int 
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

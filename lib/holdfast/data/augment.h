@@ -11,7 +11,7 @@
 #include <array>
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct PictureShape {
   int channels = 3;  // at most 4
@@ -63,4 +63,4 @@ struct NormalizeTable {
 void augment_picture(const std::uint8_t* source, const PictureShape& shape, int padding, AugmentChoice choice,
                      const NormalizeTable& table, float* out);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 
 #include "holdfast/data/internal/record_file.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kBatches = 5;
@@ -42,4 +42,4 @@ PictureSplits read_cifar10(const std::string& folder) {
   return splits;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

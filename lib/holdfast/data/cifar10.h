@@ -11,9 +11,9 @@
 
 #include "holdfast/data/pictures.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // `folder` has the six files, or has a folder `cifar-10-batches-bin` with them.
 PictureSplits read_cifar10(const std::string& folder);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

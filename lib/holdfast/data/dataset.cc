@@ -7,7 +7,7 @@
 #include <cstring>
 #include <sstream>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 std::string describe(const at::Tensor& tensor) {
@@ -76,4 +76,4 @@ void throw_sample_failed(std::int64_t sample, const char* what) {
               ") failed: " + std::string(text.substr(0, text.find('\n'))));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -25,7 +25,7 @@
 #include "holdfast/data/tensor_pool.h"
 #include "holdfast/state/stateful.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Field i of all samples becomes field i of the batch. The first is `inputs`, the last `targets`.
 //
@@ -165,4 +165,4 @@ class BatchMakerOf final : public BatchMaker {
 };
 
 }  // namespace internal
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string ranks_in_number(std::int64_t ranks) {
@@ -60,4 +60,4 @@ std::string to_text(const BatchShare& share) {
          (share.accumulation == 1 ? "" : " × " + std::to_string(share.accumulation) + " micro-batches");
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct BatchShare {
   std::int64_t ranks = 1;
@@ -31,4 +31,4 @@ BatchShare divide_batch(std::int64_t global, std::int64_t ranks, std::int64_t mo
 
 std::string to_text(const BatchShare& share);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/data/internal/ordered_pipeline.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 PlanOptions plan_options(const LoaderOptions& options, std::int64_t size) {
@@ -230,4 +230,4 @@ const LoaderOptions& Loader::options() const { return impl_->options(); }
 void Loader::save(StateWriter& out) const { impl_->save(out); }
 void Loader::load(const StateReader& in) { impl_->go_to({in.get_int("epoch"), in.get_int("samples")}); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -24,7 +24,7 @@
 #include "holdfast/snapshot/cursor.h"
 #include "holdfast/state/stateful.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Resume compares "batch_size": the samples of one update, of all ranks and passes. Their division
 // (global_batch.h) may change. Another `accumulation` or number of ranks withdraws the bit-exact promise,
@@ -108,4 +108,4 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

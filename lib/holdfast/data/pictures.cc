@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/data/internal/augment_options.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
@@ -96,4 +96,4 @@ void PictureDataset::save_options(StateWriter& out) const {
   internal::save_augmentation(options_, pictures_.shape(), out);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,7 +18,7 @@
 #include "holdfast/data/augment.h"
 #include "holdfast/data/dataset.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class PictureSet {
  public:
@@ -73,4 +73,4 @@ class PictureDataset {
   NormalizeTable table_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using Random4 = std::array<std::uint32_t, 4>;
 
@@ -78,4 +78,4 @@ class SampleRandom {
   unsigned used_ = 4;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

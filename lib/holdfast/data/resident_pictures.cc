@@ -10,7 +10,7 @@
 #include "holdfast/data/internal/augment_options.h"
 #include "holdfast/data/internal/crop_flip_normalize.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 at::Tensor bytes_of(PictureSet& pictures) {
@@ -77,4 +77,4 @@ void ResidentPictures::save_options(StateWriter& out) const {
   internal::save_augmentation(augmentation_, shape_, out);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

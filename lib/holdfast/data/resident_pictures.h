@@ -23,7 +23,7 @@
 #include "holdfast/data/dataset.h"
 #include "holdfast/data/pictures.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The batches have the bits of PictureDataset's: the loader gives the order, the host draws each choice for
 // (seed, epoch, sample), and each float is an entry of the host's NormalizeTable. Size, fingerprint and
@@ -59,4 +59,4 @@ class ResidentPictures {
   at::Tensor table_;                // float32 [channels, 257]: NormalizeTable::value
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

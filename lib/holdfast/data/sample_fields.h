@@ -11,7 +11,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 at::Tensor number_field(std::int64_t value);
 at::Tensor number_field(bool value);
@@ -101,4 +101,4 @@ std::vector<at::Tensor> sample_fields(const S& sample) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -6,7 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/data/random.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Limit for tables: 16,777,216 samples need 33,000 draws and 64 KiB per epoch.
@@ -140,4 +140,4 @@ std::int64_t BatchPlan::batches_per_epoch() const {
   return options_.size / global + (rest > options_.shard.rank * options_.batch_size ? 1 : 0);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 
 #include "holdfast/snapshot/cursor.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The order of one epoch: a keyed bijection of [0, size). It is a Feistel network over Philox on the next
 // even number of bits, repeated while the value falls outside (at worst four times on average). Its round
@@ -88,4 +88,4 @@ class BatchPlan {
   std::int64_t micro_ = 0;  // batches of the current update that were handed out
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kClasses = 10;
@@ -94,4 +94,4 @@ PictureSplits synthetic_pictures(std::int64_t count) {
           make("synthetic-test", std::max<std::int64_t>(10, count / 5), 2)};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

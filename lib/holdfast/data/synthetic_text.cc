@@ -12,7 +12,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint32_t kTopics = 64;
@@ -112,4 +112,4 @@ std::vector<at::Tensor> synthetic_text(const SyntheticTextOptions& options, std:
   return text.finish_batch(text.get_batch({.seed = seed, .epoch = 0, .samples = samples}, pool));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@
 
 #include "holdfast/data/dataset.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Fields, in the order of the published harness (int64 unless noted): input_ids, segment_ids, input_mask [B,
 // S]; masked_lm_positions, masked_lm_ids [B, P]; masked_lm_weights float [B, P]; next_sentence_labels [B].
@@ -58,4 +58,4 @@ class SyntheticText {
 std::vector<at::Tensor> synthetic_text(const SyntheticTextOptions& options, std::int64_t batch,
                                        std::uint64_t seed, std::int64_t step);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // More blocks than a loader ever uses at once. Memory beyond that is not reused.
@@ -35,4 +35,4 @@ at::Tensor TensorPool::take(at::IntArrayRef sizes, at::ScalarType type) {
   return tensor;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class TensorPool {
  public:
@@ -26,4 +26,4 @@ class TensorPool {
   std::vector<c10::Storage> storages_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

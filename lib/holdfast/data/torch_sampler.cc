@@ -10,7 +10,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::int64_t batches(std::int64_t samples, std::int64_t of) { return (samples + of - 1) / of; }
@@ -219,4 +219,4 @@ void TorchSampler::load(torch::serialize::InputArchive& archive) {
   order_->go_to({cursor[0].item<std::int64_t>(), cursor[1].item<std::int64_t>()});
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

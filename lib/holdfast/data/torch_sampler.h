@@ -23,7 +23,7 @@
 #include "holdfast/data/sampler.h"
 #include "holdfast/state/stateful.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A pass over the loader is an epoch. The first pass after a resume delivers the rest of the interrupted
 // epoch. That rest is empty if the run stopped at the last batch of the epoch: the loop then takes no step,
@@ -151,4 +151,4 @@ class TorchSampler final : public torch::data::samplers::Sampler<> {
   EpochOrder* order_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -24,7 +24,7 @@
 #include "holdfast/ranks/store_line.h"
 #include "holdfast/ranks/vote_line.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -252,4 +252,4 @@ void Agreement::broadcast(std::span<std::byte> bytes) {
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/ranks/rank_channel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The ranks vote about once a second (ranks/vote_cadence.h), over rank 0's store (ranks/vote_line.h):
 // after_step posts a ballot, and the next after_step reads the result, so no step waits for a message. Other
@@ -68,4 +68,4 @@ class Agreement final : public RankChannel {
   std::unique_ptr<Parts> parts_;  // null in a world of one
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/distributed/internal/compressed_sum.h"
 #include "holdfast/distributed/internal/replica.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Buckets = std::vector<std::vector<std::size_t>>;
@@ -274,4 +274,4 @@ void DataParallel::load(const StateReader& in) {
   buckets_ = std::move(recorded);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -26,7 +26,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Type that is sent. 16 bits halve the traffic and round. Gradients are divided before they are sent, so that
 // sums do not overflow.
@@ -112,4 +112,4 @@ class DataParallel {
   std::unique_ptr<Parts> parts_;  // null in a world of one
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -3,7 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group) {
   return [&group](at::Tensor& found_inf) {
@@ -17,4 +17,4 @@ std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group
   };
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

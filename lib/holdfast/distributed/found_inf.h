@@ -16,9 +16,9 @@
 
 #include "holdfast/distributed/process_group.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Does nothing in a world of one.
 std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

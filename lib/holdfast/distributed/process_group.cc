@@ -26,7 +26,7 @@
 #include "holdfast/ranks/store_connection.h"
 #include "holdfast/ranks/vote_line.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -332,4 +332,4 @@ void ProcessGroup::drop() noexcept {
   parts_.reset();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

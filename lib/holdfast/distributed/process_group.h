@@ -30,7 +30,7 @@ class Backend;
 class ProcessGroup;
 }  // namespace c10d
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Connections;
 class Pulse;
@@ -120,4 +120,4 @@ class ProcessGroup {
   std::unique_ptr<Parts> parts_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 #include "holdfast/distributed/internal/sharded_parts.h"
 #include "holdfast/distributed/sharded_optimizer.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::kInShares;
@@ -209,4 +209,4 @@ void ShardedOptimizer::load(const StateReader& in) {
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

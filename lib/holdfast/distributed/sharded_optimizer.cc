@@ -17,7 +17,7 @@
 #include "holdfast/distributed/internal/replica.h"
 #include "holdfast/distributed/internal/sharded_parts.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 bool kind_is_sharded(const torch::optim::Optimizer& optimizer) {
@@ -188,4 +188,4 @@ std::int64_t ShardedOptimizer::slot_bytes() const {
   return bytes;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -27,7 +27,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct ShardedOptions {
   // True if the gradients are averages over all ranks already: DataParallel::backward with Gradients::reduce.
@@ -97,4 +97,4 @@ class ShardedOptimizer {
   std::unique_ptr<Parts> parts_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

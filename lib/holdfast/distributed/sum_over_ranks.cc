@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SumOverRanks::Work {
   c10::intrusive_ptr<c10d::Work> work;
@@ -36,4 +36,4 @@ at::Tensor SumOverRanks::wait() {
   return sums;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

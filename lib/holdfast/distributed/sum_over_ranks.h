@@ -18,7 +18,7 @@
 
 #include "holdfast/distributed/process_group.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Costs one all-reduce of some bytes; begin() does not wait. All ranks get the same bits. In a world of one
 // wait() returns the numbers that begin() was given.
@@ -45,4 +45,4 @@ class SumOverRanks {
   std::unique_ptr<Work> work_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/distributed/internal/c10d_compat.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -177,4 +177,4 @@ std::size_t synchronize_batch_norms(torch::nn::Module& module, ProcessGroup& gro
   return found.size();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

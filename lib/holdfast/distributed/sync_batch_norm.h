@@ -18,7 +18,7 @@
 
 #include "holdfast/distributed/process_group.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // It is a torch::nn::BatchNorm2d with the same options, parameters, buffers and names, so checkpoints of both
 // are interchangeable. It computes like one, to the bit, before synchronize_batch_norms(), in evaluation, and
@@ -55,4 +55,4 @@ TORCH_MODULE(SyncBatchNorm2d);
 // number.
 std::size_t synchronize_batch_norms(torch::nn::Module& module, ProcessGroup& group);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

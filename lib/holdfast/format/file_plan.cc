@@ -16,7 +16,7 @@
 #include "holdfast/format/internal/root_attributes.h"
 #include "holdfast/format/internal/scratch_file.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::Hdf5Layout;
@@ -183,4 +183,4 @@ void put_stretches(const FilePlan& plan, Arena& arena) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

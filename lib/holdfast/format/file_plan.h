@@ -17,7 +17,7 @@
 #include "holdfast/format/layout.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // HDF5's own bytes between tensors, including /meta (still zero here) and the root group's attributes.
 struct MetadataStretch {
@@ -69,4 +69,4 @@ std::shared_ptr<Arena> make_image(const FilePlan& plan);
 // pages exist already.
 void put_stretches(const FilePlan& plan, Arena& arena);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -4,7 +4,7 @@
 
 #include "holdfast/format/internal/segments.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 bool looks_foreign(const File& file) { return looks_like_safetensors(file) || looks_like_torch(file); }
 
@@ -50,4 +50,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_foreign(
   return read_safetensors(file, std::get<SafetensorsIndex>(some), group, threads);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

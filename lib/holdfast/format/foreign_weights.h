@@ -14,7 +14,7 @@
 #include "holdfast/format/safetensors.h"
 #include "holdfast/format/torch_archive.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using ForeignIndex = std::variant<SafetensorsIndex, TorchIndex>;
 
@@ -30,4 +30,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_foreign(
     const File& file, const ForeignIndex& index, std::string_view group = "model", int threads = 2,
     const std::function<bool(const TensorSpec&)>& wanted = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/tensor_copy.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // HDF5's superblock, version 2 (HDF5 File Format Specification 3.0, II.B). Other addresses are relative to its
@@ -111,4 +111,4 @@ std::optional<Rejection> export_hdf5(const File& from, const CheckpointIndex& in
   return std::nullopt;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

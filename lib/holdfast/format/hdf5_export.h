@@ -13,7 +13,7 @@
 
 #include "holdfast/format/safetensors_export.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Requires that `to` is new and empty. Keys become "<group>/<key>"; without a group they are full names. `as`:
 // replaces floating-point types; bfloat16 or none.
@@ -22,4 +22,4 @@ std::optional<Rejection> export_hdf5(const File& from, const CheckpointIndex& in
                                      File& to, ReadMode mode = ReadMode::cached,
                                      std::optional<DType> as = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

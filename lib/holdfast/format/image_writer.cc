@@ -8,7 +8,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/seal.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::BlockWriter;
@@ -49,4 +49,4 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
   return write_image(file, snapshot, plan, ImageWriterOptions{.threads = threads});
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

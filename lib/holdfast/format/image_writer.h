@@ -18,7 +18,7 @@
 #include "holdfast/format/file_plan.h"
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct ImageWriterOptions {
   int threads = 2;  // writers; 2 to 4 saturate a disk
@@ -38,4 +38,4 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
                                 const ImageWriterOptions& options);
 std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& plan, int threads = 2);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

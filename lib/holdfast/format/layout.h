@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::uint32_t kFormatVersion = 1;
 inline constexpr std::uint32_t kLowestReaderVersion = 1;
@@ -60,4 +60,4 @@ inline constexpr std::uint64_t kMaxMetadataBlock = 1u << 20;
 // Size of the blocks in which files are read and written: large enough that calls cost nothing.
 inline constexpr std::uint64_t kTransferBlock = 8u << 20;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

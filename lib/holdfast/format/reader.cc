@@ -8,7 +8,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::damaged;
@@ -68,4 +68,4 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
   return parsed;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

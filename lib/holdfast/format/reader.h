@@ -21,7 +21,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Rejection {
   enum class Kind { damaged, newer_format };
@@ -89,4 +89,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file
                                                                 int threads = kReadThreads,
                                                                 ReadMode mode = ReadMode::once);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kTensorAlignment = 64;
@@ -120,4 +120,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& 
   return snapshot;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

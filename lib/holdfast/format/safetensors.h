@@ -21,7 +21,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::uint64_t kSafetensorsLengthSize = 8;  // size of the length in front of the header
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
@@ -56,4 +56,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& 
                                                                     std::string_view group = "model",
                                                                     int threads = 2);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

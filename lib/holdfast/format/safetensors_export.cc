@@ -4,7 +4,7 @@
 #include "holdfast/format/internal/tensor_copy.h"
 #include "holdfast/format/safetensors_writer.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 std::optional<Rejection> export_safetensors(const File& from, const CheckpointIndex& index,
                                             const std::vector<ExportedTensor>& tensors,
                                             const std::map<std::string, std::string>& metadata, File& to,
@@ -26,4 +26,4 @@ std::optional<Rejection> export_safetensors(const File& from, const CheckpointIn
   return std::nullopt;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

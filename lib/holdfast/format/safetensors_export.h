@@ -12,7 +12,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct ExportedTensor {
   std::string key;         // name in the new file
@@ -25,4 +25,4 @@ std::optional<Rejection> export_safetensors(const File& from, const CheckpointIn
                                             const std::map<std::string, std::string>& metadata, File& to,
                                             ReadMode mode = ReadMode::cached, std::optional<DType> as = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

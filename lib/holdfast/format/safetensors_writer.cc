@@ -11,7 +11,7 @@
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kHeaderAlignment = 8;
@@ -117,4 +117,4 @@ void SafetensorsWriter::flush() {
   filled_ = 0;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -21,7 +21,7 @@
 #include "holdfast/snapshot/arena.h"
 #include "holdfast/snapshot/tensor_spec.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class SafetensorsWriter {
  public:
@@ -47,4 +47,4 @@ class SafetensorsWriter {
   std::uint64_t length_ = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

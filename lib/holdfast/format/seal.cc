@@ -10,7 +10,7 @@
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/root_attributes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::put_little_endian;
@@ -100,4 +100,4 @@ void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tens
                                                     .index_digest = digest_of(block)});
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/seal.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::BlockWriter;
@@ -112,4 +112,4 @@ std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePla
   return digests;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

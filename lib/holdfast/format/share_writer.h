@@ -16,7 +16,7 @@
 #include "holdfast/format/image_writer.h"
 #include "holdfast/format/shares.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Memory for a rank's share: as large as the file, but only the share's pages are ever touched. Contains the
 // plan's metadata where this rank writes it.
@@ -40,4 +40,4 @@ std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePla
                                    std::span<const Digest> pieces, std::optional<std::size_t> not_finite,
                                    const ImageWriterOptions& options);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

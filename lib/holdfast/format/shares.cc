@@ -9,7 +9,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::uint64_t block_of(std::uint64_t offset) { return offset / kBlockSize * kBlockSize; }
@@ -311,4 +311,4 @@ Shares divide(const FilePlan& plan, const Ranks& ranks) {
   return shares;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -19,7 +19,7 @@
 
 #include "holdfast/format/file_plan.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr int kAnyRank = -1;  // replicated: the same bytes on every rank
 
@@ -66,4 +66,4 @@ std::shared_ptr<const ImageLayout> layout_of_share(const ImageLayout& layout, co
 // The same for a layout alone. Requires that `head` is a multiple of 4096.
 Shares divide(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include "holdfast/format/foreign_weights.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct Alias {
@@ -132,4 +132,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& fore
   return read;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

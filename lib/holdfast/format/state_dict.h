@@ -15,7 +15,7 @@
 
 #include "holdfast/format/safetensors_export.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::string_view kModelModule = "model";
 
@@ -34,4 +34,4 @@ std::vector<ExportedTensor> averaged_state_dict_of(const CheckpointIndex& index,
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& foreign, const Attributes& now,
                                                                 int threads = 2);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

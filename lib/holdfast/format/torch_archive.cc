@@ -13,7 +13,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::damaged;
@@ -156,4 +156,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, 
   return snapshot;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TorchIndex {
   struct Storage {
@@ -52,4 +52,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, 
                                                               std::string_view group = "model",
                                                               int threads = 2);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/format/internal/tensor_copy.h"
 #include "holdfast/format/internal/zip_writer.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::NewZipEntry;
@@ -70,4 +70,4 @@ std::optional<Rejection> export_torch(const File& from, const CheckpointIndex& i
   return std::nullopt;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 
 #include "holdfast/format/safetensors_export.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // What torch.load returns, and the bytes of its tensors.
 struct TorchPickle {
@@ -41,4 +41,4 @@ TorchPickle torch_training_state(const CheckpointIndex& index);
 std::optional<Rejection> export_torch(const File& from, const CheckpointIndex& index,
                                       const TorchPickle& pickle, File& to, ReadMode mode = ReadMode::cached);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/format/internal/zip_reader.h"
 #include "holdfast/format/torch_archive.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::damaged;
@@ -396,4 +396,4 @@ std::variant<TorchIndex, Rejection> read_torch_index(const File& file, std::stri
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include "holdfast/format/state_dict.h"
 #include "holdfast/format/torch_export.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::PickleWriter;
@@ -267,4 +267,4 @@ class TrainingState {
 
 TorchPickle torch_training_state(const CheckpointIndex& index) { return TrainingState(index).write(); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::Segment;
@@ -116,4 +116,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file
   return snapshot;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 
 #include "holdfast/format/internal/tensor_copy.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kExtension = ".safetensors";
@@ -55,4 +55,4 @@ std::string shard_index(const WeightShards& split, const std::string& name) {
   return document.dump(2) + "\n";
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 
 #include "holdfast/format/safetensors_export.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct WeightShards {
   std::vector<std::vector<ExportedTensor>> shards;  // in the order of the tensors
@@ -24,4 +24,4 @@ std::string shard_name(const std::string& name, std::size_t shard, std::size_t c
 // The index: {"metadata":{"total_size":…},"weight_map":{key: shard's name}}.
 std::string shard_index(const WeightShards& split, const std::string& name);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 #include "holdfast/interruption/notice_file.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::HttpAnswer;
@@ -197,4 +197,4 @@ void AzureConversation::approve(const std::vector<ScheduledEvent>& events) {
 AzureSource::AzureSource(Clock& clock, AzureOptions options)
     : ServiceSource(kAzureName, std::make_unique<AzureConversation>(clock, std::move(options))) {}
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

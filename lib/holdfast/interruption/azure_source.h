@@ -17,7 +17,7 @@
 
 #include "holdfast/interruption/service_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct AzureOptions {
   std::string endpoint = "http://169.254.169.254";   // http://, without a slash at the end
@@ -32,4 +32,4 @@ class AzureSource final : public ServiceSource {
   explicit AzureSource(Clock& clock = Clock::real(), AzureOptions options = {});
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

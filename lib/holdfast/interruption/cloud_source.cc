@@ -15,7 +15,7 @@
 #include "holdfast/interruption/ec2_source.h"
 #include "holdfast/interruption/gcp_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kAzureTag = "7783-7084-3265-9085-8269-3286-77";
@@ -191,4 +191,4 @@ SourceFigures CloudSource::figures() const {
   return figures;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 
 #include "holdfast/interruption/source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class CloudProvider { ec2, gcp, azure };
 
@@ -53,4 +53,4 @@ class CloudSource final : public Source {
   std::unique_ptr<State> state_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

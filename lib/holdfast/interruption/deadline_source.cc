@@ -17,7 +17,7 @@
 #include "holdfast/interruption/notice_file.h"
 #include "holdfast/interruption/stop_signals.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kDeadlineName = "deadline";
@@ -163,4 +163,4 @@ std::optional<WallTime> slurm_job_end(const Clock& clock) {
   return std::nullopt;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,7 +18,7 @@
 
 #include "holdfast/interruption/source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace internal {
 class AnnouncedEnd;
 }
@@ -68,4 +68,4 @@ std::string uptime_here();
 // is in the future. Throws UsageError for a malformed time.
 std::optional<SteadyTime> supervised_since(const Clock& clock);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 #include "holdfast/interruption/notice_file.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::Ec2Reading;
@@ -196,4 +196,4 @@ void Ec2Conversation::at_risk(std::vector<Notice>& news, std::string text) {
 Ec2Source::Ec2Source(Clock& clock, Ec2Options options)
     : ServiceSource(kEc2Name, std::make_unique<Ec2Conversation>(clock, std::move(options))) {}
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

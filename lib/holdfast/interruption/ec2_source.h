@@ -15,7 +15,7 @@
 
 #include "holdfast/interruption/service_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Ec2Options {
   std::string endpoint = "http://169.254.169.254";   // http://, without a slash at the end
@@ -28,4 +28,4 @@ class Ec2Source final : public ServiceSource {
   explicit Ec2Source(Clock& clock = Clock::real(), Ec2Options options = {});
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

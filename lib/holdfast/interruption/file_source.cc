@@ -13,7 +13,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/interruption/notice_file.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kFileInterval = std::chrono::seconds(1);
@@ -143,4 +143,4 @@ void FileSource::say_once(const std::string& what) {
   if (std::exchange(said_, what) != what) log_warning("the notice file {} {}", path_, what);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -19,7 +19,7 @@
 
 #include "holdfast/interruption/source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class FileSource final : public Source {
  public:
@@ -52,4 +52,4 @@ class FileSource final : public Source {
   std::string said_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 #include "holdfast/interruption/internal/shown_text.h"
 #include "holdfast/interruption/internal/sight.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::HttpAnswer;
@@ -204,4 +204,4 @@ void GcpConversation::at_risk(std::vector<Notice>& news, std::string text) {
 GcpSource::GcpSource(Clock& clock, GcpOptions options)
     : ServiceSource(kGcpName, std::make_unique<GcpConversation>(clock, std::move(options))) {}
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 
 #include "holdfast/interruption/service_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct GcpOptions {
   std::string endpoint = "http://169.254.169.254";   // http://, without a slash at the end
@@ -28,4 +28,4 @@ class GcpSource final : public ServiceSource {
   explicit GcpSource(Clock& clock = Clock::real(), GcpOptions options = {});
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

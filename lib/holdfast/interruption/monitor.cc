@@ -17,7 +17,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/notice_file.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Reserved space, so that announcing needs no memory. More sources than this are rare.
@@ -334,4 +334,4 @@ void Monitor::watch(Source& source) noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -26,7 +26,7 @@
 #include "holdfast/interruption/notice.h"
 #include "holdfast/interruption/source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Monitor {
  public:
@@ -125,4 +125,4 @@ class Monitor {
   std::string stop_text_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

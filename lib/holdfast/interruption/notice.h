@@ -8,7 +8,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class NoticeKind {
   checkpoint_now,  // commit soon and continue (SIGUSR1)
@@ -36,4 +36,4 @@ struct Notice {
   std::optional<SteadyTime> seen = {};
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/internal/shown_text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::shortened;
@@ -89,4 +89,4 @@ NoticeFile parse_notice_file(std::string_view content, SteadyTime now, WallTime 
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,7 +18,7 @@
 
 #include "holdfast/interruption/notice.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::size_t kMaxNoticeFile = 16u << 10;
 // Time until an interruption whose time is not believable. Providers give two minutes.
@@ -32,4 +32,4 @@ struct NoticeFile {
 // `wall_now` and `now` are the same moment.
 NoticeFile parse_notice_file(std::string_view content, SteadyTime now, WallTime wall_now) noexcept;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
@@ -105,4 +105,4 @@ void NoticeWatch::look_for_silence() noexcept {
   log_warning(text);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

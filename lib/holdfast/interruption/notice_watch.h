@@ -17,7 +17,7 @@
 #include "holdfast/base/thread_role.h"
 #include "holdfast/interruption/internal/risk_hook.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class NoticeWatch {
  public:
@@ -68,4 +68,4 @@ class NoticeWatch {
   std::int64_t noticed_ HOLDFAST_GUARDED_BY(thread_role_) = 0;  // when it began to wait for a look
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -4,7 +4,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/interruption/internal/shown_text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kLook = std::chrono::milliseconds(20);
@@ -81,4 +81,4 @@ void await_sight(const Monitor& monitor, const std::vector<std::string>& require
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 
 #include "holdfast/interruption/monitor.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SightPatience {
   Duration retries = std::chrono::seconds(30);      // a service that fails or refuses may just be starting
@@ -28,4 +28,4 @@ struct SightPatience {
 void await_sight(const Monitor& monitor, const std::vector<std::string>& required,
                  const std::function<bool()>& go_on, const SightPatience& patience = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

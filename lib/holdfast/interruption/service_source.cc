@@ -2,7 +2,7 @@
 
 #include <new>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::vector<Notice> ServiceSource::poll() {
   try {
@@ -13,4 +13,4 @@ std::vector<Notice> ServiceSource::poll() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

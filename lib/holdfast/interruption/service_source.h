@@ -9,7 +9,7 @@
 
 #include "holdfast/interruption/source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class ServiceSource : public Source {
  public:
@@ -42,4 +42,4 @@ class ServiceSource : public Source {
   std::unique_ptr<Conversation> conversation_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,10 +10,10 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // nullopt unless the whole text has one of these forms. A wrong day of the week is ignored.
 std::optional<WallTime> parse_service_time(std::string_view text);
 std::string format_http_date(WallTime time);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/interruption/internal/signal_latch.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::HeardSignal;
@@ -90,4 +90,4 @@ std::vector<Notice> SignalSource::poll() {
   return notices;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -22,7 +22,7 @@
 #include "holdfast/interruption/stop_signals.h"
 #include "holdfast/interruption/term_grace.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // True if a stop signal has arrived that no finished SignalSource has reported. For waits before a Monitor
 // exists. False while no handler is installed. May be called from any thread.
@@ -52,4 +52,4 @@ class SignalSource final : public Source {
   std::array<bool, 6> told_{};
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/interruption/notice.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // How well a source can see. Blind: its service did not answer, or not understandably, so a notice could have
 // been missed.
@@ -53,4 +53,4 @@ class Source {
   virtual SourceFigures figures() const { return {}; }
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/interruption/deadline_source.h"
 #include "holdfast/interruption/file_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array<std::string_view, 7> kNames{"signal", "file", "deadline", "cloud",
@@ -153,4 +153,4 @@ std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options, 
   return Maker(options, clock).make();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

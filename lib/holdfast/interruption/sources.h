@@ -22,7 +22,7 @@
 #include "holdfast/interruption/signal_source.h"
 #include "holdfast/interruption/source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SourceOptions {
   bool signals = true;                      // off: the program handles signals itself
@@ -48,4 +48,4 @@ std::vector<std::string> required_sources(const std::vector<std::string>& by_pro
 
 std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options, Clock& clock = Clock::real());
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

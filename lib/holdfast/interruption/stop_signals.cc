@@ -6,7 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/interruption/internal/signal_latch.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 StopSignals stop_signals() {
   const auto list = env_text(kEnvStopSignals);
@@ -19,4 +19,4 @@ StopSignals stop_signals() {
   return *found;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

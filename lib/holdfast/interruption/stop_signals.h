@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class StopSignals {
  public:
@@ -29,4 +29,4 @@ class StopSignals {
 // From HOLDFAST_STOP_SIGNALS.
 StopSignals stop_signals();
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

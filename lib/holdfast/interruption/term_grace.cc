@@ -10,7 +10,7 @@
 
 #include "holdfast/base/env.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Parts of a control group's path. Outside containers process 1 is in / or /init.scope.
@@ -39,4 +39,4 @@ TermGrace term_grace(std::optional<Duration> by_program, const std::filesystem::
   return {.time = in_a_container(system_root) ? kContainerTermGrace : kDefaultTermGrace, .guessed = true};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Most platforms kill 30 s or more after SIGTERM; the difference is for the process's own exit.
 inline constexpr Duration kDefaultTermGrace = std::chrono::seconds(25);
@@ -30,4 +30,4 @@ TermGrace term_grace(std::optional<Duration> by_program = {}, const std::filesys
 // KUBERNETES_SERVICE_HOST.
 bool in_a_container(const std::filesystem::path& system_root = "/");
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

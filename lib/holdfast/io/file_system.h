@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class FileKind { regular, directory, symlink, other };
 
@@ -124,4 +124,4 @@ class FileSystem {
   static FileSystem& real();
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 bool ends_torn(const File& file) {
@@ -39,4 +39,4 @@ void LineFile::append(std::string_view line) {
   torn_ = false;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class LineFile {
  public:
@@ -33,4 +33,4 @@ class LineFile {
   bool torn_ = false;   // the file ends in the middle of a line
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

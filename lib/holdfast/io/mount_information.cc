@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // mountinfo writes blanks and backslashes in names as octal numbers: "\040".
@@ -141,4 +141,4 @@ FileSystemKind kind_of_file_system(std::uint64_t magic) {
           .remark = "a file system that Holdfast has no experience with: rehearse before you trust it"};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct MountEntry {
   std::string mount_point;
@@ -38,4 +38,4 @@ struct FileSystemKind {
 // `magic` is f_type of statfs.
 FileSystemKind kind_of_file_system(std::uint64_t magic);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

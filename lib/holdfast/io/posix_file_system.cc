@@ -11,7 +11,7 @@
 #include "holdfast/io/internal/posix_calls.h"
 #include "holdfast/io/internal/posix_directory.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::Descriptor;
@@ -144,4 +144,4 @@ FileSystem& FileSystem::real() {
   return file_system;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Switches for tests of the fallbacks, and for file systems that accept a call without performing it.
 struct PosixOptions {
@@ -36,4 +36,4 @@ class PosixFileSystem final : public FileSystem {
   PosixOptions options_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kSayAgain = std::chrono::seconds(30);
@@ -84,4 +84,4 @@ std::optional<std::string> root_file_system_warning(const FileSystem& file_syste
          "example)";
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct MountWaitOptions {
   // After a machine's start a volume may take minutes to attach. Each poll costs one system call.
@@ -40,4 +40,4 @@ void check_on_mount(FileSystem& file_system, const Directory& directory, const s
 std::optional<std::string> root_file_system_warning(const FileSystem& file_system,
                                                     const std::filesystem::path& directory);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

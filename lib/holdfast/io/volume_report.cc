@@ -9,7 +9,7 @@
 #include "holdfast/io/internal/volume_capabilities.h"
 #include "holdfast/io/internal/volume_speed.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kLeast = 16 << 20;  // bytes; a smaller write would measure caches
@@ -54,4 +54,4 @@ std::optional<Duration> estimate_save(const VolumeReport& report, std::uint64_t 
          report.committing->median;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

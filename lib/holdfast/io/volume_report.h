@@ -21,7 +21,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/io/mount_information.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct ProbeOptions {
   std::uint64_t bytes = std::uint64_t{1} << 30;  // to write; large enough to outlast caches. At most free / 4
@@ -82,4 +82,4 @@ std::vector<VolumeRemark> explain(const VolumeReport& report);
 // Estimated time of one save of `state_bytes`; nullopt if nothing was measured.
 std::optional<Duration> estimate_save(const VolumeReport& report, std::uint64_t state_bytes);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 VolumeSpace volume_space(const std::filesystem::path& path) {
   struct statvfs room {};
@@ -19,4 +19,4 @@ VolumeSpace volume_space(const std::filesystem::path& path) {
   return {.free = room.f_bavail * block, .total = room.f_blocks * block};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct VolumeSpace {
   std::uint64_t free = 0;  // bytes, for this user
@@ -12,4 +12,4 @@ struct VolumeSpace {
 };
 VolumeSpace volume_space(const std::filesystem::path& path);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

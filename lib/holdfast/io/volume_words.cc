@@ -2,7 +2,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Weight = VolumeRemark::Weight;
@@ -102,4 +102,4 @@ std::vector<VolumeRemark> explain(const VolumeReport& report) {
   return remarks;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 thread_local BatchCounts* collecting = nullptr;
@@ -38,4 +38,4 @@ void BatchCounts::count(const at::Tensor& counter) {
 
 bool BatchCounts::collects() { return collecting != nullptr; }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class BatchCounts {
  public:
@@ -33,4 +33,4 @@ class BatchCounts {
   std::vector<at::Tensor> counters_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 
 #include <optional>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Tensors of the module, not copies: the statistics are updated in place. Defaults are
 // torch::nn::BatchNorm2d's.
@@ -61,4 +61,4 @@ void prepare_fused_batch_norm(at::ScalarType type, c10::Device device);
 Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                             const BatchNormFusion& fusion = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/kernels/internal/nvrtc.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 namespace {
 
 using internal::nvrtc;
@@ -152,4 +152,4 @@ Compiled compile(const Source& source, const std::vector<std::string>& types, in
   return compiled;
 }
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

@@ -12,7 +12,7 @@
 
 #include "holdfast/kernels/source.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 // Empty if NVRTC was found; otherwise the reason why not.
 std::string why_no_compiler();
@@ -35,4 +35,4 @@ struct Compiled {
 Compiled compile(const Source& source, const std::vector<std::string>& types, int architecture,
                  bool portable = false, const std::vector<std::string>& options = {});
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

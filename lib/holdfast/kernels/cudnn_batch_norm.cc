@@ -11,7 +11,7 @@
 #include "holdfast/kernels/internal/cudnn.h"
 #endif
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace kernels { namespace {
 
 #ifdef HOLDFAST_WITH_CUDA
@@ -156,4 +156,4 @@ Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& para
 #endif
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

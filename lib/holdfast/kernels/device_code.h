@@ -18,7 +18,7 @@
 #define HOLDFAST_UNROLL
 #endif
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 //   struct Doubled {
 //     static constexpr int kThreads = 256, kBlocksPerMultiprocessor = 4, kSteps = 1;
@@ -200,4 +200,4 @@ void run_block_from(const Kernel& kernel, Place at, typename Kernel::Shared& sha
 }
 #endif
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

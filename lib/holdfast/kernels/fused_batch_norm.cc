@@ -9,7 +9,7 @@
 #include "holdfast/kernels/internal/counters.h"
 #include "holdfast/kernels/kernel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace kernels {
 
 inline constexpr Source kBatchNorm{"holdfast/kernels/internal/batch_norm_kernels.h", &texts_of_kernels};
@@ -210,4 +210,4 @@ Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& para
   return kernels::internal::BatchNormNode<kernels::OwnKernels>::run(x, parameters, fusion);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

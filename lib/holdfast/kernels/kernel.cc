@@ -22,7 +22,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 namespace {
 
 std::vector<KernelName>& known() {
@@ -197,4 +197,4 @@ void prepare_on_gpu(const Source& source, const char* element, c10::Device devic
 #endif
 
 }  // namespace internal
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

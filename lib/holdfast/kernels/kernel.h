@@ -24,7 +24,7 @@
 #include "holdfast/kernels/device_code.h"
 #include "holdfast/kernels/source.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 // Number of blocks; each has Kernel::kThreads threads.
 struct Grid {
@@ -83,4 +83,4 @@ void launch(const Kernel& kernel, Grid grid, c10::Device device) {
   });
 }
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

@@ -17,7 +17,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 namespace {
 
 // The first bytes of a file; a file of another layout gets another number, and then counts as missing.
@@ -200,4 +200,4 @@ std::vector<Outcome> compile_together(std::span<const std::string> types, Kernel
   return outcomes;
 }
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

@@ -24,7 +24,7 @@
 #include "holdfast/kernels/compiler.h"
 #include "holdfast/kernels/source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class FileSystem;
 
@@ -65,4 +65,4 @@ std::vector<Outcome> compile_together(std::span<const std::string> types, Kernel
                                       const std::function<Compiled(const std::string& type)>& compile);
 
 }  // namespace kernels
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

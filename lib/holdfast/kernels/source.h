@@ -6,7 +6,7 @@
 
 #include <span>
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 // One file, with the path by which others include it: "holdfast/kernels/device_code.h".
 struct Text {
@@ -23,4 +23,4 @@ struct Source {
 
 std::span<const Text> texts_of_kernels();
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

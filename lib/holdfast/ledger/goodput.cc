@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kZero = Duration::zero();
@@ -143,4 +143,4 @@ RunAccount account_for(const std::vector<LedgerLife>& all) {
   return run;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 
 #include "holdfast/ledger/ledger_reader.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class LifeEnding {
   complete,
@@ -79,4 +79,4 @@ struct RunAccount {
 
 RunAccount account_for(const std::vector<LedgerLife>& lives);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

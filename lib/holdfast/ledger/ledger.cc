@@ -5,7 +5,7 @@
 
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::int64_t unix_milliseconds(WallTime time) {
@@ -198,4 +198,4 @@ std::string Ledger::commit_members(SteadyTime boundary, Duration waited) const {
   return std::string(text.substr(kHead.size(), text.size() - kHead.size() - 1));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

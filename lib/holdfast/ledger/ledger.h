@@ -24,7 +24,7 @@
 #include "holdfast/ledger/save_figures.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct LedgerStart {
   AttemptNumber attempt = 0;
@@ -117,4 +117,4 @@ class Ledger {
 // The word in a notice's line: "deadline".
 std::string_view word_of(NoticeKind kind);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -4,7 +4,7 @@
 
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // An int64 takes at most 20 characters; with the three decimals of milliseconds, 24.
@@ -104,4 +104,4 @@ std::string_view LedgerLine::done() noexcept {
   return {buffer_.data(), used_};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class LedgerLine {
  public:
@@ -43,4 +43,4 @@ class LedgerLine {
   bool closed_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/base/json.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kLosses = R"({"event":"losses")";
@@ -356,4 +356,4 @@ std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives, con
   return machines;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

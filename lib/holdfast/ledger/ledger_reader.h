@@ -22,7 +22,7 @@
 #include "holdfast/planning/interval_planner.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::size_t kLongestLedgerLine = 64 << 10;
 inline constexpr std::uint64_t kLongestLedger = 256 << 20;
@@ -125,4 +125,4 @@ std::vector<LedgerLife> read_lives(Directory& run_directory);
 // lives on if its boot id is `boot`, this machine's.
 std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives, const std::string& boot);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 
 #include "holdfast/base/bits.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kHead = R"({"event":"losses","from":)";
@@ -94,4 +94,4 @@ std::map<std::int64_t, double> losses_in(const std::vector<std::string>& ledger_
   return losses;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class LossRing {
  public:
@@ -46,4 +46,4 @@ class LossRing {
 // the first value counts.
 std::map<std::int64_t, double> losses_in(const std::vector<std::string>& ledger_lines);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

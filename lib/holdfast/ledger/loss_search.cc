@@ -10,7 +10,7 @@
 
 #include "holdfast/ledger/loss_ring.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kPiece = 64 << 10;  // longer than any line: a line of losses has at most 17 KiB
@@ -99,4 +99,4 @@ std::map<std::int64_t, double> losses_after(const File& ledger, std::int64_t ste
   return found;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,10 +13,10 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Loss bits by step, of the first `most` recorded steps after `step`. Other lines are ignored. If a step
 // appears twice the first value counts. Returns fewer if the ledger has no more within 16 MiB.
 std::map<std::int64_t, double> losses_after(const File& ledger, std::int64_t step, std::size_t most);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 #include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string share_of(Duration part, Duration whole) {
@@ -82,4 +82,4 @@ void put_figures(RunState& state, const RunFigures& figures) {
   state.most_risk_ms = whole(figures.most_risk_time);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

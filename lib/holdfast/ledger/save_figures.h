@@ -14,7 +14,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // One save. A field is zero until its phase has happened.
 struct SaveFigures {
@@ -80,4 +80,4 @@ std::string to_json_members(const SaveFigures& figures);
 // Copies the figures into a run state.
 void put_figures(RunState& state, const RunFigures& figures);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

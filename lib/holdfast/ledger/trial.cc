@@ -5,7 +5,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::filesystem::path orders_file(const std::filesystem::path& folder) { return folder / "orders"; }
@@ -58,4 +58,4 @@ std::uintmax_t bytes_of_steps(const std::filesystem::path& folder) {
   return missing ? 0 : bytes;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

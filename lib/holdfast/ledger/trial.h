@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TrialOrders {
   std::int64_t stop_at = 0;   // stops at this step, as if it were interrupted
@@ -39,4 +39,4 @@ std::vector<TrialStep> read_steps(const std::filesystem::path& folder);
 // Grows with every step; 0 before the first one.
 std::uintmax_t bytes_of_steps(const std::filesystem::path& folder);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

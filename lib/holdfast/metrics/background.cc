@@ -14,7 +14,7 @@
 #include "holdfast/metrics/guarded_sink.h"
 #include "holdfast/metrics/system_sampler.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kWakeAt = BackgroundSinks::kMostWaiting / 4;
@@ -222,4 +222,4 @@ void BackgroundSinks::end(const EndEvent& event) {
   close();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -19,7 +19,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct BackgroundOptions {
   Duration system_every = std::chrono::seconds(10);      // SystemEvent and StatusEvent; costs about 0.1 ms
@@ -53,4 +53,4 @@ class BackgroundSinks final : public MetricSink {
   std::unique_ptr<Worker> worker_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

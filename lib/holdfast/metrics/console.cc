@@ -5,7 +5,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr const char* kGap = "  ";
@@ -95,4 +95,4 @@ void ConsoleProgress::finish() {
   unprinted_.reset();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

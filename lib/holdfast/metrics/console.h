@@ -16,7 +16,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct ConsoleOptions {
   std::optional<bool> terminal = {};                 // unset: whether standard error is a terminal
@@ -51,4 +51,4 @@ class ConsoleProgress final : public MetricSink {
   std::optional<StepEvent> unprinted_;  // the newest step that no printed line shows
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include "holdfast/metrics/csv_file.h"
 #include "holdfast/metrics/csv_row.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 static_assert(sizeof(std::array<char, 320>) >= kCsvRowSize);
@@ -67,4 +67,4 @@ void CsvSink::evaluation(const EvaluationEvent& event) {
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

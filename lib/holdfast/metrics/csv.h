@@ -21,7 +21,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class CsvFile;
 
@@ -57,4 +57,4 @@ class CsvSink final : public MetricSink {
   std::array<char, 320> buffer_{};  // kCsvRowSize
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

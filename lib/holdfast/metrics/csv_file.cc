@@ -14,7 +14,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/metrics/csv_row.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kBlock = 1u << 18;
@@ -241,4 +241,4 @@ void CsvFile::cut_to(std::uint64_t length) noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

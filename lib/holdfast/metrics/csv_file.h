@@ -18,7 +18,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct CsvPosition {
   std::int64_t step = 0;      // resumed step; later rows are dropped
@@ -51,4 +51,4 @@ class CsvFile {
   std::int64_t last_step_ = -1;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 
 #include "holdfast/base/bits.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 class RowWriter {
@@ -108,4 +108,4 @@ std::optional<CsvRow> parse_csv_row(std::string_view line) {
   return row;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/metrics/event.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::string_view kCsvHeader =
     "epoch,step,samples,time,lr,loss,accuracy,attempt,val_loss,val_accuracy";
@@ -47,4 +47,4 @@ struct CsvRow {
 // Parses a line without its newline. nullopt unless the columns up to `attempt` are well-formed.
 std::optional<CsvRow> parse_csv_row(std::string_view line);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

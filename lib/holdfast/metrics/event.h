@@ -14,7 +14,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Training continues after `step`: 0 for a fresh run, otherwise the resumed step.
 struct BeginEvent {
@@ -127,4 +127,4 @@ struct EndEvent {
 using Event =
     std::variant<BeginEvent, StepEvent, EvaluationEvent, HistogramEvent, SystemEvent, StatusEvent, EndEvent>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

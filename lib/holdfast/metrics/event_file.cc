@@ -15,7 +15,7 @@
 #include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -183,4 +183,4 @@ void EventFile::flush() {
   buffer_.clear();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -24,7 +24,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/metrics/event.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::uint32_t crc32c(std::string_view bytes);
 
@@ -77,4 +77,4 @@ class EventFile {
   std::string buffer_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

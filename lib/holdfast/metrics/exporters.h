@@ -19,7 +19,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TensorBoardOptions {
   // Writes at least that often, and at each commit. A killed process loses what is not written.
@@ -44,4 +44,4 @@ std::unique_ptr<MetricSink> prometheus_sink(FileSystem& file_system, std::filesy
                                             const PrometheusOptions& options = {},
                                             const Clock& clock = Clock::real());
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class GuardedSink final : public MetricSink {
  public:
@@ -47,4 +47,4 @@ class GuardedSink final : public MetricSink {
   std::unique_ptr<MetricSink> sink_;  // null after a failure
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 class LineWriter {
@@ -96,4 +96,4 @@ void JsonlSink::step(const StepEvent& event) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

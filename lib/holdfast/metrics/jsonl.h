@@ -19,7 +19,7 @@
 
 #include "holdfast/metrics/sink.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::size_t kStepLineSize = 784;  // more than the longest line
 
@@ -41,4 +41,4 @@ class JsonlSink final : public MetricSink {
   std::array<char, kStepLineSize> buffer_{};
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kSteps = 100;
@@ -50,4 +50,4 @@ std::optional<Duration> Meter::time_left(std::int64_t samples) const {
   return Duration(std::llround(std::fmax(seconds, 0) * 1e9));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

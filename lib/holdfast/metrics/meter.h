@@ -11,7 +11,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Meter {
  public:
@@ -44,4 +44,4 @@ class Meter {
   std::int64_t samples_in_window_ = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

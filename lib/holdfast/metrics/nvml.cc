@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Functions and types of nvml.h. That library keeps its binary interface.
 struct Nvml::Functions {
@@ -70,4 +70,4 @@ std::vector<GpuFigures> Nvml::read() const {
   return gpus;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 
 #include "holdfast/metrics/event.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Nvml {
  public:
@@ -29,4 +29,4 @@ class Nvml {
   std::unique_ptr<Functions> functions_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

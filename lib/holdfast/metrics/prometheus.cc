@@ -10,7 +10,7 @@
 #include "holdfast/metrics/guarded_sink.h"
 #include "holdfast/metrics/prometheus_text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::filesystem::path folder_of(const std::filesystem::path& file) {
@@ -221,4 +221,4 @@ std::unique_ptr<MetricSink> prometheus_sink(FileSystem& file_system, std::filesy
       std::move(target), std::make_unique<PrometheusSink>(file_system, std::move(file), options, clock));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

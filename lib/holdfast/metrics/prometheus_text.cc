@@ -5,7 +5,7 @@
 
 #include "holdfast/base/bits.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string number(double value) {
@@ -93,4 +93,4 @@ void PrometheusText::histogram(std::string_view name, std::string_view help,
   sample(std::string(name) + "_count", {}, static_cast<double>(values.count_));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

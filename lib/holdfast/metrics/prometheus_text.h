@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Escaped for a label's value.
 std::string prometheus_escaped(std::string_view text);
@@ -64,4 +64,4 @@ class PrometheusText {
   std::string text_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 
 #include "holdfast/metrics/event.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class MetricSink {
  public:
@@ -29,4 +29,4 @@ class MetricSink {
   virtual void flush() {}
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

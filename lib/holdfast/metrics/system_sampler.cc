@@ -8,7 +8,7 @@
 
 #include "holdfast/base/seconds.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 Duration time_of(const timeval& time) {
@@ -59,4 +59,4 @@ SystemEvent SystemSampler::sample() {
   return event;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

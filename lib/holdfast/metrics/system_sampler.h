@@ -10,7 +10,7 @@
 #include "holdfast/metrics/event.h"
 #include "holdfast/metrics/nvml.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class SystemSampler {
  public:
@@ -26,4 +26,4 @@ class SystemSampler {
   SystemEvent before_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include "holdfast/metrics/exporters.h"
 #include "holdfast/metrics/guarded_sink.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kLargeBuffer = 1 << 18;
@@ -129,4 +129,4 @@ std::unique_ptr<MetricSink> tensorboard_sink(FileSystem& file_system, std::files
       std::make_unique<TensorBoardSink>(file_system, std::move(directory), options, clock));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

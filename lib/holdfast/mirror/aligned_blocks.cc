@@ -7,7 +7,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::align_val_t kAlignment{4096};
@@ -55,4 +55,4 @@ void BlockStream::finish() {
   file_.truncate(length);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::size_t kCopyBlock = 8u << 20;
 
@@ -49,4 +49,4 @@ class BlockStream {
   std::uint64_t written_ = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

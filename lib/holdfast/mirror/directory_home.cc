@@ -7,7 +7,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/recovery.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace {
 
@@ -128,4 +128,4 @@ void DirectoryHome::read(const HomeFile& wanted, const ByteSink& sink) {
   read_blocks(*file, wanted.bytes, block, sink);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

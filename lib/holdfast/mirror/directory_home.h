@@ -13,7 +13,7 @@
 #include "holdfast/mirror/pace.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class DirectoryHome final : public Home {
  public:
@@ -42,4 +42,4 @@ class DirectoryHome final : public Home {
   bool recovered_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -3,7 +3,7 @@
 #include "holdfast/mirror/directory_home.h"
 #include "holdfast/mirror/rclone_home.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, Verifier& verifier,
                                 Pace& pace) {
@@ -17,4 +17,4 @@ std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_sys
   return std::make_unique<DirectoryHome>(options, file_system, verifier, pace);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

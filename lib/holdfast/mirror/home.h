@@ -26,7 +26,7 @@
 #include "holdfast/store/names.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // HOME did not do what it was asked to do.
 class HomeError : public Error {
@@ -99,4 +99,4 @@ class Pace;
 std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, Verifier& verifier,
                                 Pace& pace);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include "holdfast/base/json.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kLongestRecord = 64 << 10;
@@ -109,4 +109,4 @@ void write_home_record(Directory& run_directory, const HomeRecord& record) {
   run_directory.sync();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

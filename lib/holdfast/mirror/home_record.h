@@ -14,7 +14,7 @@
 #include "holdfast/store/names.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct HomeRecord {
   std::string home = {};                   // as the user wrote it
@@ -36,4 +36,4 @@ std::optional<HomeRecord> home_record_from_json(const std::string& text);  // nu
 std::optional<HomeRecord> read_home_record(Directory& run_directory);
 void write_home_record(Directory& run_directory, const HomeRecord& record);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

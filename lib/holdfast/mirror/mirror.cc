@@ -10,7 +10,7 @@
 #include "holdfast/store/lineage.h"
 #include "holdfast/store/recovery.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kIdle = std::chrono::seconds(1);
@@ -256,4 +256,4 @@ void Mirror::recovered() {
   record_.failing_since.clear();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

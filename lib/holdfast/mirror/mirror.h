@@ -22,7 +22,7 @@
 #include "holdfast/mirror/home_record.h"
 #include "holdfast/mirror/pace.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct MirrorOptions {
   std::filesystem::path directory = {};  // the run directory
@@ -86,4 +86,4 @@ class Mirror {
   bool record_fails_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kPoll = std::chrono::milliseconds(100);
@@ -31,4 +31,4 @@ void Pace::wait(Duration duration) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class MirrorStopped : public Error {
  public:
@@ -42,4 +42,4 @@ class Pace {
   SteadyTime free_{};  // when all blocks so far have taken the time that the limit gives them
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

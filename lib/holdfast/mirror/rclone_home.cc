@@ -20,7 +20,7 @@
 #include "holdfast/store/lineage.h"
 #include "holdfast/store/retention.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kTokenDigits = 16;
@@ -267,4 +267,4 @@ void RcloneHome::read(const HomeFile& file, const ByteSink& sink) {
   if (!end.ok()) fail("read " + name, end);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

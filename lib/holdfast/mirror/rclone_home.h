@@ -19,7 +19,7 @@
 #include "holdfast/mirror/rclone_list.h"
 #include "holdfast/mirror/rclone_program.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr char kRclonePrefix[] = "rclone:";
 
@@ -67,4 +67,4 @@ class RcloneHome final : public Home {
 // nullopt unless it is the name of a claim in a store.
 std::optional<AttemptNumber> parse_store_claim(const std::string& name);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include "holdfast/base/json.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::optional<std::vector<RcloneEntry>> rclone_list_from_json(std::string_view text) {
   const JsonValue list = parse_json(text, 8);
@@ -21,4 +21,4 @@ std::optional<std::vector<RcloneEntry>> rclone_list_from_json(std::string_view t
   return entries;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

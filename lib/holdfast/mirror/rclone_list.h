@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RcloneEntry {
   std::string name;
@@ -21,4 +21,4 @@ struct RcloneEntry {
 
 std::optional<std::vector<RcloneEntry>> rclone_list_from_json(std::string_view text);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

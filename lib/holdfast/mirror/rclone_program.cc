@@ -16,7 +16,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/mirror/home.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kPollMs = 100;
@@ -168,4 +168,4 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
   return end;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 
 #include "holdfast/mirror/pace.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct RcloneEnd {
   int code = 0;           // 128 + N after signal N
@@ -39,4 +39,4 @@ class RcloneProgram {
   Pace& pace_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

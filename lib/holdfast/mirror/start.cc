@@ -7,7 +7,7 @@
 #include "holdfast/mirror/aligned_blocks.h"
 #include "holdfast/store/attempt.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // A fetched file that is not what its name says.
@@ -127,4 +127,4 @@ PreparedStart prepare_start(FileSystem& file_system, Verifier& verifier,
   return Start(file_system, verifier, directory, home, pace).prepare();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

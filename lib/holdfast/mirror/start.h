@@ -19,7 +19,7 @@
 #include "holdfast/mirror/pace.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct PreparedStart {
   AttemptNumber attempt = 0;               // the number that the trainer will claim
@@ -32,4 +32,4 @@ struct PreparedStart {
 PreparedStart prepare_start(FileSystem& file_system, Verifier& verifier,
                             const std::filesystem::path& directory, Home& home, Pace& pace);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/layers.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::int64_t kPooled = 6;
@@ -75,4 +75,4 @@ void AlexNetImpl::initialize() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

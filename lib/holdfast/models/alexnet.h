@@ -15,7 +15,7 @@
 
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct AlexNetOptions {
   std::int64_t num_classes = 1000;
@@ -43,4 +43,4 @@ class AlexNetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(AlexNet);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -4,7 +4,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string_view word_of(BatchNormKind kind) {
   return kind == BatchNormKind::cudnn ? "cudnn" : kind == BatchNormKind::fused ? "fused" : "aten";
@@ -17,4 +17,4 @@ BatchNormKind parse_batch_norm(std::string_view word) {
   throw UsageError("there is no batch norm '" + std::string(word) + "': choose aten, cudnn or fused");
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

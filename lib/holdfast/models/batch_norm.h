@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class BatchNormKind {
   aten,   // torch's separate operators: the reference
@@ -18,4 +18,4 @@ enum class BatchNormKind {
 std::string_view word_of(BatchNormKind kind);
 BatchNormKind parse_batch_norm(std::string_view word);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

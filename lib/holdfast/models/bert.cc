@@ -19,7 +19,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/layers.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using torch::nn::LayerNorm;
@@ -309,4 +309,4 @@ BertWork count_work(const BertOptions& options, std::int64_t tokens, std::int64_
   return work;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

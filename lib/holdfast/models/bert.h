@@ -24,7 +24,7 @@
 #include "holdfast/models/variant.h"
 #include "holdfast/state/other_keys.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class BertGelu { erf, tanh };
 // fused: at::scaled_dot_product_attention. On a GPU it is one kernel that never stores the S x S
@@ -121,4 +121,4 @@ struct BertWork {
 };
 BertWork count_work(const BertOptions& options, std::int64_t tokens, std::int64_t predictions);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 #include "holdfast/models/internal/inception_block.h"
 #include "holdfast/models/internal/normalize.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using models::Branch;
 using models::ConvNorm;
@@ -183,4 +183,4 @@ void InceptionV3Impl::initialize() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

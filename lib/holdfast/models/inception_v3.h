@@ -22,7 +22,7 @@
 #include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr double kAuxiliaryWeight = 0.4;  // weight of the auxiliary head's loss
 
@@ -71,4 +71,4 @@ class InceptionV3Impl : public torch::nn::Module {
 };
 TORCH_MODULE(InceptionV3);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

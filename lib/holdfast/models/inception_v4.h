@@ -19,7 +19,7 @@
 #include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct InceptionV4Options {
   std::int64_t num_classes = 1000;
@@ -51,4 +51,4 @@ class InceptionV4Impl : public torch::nn::Module {
 };
 TORCH_MODULE(InceptionV4);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/models/resnet.h"
 #include "holdfast/models/vgg.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::int64_t kTableClasses = 1001;
@@ -193,4 +193,4 @@ ModelWork count_work(const PictureModel& model, std::int64_t pixels) {
   return work;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -21,7 +21,7 @@
 #include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // "resnet50", "resnet152", "vgg16", "alexnet", "inception_v3", "inception_v4"
 const std::vector<std::string>& picture_model_names();
@@ -61,4 +61,4 @@ struct ModelWork {
 // Runs the model on an empty batch: costs nothing and leaves buffers unchanged.
 ModelWork count_work(const PictureModel& model, std::int64_t pixels);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include "holdfast/models/internal/normalize.h"
 #include "holdfast/models/internal/residual_block.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct Layout {
@@ -134,4 +134,4 @@ void ResNetImpl::initialize() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

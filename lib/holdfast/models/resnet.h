@@ -22,7 +22,7 @@
 #include "holdfast/models/batch_norm.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class Stem {
   imagenet,  // 7x7 convolution with stride 2 and a max pool: the first block sees a quarter of the side
@@ -65,4 +65,4 @@ class ResNetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResNet);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/ssd300_kinds.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string_view word_of(SsdBackbone backbone) {
   return backbone == SsdBackbone::vgg16 ? "vgg16" : "resnet34";
@@ -55,4 +55,4 @@ ModelWork count_work(Ssd300& net) {
   return count_work(model, kSsdPixels);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

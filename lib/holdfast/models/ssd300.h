@@ -21,7 +21,7 @@
 #include "holdfast/models/picture_model.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::int64_t kSsdPixels = 300;
 
@@ -63,4 +63,4 @@ std::shared_ptr<Ssd300> make_ssd300(const Ssd300Options& options = {});
 // Multiply-adds and training FLOPs of one picture. Runs forward on an empty batch, which costs nothing.
 ModelWork count_work(Ssd300& net);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 #include "holdfast/models/internal/ssd300_kinds.h"
 #include "holdfast/models/internal/vgg_features.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 constexpr double kTableEps = 1e-4;
@@ -159,4 +159,4 @@ std::shared_ptr<Ssd300> make_ssd300_resnet34(const Ssd300Options& options) {
   return std::make_shared<ResNet34Impl>(options);
 }
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

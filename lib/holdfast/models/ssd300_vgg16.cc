@@ -10,7 +10,7 @@
 #include "holdfast/models/internal/ssd300_kinds.h"
 #include "holdfast/models/internal/vgg_features.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // Layers of VGG-16's features: the third pool, and the fourth, behind conv4_3.
@@ -185,4 +185,4 @@ std::shared_ptr<Ssd300> make_ssd300_vgg16(const Ssd300Options& options) {
   return std::make_shared<Vgg16Ssd>(options);
 }
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -13,7 +13,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/ssd300.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr double kPixels = kSsdPixels;
@@ -83,4 +83,4 @@ SsdAnchors make_ssd_anchors(AnchorOrder order, const at::TensorOptions& options)
           .corners = (corners * unit).to(device, type)};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

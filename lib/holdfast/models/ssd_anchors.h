@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 //   cells a side   38   19   10    5    3    1
 //   boxes a cell    4    6    6    6    4    4         4·38² + 6·19² + 6·10² + 6·5² + 4·3² + 4·1² = 8732
@@ -36,4 +36,4 @@ struct SsdAnchors {
 // On the device and with the type of `options`. Default: CPU, float32.
 SsdAnchors make_ssd_anchors(AnchorOrder order, const at::TensorOptions& options = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/at_least_float.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::int64_t kNegatives = 3;  // for each positive
@@ -115,4 +115,4 @@ SsdLoss ssd_table_loss(const SsdOutput& output, const SsdTableTargets& targets) 
   return added((sums.boxes / targets.counts).mean(), (sums.classes / targets.counts).mean());
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

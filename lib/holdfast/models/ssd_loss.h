@@ -15,7 +15,7 @@
 #include "holdfast/models/ssd300.h"
 #include "holdfast/models/ssd_matching.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SsdLoss {
   at::Tensor total, boxes, classes;  // scalars; total = boxes + classes
@@ -47,4 +47,4 @@ SsdLoss ssd_table_loss(const SsdOutput& output, const SsdTableTargets& targets);
 // order, so the lower index is mined first on every device.
 at::Tensor descending_ranks(const at::Tensor& values);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr double kOverlap = 0.5;
@@ -112,4 +112,4 @@ SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
           .classes = at::where(positive, boxes.classes.gather(1, box), 0)};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 
 #include "holdfast/models/ssd_anchors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct LabelledBox {
   double left = 0, top = 0, right = 0, bottom = 0;  // fractions of the picture's sides
@@ -45,4 +45,4 @@ struct SsdTargets {
 // without any overlap claims row 0, as in both originals. A picture without boxes has no positives.
 SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

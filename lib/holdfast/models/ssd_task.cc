@@ -17,7 +17,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/at_least_float.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::int64_t kMostBoxes = 8;
@@ -130,4 +130,4 @@ SsdLoss SsdTask::loss(const SsdBatch& batch) {
   return ssd_loss(net_->forward(batch.pictures), anchors_, match_boxes(anchors_, *batch.boxes));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

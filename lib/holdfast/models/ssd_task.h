@@ -21,7 +21,7 @@
 #include "holdfast/models/ssd_loss.h"
 #include "holdfast/models/ssd_matching.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // table: as the published harness. The pictures stay; each step jitters their colours, normalises them, draws
 // new targets, and makes both sorts. Only for SsdBackbone::resnet34. matched: matches labelled boxes to
@@ -65,4 +65,4 @@ at::Tensor jitter_colors(const at::Tensor& pictures, const at::Tensor& jitter);
 // [4], uniform in ±.125, [.5, 1.5), [.5, 1.5), ±.05, from the device's generator.
 at::Tensor draw_color_jitter(const at::TensorOptions& options);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class ModelVariant {
   // Layers and initial weights of the library: ResNet v1.5, 1000 classes; SSD300 with 81 or 91 classes; BERT
@@ -28,4 +28,4 @@ enum class ModelVariant {
 std::string_view word_of(ModelVariant variant);
 ModelVariant parse_variant(std::string_view word);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 #include "holdfast/models/internal/layers.h"
 #include "holdfast/models/internal/vgg_features.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::int64_t kLastChannels = 512;  // of the last feature map
@@ -58,4 +58,4 @@ void Vgg16Impl::initialize() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

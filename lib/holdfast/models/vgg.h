@@ -16,7 +16,7 @@
 
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Vgg16Options {
   std::int64_t num_classes = 1000;
@@ -42,4 +42,4 @@ class Vgg16Impl : public torch::nn::Module {
 };
 TORCH_MODULE(Vgg16);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 
 #include "holdfast/state/lamb_options.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 void lay_out(const at::Tensor& tensor) {
@@ -59,4 +59,4 @@ void to_channels_last(torch::optim::Optimizer& optimizer) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,11 +18,11 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 void to_channels_last(torch::nn::Module& module);
 // Lays out slots of torch::optim's SGD, Adam, AdamW, RMSprop and Adagrad, and of the optimizers of
 // holdfast/optim, so that a fused update need not copy them.
 void to_channels_last(torch::optim::Optimizer& optimizer);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -21,7 +21,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct Group {
@@ -133,4 +133,4 @@ void clip_grad_value(std::vector<at::Tensor>& gradients, double limit) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

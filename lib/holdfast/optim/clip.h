@@ -17,7 +17,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The defined gradients of an optimizer's parameters, each once even if its parameter is listed several
 // times.
@@ -37,4 +37,4 @@ void add_gradients(const std::vector<at::Tensor>& sums, const std::vector<at::Te
 // Bounds every element to [-limit, limit]; NaN stays NaN. As torch::nn::utils::clip_grad_value_.
 void clip_grad_value(std::vector<at::Tensor>& gradients, double limit);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 
 #include <set>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 template <class... Norms>
@@ -42,4 +42,4 @@ DecayParameters decay_parameters(const torch::nn::Module& module) {
   return out;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -21,7 +21,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct DecayParameters {
   // Both lists keep the module's order. They include frozen parameters, which have no gradients. A parameter
@@ -45,4 +45,4 @@ std::vector<torch::optim::OptimizerParamGroup> decay_groups(const torch::nn::Mod
   return groups;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

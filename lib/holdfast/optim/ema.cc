@@ -16,7 +16,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 Ema::Ema(torch::nn::Module& module, const EmaOptions& options) : options_(options) {
   if (!(options.decay >= 0 && options.decay <= 1)) throw UsageError("an Ema's decay must be 0...1");
@@ -158,4 +158,4 @@ void Ema::load(const StateReader& in) {
   if (device_updates_.defined()) device_updates_.fill_(static_cast<double>(updates));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

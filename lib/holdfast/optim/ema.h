@@ -22,7 +22,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct EmaOptions {
   // Weight of the old average in each update, 0 to 1. An option of the run: compared on resume. Each update
@@ -92,4 +92,4 @@ class Ema {
   bool swapped_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 
 #include "holdfast/optim/internal/adam_work.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace internal {
 namespace {
 
@@ -68,4 +68,4 @@ struct AdamWKernel : KernelOf<AdamWCall> {};
 template class FusedOptimizer<torch::optim::Adam, torch::optim::AdamOptions, internal::AdamKernel>;
 template class FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

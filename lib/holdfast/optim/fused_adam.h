@@ -13,7 +13,7 @@
 
 #include "holdfast/optim/fused_optimizer.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 struct AdamKernel;
@@ -36,4 +36,4 @@ using FusedAdam = FusedOptimizer<torch::optim::Adam, torch::optim::AdamOptions, 
 extern template class FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
 using FusedAdamW = FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

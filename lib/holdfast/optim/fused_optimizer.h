@@ -20,7 +20,7 @@
 
 #include "holdfast/optim/fused_step.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 // The kernel calls of one optimizer, and the memory that its updates reuse.
@@ -74,4 +74,4 @@ class FusedOptimizer : public Torch, public FusedStep {
   std::unique_ptr<internal::FusedWork<Kernel>> work_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

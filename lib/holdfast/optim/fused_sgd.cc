@@ -18,7 +18,7 @@
 #include "holdfast/optim/internal/kernel_lists.h"
 #include "holdfast/optim/internal/tails.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using torch::optim::SGDOptions;
 using torch::optim::SGDParamState;
@@ -183,4 +183,4 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
 
 template class FusedOptimizer<torch::optim::SGD, SGDOptions, SgdKernel>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

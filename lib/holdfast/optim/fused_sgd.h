@@ -15,7 +15,7 @@
 
 #include "holdfast/optim/fused_optimizer.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 struct SgdKernel;
@@ -34,4 +34,4 @@ struct SgdKernel;
 extern template class FusedOptimizer<torch::optim::SGD, torch::optim::SGDOptions, internal::SgdKernel>;
 using FusedSgd = FusedOptimizer<torch::optim::SGD, torch::optim::SGDOptions, internal::SgdKernel>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

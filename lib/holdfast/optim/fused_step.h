@@ -16,7 +16,7 @@
 
 #include "holdfast/state/own_optimizer.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class FusedStep : public OwnOptimizer {
  public:
@@ -40,4 +40,4 @@ class FusedStep : public OwnOptimizer {
   ~FusedStep() = default;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@
 #include "holdfast/optim/internal/adam_work.h"
 #include "holdfast/state/whole_tensors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace internal {
 namespace {
 
@@ -196,4 +196,4 @@ struct LambKernel {
 
 template class FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/optim/fused_optimizer.h"
 #include "holdfast/state/lamb_options.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 struct LambKernel;
@@ -36,4 +36,4 @@ struct LambKernel;
 extern template class FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
 using Lamb = FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

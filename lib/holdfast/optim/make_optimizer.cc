@@ -9,7 +9,7 @@
 #include "holdfast/optim/lamb.h"
 #include "holdfast/state/torch_compat.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 template <class Optimizer, class Options>
@@ -59,4 +59,4 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::string_view name,
   throw UsageError("there is no optimizer '" + std::string(name) + "': choose one of " + known);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

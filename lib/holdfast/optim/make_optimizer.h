@@ -23,7 +23,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct OptimizerSettings {
   // Base learning rate.
@@ -48,4 +48,4 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::string_view name,
                                                         const torch::nn::Module& module,
                                                         const OptimizerSettings& settings);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 void require(bool condition, const char* what) {
@@ -233,4 +233,4 @@ void RatePlan::load(const StateReader& in, const std::string& prefix) {
   for (RatePlan& plan : after_) plan.load(in, prefix + "after.");
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

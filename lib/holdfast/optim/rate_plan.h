@@ -16,7 +16,7 @@
 
 #include "holdfast/state/stateful.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A number of steps. A plain number is the user's choice: an option, compared on resume. A length that was
 // computed from the final step must not be compared, because a resumed run may be longer. Length::derived(n)
@@ -123,4 +123,4 @@ class RatePlan {
   std::vector<RatePlan> after_;  // for kind warmup: one plan
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 Schedule::Schedule(torch::optim::Optimizer& optimizer, RatePlan plan)
     : optimizer_(&optimizer), plan_(std::move(plan)) {
@@ -77,4 +77,4 @@ void Schedule::load(const StateReader& in) {
   apply(position);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -21,7 +21,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A group's base rate is the rate that it has when the schedule first sees it: in the constructor, or after
 // add_param_group. The constructor sets the rates of the first update.
@@ -60,4 +60,4 @@ class Schedule {
   PlateauState plateau_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The nearest-rank percentile. Requires count > 0; reorders the values.
@@ -44,4 +44,4 @@ Costs CostModel::costs() const noexcept {
   return costs;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Costs {
   std::optional<Duration> commit = {};  // nullopt: unknown
@@ -50,4 +50,4 @@ class CostModel {
   std::size_t commit_count_ HOLDFAST_GUARDED_BY(mutex_) = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

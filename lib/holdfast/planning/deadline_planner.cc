@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Known cost of one commit. A write in flight that already takes longer than any measured one is the better
@@ -65,4 +65,4 @@ Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Cos
   return {.move = Move::stop, .too_late = !standing.covered && !possible};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/planning/cost_model.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class OnNotice { train_on, wait, exit, callback };
 
@@ -70,4 +70,4 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
 Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Costs& costs,
                    const Standing& standing) noexcept;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

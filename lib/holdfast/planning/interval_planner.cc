@@ -5,7 +5,7 @@
 
 #include "holdfast/base/seconds.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kTracedLives = 8;
@@ -37,4 +37,4 @@ Duration plan_interval(const SaveCost& cost, double hazard, const IntervalLimits
   return std::clamp(from_seconds(std::min(best, in_seconds(most))), least, most);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

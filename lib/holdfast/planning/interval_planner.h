@@ -14,7 +14,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct IntervalLimits {
   double stall_budget = 0.005;  // largest share of training time for saves; over 0, at most 1
@@ -42,4 +42,4 @@ double hazard_of(const std::vector<MachineLife>& lives);
 // Requires hazard > 0.
 Duration plan_interval(const SaveCost& cost, double hazard, const IntervalLimits& limits);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // After a first save that failed or is still being written.
@@ -139,4 +139,4 @@ void SavePolicy::hurry_until(SteadyTime until) {
   hurry_until_ = std::max(hurry_until_.value_or(until), until);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/planning/interval_planner.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // One trigger. `.every = 5min`, `.every = SaveEvery::steps(500)`, `.every = SaveEvery::automatic()`, or a
 // list.
@@ -85,4 +85,4 @@ class SavePolicy {
   std::int64_t last_step_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

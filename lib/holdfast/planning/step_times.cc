@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 std::optional<Duration> StepTimes::turn(bool beside) {
   beside_ = beside;
@@ -19,4 +19,4 @@ std::optional<Duration> StepTimes::turn(bool beside) {
   return past.time - Duration(std::llround(mean * static_cast<double>(past.steps)));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class StepTimes {
  public:
@@ -48,4 +48,4 @@ class StepTimes {
   Period without_;  // the newest long enough period without a write
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

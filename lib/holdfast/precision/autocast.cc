@@ -2,7 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace autocast = at::autocast;
 
@@ -30,4 +30,4 @@ AutocastGuard::~AutocastGuard() {
   autocast::set_autocast_cache_enabled(was_caching_);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 
 #include "holdfast/precision/precision.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Scopes nest, also with different precisions and device types. Each restores what it found, also after an
 // exception. fp32 and tf32 switch autocast off until the scope ends.
@@ -39,4 +39,4 @@ class AutocastGuard {
   c10::ScalarType was_type_ = c10::ScalarType::Float;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

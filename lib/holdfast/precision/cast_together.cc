@@ -12,7 +12,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -87,4 +87,4 @@ CastTogether::Scope::~Scope() {
   for (Replaced& one : replaced_) *one.place = std::move(one.parameter);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,7 +18,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class CastTogether {
  public:
@@ -45,4 +45,4 @@ class CastTogether {
   std::vector<at::Tensor*> places_;  // members `weight` and `bias` of the layers
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 const GradScalerOptions& checked(const GradScalerOptions& options) {
@@ -131,4 +131,4 @@ void GradScaler::load(const StateReader& in) {
   unscaled_ = false;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -25,7 +25,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct GradScalerOptions {
   // Initial scale of the loss: torch.amp's default. Free to change on resume, which restores the present
@@ -93,4 +93,4 @@ class GradScaler {
   bool unscaled_ = false;      // unscale() was called, update() was not
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array<std::pair<Precision, std::string_view>, 4> kWords = {{
@@ -125,4 +125,4 @@ std::optional<c10::ScalarType> autocast_type(Precision precision) {
 
 bool needs_scaler(Precision precision) { return precision == Precision::fp16; }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

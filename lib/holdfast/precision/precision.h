@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class Precision { fp32, tf32, fp16, bf16 };
 
@@ -54,4 +54,4 @@ std::optional<c10::ScalarType> autocast_type(Precision precision);
 // True for fp16: without a loss scale its gradients underflow.
 bool needs_scaler(Precision precision);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

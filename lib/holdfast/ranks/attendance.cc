@@ -13,7 +13,7 @@
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/rank_names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -189,4 +189,4 @@ bool attend(const LaunchEnvironment& place, SteadyTime end, Duration limit, Stor
   return Attendance(place, end, limit, line).attend();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

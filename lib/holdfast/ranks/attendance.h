@@ -16,7 +16,7 @@
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/ranks/store_line.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // "MASTER_ADDR:MASTER_PORT"
 std::string port_of(const LaunchEnvironment& place);
@@ -25,4 +25,4 @@ std::string port_of(const LaunchEnvironment& place);
 // store before, or begin anew, and this rank belongs to the next start. `limit` is for the message.
 bool attend(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 bool BallotBox::join(Voter voter) {
   if (members_.size() >= voters_) throw std::runtime_error("more voters than ranks");
@@ -35,4 +35,4 @@ std::vector<BallotBox::Voter> BallotBox::members() const {
   return all;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

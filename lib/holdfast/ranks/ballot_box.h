@@ -16,7 +16,7 @@
 
 #include "holdfast/ranks/rank_channel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class BallotBox {
  public:
@@ -41,4 +41,4 @@ class BallotBox {
   std::unordered_map<Voter, std::uint64_t> members_;  // the next round that each may vote in
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kOwn = 512;     // files, libraries, devices; clients that have proved nothing
@@ -38,4 +38,4 @@ void make_room_for_ranks(int rank, int world_size) {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kBlock = 64;
@@ -90,4 +90,4 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // How soon a waiting rank notices a shortened patience. The channel checks once a second whether the awaited
@@ -40,4 +40,4 @@ std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const s
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/ranks/rank_channel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A second limit for waits, which another thread may shorten while a rank waits. Noticed within two seconds.
 class Patience {
@@ -32,4 +32,4 @@ class Patience {
 std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const std::string& name,
                            Duration limit, const Patience* patience);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/signs_of_life.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr auto kLastBeat = std::chrono::seconds(2);
@@ -245,4 +245,4 @@ std::vector<int> Pulse::silent_for(Duration duration) const {
   return state_->judge.silent(static_cast<int>(std::max<std::int64_t>(duration / state_->options.period, 1)));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -19,7 +19,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/ranks/rank_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Flags that are raised once and never lowered.
 struct Alarm {
@@ -86,4 +86,4 @@ class Pulse {
   std::shared_ptr<const Alarm> alarm_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

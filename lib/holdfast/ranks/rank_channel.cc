@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The order of a ballot's elements.
@@ -122,4 +122,4 @@ void RankChannel::take() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

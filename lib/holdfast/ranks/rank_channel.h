@@ -22,7 +22,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Ranks are missing or lost. Committed checkpoints stand; start all ranks again. The exit code is 75.
 class GroupError : public Error {
@@ -132,4 +132,4 @@ class RankChannel {
   bool taken_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

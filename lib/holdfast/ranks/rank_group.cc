@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 SaveHandle RankGroup::begin_save(std::shared_ptr<SaveHandle::Shared> save) {
   open_.push_back(save);
@@ -127,4 +127,4 @@ std::string boundary_text(std::int64_t step, int evaluation) {
   return "boundary/" + std::to_string(step) + '/' + std::to_string(evaluation);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -23,7 +23,7 @@
 #include "holdfast/ranks/shared_write.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // After the loss of a rank, or at this rank's end, the shares of living ranks may still complete a checkpoint
 // for this long.
@@ -160,4 +160,4 @@ std::string boundary_text(std::int64_t step, int evaluation);  // own state at t
 inline constexpr char kOwnBytes = '=';                         // … this before the bytes
 inline constexpr char kNoOwn = '!';  // … or this before the reason why there are none
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

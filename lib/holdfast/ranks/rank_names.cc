@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string ranks_in_words(std::span<const int> ranks) {
   constexpr std::size_t kShown = 8;
@@ -30,4 +30,4 @@ std::vector<int> ranks_of_keys(std::span<const std::string> keys) {
   return ranks;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

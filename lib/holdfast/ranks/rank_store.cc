@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using namespace std::chrono_literals;
 
@@ -36,4 +36,4 @@ std::optional<std::string> RankStore::swap(const std::string& key, const std::st
   return get({read}).at(0);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The connection has ended, or no answer came. Later calls fail too.
 class StoreClosed : public std::runtime_error {
@@ -58,4 +58,4 @@ class RankStore {
   virtual void withdraw_will() {}
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

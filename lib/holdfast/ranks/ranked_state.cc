@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 bool of_other_rank(const TensorSpec& tensor) { return tensor.name.starts_with(kRankGroup); }
@@ -131,4 +131,4 @@ std::unique_ptr<LateCopy> RankedSource::prepare_independent(const ImageLayout& l
   return source_.prepare_independent(*layout_for(rank_, layout), image);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

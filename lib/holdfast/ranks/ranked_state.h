@@ -13,7 +13,7 @@
 
 #include "holdfast/snapshot/snapshot_source.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // The name of a rank's own tensor in the file: "rank/1/rng/cpu". Rank 0's keeps its name.
 std::string name_in_file(int rank, const std::string& name);
@@ -80,4 +80,4 @@ class RankedSource final : public SnapshotSource {
   const int world_size_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

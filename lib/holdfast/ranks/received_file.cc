@@ -10,7 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/arena.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::uint64_t kPiece = 64u << 20;
@@ -79,4 +79,4 @@ std::unique_ptr<File> head_of_file(std::vector<std::byte> head, std::uint64_t si
   return std::make_unique<ReceivedFile>(all, size, std::move(owner));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

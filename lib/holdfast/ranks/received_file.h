@@ -14,7 +14,7 @@
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/snapshot/arena.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Collective: rank 0 sends, and all others receive as many bytes. Returns nullptr unless `keep`.
 void send_file(RankChannel& channel, const File& file);
@@ -24,4 +24,4 @@ std::unique_ptr<File> file_of(std::shared_ptr<Arena> bytes);
 // A File of that size of which only the first bytes exist.
 std::unique_ptr<File> head_of_file(std::vector<std::byte> head, std::uint64_t size);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

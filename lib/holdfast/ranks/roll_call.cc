@@ -7,7 +7,7 @@
 
 #include "holdfast/ranks/rank_names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -103,4 +103,4 @@ void RollCall::let_all_hear(const std::vector<int>& deaf) {
   if (world_size_ > 1) std::this_thread::sleep_for(kToHear);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

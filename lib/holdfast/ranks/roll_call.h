@@ -18,7 +18,7 @@
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/store_line.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class RollCall {
  public:
@@ -40,4 +40,4 @@ class RollCall {
   std::string who_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

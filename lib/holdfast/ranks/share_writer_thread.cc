@@ -7,7 +7,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/ranks/rank_group.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 ShareWriterThread::ShareWriterThread(SharedWriter& together, RankChannel& channel, FileSystem& files,
                                      std::filesystem::path run, const Clock& clock)
@@ -108,4 +108,4 @@ void ShareWriterThread::tell_own(const HandedShare& share) {
   if (!name.empty() && name != told_own_) channel_.forget(name);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -21,7 +21,7 @@
 #include "holdfast/ranks/shared_write.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct HandedShare {
   SharedSave save;
@@ -68,4 +68,4 @@ class ShareWriterThread {
   std::thread thread_;                                      // last member: all others exist when it starts
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

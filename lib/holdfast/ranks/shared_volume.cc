@@ -16,7 +16,7 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr char kNonceMessage[] = "volume/nonce";
@@ -174,4 +174,4 @@ SharedVolume find_shared_volume(FileSystem& files, const std::filesystem::path& 
   return *std::move(volume);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -21,7 +21,7 @@
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SharedVolume {
   std::vector<bool> sees;            // by rank; identical on all ranks
@@ -37,4 +37,4 @@ struct SharedVolumeOptions {
 SharedVolume find_shared_volume(FileSystem& files, const std::filesystem::path& run, AttemptNumber attempt,
                                 RankChannel& channel, Clock& clock, const SharedVolumeOptions& options = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/format/share_writer.h"
 #include "holdfast/ranks/internal/share_message.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::BeginMessage;
@@ -377,4 +377,4 @@ std::string SharedWriter::hear(int rank, std::uint64_t number, const char* messa
   return hear_patiently(channel_, clock_, rank, name_of(number, message), limit, patience);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

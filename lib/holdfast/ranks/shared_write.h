@@ -31,7 +31,7 @@
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/writing/joint_save.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 struct SaveTag;
@@ -165,4 +165,4 @@ class LedSave final : public JointSave {
   const SharedWriteOptions limits_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Factor for the time until a rank's first sign: it may still be loading its GPU's libraries.
@@ -120,4 +120,4 @@ int SilenceJudge::longest_silence() const {
 
 int SilenceJudge::polls_to_verdict() const { return looks_ + kLooksToGather + looks_to_tell_ + 2; }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

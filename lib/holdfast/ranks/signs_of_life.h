@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A sign: a count, plus 2^32 times the polls for which this machine may stand still (below 2^15), plus 2^47 for
 // a rank that calls rank 0.
@@ -85,4 +85,4 @@ class SilenceJudge {
   std::vector<int> lost_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 #include <memory>
 #include <stdexcept>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -173,4 +173,4 @@ bool receive_all(int socket, std::span<std::byte> bytes, SteadyTime end) {
   return true;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Closes the socket in its destructor.
 class Socket {
@@ -57,4 +57,4 @@ void send_without_delay(int socket);
 bool send_all(int socket, std::span<const std::byte> bytes);
 bool receive_all(int socket, std::span<std::byte> bytes, SteadyTime end);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

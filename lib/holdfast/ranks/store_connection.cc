@@ -15,7 +15,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/ranks/keyed_hash.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -225,4 +225,4 @@ void StoreConnection::make_will(const std::string& key, const std::string& value
 
 void StoreConnection::withdraw_will() { call(Kind::will, {}); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

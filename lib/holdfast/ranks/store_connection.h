@@ -16,7 +16,7 @@
 #include "holdfast/ranks/sockets.h"
 #include "holdfast/ranks/store_messages.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class StoreServer;
 
@@ -87,4 +87,4 @@ class StoreConnection final : public RankStore {
   std::string in_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

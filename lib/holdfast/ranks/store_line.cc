@@ -8,7 +8,7 @@
 
 #include "holdfast/interruption/signal_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -116,4 +116,4 @@ std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys
   return std::move(*missed);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

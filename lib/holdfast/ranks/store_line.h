@@ -22,7 +22,7 @@
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/rank_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class SilentStore : public std::runtime_error {
  public:
@@ -93,4 +93,4 @@ class StoreLine {
   bool heeds_stop_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

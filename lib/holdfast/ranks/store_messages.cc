@@ -5,7 +5,7 @@
 
 #include "holdfast/ranks/keyed_hash.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 void put(std::string& bytes, std::size_t number) {
@@ -70,4 +70,4 @@ std::string proof_of_server(const std::string& secret, const std::string& server
   return keyed_hash(secret, "holdfast store, server: " + client_nonce + server_nonce);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

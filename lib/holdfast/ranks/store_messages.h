@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class Kind : std::uint8_t {
   // The start of a connection, in this order. Both sides prove that they know the run's secret.
@@ -60,4 +60,4 @@ std::string proof_of_client(const std::string& secret, const std::string& server
 std::string proof_of_server(const std::string& secret, const std::string& server_nonce,
                             const std::string& client_nonce);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

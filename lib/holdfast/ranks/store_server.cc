@@ -18,7 +18,7 @@
 #include "holdfast/base/random_bytes.h"
 #include "holdfast/ranks/keyed_hash.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -256,4 +256,4 @@ void StoreServer::write(Client& client) {
   await(client, !client.out.empty());
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

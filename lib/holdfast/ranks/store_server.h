@@ -21,7 +21,7 @@
 #include "holdfast/ranks/store_messages.h"
 #include "holdfast/ranks/store_table.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Messages and bytes of a store since it began, and its thread's processor time.
 struct StoreTraffic {
@@ -86,4 +86,4 @@ class StoreServer {
   mutable std::thread thread_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

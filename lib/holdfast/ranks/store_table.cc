@@ -6,7 +6,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::int64_t kLongestWait = std::int64_t{30} * 24 * 3600 * 1000;  // ms
@@ -245,4 +245,4 @@ StoreTable::Words StoreTable::missing_of(const Wait& wait) const {
   return missed;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

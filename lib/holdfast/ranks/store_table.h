@@ -24,7 +24,7 @@
 #include "holdfast/ranks/ballot_box.h"
 #include "holdfast/ranks/store_messages.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class StoreTable {
  public:
@@ -73,4 +73,4 @@ class StoreTable {
   std::map<std::string, BallotBox> boxes_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 VoteCadence::VoteCadence(int world_size)
     : interval_(kInterval *
@@ -21,4 +21,4 @@ void VoteCadence::learn(const Agreed& agreed) {
   if (agreed.due > agreed.step + 1) next_ = std::min(next_, agreed.due - 1);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/ranks/rank_channel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The next vote comes after as many steps as fit into kInterval, by the longest step time that a rank told.
 // It comes earlier
@@ -50,4 +50,4 @@ class VoteCadence {
   bool end_announced_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

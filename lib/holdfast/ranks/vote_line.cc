@@ -5,7 +5,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 VoteLine::VoteLine(std::shared_ptr<StoreConnection> connection, std::string name, int world_size)
     : connection_(std::move(connection)), name_(std::move(name)), world_size_(world_size) {}
@@ -35,4 +35,4 @@ std::optional<Ballot> VoteLine::result(Duration limit) {
   return largest;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

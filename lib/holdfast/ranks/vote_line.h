@@ -18,7 +18,7 @@
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/store_connection.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class VoteLine {
  public:
@@ -42,4 +42,4 @@ class VoteLine {
   bool pending_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/base/round_up.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -54,4 +54,4 @@ Arena::~Arena() {
   munmap(data_, mapped_);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

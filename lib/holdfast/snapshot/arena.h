@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Arena {
  public:
@@ -46,4 +46,4 @@ class Arena {
   bool attached_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 void Arrival::wait() const {
   const MutexLock lock(mutex_);
@@ -32,4 +32,4 @@ void Arrival::fail(std::string_view reason) noexcept {
   settled_.notify_all();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

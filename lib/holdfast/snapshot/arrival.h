@@ -11,7 +11,7 @@
 
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Arrival {
  public:
@@ -29,4 +29,4 @@ class Arrival {
   std::optional<std::string> failure_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

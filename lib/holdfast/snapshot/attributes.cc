@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array<const char*, std::variant_size_v<AttributeValue>> kTypeNames{
@@ -139,4 +139,4 @@ std::vector<std::pair<std::string, Attribute>> Attributes::with_prefix(std::stri
   return found;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

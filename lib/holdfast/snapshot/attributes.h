@@ -20,7 +20,7 @@
 #include <variant>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using AttributeValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                                     std::vector<double>, std::vector<std::string>>;
@@ -75,4 +75,4 @@ class Attributes {
   std::map<std::string, Attribute, std::less<>> map_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -4,7 +4,7 @@
 
 #include "holdfast/snapshot/internal/stream_copy.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Large enough that taking a piece costs nothing, and small enough that all threads end at about the same
@@ -39,4 +39,4 @@ void CopyList::work() noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class CopyList {
  public:
@@ -37,4 +37,4 @@ class CopyList {
   std::atomic<std::uint64_t> taken_{0};
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

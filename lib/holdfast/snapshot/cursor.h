@@ -8,7 +8,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Cursor {
   std::int64_t epoch = 0;
@@ -16,4 +16,4 @@ struct Cursor {
   auto operator<=>(const Cursor&) const = default;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/round_up.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Alignment at which vector loads on the device are fast.
@@ -237,4 +237,4 @@ std::vector<std::string> DeviceCopy::changed() const {
   return names;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

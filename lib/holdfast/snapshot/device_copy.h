@@ -21,7 +21,7 @@
 
 #include "holdfast/snapshot/snapshot_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A tensor on a device, and its place in the image.
 struct DeviceTensor {
@@ -131,4 +131,4 @@ class DeviceCopy final : public LateCopy {
 std::unique_ptr<LateCopy> join_copies(std::unique_ptr<LateCopy> host, std::unique_ptr<LateCopy> devices,
                                       bool copy_host_now);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

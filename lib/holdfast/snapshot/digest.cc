@@ -6,7 +6,7 @@
 
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 Digest digest_of(std::span<const std::byte> bytes) {
   unsigned char canonical[sizeof(Digest)];
@@ -61,4 +61,4 @@ std::optional<Digest> digest_from_hex(std::string_view hex) {
   return digest;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

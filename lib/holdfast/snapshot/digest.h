@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Digest {
   std::array<std::byte, 16> bytes{};  // canonical (big-endian) form of XXH3-128
@@ -29,4 +29,4 @@ Digest tensor_digest(std::span<const std::byte> bytes);         // pieces, then 
 std::string to_hex(const Digest& digest);                       // 32 lower-case digits
 std::optional<Digest> digest_from_hex(std::string_view hex);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

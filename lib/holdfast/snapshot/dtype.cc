@@ -5,7 +5,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 struct DTypeFacts {
@@ -53,4 +53,4 @@ std::optional<DType> dtype_named(std::string_view name) {
   return std::nullopt;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class DType : std::uint8_t {
   boolean = 0,
@@ -35,4 +35,4 @@ std::size_t size_of(DType dtype);       // bytes of one element
 std::string_view name_of(DType dtype);  // the name in files and messages: "float32"
 std::optional<DType> dtype_named(std::string_view name);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

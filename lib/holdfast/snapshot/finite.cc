@@ -2,7 +2,7 @@
 
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // A float is not finite if its exponent is all ones: its bits without the sign exceed those of the largest
@@ -46,4 +46,4 @@ Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype, Infinity 
   return inspected;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

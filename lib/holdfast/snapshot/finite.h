@@ -12,7 +12,7 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // An infinity in a trained parameter or an optimizer slot means that training has diverged. Elsewhere it may
 // be correct: a causal mask holds -inf, an observer starts with min = inf.
@@ -28,4 +28,4 @@ struct Inspected {
 Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype,
                         Infinity infinity = Infinity::not_finite);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

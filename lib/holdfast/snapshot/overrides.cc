@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::vector<std::string> overridden(const std::vector<std::string>& options, const Overrides& overrides) {
   std::vector<std::string> found;
@@ -36,4 +36,4 @@ std::vector<std::string> accepted_differences(const Attributes& recorded, const 
   return differences;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

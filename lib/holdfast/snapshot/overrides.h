@@ -11,7 +11,7 @@
 
 #include "holdfast/snapshot/attributes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr char kStateOptions[] = "state.options";
 
@@ -25,4 +25,4 @@ std::vector<std::string> overridden(const std::vector<std::string>& options, con
 std::vector<std::string> accepted_differences(const Attributes& recorded, const Attributes& now,
                                               const Overrides& overrides);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

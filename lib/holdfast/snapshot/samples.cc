@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Adjacent cache lines: reaching a place costs most (a page look-up), and reading on there costs little.
@@ -102,4 +102,4 @@ std::vector<std::size_t> Samples::changed() const {
   return owners;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

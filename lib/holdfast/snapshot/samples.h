@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Samples {
  public:
@@ -38,4 +38,4 @@ class Samples {
   std::uint64_t draw_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

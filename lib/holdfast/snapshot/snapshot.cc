@@ -4,7 +4,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 ImageLayout::ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint64_t> offsets,
                          std::uint64_t length, std::vector<ByteRange> wanted)
@@ -50,4 +50,4 @@ std::optional<std::span<const std::byte>> Snapshot::find(std::string_view name) 
   return bytes(*index);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

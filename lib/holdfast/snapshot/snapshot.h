@@ -25,7 +25,7 @@
 #include "holdfast/snapshot/finite.h"
 #include "holdfast/snapshot/tensor_spec.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Bytes [begin, end) of a file, its image or a tensor.
 struct ByteRange {
@@ -96,4 +96,4 @@ inline constexpr std::string_view kRankGroup = "rank/";
 // layout->tensors() in order, and save the hashing.
 Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_digests = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

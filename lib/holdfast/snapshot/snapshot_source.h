@@ -18,7 +18,7 @@
 #include "holdfast/snapshot/overrides.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The result of an update that a device still computes. read() waits for it and returns the same numbers each
 // time. A program that gets its results one step late (docs/late_results.md) passes it to after_step().
@@ -170,4 +170,4 @@ class SnapshotSource {
   virtual void told_to_stop() {}
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

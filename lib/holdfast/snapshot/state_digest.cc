@@ -20,7 +20,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 class Encoder {
@@ -96,4 +96,4 @@ Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_dig
   return encoder.digest();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

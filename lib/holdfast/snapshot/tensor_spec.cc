@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kMaxName = 1024;
@@ -97,4 +97,4 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TensorSpec {
   std::string name;
@@ -31,4 +31,4 @@ struct TensorSpec {
 void check_tensor_specs(std::span<const TensorSpec> specs);
 std::string shape_text(std::span<const std::int64_t> shape);  // "[64, 3, 7, 7]"
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 ArrivalKeeper::~ArrivalKeeper() {
   {
@@ -77,4 +77,4 @@ void ArrivalKeeper::see_in(Item item) noexcept {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

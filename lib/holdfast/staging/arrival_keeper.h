@@ -13,7 +13,7 @@
 #include "holdfast/snapshot/snapshot.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class ArrivalKeeper {
  public:
@@ -43,4 +43,4 @@ class ArrivalKeeper {
   std::thread thread_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/format/share_writer.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // More tensors than any real model has; libhdf5 would need seconds for them.
@@ -193,4 +193,4 @@ Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark)
   return staged;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

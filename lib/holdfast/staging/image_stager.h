@@ -19,7 +19,7 @@
 #include "holdfast/staging/internal/arena_pool.h"
 #include "holdfast/staging/run_record.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Staged {
   std::shared_ptr<Snapshot> snapshot;
@@ -99,4 +99,4 @@ class ImageStager {
   std::int64_t mark_ = 0;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 LateStager::~LateStager() {
   {
@@ -69,4 +69,4 @@ void LateStager::work() {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -11,7 +11,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class LateStager {
  public:
@@ -48,4 +48,4 @@ class LateStager {
   std::thread thread_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -8,7 +8,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kLongestText = 16384;  // four times the longest path
@@ -140,4 +140,4 @@ std::vector<std::string> environment_differences(const Attributes& recorded, con
   return differences;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

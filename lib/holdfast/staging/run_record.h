@@ -16,7 +16,7 @@
 #include "holdfast/snapshot/attributes.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr char kRunAttempt[] = "run.attempt";    // int: the attempt that wrote it
 inline constexpr char kRunAncestry[] = "run.ancestry";  // ints: attempt, step, attempt, step, …
@@ -65,4 +65,4 @@ Ancestry grown_from(const RunRecord& record, std::int64_t step);
 // "environment.threads: 4 → 8" for each difference, in order of name, without the world size.
 std::vector<std::string> environment_differences(const Attributes& recorded, const Attributes& now);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <tuple>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct LambOptions : torch::optim::OptimizerCloneableOptions<LambOptions> {
   LambOptions(double rate = 1e-3) : lr_(rate) {}  // NOLINT(google-explicit-constructor): as torch's
@@ -44,4 +44,4 @@ struct LambParamState : torch::optim::OptimizerCloneableParamState<LambParamStat
   TORCH_ARG(at::Tensor, exp_avg_sq);
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/state/other_keys.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Names of optimizer slots put a prefix before this name, and a whole name has at most 1,024 bytes.
@@ -181,4 +181,4 @@ void set_module_flags(const NamedModule& module, const Attributes& recorded) {
       }));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -23,7 +23,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct NamedModule {
   std::string name;
@@ -58,4 +58,4 @@ void set_module_flags(const NamedModule& module, const Attributes& recorded);
 // "model.strides.fc.weight" for "model/fc.weight".
 std::string attribute_of(const std::string& tensor_name, const char* what);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

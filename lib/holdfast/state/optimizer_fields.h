@@ -25,7 +25,7 @@
 #include "holdfast/state/lamb_options.h"
 #include "holdfast/state/own_optimizer.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // visit(name, field&) for each option.
 template <class V>
@@ -227,4 +227,4 @@ bool with_kind(const torch::optim::Optimizer& optimizer, F&& f) {
   return true;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

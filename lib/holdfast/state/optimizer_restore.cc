@@ -12,7 +12,7 @@
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::first_parameter;
@@ -205,4 +205,4 @@ void OptimizerState::commit(Loaded loaded, const Attributes& recorded,
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

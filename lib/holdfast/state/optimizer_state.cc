@@ -15,7 +15,7 @@
 #include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::lbfgs_fields;
@@ -202,4 +202,4 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& 
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -26,7 +26,7 @@ class Optimizer;
 class OptimizerParamState;
 }  // namespace torch::optim
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct SlotTensor {
   std::string name;  // "optimizer/exp_avg/fc.weight"
@@ -78,4 +78,4 @@ class OptimizerState {
   std::vector<Attributes> chosen_;  // options of each group
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

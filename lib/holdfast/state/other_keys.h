@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TiedKey {
   std::string key;     // "cls.predictions.decoder.weight"
@@ -46,4 +46,4 @@ class OtherKeys {
   ~OtherKeys() = default;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 #include <typeinfo>
 #include <utility>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class WholeTensors;
 
@@ -47,4 +47,4 @@ struct OptionsWithSlotsAway final : Options, SlotsAway {
   explicit OptionsWithSlotsAway(Options options) : Options(std::move(options)) {}
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -12,7 +12,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/digest.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::vector<NamedGenerator> default_generators() {
   std::vector<NamedGenerator> streams = {{"cpu", at::detail::getDefaultCPUGenerator()}};
@@ -62,4 +62,4 @@ void branch_off(const NamedGenerator& stream, std::uint64_t number) {
   generator.set_current_seed(seed + 0x9e3779b97f4a7c15 * number);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

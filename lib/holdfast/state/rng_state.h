@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct NamedGenerator {
   std::string name;  // "cpu"
@@ -30,4 +30,4 @@ void set_rng_state(const NamedGenerator& stream, const at::Tensor& state);
 // Sets the stream to a new state: a function of its present state and `number`.
 void branch_off(const NamedGenerator& stream, std::uint64_t number);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Bytes. Below this size, starting a second thread takes longer than the copy.
@@ -72,4 +72,4 @@ void Stager::run() {
   cuda_.wait();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,7 +18,7 @@
 #include "holdfast/snapshot/copy_list.h"
 #include "holdfast/state/internal/cuda_tensors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // True if the tensor's bytes lie in host memory in logical order, so that one memcpy is enough.
 bool plain_memory(const at::Tensor& tensor);
@@ -34,4 +34,4 @@ class Stager {
   internal::CudaTransfers cuda_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

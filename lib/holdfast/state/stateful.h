@@ -25,7 +25,7 @@ namespace at {
 class Tensor;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class StateWriter {
  public:
@@ -78,4 +78,4 @@ concept Stateful = requires(T& component, const T& constant, StateWriter& out, c
   { component.load(in) } -> std::same_as<void>;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array<std::pair<c10::ScalarType, DType>, 17> kTypes{{
@@ -93,4 +93,4 @@ bool dense_strides(std::span<const std::int64_t> shape, std::span<const std::int
   return true;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 
 #include "holdfast/snapshot/tensor_spec.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::optional<DType> dtype_of(c10::ScalarType type);
 c10::ScalarType scalar_type_of(DType dtype);
@@ -32,4 +32,4 @@ std::optional<std::vector<std::int64_t>> unusual_strides(const at::Tensor& tenso
 // True if the strides fill the shape without holes or overlaps, so that empty_strided can create the tensor.
 bool dense_strides(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace holdfast { inline namespace v1 { namespace compat {
+namespace holdfast { inline namespace v0_2 { namespace compat {
 
 // Restores the options that `groups` bring into the optimizer that was constructed from them.
 //   up to 2.11  the optimizer keeps them by itself.
@@ -43,4 +43,4 @@ void register_generator(Graph& graph, const at::Generator& generator) {
   }
 }
 
-}}}  // namespace holdfast::v1::compat
+}}}  // namespace holdfast::v0_2::compat

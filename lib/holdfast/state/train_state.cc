@@ -15,7 +15,7 @@
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // First parts of the names that TrainState and the Checkpointer write themselves.
@@ -388,4 +388,4 @@ void TrainState::advance(const StepReport& report) {
 
 void TrainState::last_was_skipped() { ++state_->skipped; }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

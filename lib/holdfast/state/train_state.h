@@ -36,7 +36,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Errors in detail:
 // - add(): UsageError for a name that is taken or cannot be stored, an optimizer with parameters of no added
@@ -229,4 +229,4 @@ void TrainState::add(const std::string& name, T& component) {
   add_component(name, std::make_unique<Adapter>(component));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,7 +7,7 @@
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -260,4 +260,4 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   throw RefusedError(message + ", or another directory");
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

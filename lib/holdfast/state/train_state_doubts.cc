@@ -7,7 +7,7 @@
 #include "holdfast/state/internal/first_look.h"
 #include "holdfast/state/internal/train_state_parts.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::string TrainState::State::drawn_elsewhere() const {
   if (!drawn) return {};
@@ -67,4 +67,4 @@ std::vector<std::string> TrainState::doubts() {
   return texts;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 at::Tensor stream_state(const Snapshot& snapshot, const std::string& name) {
@@ -144,4 +144,4 @@ void TrainState::load_weights(const Snapshot& snapshot) {
   copy_module_tensors(inventory, snapshot);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -6,7 +6,7 @@
 #include "holdfast/state/train_state.h"
 #include "holdfast/state/value.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The type is an option: resume compares it before it claims the run directory. load() compares it too, for a
@@ -50,4 +50,4 @@ void TrainState::add_value(const std::string& name, ValueAccess access) {
   add_component(name, std::make_unique<ValueComponent>(name, std::move(access)));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

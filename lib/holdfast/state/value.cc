@@ -13,7 +13,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 { namespace value_io {
+namespace holdfast { inline namespace v0_2 { namespace value_io {
 namespace {
 
 // Unsigned numbers lie in signed tensors of the same width: the recorded type of the variable tells them apart.
@@ -137,4 +137,4 @@ std::string get_engine(const StateReader& in, const std::string& name) {
   return text;
 }
 
-}}}  // namespace holdfast::v1::value_io
+}}}  // namespace holdfast::v0_2::value_io

@@ -33,7 +33,7 @@
 
 #include "holdfast/state/stateful.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Names in the file: docs/training_state.md.
 //
@@ -315,4 +315,4 @@ ValueAccess access_to(std::tuple<T&...> variables) {
           }};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

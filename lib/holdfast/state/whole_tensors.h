@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // `count` elements of tensor `parameter` of its group, starting at element `from`, lie at offset `at`.
 struct Piece {
@@ -37,4 +37,4 @@ class WholeTensors {
   ~WholeTensors() = default;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Names alone count: even a directory or a link takes its number.
@@ -111,4 +111,4 @@ void Attempt::supersede(const std::string& what) {
   throw SupersededError(superseded_by_);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

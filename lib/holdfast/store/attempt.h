@@ -13,7 +13,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 class RunDirectory;
@@ -61,4 +61,4 @@ class Attempt {
   std::string superseded_by_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@
 #include "holdfast/store/names.h"
 #include "holdfast/store/recovery.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using internal::Housekeeper;
 using internal::RetentionPlanner;
@@ -254,4 +254,4 @@ std::vector<CheckpointInfo> CheckpointStore::list() {
   return all;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -25,7 +25,7 @@
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct CheckpointInfo {
   std::int64_t step = 0;
@@ -164,4 +164,4 @@ class CheckpointStore {
   std::unique_ptr<State> state_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

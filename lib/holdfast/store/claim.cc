@@ -12,7 +12,7 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // `holdfast supervise` reads these at every exit of its command.
@@ -80,4 +80,4 @@ std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber s
   return words;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Claimant {
   std::string boot_id = {};
@@ -39,4 +39,4 @@ struct AttemptWord {
 // skipped.
 std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber since);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

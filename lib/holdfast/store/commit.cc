@@ -8,7 +8,7 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace {
 
@@ -165,4 +165,4 @@ void Committer::remove_abandoned() noexcept {
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

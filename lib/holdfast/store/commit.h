@@ -63,7 +63,7 @@
 #include "holdfast/store/internal/block_reaper.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Committer {
  public:
@@ -109,4 +109,4 @@ class Committer {
   std::vector<std::string> temporaries_;  // made by this process and not renamed
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include "holdfast/store/names.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Lineage {
   AttemptNumber own = 0;
@@ -21,4 +21,4 @@ struct Lineage {
   }
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
@@ -116,4 +116,4 @@ std::optional<AttemptNumber> parse_ledger_name(std::string_view name) {
 
 bool looks_like_checkpoint(std::string_view name) { return name.starts_with(kStepPrefix); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

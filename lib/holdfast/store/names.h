@@ -20,7 +20,7 @@
 
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr char kAttemptsDirectory[] = "attempts";
 inline constexpr char kRunStateName[] = "RUN_STATE.json";
@@ -56,4 +56,4 @@ std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
 // True for every `step-…`, even if malformed: it shows that checkpoints are, or were, kept here.
 bool looks_like_checkpoint(std::string_view name);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

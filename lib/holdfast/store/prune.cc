@@ -11,7 +11,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 bool has_ended(const LastWord& word) {
@@ -112,4 +112,4 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   return result;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

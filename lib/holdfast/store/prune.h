@@ -15,7 +15,7 @@
 
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct PruneOptions {
   std::filesystem::path directory = {};
@@ -33,4 +33,4 @@ struct PruneResult {
 
 PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, const PruneOptions& options);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

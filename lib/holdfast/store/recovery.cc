@@ -9,7 +9,7 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // A retention that runs elsewhere may delete files during the looks. So many lists in a row is not retention.
@@ -236,4 +236,4 @@ Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -21,7 +21,7 @@
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A directory entry with a checkpoint's name; it may be something else than a regular file.
 struct Candidate {
@@ -68,4 +68,4 @@ class Recovery {
   std::vector<FileId> damaged_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

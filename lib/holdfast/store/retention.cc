@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Rule 4: a file of which this attempt knows that it is good, and one to fall back to.
@@ -157,4 +157,4 @@ std::vector<FileId> superfluous(const RetentionView& view, const Retention& keep
   return rest;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -20,7 +20,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The newest `count` checkpoints. At least 2: with one file, every save would risk the only copy. The default
 // 3 leaves two files even if one is damaged. Cost: count × size of the state, one file more during a save, and
@@ -99,4 +99,4 @@ std::map<FileId, std::string> staying(const RetentionView& view, const Retention
 // All others of `present`, oldest first. They may be deleted.
 std::vector<FileId> superfluous(const RetentionView& view, const Retention& keep);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

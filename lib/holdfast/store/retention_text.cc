@@ -5,7 +5,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr const char* kForms =
@@ -102,4 +102,4 @@ std::string to_text(const Retention& keep) {
   return text;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,10 +14,10 @@
 
 #include "holdfast/store/retention.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 Retention parse_retention(std::string_view text);
 // parse_retention(to_text(keep)) equals `keep`.
 std::string to_text(const Retention& keep);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array<const char*, 4> kWords{"training", "evaluating", "saving", "pausing"};
@@ -144,4 +144,4 @@ void ProgressFile::write(const RunProgress& progress) {
   file_->write_at(std::as_bytes(std::span(record)), 0);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::size_t kProgressBytes = 4096;
 
@@ -74,4 +74,4 @@ class ProgressFile {
   std::unique_ptr<File> file_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -10,7 +10,7 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array<std::pair<RunPhase, const char*>, 6> kPhases{{{RunPhase::starting, "starting"},
@@ -148,4 +148,4 @@ LastWord last_word(Directory& run_directory) {
   return {};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class RunPhase { starting, running, complete, interrupted, failed, superseded };
 const char* word_of(RunPhase phase);  // "starting": the word used in files and messages
@@ -52,4 +52,4 @@ struct LastWord {
 };
 LastWord last_word(Directory& run_directory);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

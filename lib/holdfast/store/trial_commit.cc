@@ -9,7 +9,7 @@
 #include "holdfast/store/commit.h"
 #include "holdfast/store/internal/run_directory.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The errnos of a file system that lacks the call. A server may also return one of them by mistake, once.
@@ -110,4 +110,4 @@ void Committer::rename_trial(const std::string& from, const std::string& to) {
   std::erase(temporaries_, from);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

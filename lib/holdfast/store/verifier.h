@@ -12,7 +12,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using AttemptNumber = std::uint64_t;
 
@@ -46,4 +46,4 @@ class Verifier {
   virtual Verdict inspect(const File& file, Depth depth, bool uncached) = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

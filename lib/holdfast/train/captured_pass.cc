@@ -12,7 +12,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/train/internal/device_of.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 template <class Visit>
@@ -212,4 +212,4 @@ void CapturedPass::put_back(const std::vector<at::Tensor>& gradients) {
   });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

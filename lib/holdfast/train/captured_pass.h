@@ -30,7 +30,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct GraphOptions {
   // Ordinary micro-batches of one shape before a recording. Three, because allocator, cuDNN's benchmark mode
@@ -125,4 +125,4 @@ class CapturedPass {
   std::vector<at::Tensor> gradients_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/train/internal/host_recording.h"
 #endif
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 #ifdef HOLDFAST_WITH_CUDA
 namespace {
@@ -167,4 +167,4 @@ std::unique_ptr<GraphDevice> make_cuda_graphs(c10::Device device, std::vector<at
 
 #endif
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A recording has kernels with fixed addresses: a replay reads and writes the same memory. The host's part of
 // the work (counters, branches) runs once, in the capture. Captured work must not wait for the device or read
@@ -49,4 +49,4 @@ std::string why_no_graph(c10::Device device);
 // `generators`: on the device, besides its default one. Requires empty why_no_graph(device).
 std::unique_ptr<GraphDevice> make_cuda_graphs(c10::Device device, std::vector<at::Generator> generators = {});
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Short beside a step, long beside a system call.
@@ -67,4 +67,4 @@ const std::vector<double>& LateResults::wait() {
   return values_;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

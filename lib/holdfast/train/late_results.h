@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class LateResults {
  public:
@@ -33,4 +33,4 @@ class LateResults {
   bool on_their_way_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -22,7 +22,7 @@
 #include "holdfast/train/internal/device_of.h"
 #include "holdfast/train/late_results.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options)
     : optimizer_(&optimizer),
@@ -215,4 +215,4 @@ void Step::apply() {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

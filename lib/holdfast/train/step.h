@@ -30,7 +30,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class CastTogether;
 class DataParallel;
@@ -145,4 +145,4 @@ class Step {
   std::unique_ptr<SumOverRanks> sum_;  // sum of all ranks' losses; nullptr without other ranks
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

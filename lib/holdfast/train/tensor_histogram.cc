@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::int64_t kBins = 64;
@@ -48,4 +48,4 @@ HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int
   return event;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

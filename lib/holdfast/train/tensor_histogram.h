@@ -11,8 +11,8 @@
 
 #include "holdfast/metrics/event.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int64_t step);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

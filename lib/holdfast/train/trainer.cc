@@ -20,7 +20,7 @@
 #include "holdfast/train/internal/late_step.h"
 #include "holdfast/train/tensor_histogram.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Restores the mode of each submodule: Module::train() would also switch those that the user keeps in
@@ -391,4 +391,4 @@ std::string to_line(const TrainerResult& result) {
   return {};
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -27,7 +27,7 @@
 #include "holdfast/state/train_state.h"
 #include "holdfast/train/step.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Ema;
 class ProcessGroup;
@@ -156,4 +156,4 @@ class Trainer {
   std::int64_t durable_told_ = -1;  // the newest durable step that the sinks know
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

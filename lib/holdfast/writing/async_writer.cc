@@ -13,7 +13,7 @@
 #include "holdfast/writing/internal/file_commit.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses, RunState run,
                          AsyncWriterOptions options)
@@ -370,4 +370,4 @@ void AsyncWriter::flush_ledger() noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -31,7 +31,7 @@
 #include "holdfast/writing/save_handle.h"
 #include "holdfast/writing/write_request.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 class FileCommit;
@@ -140,4 +140,4 @@ class AsyncWriter {
   std::thread thread_;  // last member: all others exist when it starts
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

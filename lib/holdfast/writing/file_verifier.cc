@@ -7,7 +7,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/staging/run_record.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 Verdict rejected(const Rejection& rejection) {
@@ -148,4 +148,4 @@ std::shared_ptr<const CheckpointIndex> FileVerifier::known_index() {
   return kept_index_;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

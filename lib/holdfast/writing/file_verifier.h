@@ -20,7 +20,7 @@
 #include "holdfast/format/reader.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class FileVerifier final : public Verifier {
  public:
@@ -61,4 +61,4 @@ class FileVerifier final : public Verifier {
   std::shared_ptr<Snapshot> kept_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

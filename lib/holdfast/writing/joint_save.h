@@ -13,7 +13,7 @@
 #include "holdfast/format/image_writer.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // A save failed because of another rank.
 class OtherRankError : public Error {
@@ -43,4 +43,4 @@ class JointSave {
   virtual void decline(const std::string& reason) noexcept = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

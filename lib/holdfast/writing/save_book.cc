@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::int64_t kFewestWindows = 3;
@@ -133,4 +133,4 @@ void SaveBook::close() noexcept {
   on_save_ = nullptr;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class SaveBook final : public SaveKeeper {
  public:
@@ -59,4 +59,4 @@ class SaveBook final : public SaveKeeper {
   bool complained_ HOLDFAST_GUARDED_BY(telling_) = false;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 bool waits_for_itself(const SaveHandle::Shared& save) HOLDFAST_REQUIRES(save.mutex) {
@@ -121,4 +121,4 @@ std::string SaveHandle::checkpoint() const {
 
 SaveFigures SaveHandle::figures() const { return shared_ ? shared_->known() : SaveFigures(); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

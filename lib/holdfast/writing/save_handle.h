@@ -17,7 +17,7 @@
 
 #include "holdfast/ledger/save_figures.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class SaveStatus { staging, staged, durable, overtaken, failed };
 
@@ -55,4 +55,4 @@ struct SaveEvent {
 };
 using OnSave = std::function<void(const SaveEvent&)>;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -16,7 +16,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/writing/save_handle.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Receives every save's course. Threads: any.
 class SaveKeeper {
@@ -90,4 +90,4 @@ inline bool is_open(SaveStatus status) {
   return status == SaveStatus::staging || status == SaveStatus::staged;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

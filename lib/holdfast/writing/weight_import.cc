@@ -10,7 +10,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/writing/file_verifier.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 void check_empty(FileSystem& file_system, const std::filesystem::path& path) {
@@ -68,4 +68,4 @@ CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::
                        }});
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

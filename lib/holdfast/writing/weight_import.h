@@ -13,7 +13,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct Snapshot;
 
@@ -21,4 +21,4 @@ struct Snapshot;
 CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::filesystem::path& directory,
                               const Snapshot& weights, const std::string& source);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 #include "holdfast/writing/joint_save.h"
 #include "holdfast/writing/save_handle.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct WriteRequest {
   // Has a run record (run_record.h) among its attributes. The writer sets run.finite: the record's value, and
@@ -45,4 +45,4 @@ struct AsyncWriterOptions {
   Ledger* ledger = nullptr;  // drained together with the losses; outlives the writer; null: none
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kPauseSlice = std::chrono::milliseconds(100);
@@ -116,4 +116,4 @@ void Alone::leave_evaluation(bool thrown_out) {
   if (save_best && !engine_.end.over() && !engine_.run.outlook.should_stop()) save();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

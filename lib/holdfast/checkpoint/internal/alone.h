@@ -7,7 +7,7 @@
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/ensemble.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Alone final : public Ensemble {
  public:
@@ -32,4 +32,4 @@ class Alone final : public Ensemble {
   Engine& engine_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -11,7 +11,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/interruption/monitor.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Announced {
  public:
@@ -44,4 +44,4 @@ class Announced {
   std::optional<Notice> stop_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

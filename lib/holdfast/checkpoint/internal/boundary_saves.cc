@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void BoundarySaves::lay_out() {
   if (std::exchange(laid_out_, true)) return;
@@ -103,4 +103,4 @@ Digest BoundarySaves::digest() const {
   return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 #include "holdfast/checkpoint/internal/save_schedule.h"
 #include "holdfast/checkpoint/internal/write_limit.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class BoundarySaves {
  public:
@@ -57,4 +57,4 @@ class BoundarySaves {
   Staged last_;  // the state at a stop, kept for digest()
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

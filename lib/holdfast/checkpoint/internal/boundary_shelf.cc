@@ -8,7 +8,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void BoundaryShelf::put(const Staged& image, SaveHandle tried, std::string lacks) noexcept {
   const MutexLock lock(mutex_);
@@ -85,4 +85,4 @@ bool BoundaryShelf::complete(const std::string& lacked,
   return true;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

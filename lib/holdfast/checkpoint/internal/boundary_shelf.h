@@ -13,7 +13,7 @@
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_partners.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class BoundaryShelf {
  public:
@@ -48,4 +48,4 @@ class BoundaryShelf {
   SteadyTime retry_ HOLDFAST_GUARDED_BY(mutex_){};     // after one that failed, not before
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -6,7 +6,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, const RunState& end) noexcept {
   try {
@@ -30,4 +30,4 @@ std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, con
   return std::nullopt;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,9 +12,9 @@
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Returns its text if a newer attempt exists.
 std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, const RunState& end) noexcept;
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -18,7 +18,7 @@
 #include "holdfast/checkpoint/internal/training_start.h"
 #include "holdfast/checkpoint/internal/write_limit.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Engine {
   // Both references outlive this object.
@@ -60,4 +60,4 @@ struct Engine {
   TrainingStart start{run, listener, boundary, schedule, saves, evaluation, heartbeat, end};
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

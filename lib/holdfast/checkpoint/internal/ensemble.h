@@ -8,7 +8,7 @@
 
 #include "holdfast/checkpoint/checkpointer.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Ensemble {
  public:
@@ -37,4 +37,4 @@ class Ensemble {
   virtual void leave_write_behind() noexcept = 0;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // How long to wait for an image from which an older step is written; two commits, if that is longer.
@@ -137,4 +137,4 @@ void Evaluation::settle_late() {
   late_.close(true);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -16,7 +16,7 @@
 #include "holdfast/checkpoint/internal/save_schedule.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Evaluation {
  public:
@@ -83,4 +83,4 @@ class Evaluation {
   Staged image_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

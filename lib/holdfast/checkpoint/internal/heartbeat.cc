@@ -8,7 +8,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void Pace::note(SteadyTime now, std::int64_t step) {
   if (marks_.empty() || step != marks_.back().second) moved_ = now;
@@ -133,4 +133,4 @@ void Heartbeat::stop(Duration patience) noexcept {
   hangs ? thread_.detach() : thread_.join();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -16,7 +16,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/store/run_progress.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // How fast the step moves, and how long it has stood still: to one beat.
 class Pace {
@@ -68,4 +68,4 @@ class Heartbeat {
   std::thread thread_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // This many copies of a run are made whole inside after_step() and compared with live memory when they are
@@ -140,4 +140,4 @@ Staged LateSave::image() {
   return {};
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

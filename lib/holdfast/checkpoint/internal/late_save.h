@@ -19,7 +19,7 @@
 #include "holdfast/staging/arrival_keeper.h"
 #include "holdfast/staging/late_stager.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class LateSave {
  public:
@@ -73,4 +73,4 @@ class LateSave {
   ArrivalKeeper keeper_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

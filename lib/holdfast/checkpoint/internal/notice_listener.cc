@@ -9,7 +9,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/sources.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating evaluating)
     : run_(run),
@@ -81,4 +81,4 @@ RiskCommand NoticeListener::command_for(const Notice& notice) const {
   return command;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

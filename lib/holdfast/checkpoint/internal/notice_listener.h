@@ -13,7 +13,7 @@
 #include "holdfast/checkpoint/internal/save_partners.h"
 #include "holdfast/interruption/notice_watch.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class NoticeListener {
  public:
@@ -49,4 +49,4 @@ class NoticeListener {
   NoticeWatch watch_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

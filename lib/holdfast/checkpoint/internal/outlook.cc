@@ -11,7 +11,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // A sleeping machine's steady clock stops, its wall clock goes on: a difference this large means sleep.
@@ -185,4 +185,4 @@ bool Outlook::fits(const Standing& writer) const noexcept {
   return !plan_for_stop(clock_.now(), announced_.named_deadline(), costs_.costs(), writer).too_late;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

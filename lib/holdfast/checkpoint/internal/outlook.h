@@ -22,7 +22,7 @@
 #include "holdfast/writing/async_writer.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // The newest step boundary. Outlook sets Standing::insured itself.
 struct Reached {
@@ -109,4 +109,4 @@ class Outlook {
   bool warned_ = false;  // about this notice
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/checkpoint/internal/boundary_shelf.h"
 #include "holdfast/ranks/ranked_state.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Ranks send their own state at the same boundary, so it is at most a step away.
@@ -97,4 +97,4 @@ std::shared_ptr<Snapshot> RankPartners::part_of(std::shared_ptr<Snapshot> whole)
   return share_of(group_.rank(), whole);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

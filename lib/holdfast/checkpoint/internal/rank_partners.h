@@ -13,7 +13,7 @@
 #include "holdfast/checkpoint/internal/shared_rounds.h"
 #include "holdfast/ranks/rank_group.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RankPartners final : public SavePartners {
  public:
@@ -69,4 +69,4 @@ class RankPartners final : public SavePartners {
   int torn_rank_ = -1;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -14,7 +14,7 @@
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/ranks/received_file.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 using nlohmann::json;
@@ -206,4 +206,4 @@ void RankStart::agree_on_bits() {
   bit_exact = bit_exact && all_exact;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -17,7 +17,7 @@
 #include "holdfast/checkpoint/internal/start_receiver.h"
 #include "holdfast/ranks/rank_group.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RankStart {
  public:
@@ -57,4 +57,4 @@ class RankStart {
   bool asked_ = false;          // rank 0: the others know which checkpoint it would start from
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kLook = std::chrono::milliseconds(50);  // how often a wait looks at own notices
@@ -220,4 +220,4 @@ std::optional<Duration> RankVotes::named_left_here() const {
   return time_until(*named, run_.clock.now());
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -14,7 +14,7 @@
 #include "holdfast/ranks/rank_group.h"
 #include "holdfast/ranks/vote_cadence.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RankVotes {
  public:
@@ -68,4 +68,4 @@ class RankVotes {
   SteadyTime retry_at_{};
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -8,7 +8,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/rank_start.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kPauseLook = std::chrono::milliseconds(100);
@@ -203,4 +203,4 @@ void Ranks::leave() noexcept {
   group_.patience().end_by(run_.clock.now() + kPartingGrace);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

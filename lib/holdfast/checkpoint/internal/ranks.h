@@ -14,7 +14,7 @@
 #include "holdfast/checkpoint/internal/share_sender.h"
 #include "holdfast/ranks/rank_group.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Ranks final : public Ensemble {
  public:
@@ -50,4 +50,4 @@ class Ranks final : public Ensemble {
   RanksEnd end_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Rank 0 commits, however slow its disk; that it has died or hangs is noticed by the store.
@@ -93,4 +93,4 @@ void RanksEnd::abandon(const Error& error) noexcept {
   engine_.end.break_off(error);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 #include "holdfast/checkpoint/internal/share_sender.h"
 #include "holdfast/ranks/rank_group.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RanksEnd {
  public:
@@ -41,4 +41,4 @@ class RanksEnd {
   RankVotes& votes_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -7,7 +7,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/staging/run_record.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 Run::Run(SnapshotSource& the_source, CheckpointerOptions the_options)
     : options(std::move(the_options)),
@@ -38,4 +38,4 @@ std::int64_t Run::newest_durable() const noexcept {
   return std::max(writer ? writer->last_step() : -1, started.durable.step);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -23,7 +23,7 @@
 #include "holdfast/writing/file_verifier.h"
 #include "holdfast/writing/save_book.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 using Waiting = TrainingTime::Waiting;
 
@@ -59,4 +59,4 @@ struct Run {
   std::unique_ptr<AsyncWriter> writer;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

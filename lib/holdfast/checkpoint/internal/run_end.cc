@@ -9,7 +9,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/end_record.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kLastSaveSlice = std::chrono::milliseconds(50);
@@ -216,4 +216,4 @@ void RunEnd::say_unfinished() const noexcept {
   std::uncaught_exceptions() > 0 || saves_.covered() ? log_info(text) : log_warning(text);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -16,7 +16,7 @@
 #include "holdfast/checkpoint/internal/save_flow.h"
 #include "holdfast/checkpoint/internal/write_limit.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RunEnd {
  public:
@@ -77,4 +77,4 @@ class RunEnd {
   std::string reason_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -15,7 +15,7 @@
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // The predecessor is fenced off already, so this must be quick, however long the run's history is.
@@ -226,4 +226,4 @@ bool load_state(Run& run, const Start& start, int rank, StartedRun& started) {
   return accepted.empty();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

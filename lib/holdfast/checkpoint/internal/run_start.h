@@ -22,7 +22,7 @@
 #include "holdfast/checkpoint/internal/started_run.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Called last before the claim; may still refuse by an exception.
 using BeforeClaim = std::function<void(CheckpointStore& store, const Selection& found, const Start& start)>;
@@ -48,4 +48,4 @@ auto telling_errors(const Work& work, const Tell& tell) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

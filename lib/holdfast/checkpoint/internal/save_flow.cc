@@ -9,7 +9,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/writing/save_handle_shared.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kImageSlice = std::chrono::milliseconds(20);
@@ -144,4 +144,4 @@ bool SaveFlow::wait_for_image(Duration limit) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

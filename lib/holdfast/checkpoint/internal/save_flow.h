@@ -19,7 +19,7 @@
 #include "holdfast/checkpoint/internal/write_limit.h"
 #include "holdfast/checkpoint/measurements.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class SaveFlow {
  public:
@@ -71,4 +71,4 @@ class SaveFlow {
   BegunSave newest_begun_;  // the same, as far as it was begun here
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

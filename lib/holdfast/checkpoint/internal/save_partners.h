@@ -13,7 +13,7 @@
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/interruption/notice.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class BoundaryShelf;
 
@@ -68,4 +68,4 @@ class SavePartners {
   virtual std::shared_ptr<Snapshot> part_of(std::shared_ptr<Snapshot> whole) const { return whole; }
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

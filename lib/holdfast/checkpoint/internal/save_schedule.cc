@@ -9,7 +9,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/ledger/ledger_reader.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kRiskLasts = std::chrono::minutes(30);
@@ -73,4 +73,4 @@ bool SaveSchedule::choose_interval() {
   return true;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/planning/save_policy.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class SaveSchedule {
  public:
@@ -52,4 +52,4 @@ class SaveSchedule {
   Next next_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/ranks/ranked_state.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kShareSlice = std::chrono::milliseconds(50);
@@ -147,4 +147,4 @@ bool ShareSender::rest(Duration grace) noexcept {
   return !writer_->busy();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

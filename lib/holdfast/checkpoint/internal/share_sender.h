@@ -15,7 +15,7 @@
 #include "holdfast/ranks/rank_group.h"
 #include "holdfast/ranks/share_writer_thread.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class ShareSender {
  public:
@@ -55,4 +55,4 @@ class ShareSender {
   std::vector<std::string> told_boundaries_;   // names of the last texts with own state in an evaluation
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

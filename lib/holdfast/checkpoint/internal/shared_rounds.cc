@@ -7,7 +7,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/ranks/shared_volume.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void SharedRounds::find_volume() {
   SharedVolume volume = find_shared_volume(run_.file_system, run_.options.directory,
@@ -89,4 +89,4 @@ bool SharedRounds::end_has_moved(Duration by) const {
   return end && std::max(*end - *patient_until_, *patient_until_ - *end) > by;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

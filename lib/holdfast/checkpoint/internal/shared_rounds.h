@@ -16,7 +16,7 @@
 #include "holdfast/ranks/rank_group.h"
 #include "holdfast/ranks/shared_write.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class SharedRounds {
  public:
@@ -52,4 +52,4 @@ class SharedRounds {
   std::optional<SteadyTime> patient_until_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -15,7 +15,7 @@
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/ranks/ranked_state.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // The user typed this name: a missing file is a refusal (78), not a fault of the volume.
@@ -203,4 +203,4 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> StartFinder::weights_in(const
   return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

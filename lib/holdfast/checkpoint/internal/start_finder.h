@@ -18,7 +18,7 @@
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Where a run could start.
 struct Start {
@@ -65,4 +65,4 @@ class StartFinder {
   std::future<void> reading_ahead_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

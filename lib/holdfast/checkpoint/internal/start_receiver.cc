@@ -12,7 +12,7 @@
 #include "holdfast/format/reader.h"
 #include "holdfast/ranks/received_file.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 std::string index_digest(const File& file) {
   const auto index = read_index(file);
@@ -111,4 +111,4 @@ void StartReceiver::load_from(Start& start, const File& file, std::shared_ptr<Ar
   start.snapshot = std::move(snapshot);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

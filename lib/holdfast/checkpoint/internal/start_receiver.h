@@ -16,7 +16,7 @@
 #include "holdfast/checkpoint/internal/started_run.h"
 #include "holdfast/ranks/rank_group.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // The result of rank 0's start.
 struct Verdict {
@@ -53,4 +53,4 @@ class StartReceiver {
   StartFinder& finder_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

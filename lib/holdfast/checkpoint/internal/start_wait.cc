@@ -9,7 +9,7 @@
 #include "holdfast/interruption/sources.h"
 #include "holdfast/io/volume_probe.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 StartWait::StartWait(Run& run)
     : run_(run), required_(required_sources(run.options.notices.require_sources)) {}
@@ -53,4 +53,4 @@ void StartWait::check_mounted() const {
                 "the volume went away during the start; attach it and start again");
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

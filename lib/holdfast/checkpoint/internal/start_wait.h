@@ -10,7 +10,7 @@
 
 #include "holdfast/checkpoint/internal/run.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class StartWait {
  public:
@@ -26,4 +26,4 @@ class StartWait {
   const std::vector<std::string> required_;  // sources
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -13,7 +13,7 @@
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/checkpoint_store.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct StartedRun {
   Resumed resumed = {};
@@ -29,4 +29,4 @@ struct StartedRun {
   SteadyTime began{};                 // after the wait for the volume
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void StepBoundary::expect(const StepReport& report) {
   loss_.reset();
@@ -38,4 +38,4 @@ void StepBoundary::note_in(RunRecord& record) const {
   record.time = format_utc(run_.clock.wall_now());
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -15,7 +15,7 @@
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_partners.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class StepBoundary {
  public:
@@ -96,4 +96,4 @@ class StepBoundary {
   Memory memory_ = Memory::boundary;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

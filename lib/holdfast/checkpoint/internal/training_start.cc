@@ -8,7 +8,7 @@
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
   run_.started = start_run(run_, wait_, finder_, world_size, before_claim);
@@ -123,4 +123,4 @@ Ledger::Sample TrainingStart::sample() const {
   return sample;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

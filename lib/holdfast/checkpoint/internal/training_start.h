@@ -19,7 +19,7 @@
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class TrainingStart {
  public:
@@ -65,4 +65,4 @@ class TrainingStart {
   bool begun_ = false;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 #include "holdfast/planning/step_times.h"
 #include "holdfast/writing/save_book.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class TrainingTime {
  public:
@@ -92,4 +92,4 @@ class TrainingTime {
   bool no_measure_ = true;  // of a step; the first one is none
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

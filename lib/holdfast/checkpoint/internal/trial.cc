@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   const auto folder = env_text(kEnvTrial);
@@ -48,4 +48,4 @@ void Trial::end_at(std::int64_t step) const {
   if (step == orders_.kill_at || step > orders_.stop_at) std::raise(SIGKILL);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/checkpoint/checkpointer_options.h"
 #include "holdfast/ledger/trial.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Trial {
  public:
@@ -29,4 +29,4 @@ class Trial {
   TrialOrders orders_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

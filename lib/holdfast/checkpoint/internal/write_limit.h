@@ -7,7 +7,7 @@
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_partners.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class WriteLimit {
  public:
@@ -34,4 +34,4 @@ class WriteLimit {
   bool lifted_ = false;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

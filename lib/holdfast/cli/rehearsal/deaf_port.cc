@@ -9,7 +9,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/cli/rehearsal/metadata_server.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kMostInQueue = 16;
@@ -50,4 +50,4 @@ DeafPort::~DeafPort() {
 
 std::string DeafPort::host() const { return "127.0.0.1:" + std::to_string(port_); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

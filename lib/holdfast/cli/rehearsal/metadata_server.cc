@@ -15,7 +15,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -382,4 +382,4 @@ bool MetadataServer::State::pause(std::optional<Duration> limit) {
 
 std::string_view http_library_version() { return CPPHTTPLIB_VERSION; }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

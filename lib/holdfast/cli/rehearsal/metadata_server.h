@@ -24,7 +24,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/interruption/cloud_source.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 enum class Manner {
   normal,
@@ -124,4 +124,4 @@ class DeafPort {
   int port_ = 0;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

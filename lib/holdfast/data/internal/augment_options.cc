@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void check_augmentation(const AugmentOptions& options, const PictureShape& shape) {
   if (options.padding < 0 || options.padding > shape.width || options.padding > shape.height) {
@@ -28,4 +28,4 @@ void save_augmentation(const AugmentOptions& options, const PictureShape& shape,
   out.option("stddev", std::vector<double>(options.stddev.begin(), options.stddev.begin() + channels));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 #include "holdfast/data/internal/crop_flip_normalize_kernel.h"
 #include "holdfast/kernels/kernel.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace kernels {
 
 std::span<const Text> texts_of_data();
@@ -37,4 +37,4 @@ void crop_flip_normalize(const ResidentBytes& from, const at::Tensor& choices, a
 }
 
 }  // namespace internal
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

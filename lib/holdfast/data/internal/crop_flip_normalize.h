@@ -9,7 +9,7 @@
 
 #include "holdfast/data/augment.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // The pictures of a data set. All tensors are contiguous and on one device.
 struct ResidentBytes {
@@ -25,4 +25,4 @@ struct ResidentBytes {
 void crop_flip_normalize(const ResidentBytes& from, const at::Tensor& choices, at::Tensor& inputs,
                          at::Tensor& targets);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -6,7 +6,7 @@
 
 #include "holdfast/kernels/device_code.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 struct CropFlipNormalize {
   static constexpr int kThreads = 256, kBlocksPerMultiprocessor = 4, kSteps = 1;
@@ -43,4 +43,4 @@ struct CropFlipNormalize {
   }
 };
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

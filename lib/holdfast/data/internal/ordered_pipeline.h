@@ -22,7 +22,7 @@
 
 #include "holdfast/base/owner_process.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 template <class Ticket, class Result>
 class OrderedPipeline {
@@ -141,4 +141,4 @@ class OrderedPipeline {
   std::vector<std::thread> threads_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 class Descriptor {
@@ -77,4 +77,4 @@ void read_record_file(const std::string& path, const RecordFormat& format, std::
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct RecordFormat {
   const char* what = "";    // first words of every message: "CIFAR-10"
@@ -23,4 +23,4 @@ struct RecordFormat {
 // Requires: `to` has records * record_bytes bytes. After an error its content is unspecified.
 void read_record_file(const std::string& path, const RecordFormat& format, std::span<std::uint8_t> to);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast { inline namespace v1 { namespace compat {
+namespace holdfast { inline namespace v0_2 { namespace compat {
 
 // Collectives with one tensor per rank; `all` has the shares of all ranks in sequence.
 //   2.15   has other names and warns about these
@@ -89,4 +89,4 @@ std::shared_ptr<Reducer> make_reducer(ReducerArguments given) {
   }
 }
 
-}}}  // namespace holdfast::v1::compat
+}}}  // namespace holdfast::v0_2::compat

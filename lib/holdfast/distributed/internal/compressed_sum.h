@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <vector>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class CompressedSum : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
@@ -31,4 +31,4 @@ class CompressedSum : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d:
   c10::ScalarType type_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

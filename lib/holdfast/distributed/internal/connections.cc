@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 int port_at(const sockaddr_storage& end) {
@@ -64,4 +64,4 @@ void Connections::shut() noexcept {
   }
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

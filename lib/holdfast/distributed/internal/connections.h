@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class Connections {
  public:
@@ -28,4 +28,4 @@ class Connections {
   bool shut_ = false;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -51,4 +51,4 @@ bool ForeignStore::check(const std::vector<std::string>& keys) {
   return as_ours([&] { return store_->check(keys); });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

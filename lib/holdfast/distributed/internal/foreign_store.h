@@ -11,7 +11,7 @@
 
 #include "holdfast/ranks/rank_store.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class ForeignStore final : public RankStore {
  public:
@@ -29,4 +29,4 @@ class ForeignStore final : public RankStore {
   const c10::intrusive_ptr<c10d::Store> store_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string text_of(const sockaddr* address) {
@@ -82,4 +82,4 @@ std::string address_of_interface(const std::string& name) {
   return first_address([&](const ifaddrs& entry) { return name == entry.ifa_name; });
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <string>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The source address of packets from this host to `host`; sends nothing. If that is a loopback address, the
 // first other address of this host.
 std::string address_towards(const std::string& host, std::uint16_t port);
 std::string address_of_interface(const std::string& name);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -26,7 +26,7 @@
 #include "holdfast/ranks/sockets.h"
 #include "holdfast/ranks/store_server.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
@@ -218,4 +218,4 @@ c10::intrusive_ptr<c10d::Store> c10d_store_of(const StoreLine& line, Duration li
   return dynamic_cast<const ForeignStore&>(*line.store()).store();
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -15,7 +15,7 @@
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/ranks/store_line.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // The first line of an exception of c10d or Gloo, without its backtrace.
 std::string brief(const std::exception& error);
@@ -31,4 +31,4 @@ std::shared_ptr<RankStore> connect_again(const LaunchEnvironment& place, const S
 // The line's store for Gloo and NCCL, over the same connection.
 c10::intrusive_ptr<c10d::Store> c10d_store_of(const StoreLine& line, Duration limit);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@
 #include "holdfast/base/error.h"
 #endif
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::atomic<MakeNccl> made_by{nullptr};
@@ -99,4 +99,4 @@ std::string fault_of(c10d::Backend& nccl, Duration timeout) {
   return "NCCL has an error of an unknown kind";
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Sets TORCH_NCCL_ASYNC_ERROR_HANDLING to 0 unless the environment has it: nccl_watch.h handles failures.
 // Call it while there are few threads, because others may read the environment.
@@ -34,4 +34,4 @@ Duration nccl_patience() noexcept;
 using MakeNccl = c10::intrusive_ptr<c10d::Backend> (*)(int rank, int world_size);
 void make_nccl_by(MakeNccl make, Duration patience = std::chrono::seconds(30)) noexcept;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

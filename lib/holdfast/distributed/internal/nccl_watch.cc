@@ -9,7 +9,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 NcclWatch::NcclWatch(std::function<std::string()> fault, std::function<void(const std::string&)> end,
                      const NcclWatchOptions& options)
@@ -61,4 +61,4 @@ void NcclWatch::run() {
 
 void end_interrupted() noexcept { ::_exit(static_cast<int>(ExitCode::interrupted)); }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -18,7 +18,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Why nothing aborts earlier: a collective fails after its call has returned, when the training thread waits
 // for the device and hears nothing. c10d would abort the process (no rank named, exit code of a crash), or
@@ -62,4 +62,4 @@ class NcclWatch {
 // Committed checkpoints stand.
 [[noreturn]] void end_interrupted() noexcept;
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -8,7 +8,7 @@
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/store_line.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kUntilAllKnow = std::chrono::seconds(10);
@@ -47,4 +47,4 @@ void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const std
   throw UsageError(refusal);
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/ranks/store_line.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Describes which ranks share a GPU. `gpus` are in the order of ranks. Empty: none.
 std::string shared_gpu(std::span<const std::string> gpus);
@@ -22,4 +22,4 @@ std::string shared_gpu(std::span<const std::string> gpus);
 void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const std::string& gpu,
                       Duration limit);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

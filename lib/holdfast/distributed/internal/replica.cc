@@ -8,7 +8,7 @@
 #include "holdfast/snapshot/dtype.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr const char* kRoot = "model";
@@ -59,4 +59,4 @@ std::vector<Digest> digests_of(const std::vector<ModuleTensor>& tensors) {
   return digests;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

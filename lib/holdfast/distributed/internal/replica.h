@@ -9,7 +9,7 @@
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/state/module_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // Parameters, then buffers, each tied tensor once, by dotted name.
 std::vector<ModuleTensor> replica_of(torch::nn::Module& module);
@@ -22,4 +22,4 @@ std::string layout_difference(const std::string& own, const std::string& first);
 // One digest per tensor, of its bytes in the order of a contiguous tensor.
 std::vector<Digest> digests_of(const std::vector<ModuleTensor>& tensors);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

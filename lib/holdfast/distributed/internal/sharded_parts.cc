@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/distributed/internal/c10d_compat.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 using internal::kInShares;
 using internal::options_as;
@@ -133,4 +133,4 @@ Attributes ShardedOptimizer::Parts::options_now(torch::optim::OptimizerOptions& 
   return values;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

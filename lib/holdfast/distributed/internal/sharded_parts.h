@@ -19,7 +19,7 @@
 #include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/whole_tensors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 namespace internal {
 // True for optimizers whose updates go element by element, or that ask for numbers of whole tensors (LAMB).
@@ -89,4 +89,4 @@ struct ShardedOptimizer::Parts final : WholeTensors {
   std::map<std::string, at::Tensor> whole;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

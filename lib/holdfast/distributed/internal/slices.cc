@@ -6,7 +6,7 @@
 
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 std::vector<Chunk> cut(const std::vector<at::Tensor>& parameters, std::int64_t bytes, int ranks) {
   std::vector<Chunk> chunks;
@@ -64,4 +64,4 @@ at::Tensor laid_out_as(const at::Tensor& like, const at::Tensor& tensor) {
   return moved;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

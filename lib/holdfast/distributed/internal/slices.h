@@ -13,7 +13,7 @@
 
 #include "holdfast/state/whole_tensors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 // One type and one device. Pieces lie end to end. Rank r has elements [r * share, (r + 1) * share); the last
 // ones may be padding.
@@ -35,4 +35,4 @@ at::Tensor dense_view(const at::Tensor& tensor);
 // `tensor` with the memory layout of `like`; itself if it has that layout.
 at::Tensor laid_out_as(const at::Tensor& like, const at::Tensor& tensor);
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

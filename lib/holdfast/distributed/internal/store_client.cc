@@ -6,7 +6,7 @@
 
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string as_text(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -93,4 +93,4 @@ void StoreClient::multiSet(const std::vector<std::string>& keys,
   call(Kind::set, std::move(words));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 
 #include "holdfast/ranks/store_connection.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 class StoreClient final : public c10d::Store {
  public:
@@ -42,4 +42,4 @@ class StoreClient final : public c10d::Store {
   const std::shared_ptr<StoreConnection> connection_;
 };
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

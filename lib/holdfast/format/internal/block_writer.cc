@@ -4,7 +4,7 @@
 
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 BlockWriter::BlockWriter(File& file, std::span<const std::byte> image, std::span<const ByteRange> ranges,
                          Throttle& throttle)
@@ -33,4 +33,4 @@ void BlockWriter::work(const Stopped& stopped) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -14,7 +14,7 @@
 #include "holdfast/format/shares.h"
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class BlockWriter {
  public:
@@ -33,4 +33,4 @@ class BlockWriter {
   std::atomic<std::uint64_t> next_{0};
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::size_t kStride = 8;
@@ -41,4 +41,4 @@ std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) {
   return ~crc;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

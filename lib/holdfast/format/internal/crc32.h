@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // What a wrong checksum in a file of PyTorch means.
 inline constexpr std::string_view kBadCrc =
@@ -17,4 +17,4 @@ inline constexpr std::string_view kBadCrc =
 // `before`: the checksum of the bytes in front of these; 0 for none.
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

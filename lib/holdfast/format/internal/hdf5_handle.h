@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Hdf5Handle {
  public:
@@ -50,4 +50,4 @@ class QuietHdf5 {
   void* data_ = nullptr;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

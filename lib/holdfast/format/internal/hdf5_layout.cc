@@ -9,7 +9,7 @@
 #include "holdfast/format/internal/root_attributes.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr const char* kSettings = "choosing settings";
@@ -162,4 +162,4 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
   return layout;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/format/internal/scratch_file.h"
 #include "holdfast/snapshot/tensor_spec.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Hdf5Layout {
   std::vector<std::uint64_t> offsets;  // from the file's start; 0 for empty tensors
@@ -26,4 +26,4 @@ bool hdf5_has_a_lock();
 Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                         std::uint64_t attribute_capacity, std::uint64_t user_block);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -2,7 +2,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 Hdf5Handle copy_of(hid_t type) { return {H5Tcopy(type), H5Tclose, "copying a type"}; }
@@ -83,4 +83,4 @@ Hdf5Handle hdf5_text_type(std::size_t size) {
 
 bool stored_as_bytes(DType dtype) { return dtype == DType::float8_e4m3fn || dtype == DType::float8_e5m2; }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/segments.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 void put_digest(std::span<std::byte> bytes, std::size_t at, const Digest& digest) {
@@ -98,4 +98,4 @@ std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, st
   return header;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

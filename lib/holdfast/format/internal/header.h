@@ -12,7 +12,7 @@
 #include "holdfast/format/reader.h"
 #include "holdfast/snapshot/digest.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Header {
   std::uint32_t format_version = kFormatVersion;
@@ -29,4 +29,4 @@ void write_header(std::span<std::byte> bytes, const Header& header);
 // nothing that follows can request more memory than the file has bytes.
 std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, std::uint64_t file_size);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

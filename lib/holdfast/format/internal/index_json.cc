@@ -4,7 +4,7 @@
 
 #include "holdfast/base/bits.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 void put_text(std::string& json, std::string_view text) {
@@ -172,4 +172,4 @@ std::string index_json(const CheckpointIndex& index) {
   return json + '}';
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

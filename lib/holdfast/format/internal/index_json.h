@@ -13,7 +13,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Without version, lengths and user block, which belong to the header.
 std::string index_json(const CheckpointIndex& index);
@@ -26,4 +26,4 @@ std::string meta_json(const Attributes& attributes);
 // shape and digest by itself, but not the offsets (see segments.h).
 std::variant<CheckpointIndex, Rejection> parse_index(std::string_view json, bool newer_minor);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // The parser's position: the objects and arrays of the grammar.
@@ -372,4 +372,4 @@ std::variant<CheckpointIndex, Rejection> parse_index(std::string_view json, bool
   return index;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

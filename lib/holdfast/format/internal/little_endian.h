@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 template <class Integer>
 void put_little_endian(std::span<std::byte> bytes, std::size_t at, Integer value) {
@@ -22,4 +22,4 @@ Integer get_little_endian(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -4,7 +4,7 @@
 // Errors: none. Threads: constants.
 #pragma once
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 enum class Opcode : unsigned char {
   mark = '(',
@@ -41,4 +41,4 @@ enum class Opcode : unsigned char {
   long1 = 0x8a,
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

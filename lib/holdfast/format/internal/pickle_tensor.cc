@@ -8,7 +8,7 @@
 #include "holdfast/format/internal/torch_types.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 using Kind = PickleValue::Kind;
@@ -131,4 +131,4 @@ PickleTensor tensor_of(std::string_view maker, const Values& arguments) {
   return tensor;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 
 #include "holdfast/format/internal/unpickler.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct PickleRefusal {
   std::string reason;
@@ -25,4 +25,4 @@ bool returns_its_argument(std::string_view name);  // types of lists in C++, siz
 PickleTensor tensor_of(std::string_view maker, const std::vector<const PickleValue*>& arguments);
 PickleStorage storage_of(const PickleValue& persistent_id);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -8,7 +8,7 @@
 #include "holdfast/format/internal/pickle_opcodes.h"
 #include "holdfast/format/internal/torch_types.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 PickleWriter::PickleWriter() : out_{static_cast<char>(Opcode::proto), '\x02'} {}
 
@@ -114,4 +114,4 @@ void PickleWriter::integers(std::span<const std::int64_t> values) {
   end_tuple();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -15,7 +15,7 @@
 
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 enum class Opcode : unsigned char;  // pickle_opcodes.h
 
@@ -48,4 +48,4 @@ class PickleWriter {
   std::string out_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 
 #include "holdfast/snapshot/finite.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 PieceHasher::PieceHasher(const Snapshot& snapshot, bool look) : looking_(look) {
   const std::size_t tensors = snapshot.layout->tensors().size();
@@ -50,4 +50,4 @@ std::vector<Digest> PieceHasher::finish() const {
   return tensors;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

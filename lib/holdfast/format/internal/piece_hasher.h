@@ -13,7 +13,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class PieceHasher {
  public:
@@ -49,4 +49,4 @@ class PieceHasher {
   std::atomic<std::size_t> not_finite_{kNone};
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

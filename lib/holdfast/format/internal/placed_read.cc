@@ -6,7 +6,7 @@
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 struct Block {
@@ -99,4 +99,4 @@ std::optional<Rejection> read_segments(const File& file, const CheckpointIndex& 
   return compare(index, segments, digests);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -13,7 +13,7 @@
 
 #include "holdfast/format/internal/segments.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Blocks of the file and their place in the image. All values are multiples of 4096, except the end of the
 // file's last block.
@@ -36,4 +36,4 @@ std::optional<Rejection> read_segments(const File& file, const CheckpointIndex& 
                                        const std::vector<Extent>& extents, std::span<std::byte> image,
                                        ReadMode mode, int threads);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/format/internal/little_endian.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // In the superblock, and in a block of an object header.
@@ -182,4 +182,4 @@ std::uint32_t lookup3(std::span<const std::byte> bytes) {
   return c;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -14,7 +14,7 @@
 
 #include "holdfast/format/file_plan.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 inline constexpr std::size_t kRootRunSize = 96;  // bytes of the text, padded with NUL
 inline constexpr std::size_t kRootVersionSize = 24;
@@ -33,4 +33,4 @@ void put_root_attributes(std::span<std::byte> image, const RootAttributes& place
 // Bob Jenkins' lookup3 (hashlittle with initial value 0), which HDF5 uses for its metadata.
 std::uint32_t lookup3(std::span<const std::byte> bytes);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 
 #include "holdfast/format/safetensors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::pair<DType, std::string_view> kNames[] = {
@@ -49,4 +49,4 @@ int internal::safetensors_rank(DType dtype) {
   return static_cast<int>(found - std::begin(kNames));
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

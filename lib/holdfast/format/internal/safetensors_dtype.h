@@ -6,9 +6,9 @@
 
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Tensors of a higher rank are written first.
 int safetensors_rank(DType dtype);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 enum class Place { outside, top, metadata, tensor, shape, offsets };
@@ -212,4 +212,4 @@ std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_v
   return index;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

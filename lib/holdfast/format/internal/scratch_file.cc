@@ -11,7 +11,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Returns errno or 0. Checks that the space exists, and releases it at once.
@@ -68,4 +68,4 @@ void ScratchFile::read(std::span<std::byte> to, std::uint64_t offset) const {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

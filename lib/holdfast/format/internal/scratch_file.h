@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class ScratchFile {
  public:
@@ -31,4 +31,4 @@ class ScratchFile {
   bool named_ = false;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

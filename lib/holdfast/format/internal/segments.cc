@@ -9,7 +9,7 @@
 #include "holdfast/format/layout.h"
 #include "holdfast/snapshot/arena.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 std::string name_of_segment(const CheckpointIndex& index, const Segment& segment) {
@@ -178,4 +178,4 @@ std::optional<Rejection> check_segments(const File& file, const CheckpointIndex&
   return compare(index, segments, digests);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -13,7 +13,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Segment {
   std::uint64_t offset = 0;  // in the file
@@ -54,4 +54,4 @@ std::optional<Rejection> check_segments(const File& file, const CheckpointIndex&
                                         const std::vector<Segment>& segments, ReadMode mode, int threads,
                                         std::atomic<std::uint64_t>* progress = nullptr);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

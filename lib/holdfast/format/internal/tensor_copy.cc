@@ -11,7 +11,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // The digest's pieces are also the units of transfer, so each piece is hashed in the buffer before it is
@@ -96,4 +96,4 @@ std::optional<Rejection> copy_tensor(const File& from, const IndexedTensor& tens
                  std::to_string(tensor.offset + length) + "): digest differs");
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -11,7 +11,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // The element type in the new file: `wanted` replaces floating-point types, and no others.
 DType exported_dtype(DType from, std::optional<DType> wanted);
@@ -25,4 +25,4 @@ using NextBytes = std::function<std::span<std::byte>(std::uint64_t bytes)>;
 std::optional<Rejection> copy_tensor(const File& from, const IndexedTensor& tensor,
                                      std::optional<DType> wanted, ReadMode mode, const NextBytes& next);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Short enough that a lifted limit takes effect soon, and that a deadline is not missed by much.
@@ -38,4 +38,4 @@ void Throttle::take(std::uint64_t bytes, const Stopped& stopped) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

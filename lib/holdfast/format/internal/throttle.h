@@ -11,7 +11,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/format/internal/workers.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Throttle {
  public:
@@ -35,4 +35,4 @@ class Throttle {
   SteadyTime free_ HOLDFAST_GUARDED_BY(mutex_){};  // when all writes so far will have ended at the limit
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 using Pair = std::pair<std::string_view, DType>;
@@ -53,4 +53,4 @@ std::optional<DType> dtype_of_torch(std::string_view name) {
   return dtype_named(name);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

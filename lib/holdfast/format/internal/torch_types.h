@@ -8,7 +8,7 @@
 
 #include "holdfast/snapshot/dtype.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Empty for types without a class of their own: their tensors lie in an UntypedStorage.
 std::string_view storage_class_of(DType dtype);
@@ -16,4 +16,4 @@ std::optional<DType> dtype_of_storage_class(std::string_view name);
 // Of "torch.<name>". Holdfast's names are those of PyTorch, but for a few synonyms ("half").
 std::optional<DType> dtype_of_torch(std::string_view name);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/torch_types.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 using Kind = PickleValue::Kind;
@@ -343,4 +343,4 @@ std::variant<Unpickled, Rejection> unpickle(std::string_view pickle) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

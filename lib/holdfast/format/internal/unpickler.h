@@ -15,7 +15,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct PickleStorage {
   std::optional<DType> dtype;  // unset: untyped, elements are bytes
@@ -77,4 +77,4 @@ inline constexpr std::uint64_t kMaxPickle = 64U << 20U;
 // Requires that `pickle` outlives the result.
 std::variant<Unpickled, Rejection> unpickle(std::string_view pickle);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

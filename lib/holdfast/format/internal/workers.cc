@@ -7,7 +7,7 @@
 
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void run_beside(int background, const std::function<void(const Stopped&)>& background_work,
                 const std::function<void(const Stopped&)>& own_work) {
@@ -50,4 +50,4 @@ int threads_for(int wanted, std::size_t shares) {
   return std::max(1, std::min(wanted, static_cast<int>(std::min(shares, kMost))));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 using Stopped = std::atomic<bool>;
 
@@ -24,4 +24,4 @@ void run_workers(int threads, const std::function<void(const Stopped&)>& work);
 // `wanted`, but at most one thread per share of the work, and at least one.
 int threads_for(int wanted, std::size_t shares);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 inline constexpr std::uint32_t kZipLocalSignature = 0x04034b50;
 inline constexpr std::uint32_t kZipCentralSignature = 0x02014b50;
@@ -27,4 +27,4 @@ inline constexpr std::uint16_t kZipSee64Short = 0xFFFF;
 inline constexpr std::uint16_t kZipStored = 0;     // the only method that PyTorch writes
 inline constexpr std::uint16_t kZipEncrypted = 1;  // a flag
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

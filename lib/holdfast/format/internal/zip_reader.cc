@@ -10,7 +10,7 @@
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/zip_layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::uint64_t kMaxEntries = 1'000'000;
@@ -192,4 +192,4 @@ std::variant<std::vector<ZipEntry>, Rejection> read_zip(const File& file) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

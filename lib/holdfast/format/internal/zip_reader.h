@@ -15,7 +15,7 @@
 
 #include "holdfast/format/reader.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct ZipEntry {
   std::string name;
@@ -29,4 +29,4 @@ bool looks_like_zip(const File& file);  // by its first four bytes
 // In the order of the directory.
 std::variant<std::vector<ZipEntry>, Rejection> read_zip(const File& file);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -11,7 +11,7 @@
 #include "holdfast/format/internal/zip_layout.h"
 #include "holdfast/format/layout.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
@@ -180,4 +180,4 @@ std::vector<std::byte> ZipWriter::directory() const {
   return fields.take();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -18,7 +18,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/snapshot/arena.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct NewZipEntry {
   std::string name;
@@ -58,4 +58,4 @@ class ZipWriter {
   std::uint64_t filled_ = 0;   // of the buffer
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

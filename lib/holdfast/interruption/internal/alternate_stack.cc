@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constinit pthread_key_t key = 0;
@@ -68,4 +68,4 @@ void give_this_thread_an_alternate_stack() noexcept {
   if (void* const stack = make_alternate_stack()) adopt_alternate_stack(stack);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Large enough for other code's handlers, which ours call (the program's own SIGTERM handler). Untouched
 // pages cost nothing.
@@ -26,4 +26,4 @@ void adopt_alternate_stack(void* stack) noexcept;
 // Makes and adopts a stack if this thread has none. The main thread's stack lives as long as the process.
 void give_this_thread_an_alternate_stack() noexcept;
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Wall clock and steady clock drift apart, so a difference below this is the same end.
@@ -103,4 +103,4 @@ void AnnouncedEnd::nothing(std::string text, std::vector<Notice>& news) {
   arrived_ = true;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

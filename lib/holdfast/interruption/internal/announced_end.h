@@ -18,7 +18,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/interruption/notice.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Times farther away are not believed: they are mistakes.
 inline constexpr Duration kFarthestEnd = std::chrono::hours(24 * 365);
@@ -77,4 +77,4 @@ class AnnouncedEnd {
   bool arrived_ = true;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -7,7 +7,7 @@
 #include "holdfast/base/json.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 bool is_name(const JsonValue& value, const std::string& machine) {
@@ -47,4 +47,4 @@ std::string start_requests(const std::vector<std::string>& ids) {
   return R"({"StartRequests":[)" + requests + "]}";
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct ScheduledEvent {
   std::string id;
@@ -26,4 +26,4 @@ std::optional<std::vector<ScheduledEvent>> parse_scheduled_events(std::string_vi
 // The request body that approves these events.
 std::string start_requests(const std::vector<std::string>& ids);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 #include <array>
 #include <mutex>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Both have the same interface; they differ in the encryption library, which Holdfast does not use.
@@ -66,4 +66,4 @@ const Curl* load_curl(std::string& why) {
   return nullptr;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Curl {
   decltype(&::curl_easy_init) easy_init;
@@ -33,4 +33,4 @@ struct Curl {
 // nullptr if there is no libcurl, or only one from before 2020; `why` then has the reason.
 const Curl* load_curl(std::string& why);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -8,7 +8,7 @@
 #include "holdfast/interruption/internal/shown_text.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::int64_t kTokenSeconds = 21600;
@@ -108,4 +108,4 @@ void Ec2Session::hint_at_hops() {
       shown(token_failure_, 100));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

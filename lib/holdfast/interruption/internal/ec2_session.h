@@ -10,7 +10,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/interruption/internal/http_client.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Ec2Reading {
   enum class Kind {
@@ -51,4 +51,4 @@ class Ec2Session {
   bool hinted_ = false;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 #include "holdfast/base/json.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 std::optional<WallTime> time_member(const JsonValue& object, const char* name) {
@@ -37,4 +37,4 @@ std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::strin
 
 bool is_json_object(std::string_view body) { return parse_json(body).is(JsonValue::Kind::object); }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

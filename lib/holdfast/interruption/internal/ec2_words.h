@@ -11,7 +11,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct InstanceAction {
   std::string action;            // empty: the answer names none
@@ -30,4 +30,4 @@ std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::strin
 
 bool is_json_object(std::string_view body);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

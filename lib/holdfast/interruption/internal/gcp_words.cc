@@ -3,7 +3,7 @@
 #include "holdfast/base/json.h"
 #include "holdfast/interruption/service_time.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 std::string either_member(const JsonValue& json, std::string_view name, std::string_view other_name) {
@@ -23,4 +23,4 @@ std::optional<UpcomingMaintenance> parse_upcoming_maintenance(std::string_view b
   return found;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct UpcomingMaintenance {
   std::string type;                         // "SCHEDULED", "UNSCHEDULED"
@@ -22,4 +22,4 @@ struct UpcomingMaintenance {
 // nullopt for NONE, {}, {"error": …} and everything else that names neither a start nor a status.
 std::optional<UpcomingMaintenance> parse_upcoming_maintenance(std::string_view body);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

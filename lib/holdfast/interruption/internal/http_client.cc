@@ -9,7 +9,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/interruption/internal/curl.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Longest sleep without a check; curl's own timers and cancel() end it earlier.
@@ -216,4 +216,4 @@ HttpAnswer HttpClient::ask(const HttpRequest& request) {
   return answer;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -16,7 +16,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 inline constexpr Duration kRequestLimit = std::chrono::seconds(1);
 inline constexpr std::size_t kMostBody = 16u << 10;
@@ -60,4 +60,4 @@ class HttpClient {
   std::unique_ptr<Handles> handles_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

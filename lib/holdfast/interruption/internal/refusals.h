@@ -11,7 +11,7 @@
 
 #include "holdfast/base/clock.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 inline constexpr int kRefused = 403;
 inline constexpr Duration kAfterRefusal = std::chrono::minutes(5);
@@ -34,4 +34,4 @@ class Refusals {
   std::map<std::string, SteadyTime, std::less<>> until_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

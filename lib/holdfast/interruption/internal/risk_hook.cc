@@ -12,7 +12,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // The calling thread may block signals; the command must not inherit that.
@@ -88,4 +88,4 @@ bool RiskHook::look() noexcept {
   return !running_.empty();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -13,7 +13,7 @@
 
 #include "holdfast/base/hook_context.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct RiskCommand {
   std::string text;
@@ -30,4 +30,4 @@ class RiskHook {
   std::vector<pid_t> running_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

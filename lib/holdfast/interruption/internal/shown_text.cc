@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 std::string shortened(std::string text, std::size_t most) {
   if (text.size() > most) {
@@ -23,4 +23,4 @@ std::string shown(std::string_view text, std::size_t most) {
   return shortened(std::move(clean), most);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

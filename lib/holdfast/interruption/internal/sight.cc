@@ -7,7 +7,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/internal/refusals.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kSayAgain = std::chrono::minutes(10);
@@ -101,4 +101,4 @@ SourceFigures Sight::figures() const {
   return figures;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

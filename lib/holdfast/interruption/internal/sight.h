@@ -13,7 +13,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/interruption/source.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Sight {
  public:
@@ -48,4 +48,4 @@ class Sight {
   std::optional<SteadyTime> last_said_ HOLDFAST_GUARDED_BY(mutex_);
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -14,7 +14,7 @@
 #include "holdfast/base/forced_exit.h"
 #include "holdfast/interruption/internal/alternate_stack.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
@@ -240,12 +240,12 @@ void consume_signals(std::size_t index, std::uint32_t count) noexcept {
 
 bool at_a_terminal() noexcept { return terminal.load(); }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 bool StopSignals::has(int signal) const noexcept {
   return signal > 0 && signal < 32 && (signals_ & (std::uint32_t{1} << signal)) != 0;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -14,7 +14,7 @@
 
 #include "holdfast/interruption/stop_signals.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 inline constexpr std::array<int, 6> kHeardSignals{SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGUSR2, SIGXCPU};
 
@@ -43,4 +43,4 @@ std::uint32_t consumed_signals(std::size_t index) noexcept;
 void consume_signals(std::size_t index, std::uint32_t count) noexcept;
 bool at_a_terminal() noexcept;
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

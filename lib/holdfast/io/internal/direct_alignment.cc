@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // From the kernel's interface, because older headers lack it: the request mask, and the offsets in `struct
@@ -41,4 +41,4 @@ bool takes_pages(const DirectAlignment& alignment) {
   return kPage % alignment.memory == 0 && kPage % alignment.offset == 0;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct DirectAlignment {
   bool known = false;
@@ -19,4 +19,4 @@ DirectAlignment direct_alignment(int fd);
 // also if the alignment is unknown; a refused write then shows the truth.
 bool takes_pages(const DirectAlignment& alignment);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -8,7 +8,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // A container's filter may answer EPERM for a call that the kernel has. So a trial on "." decides whether an
@@ -98,4 +98,4 @@ FileKind kind_of(mode_t mode) {
   return FileKind::other;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

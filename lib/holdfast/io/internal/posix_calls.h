@@ -14,7 +14,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Owns a descriptor. The destructor closes it and ignores errors.
 class Descriptor {
@@ -68,4 +68,4 @@ struct FileSettings {
 };
 std::unique_ptr<File> make_posix_file(Descriptor descriptor, std::string path, FileSettings settings);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

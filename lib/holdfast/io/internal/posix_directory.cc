@@ -14,7 +14,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/forced_exit.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 FileKind kind_of_entry(unsigned char type) {
@@ -261,4 +261,4 @@ std::unique_ptr<Directory> make_posix_directory(Descriptor descriptor, std::stri
   return std::make_unique<PosixDirectory>(std::move(descriptor), std::move(path), options);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

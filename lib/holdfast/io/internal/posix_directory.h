@@ -9,9 +9,9 @@
 #include "holdfast/io/internal/posix_calls.h"
 #include "holdfast/io/posix_file_system.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 std::unique_ptr<Directory> make_posix_directory(Descriptor descriptor, std::string path,
                                                 PosixOptions options);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

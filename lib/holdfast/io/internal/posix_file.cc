@@ -16,7 +16,7 @@
 #include "holdfast/io/internal/posix_calls.h"
 #include "holdfast/io/internal/write_behind.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Reads of any alignment are copied through a buffer of at most this size.
@@ -229,4 +229,4 @@ std::unique_ptr<File> make_posix_file(Descriptor descriptor, std::string path, F
   return std::make_unique<PosixFile>(std::move(descriptor), std::move(path), settings);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::time_t kDeadAfter = 3600;  // seconds
@@ -66,4 +66,4 @@ void remove_dead_probes(Directory& parent, const std::filesystem::path& parent_p
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 #include "holdfast/io/file_system.h"
 #include "holdfast/io/internal/posix_calls.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 inline constexpr std::string_view kProbePrefix = ".holdfast-probe-";
 
@@ -37,4 +37,4 @@ class ProbeFolder {
 // change counts as dead. A folder that cannot be removed stays.
 void remove_dead_probes(Directory& parent, const std::filesystem::path& parent_path);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class StallWatch {
  public:
@@ -35,4 +35,4 @@ class StallWatch {
   std::thread thread_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

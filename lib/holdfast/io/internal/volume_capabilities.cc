@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::size_t kTrialBlock = 4096;
@@ -86,4 +86,4 @@ void try_calls(ProbeFolder& folder, VolumeReport& report) {
   if (!report.syncs_directories && errno != EINVAL && errno != EOPNOTSUPP) fail("fsync", folder.path_of("."));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

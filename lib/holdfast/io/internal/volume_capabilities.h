@@ -6,11 +6,11 @@
 #include "holdfast/io/internal/probe_folder.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Fills in space, kind and mount. Needs no folder and changes nothing.
 void look_at_volume(const FileSystem& file_system, const std::filesystem::path& directory,
                     VolumeReport& report);
 void try_calls(ProbeFolder& folder, VolumeReport& report);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -11,7 +11,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::uint64_t kMemoryPage = 4096;
@@ -125,4 +125,4 @@ VolumeReport::CommitSpeed measure_commits(ProbeFolder& folder, const ProbeOption
       .count = static_cast<int>(times.size()), .median = times[times.size() / 2], .slowest = times.back()};
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -7,7 +7,7 @@
 #include "holdfast/io/internal/stall_watch.h"
 #include "holdfast/io/volume_report.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Throws Error with ExitCode::interrupted if `go_on` returns false.
 void require_going_on(const ProbeOptions& options);
@@ -17,4 +17,4 @@ VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t byte
 VolumeReport::CommitSpeed measure_commits(ProbeFolder& folder, const ProbeOptions& options,
                                           StallWatch& watch);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -7,7 +7,7 @@
 
 #include "holdfast/io/internal/posix_calls.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Bytes in write-back at a time: enough to keep the device busy while the next block is copied.
@@ -59,4 +59,4 @@ int WriteBehind::wrote(int fd, std::uint64_t offset, std::uint64_t length) {
   return 0;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

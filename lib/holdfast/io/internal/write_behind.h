@@ -17,7 +17,7 @@
 
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class WriteBehind {
  public:
@@ -45,4 +45,4 @@ class WriteBehind {
   std::uint64_t bytes_ HOLDFAST_GUARDED_BY(mutex_) = 0;      // sum of their lengths
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

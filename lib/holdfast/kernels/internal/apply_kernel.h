@@ -5,7 +5,7 @@
 
 #include "holdfast/kernels/internal/tiling.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 // What a batch norm does to a channel. The backward pass computes the very same value again.
 struct Line {
@@ -85,4 +85,4 @@ struct Apply {
   }
 };
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

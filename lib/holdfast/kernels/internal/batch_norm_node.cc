@@ -2,7 +2,7 @@
 
 #include <ATen/ops/batch_norm.h>
 
-namespace holdfast { inline namespace v1 { namespace kernels::internal {
+namespace holdfast { inline namespace v0_2 { namespace kernels::internal {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw UsageError("fused batch norm: " + why); }
@@ -70,4 +70,4 @@ void require_fused_shape(const at::Tensor& x, const BatchNormParameters& norm,
   }
 }
 
-}}}  // namespace holdfast::v1::kernels::internal
+}}}  // namespace holdfast::v0_2::kernels::internal

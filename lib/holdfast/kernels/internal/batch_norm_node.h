@@ -12,7 +12,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/kernels/batch_norm.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels::internal {
+namespace holdfast { inline namespace v0_2 { namespace kernels::internal {
 
 // Arguments of the forward pass. `add` is undefined if nothing is added.
 struct BatchNormCall {
@@ -122,4 +122,4 @@ struct BatchNormNode : torch::autograd::Function<BatchNormNode<Backend>> {
   }
 };
 
-}}}  // namespace holdfast::v1::kernels::internal
+}}}  // namespace holdfast::v0_2::kernels::internal

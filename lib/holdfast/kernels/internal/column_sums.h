@@ -9,7 +9,7 @@
 
 #include "holdfast/kernels/internal/tiling.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 template <class T, class Value>
 struct ColumnSums {
@@ -92,4 +92,4 @@ void step_of_sums(const Kernel& kernel, const Place& at, typename Kernel::Shared
   if constexpr (kStep == 4) kernel.write(at, shared);
 }
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

@@ -12,7 +12,7 @@
 #include <mutex>
 #endif
 
-namespace holdfast { inline namespace v1 { namespace kernels::internal {
+namespace holdfast { inline namespace v0_2 { namespace kernels::internal {
 namespace {
 
 // A constant, not the number of cores: it decides the order of sums, and so the bits.
@@ -54,4 +54,4 @@ int multiprocessors_of(c10::Device device) {
 }
 #endif
 
-}}}  // namespace holdfast::v1::kernels::internal
+}}}  // namespace holdfast::v0_2::kernels::internal

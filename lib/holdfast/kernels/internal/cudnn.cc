@@ -13,7 +13,7 @@ namespace at::native {
 cudnnContext* getCudnnHandle();
 }
 
-namespace holdfast { inline namespace v1 { namespace kernels::internal {
+namespace holdfast { inline namespace v0_2 { namespace kernels::internal {
 namespace {
 
 template <class Function>
@@ -60,6 +60,6 @@ void check_cudnn(Cudnn::Status status, const char* what) {
               " (BatchNormKind::fused and aten do without it; --bn in Holdfast's example)");
 }
 
-}}}  // namespace holdfast::v1::kernels::internal
+}}}  // namespace holdfast::v0_2::kernels::internal
 
 #endif

@@ -11,7 +11,7 @@ struct cudnnContext;
 struct cudnnTensorStruct;
 struct cudnnActivationStruct;
 
-namespace holdfast { inline namespace v1 { namespace kernels::internal {
+namespace holdfast { inline namespace v0_2 { namespace kernels::internal {
 
 using CudnnHandle = cudnnContext*;
 using CudnnTensor = cudnnTensorStruct*;
@@ -57,6 +57,6 @@ CudnnHandle cudnn_handle();
 // Throws Error with cuDNN's message unless `status` is 0.
 void check_cudnn(Cudnn::Status status, const char* what);
 
-}}}  // namespace holdfast::v1::kernels::internal
+}}}  // namespace holdfast::v0_2::kernels::internal
 
 #endif

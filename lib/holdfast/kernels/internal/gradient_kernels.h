@@ -14,7 +14,7 @@
 #include "holdfast/kernels/internal/apply_kernel.h"
 #include "holdfast/kernels/internal/column_sums.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 struct Sums {
   float a, b;
@@ -177,4 +177,4 @@ struct InputGradient {
   }
 };
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

@@ -6,7 +6,7 @@
 
 #include "holdfast/kernels/internal/column_sums.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 struct Moments {
   float a;  // how many
@@ -97,4 +97,4 @@ struct ChannelMoments {
   }
 };
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

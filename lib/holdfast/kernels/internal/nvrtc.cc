@@ -8,7 +8,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels::internal {
+namespace holdfast { inline namespace v0_2 { namespace kernels::internal {
 namespace {
 
 // Never closed: kernels may be launched until the process ends.
@@ -112,4 +112,4 @@ void* driver_function(const char* name) {
   return function;
 }
 
-}}}  // namespace holdfast::v1::kernels::internal
+}}}  // namespace holdfast::v0_2::kernels::internal

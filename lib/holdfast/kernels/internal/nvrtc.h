@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <string>
 
-namespace holdfast { inline namespace v1 { namespace kernels::internal {
+namespace holdfast { inline namespace v0_2 { namespace kernels::internal {
 
 struct Nvrtc {
   using Program = struct NvrtcProgram*;
@@ -44,4 +44,4 @@ const Nvrtc& nvrtc();
 // A function of the driver, libcuda.so.1. Error without a driver.
 void* driver_function(const char* name);
 
-}}}  // namespace holdfast::v1::kernels::internal
+}}}  // namespace holdfast::v0_2::kernels::internal

@@ -8,7 +8,7 @@
 
 #include "holdfast/kernels/device_code.h"
 
-namespace holdfast { inline namespace v1 { namespace kernels {
+namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 inline constexpr int kBlockThreads = 256;
 // Of the streaming kernels on one multiprocessor: 128 registers a thread, enough for what is in flight.
@@ -60,4 +60,4 @@ inline Tiling tile(Index rows, int channels, int per_pack, int multiprocessors) 
   return tiling;
 }
 
-}}}  // namespace holdfast::v1::kernels
+}}}  // namespace holdfast::v0_2::kernels

@@ -10,7 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/internal/normalize.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // A scale of ones costs nothing; batch norms without a scale have slower kernels or none.
@@ -122,4 +122,4 @@ void require_pixels(const char* net, const at::Tensor& pictures, std::int64_t pi
                    " pixels, [N, 3, H, W], not " + given);
 }
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

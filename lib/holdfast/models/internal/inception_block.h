@@ -21,7 +21,7 @@
 #include "holdfast/models/internal/layers.h"
 #include "holdfast/models/variant.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 
 // The batch norms of a whole net. All have an epsilon of 1e-3.
 struct InceptionNorms {
@@ -93,4 +93,4 @@ TORCH_MODULE(InceptionBlock);
 // UsageError unless pictures have at least `pixels` on each side.
 void require_pixels(const char* net, const at::Tensor& pictures, std::int64_t pixels);
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -7,7 +7,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // Standard deviation of a standard normal that is cut at two deviations.
@@ -68,4 +68,4 @@ void draw_as_table(torch::nn::LinearImpl& linear, bool relu_follows) {
   linear.bias.zero_();
 }
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 
 struct ConvShape {
   std::int64_t in = 1;
@@ -41,4 +41,4 @@ void draw_truncated_normal(at::Tensor weight, double deviation);
 void draw_as_table(torch::nn::Conv2dImpl& conv);
 void draw_as_table(torch::nn::LinearImpl& linear, bool relu_follows);
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -8,7 +8,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/kernels/batch_counts.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // What norm(x) computes, to the bit; only the counter is added later, with all others.
@@ -66,4 +66,4 @@ void require_layout(BatchNormKind kind, const at::Tensor& pictures) {
                    "the model's options");
 }
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -9,7 +9,7 @@
 #include "holdfast/kernels/batch_norm.h"
 #include "holdfast/models/batch_norm.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 
 // BatchNormKind::aten uses exactly norm(x), add_(), relu_(); their bits are the reference.
 Activation normalize(BatchNormKind kind, torch::nn::BatchNorm2d& norm, const at::Tensor& x,
@@ -19,4 +19,4 @@ Activation normalize(BatchNormKind kind, torch::nn::BatchNorm2d& norm, const at:
 // is clearer.
 void require_layout(BatchNormKind kind, const at::Tensor& pictures);
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -4,7 +4,7 @@
 
 #include "holdfast/models/internal/layers.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 
 torch::nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride) {
   return undrawn_conv({.in = in, .out = out, .kernel = 3, .stride = stride, .padding = 1});
@@ -46,4 +46,4 @@ Activation BasicBlockImpl::forward(const Activation& x) {
   return add_relu(bn2_, conv2_(out), x);
 }
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

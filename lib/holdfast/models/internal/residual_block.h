@@ -11,7 +11,7 @@
 
 #include "holdfast/models/internal/normalize.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 
 torch::nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride);
 torch::nn::Conv2d conv1x1(std::int64_t in, std::int64_t out, std::int64_t stride);
@@ -52,4 +52,4 @@ class BasicBlockImpl final : public ResidualBlockImpl {
 };
 TORCH_MODULE(BasicBlock);
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

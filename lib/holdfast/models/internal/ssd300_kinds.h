@@ -11,7 +11,7 @@
 
 #include "holdfast/models/ssd300.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 
 // Boxes per cell of each map; they decide the number of channels of the heads.
 inline constexpr std::array<std::int64_t, 6> kSsdBoxesOfCell{4, 6, 6, 6, 4, 4};
@@ -19,4 +19,4 @@ inline constexpr std::array<std::int64_t, 6> kSsdBoxesOfCell{4, 6, 6, 6, 4, 4};
 std::shared_ptr<Ssd300> make_ssd300_resnet34(const Ssd300Options& options);
 std::shared_ptr<Ssd300> make_ssd300_vgg16(const Ssd300Options& options);
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -4,7 +4,7 @@
 
 #include "holdfast/models/internal/layers.h"
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // Channels of the convolutions, each followed by a ReLU. 0: a pool that halves the side.
@@ -30,4 +30,4 @@ torch::nn::Sequential vgg16_features() {
   return features;
 }
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

@@ -6,7 +6,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 
-namespace holdfast { inline namespace v1 { namespace models {
+namespace holdfast { inline namespace v0_2 { namespace models {
 
 torch::nn::ReLU in_place_relu();
 
@@ -14,4 +14,4 @@ torch::nn::ReLU in_place_relu();
 // pools at 4, 9, 16, 23, 30.
 torch::nn::Sequential vgg16_features();
 
-}}}  // namespace holdfast::v1::models
+}}}  // namespace holdfast::v0_2::models

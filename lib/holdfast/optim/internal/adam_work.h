@@ -30,7 +30,7 @@
 #include "holdfast/optim/internal/fused_body.h"
 #include "holdfast/optim/internal/kernel_lists.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 template <class Options>
 void check_adam(const Options& options, const char* name) {
@@ -182,4 +182,4 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

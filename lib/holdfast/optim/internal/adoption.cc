@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/state/own_optimizer.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void refuse_options(const char* optimizer) {
   throw UsageError(std::string(optimizer) +
@@ -88,4 +88,4 @@ void give_all(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const 
   take_slots(from, to);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 
 #include "holdfast/state/own_optimizer.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Moves all slots out of `from`. A Holdfast optimizer settles first.
 void take_slots(torch::optim::Optimizer& from, torch::optim::Optimizer& to);
@@ -56,4 +56,4 @@ State* state_at(torch::optim::Optimizer& optimizer, const at::Tensor& parameter)
   return found == optimizer.state().end() ? nullptr : static_cast<State*>(found->second.get());
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -5,7 +5,7 @@
 
 #include <map>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 const at::Tensor& DeviceSteps::of(const at::Tensor& parameter, const at::Tensor& slot, std::int64_t step) {
   const auto known = counts_.find(parameter.unsafeGetTensorImpl());
@@ -42,4 +42,4 @@ std::vector<DeviceSteps::Read> DeviceSteps::read() {
   return all;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class DeviceSteps {
  public:
@@ -45,4 +45,4 @@ class DeviceSteps {
   std::unordered_map<void*, Count> counts_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

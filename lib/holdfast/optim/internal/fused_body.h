@@ -23,7 +23,7 @@
 #include "holdfast/optim/internal/kernel_lists.h"
 #include "holdfast/state/torch_compat.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace internal {
 
 template <class Kernel, class Options>
@@ -146,4 +146,4 @@ void FusedOptimizer<Torch, Options, Kernel>::share([[maybe_unused]] const WholeT
   if constexpr (requires { work_->whole = whole; }) work_->whole = whole;
 }
 
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

@@ -11,7 +11,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::int64_t kWorthThreads = 32'768;  // elements; the limit of ATen's own loops
@@ -209,4 +209,4 @@ void DeviceRates::put(Rate& rate, double value) {
   rate.value = value;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Refuses tensors that no fused kernel computes correctly. `optimizer`: a name, "FusedSgd". Parameter `index`
 // of `group`.
@@ -98,4 +98,4 @@ class DeviceRates {
   std::vector<Rate> rates_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::size_t kVectors = 64;  // bytes; a multiple of every vector length
@@ -59,4 +59,4 @@ void Tails::put_back(KernelList& list) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 
 #include "holdfast/optim/internal/kernel_lists.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Tails {
  public:
@@ -29,4 +29,4 @@ class Tails {
   std::array<at::Tensor, 3> scratch_;  // parameters, gradients, slots
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

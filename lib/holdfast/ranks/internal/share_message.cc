@@ -6,7 +6,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::size_t kLongestReason = 1000;
@@ -192,4 +192,4 @@ std::optional<EndMessage> read_end(const SaveTag& tag, std::string_view text) {
   return message;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -16,7 +16,7 @@
 #include "holdfast/format/shares.h"
 #include "holdfast/store/verifier.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // The beginning of every message.
 struct SaveTag {
@@ -56,4 +56,4 @@ struct EndMessage {
 std::string to_text(const SaveTag& tag, const EndMessage& message);
 std::optional<EndMessage> read_end(const SaveTag& tag, std::string_view text);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 
 #include "holdfast/snapshot/internal/digest_kernel_body.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 bool has_avx2() {
@@ -27,4 +27,4 @@ DigestKernel digest_kernel() {
   return best;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

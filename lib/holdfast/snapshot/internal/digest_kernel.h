@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // How to recognise a float that is not finite: its bits without the sign, as an integer of `bytes` bytes,
 // exceed `largest`.
@@ -30,4 +30,4 @@ DigestKernel digest_kernel_avx2();
 // The fastest version for this processor.
 DigestKernel digest_kernel();
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

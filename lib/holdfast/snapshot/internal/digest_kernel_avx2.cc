@@ -5,7 +5,7 @@
 #include "holdfast/snapshot/internal/digest_kernel.h"
 #endif
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 DigestKernel digest_kernel_avx2() {
 #ifdef __AVX2__
@@ -15,4 +15,4 @@ DigestKernel digest_kernel_avx2() {
 #endif
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
-namespace holdfast { inline namespace v1 { namespace internal { namespace {
+namespace holdfast { inline namespace v0_2 { namespace internal { namespace {
 
 // Bytes that are checked and then hashed. Both passes find them in the nearest cache, and the check loads
 // them from memory as fast as a hash alone would.
@@ -96,4 +96,4 @@ bool run_kernel(const std::byte* data, std::size_t size, FloatBits floats, unsig
   return finite;
 }
 
-}}}}  // namespace holdfast::v1::internal
+}}}}  // namespace holdfast::v0_2::internal

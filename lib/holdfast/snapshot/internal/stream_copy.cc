@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 #ifdef HOLDFAST_STREAMING_STORES
 namespace {
@@ -58,4 +58,4 @@ void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexce
 }
 #endif
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -8,8 +8,8 @@
 
 #include <cstddef>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

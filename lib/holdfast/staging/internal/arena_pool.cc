@@ -5,7 +5,7 @@
 
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct ArenaPool::Core {
   explicit Core(int most) : limit(most) { free.reserve(static_cast<std::size_t>(limit)); }
@@ -85,4 +85,4 @@ std::shared_ptr<Arena> ArenaPool::take() {
           [core = core_, plan, arena](Arena*) mutable { core->give_back(std::move(arena), plan.get()); }};
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

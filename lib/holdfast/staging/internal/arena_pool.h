@@ -13,7 +13,7 @@
 #include "holdfast/format/file_plan.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class ArenaPool {
  public:
@@ -43,4 +43,4 @@ class ArenaPool {
   PrepareImage prepare_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -8,7 +8,7 @@
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void SpecWriter::take_tensor(std::string name, const at::Tensor& tensor) {
   out_.push_back(spec_of(std::move(name), tensor));
@@ -71,4 +71,4 @@ bool BackupReader::holds(const std::string& name) const { return backup_.tensors
 
 at::Tensor BackupReader::copy(const std::string& name) const { return backup_.tensors.at(name).clone(); }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -18,7 +18,7 @@
 #include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/stateful.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Base of all writers: puts the component's name before each name. Each purpose overrides what it needs.
 class ComponentWriter : public StateWriter {
@@ -166,4 +166,4 @@ class BackupReader final : public ComponentReader {
   const ComponentBackup& backup_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

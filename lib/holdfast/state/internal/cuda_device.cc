@@ -17,7 +17,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/state/internal/cuda_tensors.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 bool packed(const at::Tensor& tensor) {
@@ -229,6 +229,6 @@ void CudaDevice::drain() noexcept {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal
 
 #endif

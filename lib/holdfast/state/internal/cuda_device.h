@@ -24,7 +24,7 @@
 
 #include "holdfast/snapshot/device_copy.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Throws Error: "cuda:0: <what>: <CUDA's message>".
 void check_cuda(cudaError_t result, c10::DeviceIndex device, const char* what);
@@ -95,6 +95,6 @@ class CudaDevice final : public CopyDevice {
   std::array<cudaEvent_t, kMarks> marks_{};
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal
 
 #endif

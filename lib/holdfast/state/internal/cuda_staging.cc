@@ -11,7 +11,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/state/internal/cuda_device.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Bytes that stay free for the training: workspaces chosen later, a larger batch in an evaluation.
@@ -98,6 +98,6 @@ std::span<std::byte> CudaStaging::bounce() noexcept {
 
 std::shared_ptr<CudaStaging> make_cuda_staging() { return std::make_shared<CudaStaging>(); }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal
 
 #endif

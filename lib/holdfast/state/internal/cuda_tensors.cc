@@ -20,7 +20,7 @@
 #include "holdfast/state/internal/cuda_device.h"
 #endif
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 #ifndef HOLDFAST_WITH_CUDA
 
@@ -220,4 +220,4 @@ PrepareImage cuda_image_preparation() {
 
 #endif
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

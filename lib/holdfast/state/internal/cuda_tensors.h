@@ -16,7 +16,7 @@
 
 #include "holdfast/snapshot/device_copy.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Always false with HOLDFAST_CUDA=OFF.
 bool in_cuda(const at::Tensor& tensor);
@@ -68,4 +68,4 @@ class CudaTransfers {
 // Page-locks images, so that devices copy into them directly. Logs once if that fails.
 PrepareImage cuda_image_preparation();
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <new>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // A callback of LibTorch is a plain function, so what it hears is a global. Leaked: an operator may run on a
@@ -64,4 +64,4 @@ std::vector<DrawnGenerator> DrawnGenerators::heard() const {
   return all.heard;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct DrawnGenerator {
   at::Generator generator;
@@ -28,4 +28,4 @@ class DrawnGenerators {
   std::vector<DrawnGenerator> heard() const;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -17,7 +17,7 @@
 #include <cpuid.h>
 #endif
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // oneDNN and MKL choose kernels and block sizes by the processor's model.
@@ -89,4 +89,4 @@ void put_environment(const std::string& device, Attributes& out) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

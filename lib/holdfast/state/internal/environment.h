@@ -9,9 +9,9 @@
 
 #include "holdfast/snapshot/attributes.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // `device`: where the first parameter is, "cpu" or "cuda".
 void put_environment(const std::string& device, Attributes& out);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

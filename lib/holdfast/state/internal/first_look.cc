@@ -8,7 +8,7 @@
 
 #include "holdfast/state/internal/train_state_parts.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::size_t kMostNamed = 6;
@@ -114,4 +114,4 @@ std::string HeldBuffers::reassigned(std::span<const NamedModule> modules) const 
          "keeps its old values: write into it (mask.copy_(…)) instead of assigning";
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -14,7 +14,7 @@
 #include "holdfast/state/module_state.h"
 #include "holdfast/state/optimizer_state.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Parameters that have a gradient, but that nothing in `trained` (TensorImpls) changes.
 std::string untrained_parameters(const ModuleInventory& inventory, const std::set<const void*>& trained);
@@ -33,4 +33,4 @@ class HeldBuffers {
   std::set<std::pair<std::string, const void*>> held_;  // "model/mask"; TensorImpl
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

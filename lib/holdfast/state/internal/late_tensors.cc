@@ -4,7 +4,7 @@
 
 #include "holdfast/state/stager.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void LateTensors::add(const std::string& name, const at::Tensor& tensor, std::span<std::byte> to) {
   const auto* const memory = static_cast<const std::byte*>(tensor.const_data_ptr());
@@ -57,4 +57,4 @@ std::vector<std::string> LateTensors::changed_samples() const {
   return names;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

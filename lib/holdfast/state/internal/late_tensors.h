@@ -18,7 +18,7 @@
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/state/internal/strided_copy.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class LateTensors final : public LateCopy {
  public:
@@ -50,4 +50,4 @@ class LateTensors final : public LateCopy {
   Samples samples_;  // owner: 2 * index in plain_, or 2 * index in strided_ + 1
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -6,7 +6,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 using State = torch::optim::LBFGSParamState;
@@ -98,4 +98,4 @@ void fill_lbfgs(const std::string& prefix, const Attributes& recorded, std::int6
   state.al(std::move(al));
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

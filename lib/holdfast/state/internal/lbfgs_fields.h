@@ -13,7 +13,7 @@
 
 #include "holdfast/snapshot/attributes.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // One tensor of the state, with its name.
 struct LbfgsField {
@@ -30,4 +30,4 @@ void fill_lbfgs(const std::string& prefix, const Attributes& recorded, std::int6
                 const std::function<at::Tensor(const std::string& name)>& tensor,
                 torch::optim::LBFGSParamState& state);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Visits elements in logical order until `visit` returns false.
@@ -90,4 +90,4 @@ bool same_as_strided(const Strided& tensor, const std::byte* image) noexcept {
   return with_element(tensor.element, [&](auto bytes) { return same_elements<bytes.value>(tensor, image); });
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

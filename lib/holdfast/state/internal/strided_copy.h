@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct Strided {
   const std::byte* from = nullptr;  // the first element
@@ -28,4 +28,4 @@ void copy_strided(const Strided& tensor, std::byte* to) noexcept;
 // Returns true if copy_strided() would write the bytes that `image` already has.
 bool same_as_strided(const Strided& tensor, const std::byte* image) noexcept;
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

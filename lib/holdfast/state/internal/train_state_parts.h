@@ -23,7 +23,7 @@
 #include "holdfast/state/rng_state.h"
 #include "holdfast/state/train_state.h"
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 
 struct TrainState::State {
   struct Part {
@@ -104,4 +104,4 @@ std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attri
 std::string joined(const std::vector<std::string>& texts, std::size_t most);
 
 }  // namespace internal
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

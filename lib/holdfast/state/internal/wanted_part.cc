@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 WantedPart wanted_part(const at::Tensor& tensor, const ImageLayout& layout, std::size_t index,
                        std::span<std::byte> image) {
@@ -21,4 +21,4 @@ WantedPart wanted_part(const at::Tensor& tensor, const ImageLayout& layout, std:
   return {std::move(part), slot.subspan(wanted.begin, wanted.size())};
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -11,7 +11,7 @@
 
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct WantedPart {
   at::Tensor tensor;
@@ -21,4 +21,4 @@ struct WantedPart {
 WantedPart wanted_part(const at::Tensor& tensor, const ImageLayout& layout, std::size_t index,
                        std::span<std::byte> image);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

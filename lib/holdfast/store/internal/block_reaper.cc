@@ -8,7 +8,7 @@
 
 #include "holdfast/base/mutex.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Each waiting file still occupies its space on the volume, so only a few may wait.
@@ -72,4 +72,4 @@ void BlockReaper::drain() {
   state_->idle.wait(state_->mutex, [&]() HOLDFAST_REQUIRES(state_->mutex) { return !state_->running; });
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -13,7 +13,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class BlockReaper {
  public:
@@ -35,4 +35,4 @@ class BlockReaper {
   std::shared_ptr<State> state_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

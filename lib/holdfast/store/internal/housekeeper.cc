@@ -7,7 +7,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // One shows what happened, the second whether it happened before; more would only fill the volume.
@@ -46,4 +46,4 @@ void Housekeeper::move_damaged(const std::vector<FileId>& damaged) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -14,7 +14,7 @@
 #include "holdfast/store/internal/retention_planner.h"
 #include "holdfast/store/internal/run_directory.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Housekeeper {
  public:
@@ -32,4 +32,4 @@ class Housekeeper {
   BlockReaper& reaper_;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 #include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Bounds what one start waits for on a slow file server.
@@ -91,4 +91,4 @@ void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumbe
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -13,8 +13,8 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/internal/run_directory.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumber kept);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

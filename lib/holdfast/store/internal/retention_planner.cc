@@ -6,7 +6,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/store/recovery.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 Verdict verdict_of(const CheckpointInfo& checkpoint) {
@@ -274,4 +274,4 @@ std::optional<Verdict> RetentionPlanner::inspect(Directory& run, FileId id, Veri
   return verifier_.inspect(*file, depth, uncached);
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

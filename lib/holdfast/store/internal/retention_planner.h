@@ -19,7 +19,7 @@
 #include "holdfast/store/lineage.h"
 #include "holdfast/store/retention.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RetentionPlanner {
  public:
@@ -78,4 +78,4 @@ class RetentionPlanner {
   std::set<std::string> said_unknown_;      // metrics that were logged as unknown
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace holdfast { inline namespace v1 {
+namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Fate = RetentionReport::Fate;
@@ -69,4 +69,4 @@ RetentionReport report_of(const Directory& run, AttemptNumber own, const Retenti
 }
 
 }  // namespace internal
-}}  // namespace holdfast::v1
+}}  // namespace holdfast::v0_2

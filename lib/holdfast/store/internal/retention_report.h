@@ -6,10 +6,10 @@
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/internal/retention_planner.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // `own`: the attempt whose temporary files are in use; 0: none.
 RetentionReport report_of(const Directory& run, AttemptNumber own, const RetentionPlanner::Plan& plan,
                           const Selection& selection);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 void refuse_other_kinds(const Directory& run) {
@@ -72,4 +72,4 @@ std::optional<std::string> read_small(Directory& directory, const std::string& n
   return text;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -12,7 +12,7 @@
 
 #include "holdfast/io/file_system.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RunDirectory {
  public:
@@ -44,4 +44,4 @@ inline constexpr std::uint64_t kLongestRecord = 64 << 10;
 // The whole content of a small file. nullopt if it is missing, longer than `limit`, or not a regular file.
 std::optional<std::string> read_small(Directory& directory, const std::string& name, std::uint64_t limit);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

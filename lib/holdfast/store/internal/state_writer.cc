@@ -6,7 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 void replace_file(Directory& directory, Attempt& attempt, const std::string& name, std::string_view text) {
@@ -61,4 +61,4 @@ void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& r
   directory.sync();
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Writes attempts/<n>.state.json, durable when this returns. Then copies it to RUN_STATE.json; a crash may
 // undo the copy but cannot tear it.
@@ -19,4 +19,4 @@ void write_state(RunDirectory& directory, Attempt& attempt, const RunState& stat
 // that tries to rename one of them fails, and so knows that it is superseded.
 void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& reaper);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -15,7 +15,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/names.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 bool is_in_group(gid_t group) {
@@ -97,4 +97,4 @@ void require_trusted(const RunDirectory& directory) {
                      "CheckpointerOptions::start.trust_directory (--trust-directory in Holdfast's example)");
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

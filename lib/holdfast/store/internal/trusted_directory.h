@@ -12,8 +12,8 @@
 
 #include "holdfast/store/internal/run_directory.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void require_trusted(const RunDirectory& directory);
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <exception>
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 11
 inline at::HostAllocator* host_allocator_of(c10::DeviceType type) { return at::getHostAllocator(type); }
@@ -32,4 +32,4 @@ void end_host_recording(Allocator allocator, const Pool& pool) {
   }
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -4,7 +4,7 @@
 
 #include "holdfast/base/error.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void LateStep::take() {
   if (step_ == nullptr)
@@ -31,4 +31,4 @@ void LateStep::part() noexcept {
   step_ = nullptr;
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

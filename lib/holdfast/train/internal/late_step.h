@@ -13,7 +13,7 @@
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/train/step.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // What is known of an update at its launch.
 struct LaunchedStep {
@@ -49,4 +49,4 @@ class LateStep final : public LateReport {
   bool pending_ = false;
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -9,7 +9,7 @@
 #include "holdfast/staging/run_record.h"
 #include "holdfast/writing/internal/finite_note.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 bool written_by_all(const WriteRequest& request) { return request.others && request.others->writers() > 1; }
@@ -71,4 +71,4 @@ CheckpointInfo FileCommit::write(const WriteRequest& request, Snapshot& sealed, 
                         }});
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

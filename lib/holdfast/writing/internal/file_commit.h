@@ -9,7 +9,7 @@
 #include "holdfast/writing/save_handle_shared.h"
 #include "holdfast/writing/write_request.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class FileCommit {
  public:
@@ -32,4 +32,4 @@ class FileCommit {
   bool was_finite_ = true;  // the last state that was checked
 };
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

@@ -6,7 +6,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/utf8.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void note_finite(const Snapshot& snapshot, std::optional<std::size_t> not_finite, bool& was_finite) noexcept {
   const bool before = std::exchange(was_finite, !not_finite);
@@ -20,4 +20,4 @@ void note_finite(const Snapshot& snapshot, std::optional<std::size_t> not_finite
       infinity ? "a NaN or an infinity" : "a NaN");
 }
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal

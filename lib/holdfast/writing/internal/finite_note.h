@@ -9,10 +9,10 @@
 
 #include "holdfast/snapshot/snapshot.h"
 
-namespace holdfast { inline namespace v1 { namespace internal {
+namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Call it for every written state, with a tensor that is not finite if there is one. It warns at the first
 // such state, and at the first after a finite one. Keep `was_finite` between calls; it starts as true.
 void note_finite(const Snapshot& snapshot, std::optional<std::size_t> not_finite, bool& was_finite) noexcept;
 
-}}}  // namespace holdfast::v1::internal
+}}}  // namespace holdfast::v0_2::internal
