@@ -105,6 +105,28 @@ TEST_F(Export, ReplacesOnlyWhenTold) {
   EXPECT_EQ(run({checkpoint(), "--to", path("new"), "--force"}).exit_code, 0);
 }
 
+// transformers reads model.safetensors before an index; others take the index first. Either would be the earlier weights.
+TEST_F(Export, NothingOfAnEarlierExportStaysBesideTheNewOne) {
+  const std::string one = path("w.safetensors"), shards = one + ".index.json";
+  const auto in_shards = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {checkpoint(), "--to", one, "--shard", "1"});
+    return run(std::move(more));
+  };
+  ASSERT_EQ(run({checkpoint(), "--to", one}).exit_code, 0);
+  expect_complaint(in_shards({}), 64, one + " of an earlier export would stay beside it");
+  EXPECT_FALSE(fs::exists(shards));
+  const Ended sharded = in_shards({"--force"});
+  EXPECT_EQ(sharded.exit_code, 0) << sharded.err;
+  EXPECT_TRUE(fs::exists(shards));
+  EXPECT_FALSE(fs::exists(one));
+
+  expect_complaint(run({checkpoint(), "--to", one}), 64, shards + " of an earlier export would stay beside it");
+  EXPECT_FALSE(fs::exists(one));
+  EXPECT_EQ(run({checkpoint(), "--to", one, "--force"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(one));
+  EXPECT_FALSE(fs::exists(shards));
+}
+
 TEST_F(Export, NeverReplacesACheckpoint) {
   const std::string other = path(checkpoint_name({2, 7}));
   fs::copy(checkpoint(), other);

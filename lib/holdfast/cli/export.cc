@@ -17,6 +17,17 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Before anything is written: weights of an earlier export may stay only where nobody takes them for the new ones.
+void check_other_form(Directory& directory, const ExportRequest& options, const std::string& name) {
+  if (name.empty() || !directory.status(name)) return;
+  const auto path = options.to.parent_path() / name;
+  if (!options.force) {
+    throw UsageError("--to " + shown(options.to) + ": " + shown(path) +
+                     " of an earlier export would stay beside it, with other weights; --force removes it");
+  }
+  check_replaceable(directory, path, true);
+}
+
 int run_export(const ExportRequest& options) {
   if (!options.to.has_filename()) throw UsageError("--to " + shown(options.to) + ": name a file");
   const auto folder = options.to.has_parent_path() ? options.to.parent_path() : std::filesystem::path(".");
@@ -28,6 +39,8 @@ int run_export(const ExportRequest& options) {
   for (const std::string& name : wanted.names()) {
     check_replaceable(*directory, name == options.to.filename() ? options.to : folder / name, options.force);
   }
+  const std::string other = wanted.other_form();
+  check_other_form(*directory, options, other);
   std::optional<Rejection> rejection;
   ReadLimit limit(options.read_limit);
   for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
@@ -45,6 +58,8 @@ int run_export(const ExportRequest& options) {
       bytes += file->file().size();
       file->publish(options.force);
     }
+    // Only now: until here a loader found the earlier weights, whole.
+    if (options.force && !other.empty() && directory->unlink(other)) directory->sync();
     const std::filesystem::path named = made.size() == 1 ? options.to : folder / wanted.names().back();
     const std::size_t shards = made.size() == 1 ? 0 : made.size() - 1;
     if (options.json) {

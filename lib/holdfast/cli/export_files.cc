@@ -24,6 +24,8 @@ std::vector<ExportedTensor> whole_state(const CheckpointIndex& index) {
   return tensors;
 }
 
+std::string index_name(const std::string& name) { return name + ".index.json"; }
+
 void check_combination(const ExportRequest& request, ExportFormat format) {
   if (request.all && (!request.dtype.empty() || !request.ema.empty())) {
     throw UsageError("--all exports the training state as it is: --dtype and --ema are for weights alone");
@@ -75,7 +77,13 @@ Export::Export(const ExportRequest& request, const CheckpointIndex& index)
       shards_ = std::move(split.shards);
     }
   }
-  names_.push_back(shards_.empty() ? name : name + ".index.json");
+  names_.push_back(shards_.empty() ? name : index_name(name));
+}
+
+std::string Export::other_form() const {
+  if (format_ != ExportFormat::safetensors) return "";
+  const std::string name = request_.to.filename().string();
+  return shards_.empty() ? index_name(name) : name;
 }
 
 std::string Export::what() const {

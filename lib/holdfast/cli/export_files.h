@@ -40,6 +40,9 @@ class Export {
 
   // Names of the new files, the one that --to names last.
   const std::vector<std::string>& names() const { return names_; }
+  // The file of an export in the other form, one file or shards. Beside the new ones a loader might read that instead.
+  // Empty where there is one form only.
+  std::string other_form() const;
   std::size_t tensors() const { return tensors_.size(); }
   std::string what() const;  // "4 tensors of 'model'", for people
   // Writes all of them under temporary names. A Rejection if `from` is damaged.
