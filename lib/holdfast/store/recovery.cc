@@ -183,7 +183,7 @@ Recovery::Look Recovery::look(Directory& run, const std::string& name, std::opti
   std::optional<Look> unreadable;
   // A file that failed three looks in an earlier selection gets one more, not three: each may take minutes.
   if (earlier != found_unreadable_.end()) unreadable = earlier->second;
-  // Damage must be seen by every look (rule 5), an EIO by at least one.
+  // One look through the page cache, then two that read the device (rule 5).
   const int looks = unreadable ? 1 : 3;
   Look found = look_once(run, name, false);
   for (int looked = 1;; ++looked) {

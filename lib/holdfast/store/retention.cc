@@ -58,7 +58,7 @@ class Staying {
     // From the oldest, so that the first checkpoint of each stretch is the one that stays.
     for (auto id = view_.present.rbegin(); id != view_.present.rend(); ++id) {
       const std::int64_t stretch = id->step / policy.steps;
-      // Stretch 0 is the beginning of the run, which nobody wants to keep for ever.
+      // Stretch 0 lies before the first multiple, so no checkpoint opens it.
       if (stretch > 0 && begun.insert(stretch).second) want(*id, reason);
     }
   }

@@ -78,8 +78,6 @@ RetentionView RetentionPlanner::view_of(Directory& run, const Lineage& lineage, 
                      .newest_acknowledged = newest_acknowledged,
                      .newest_finite = {}};
   // The following reads files and only adds to what stays, so skip it if nothing would go.
-  // A view without its newest finite file deletes more, never less: if nothing goes here, nothing goes at
-  // all.
   if (superfluous(view, keep_).empty()) return view;
   const std::size_t not_good = not_good_.size();
   if (keep_.reads_content()) view.facts = facts(run, view.present);
@@ -108,7 +106,7 @@ bool RetentionPlanner::holds(Directory& run, FileId id) {
 void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
   const std::vector<FileId> present = files_of(run, lineage);
   const auto gone = [&](const auto& known) {
-    // Files of other attempts stay known: another rank or a person may bring such a name back.
+    // Only this attempt adds files, so what is known of the others does not grow.
     return known.first.attempt == lineage.own &&
            !std::binary_search(present.begin(), present.end(), known.first, std::greater<>());
   };
