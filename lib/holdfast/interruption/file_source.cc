@@ -18,8 +18,8 @@ namespace {
 
 constexpr Duration kFileInterval = std::chrono::seconds(1);
 constexpr Duration kSecondLook = std::chrono::milliseconds(100);
-constexpr int kMostDoubts = 20;
 // 20 looks of 100 ms: after 2 s the content counts, half written or not.
+constexpr int kMostDoubts = 20;
 
 class Descriptor {
  public:

@@ -14,8 +14,8 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kPiece = 64 << 10;  // longer than any line: a line of losses has at most 17 KiB
-constexpr std::uint64_t kMostScanned = 16 << 20;
 // Bounds the time of a start if the ledger has few losses among many other lines.
+constexpr std::uint64_t kMostScanned = 16 << 20;
 
 // Up to kPiece bytes of the file from `at`, cut to whole lines.
 class Piece {
