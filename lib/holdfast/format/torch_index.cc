@@ -51,7 +51,6 @@ bool is_sequence(const PickleValue& value) { return value.kind == Kind::list || 
 
 bool has_tensors(const PickleValue& value) {
   const auto* const items = items_of(value);
-  // Values stand at the odd places, their keys before them.
   for (std::size_t i = 1; items != nullptr && i < items->size(); i += 2) {
     if ((*items)[i]->kind == Kind::tensor || (*items)[i]->kind == Kind::object) return true;
   }
@@ -85,11 +84,9 @@ const PickleValue* find(const PickleValue& dict, std::string_view key) {
   const PickleValue* found = nullptr;
   for (std::size_t i = 0; items != nullptr && i < items->size(); i += 2) {
     const PickleValue& name = *(*items)[i];
-    // Integers as well: optimizers' states have numbers as keys.
     const bool same = name.kind == Kind::text
                           ? name.text() == key
                           : name.kind == Kind::integer && std::to_string(name.integer) == key;
-    // The last of two equal keys counts, as in Python.
     if (same) found = (*items)[i + 1];
   }
   return found;
@@ -108,7 +105,6 @@ std::string keys_in(const PickleValue& value) {
 }
 
 const PickleValue& at_path(const PickleValue& root, std::string_view path) {
-  // The whole path first: keys may have dots themselves.
   if (const PickleValue* const whole = find(root, path)) return *whole;
   const std::size_t dot = path.find('.');
   if (dot != std::string_view::npos) {
@@ -120,7 +116,6 @@ const PickleValue& at_path(const PickleValue& root, std::string_view path) {
 }
 
 bool is_optimizer(const PickleValue& value) {
-  // These two keys are what Python's optimizers save, and tensors in there are no weights.
   return find(value, "state") != nullptr && find(value, "param_groups") != nullptr;
 }
 
@@ -129,7 +124,6 @@ const PickleValue& the_weights(const PickleValue& root) {
   if (items_of(root) == nullptr) throw Refusal{"it has no tensors"};
   if (root.kind == Kind::object) return root;
   Values without;
-  // In the order of preference: a trainer may save both "model" and "ema".
   for (const std::string_view key : kUsualKeys) {
     const PickleValue* const found = find(root, key);
     if (found != nullptr && is_dict_over_tensors(*found, without)) return *found;
@@ -140,7 +134,6 @@ const PickleValue& the_weights(const PickleValue& root) {
   const auto& items = *items_of(root);
   Values judged;
   for (std::size_t i = 1; i < items.size(); i += 2) {
-    // A dict that stands under two keys is judged once.
     if (!judged.insert(items[i]).second) continue;
     if (is_optimizer(*items[i]) || !is_dict_over_tensors(*items[i], without)) continue;
     if (only != nullptr) {
@@ -195,7 +188,6 @@ class Collector {
     const PickleTensor* tensor;
   };
 
-  // Twice what an honest file needs, because shared values are visited by each name.
   Collector(const internal::Unpickled& all, std::size_t pickle_size, Numbers numbers)
       : values_left_(2 * all.values.size() + 16),
         tensors_left_(4 * all.tensors.size() + 16),
@@ -204,7 +196,6 @@ class Collector {
 
   void collect(const PickleValue& value, const std::string& name, int depth = 0) {
     spend(values_left_, 1);
-    // The recursion is bounded, because the nesting comes from the file.
     if (depth > kMaxDepth) throw Refusal{"its values are nested too deeply"};
     if (value.kind == Kind::tensor) {
       spend(tensors_left_, 1);
@@ -273,7 +264,6 @@ class ArchiveIndex {
     for (ZipEntry& entry : std::get<std::vector<ZipEntry>>(zip)) entries_.emplace(entry.name, entry);
     const std::string archive = archive_name();
     const std::string order = archive + "/byteorder";
-    // PyTorch before 2.1 writes no byte order, and its files are little-endian on every usual machine.
     if (entries_.contains(order) && text_of(entry_of(order), 64) != "little") {
       throw Refusal{"its numbers are big-endian"};
     }
@@ -301,7 +291,6 @@ class ArchiveIndex {
     for (const auto& [name, entry] : entries_) {
       if (!name.ends_with(kPickleName)) continue;
       std::string folder = name.substr(0, name.size() - kPickleName.size());
-      // A folder below would belong to another archive within this one.
       if (folder.find('/') != std::string::npos) continue;
       if (!found.empty()) throw Refusal{"it has more than one data.pkl"};
       found = std::move(folder);
@@ -319,7 +308,6 @@ class ArchiveIndex {
   }
 
   std::string text_of(const ZipEntry& entry, std::uint64_t most) const {
-    // Checked before the memory is allocated.
     if (entry.size > most) {
       throw Refusal{"'" + printable(entry.name) + "' has " + std::to_string(entry.size) +
                     " bytes, more than it needs"};
@@ -328,7 +316,6 @@ class ArchiveIndex {
     const auto bytes = std::as_writable_bytes(std::span(text));
     if (file_.read_at(bytes, entry.offset) < bytes.size())
       throw Refusal{"the file became shorter while it was read"};
-    // Even the pickle has a checksum: damage is told apart from a strange pickle.
     if (internal::crc32(bytes) != entry.crc) {
       throw Refusal{"the checksum of '" + printable(entry.name) +
                     "' differs: " + std::string(internal::kBadCrc)};
@@ -346,7 +333,6 @@ class ArchiveIndex {
       index.storages.push_back({entry.offset, entry.size, entry.crc});
     }
     const std::uint64_t unit = tensor.storage->dtype ? size_of(*tensor.storage->dtype) : 1;
-    // The size of the zip entry and that of the pickle must agree, because both bound later reads.
     if (index.storages[found->second].size != tensor.storage->elements * unit) {
       throw Refusal{"tensor '" + printable(name) + "': its storage has another size than its description"};
     }
@@ -374,7 +360,6 @@ class ArchiveIndex {
       std::uint64_t bytes = size_of(tensor.spec.dtype);
       for (const std::int64_t size : tensor.spec.shape) {
         const auto count = static_cast<std::uint64_t>(size);
-        // Stops at the limit, so that the product cannot overflow.
         bytes = count != 0 && bytes > (most + 1) / count ? most + 1 : bytes * count;
       }
       total += bytes;
