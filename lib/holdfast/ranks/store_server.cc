@@ -48,6 +48,7 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
       }) {
   for (Socket* const one : {&end_, &listening_}) {
     epoll_event event{.events = EPOLLIN, .data = {.ptr = one}};
+    // In the list of events a pointer tells which one it is; clients have others.
     if (end_.get() < 0 || epoll_.get() < 0 ||
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, one->get(), &event) != 0) {
       throw std::system_error(errno, std::generic_category(), "epoll");
@@ -57,6 +58,7 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
 }
 
 StoreServer::~StoreServer() {
+  // Wakes the thread from epoll_wait().
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(end_.get(), &one, sizeof one);
   thread_.join();
@@ -73,6 +75,7 @@ StoreTraffic StoreServer::traffic() const {
 }
 
 void StoreServer::work() {
+  // Signals are for the threads of the program.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
@@ -91,8 +94,10 @@ void StoreServer::work() {
       }
     }
     table_.expire(Clock::real().now());
+    // Answers of one round go out together, one system call for each client.
     write_all();
     dismiss();
+    // Last, because it may move and remove clients that events still point to.
     if (come) let_in();
     if (members_.size() > kManyMembers && count < kFewEvents) Clock::real().sleep_for(kGather);
   }
@@ -111,6 +116,7 @@ void StoreServer::let_in() {
   for (int i = 0; i < kMostAtOnce; ++i) {
     Socket came(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (came.get() < 0) {
+      // Without a pause, the waiting connection would wake this loop again at once.
       if (errno == EMFILE || errno == ENFILE) Clock::real().sleep_for(kNoDescriptors);
       break;
     }
@@ -135,6 +141,7 @@ void StoreServer::let_in() {
 void StoreServer::serve(Client& client, bool writable) {
   if (client.over) return;
   try {
+    // Clients that are blocked have nothing to read until their answers are out.
     if (writable || client.blocked) {
       write(client);
     } else {
@@ -187,6 +194,7 @@ void StoreServer::read(Client& client) {
   bytes_in_ += static_cast<std::uint64_t>(got);
   client.in.append(bytes.data(), static_cast<std::size_t>(got));
   while (!client.over) {
+    // Before the proof only a short message is accepted, so that strangers cannot fill the memory.
     auto message = take_message(client.in, client.trusted ? kLongestMessage : kLongestGreeting);
     if (!message) return;
     ++messages_in_;
@@ -203,6 +211,7 @@ void StoreServer::greet(Client& client, const Message& proof) {
   const std::string& nonce = proof.words[0];
   if (!equal_in_constant_time(proof.words[1], proof_of_client(secret_, client.nonce, nonce))) {
     send(client, {Kind::refused, {}});
+    // Over, but removed only after the answer was tried.
     client.over = some_are_over_ = true;
     return;
   }
@@ -223,6 +232,7 @@ void StoreServer::send(Client& client, const Message& message) {
 
 void StoreServer::write_all() {
   for (const auto writing = std::exchange(writing_, {}); Client* const client : writing) {
+    // A blocked client is written to when epoll says that it can be.
     client->writes = false;
     if (!client->blocked) write(*client);
   }

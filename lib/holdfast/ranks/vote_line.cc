@@ -16,6 +16,7 @@ void VoteLine::join(Duration limit) {
 }
 
 void VoteLine::post(const Ballot& mine) {
+  // One ballot at a time, because answers carry no number.
   if (pending_) throw UsageError("a ballot was posted while another is pending");
   connection_->begin(Kind::vote,
                      {name_, std::string(reinterpret_cast<const char*>(mine.data()), sizeof mine)});
