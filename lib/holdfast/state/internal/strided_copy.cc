@@ -6,6 +6,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Visits elements in logical order until `visit` returns false.
 template <std::size_t kElement, class Visit>
 bool walk(const Strided& tensor, std::size_t dimension, const std::byte* from, const Visit& visit) {
   const std::int64_t size = tensor.sizes[dimension];
