@@ -26,6 +26,7 @@ void add_pool(torch::nn::Sequential& to) {
 
 AlexNetImpl::AlexNetImpl(const AlexNetOptions& options) : options_(options) {
   if (options.num_classes < 1) throw UsageError("an AlexNet needs at least one class");
+  // Both variants differ in the fourth convolution's channels.
   if (options.hidden < 1) throw UsageError("an AlexNet needs at least one hidden unit a layer");
   const bool table = options.variant == ModelVariant::table;
   const std::int64_t fourth = table ? 384 : 256;
@@ -47,6 +48,7 @@ void AlexNetImpl::add_classifier() {
   const bool table = options_.variant == ModelVariant::table;
   std::int64_t inputs = 256 * kPooled * kPooled;
   for (int hidden = 0; hidden < 2; ++hidden) {
+    // torchvision drops before a layer, the table's program behind it.
     if (!table) classifier_->push_back(models::make_dropout(options_.dropout));
     classifier_->push_back(models::undrawn_linear(inputs, options_.hidden));
     classifier_->push_back(torch::nn::ReLU(torch::nn::ReLUOptions(true)));
