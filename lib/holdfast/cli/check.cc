@@ -114,6 +114,7 @@ class Check {
     const std::int64_t last = straight.steps.back().step;
     const auto moments = moments_of(straight.steps);
     for (const TrialMoment& moment : moments) {
+      // Each trial begins without a checkpoint, so that nothing of the one before helps it.
       std::filesystem::remove_all(trial_run(folder_.path()));
       live("killed " + moment.name,
            {.stop_at = request_.steps, .save_at = moment.save_at, .kill_at = moment.kill_at}, true);
@@ -163,8 +164,10 @@ class Check {
     const auto error = folder_.path() / "err";
     const int status = run_command(orders, out, error);
     TrialLife life = {read_steps(folder_.path()), all_of(out)};
+    // A step beyond the stop means that the loop ignored it.
     const bool reached = !life.steps.empty() && life.steps.back().step > orders.stop_at;
     if (reached) throw Error("the program trains on after Decision::stop; it must leave its loop then");
+    // SIGKILL is what the orders asked the program to do to itself.
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed) return life;
     if (killed) throw Error("the program did not come to step " + format_count(orders.kill_at) + " again");
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

@@ -127,6 +127,7 @@ void print_bash(const CLI::App& app) {
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
+    // A quote ends the word, so it is closed, escaped and opened again.
     if (c == '\'') {
       out += "'\\''";
       continue;

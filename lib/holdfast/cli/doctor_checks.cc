@@ -216,6 +216,7 @@ std::vector<Finding> check_volume(const fs::path& directory) {
 
 std::vector<Finding> check_clock() {
   timex status{};
+  // The kernel itself knows whether something disciplines its clock.
   const int state = adjtimex(&status);
   if (state >= 0 && state != TIME_ERROR) return {{ok, "clock", "synchronised", {}}};
   return {{warning, "clock",
@@ -226,6 +227,7 @@ std::vector<Finding> check_clock() {
 std::vector<Finding> check_limits(const fs::path& system_root) {
   const fs::path cgroup = system_root / "sys/fs/cgroup";
   std::string memory = first_line(cgroup / "memory.max");
+  // Version 2 of control groups first, then version 1.
   if (memory.empty()) memory = first_line(cgroup / "memory/memory.limit_in_bytes");
   const auto bytes = parse_int(memory);
   constexpr std::int64_t kNone = std::int64_t{1}
@@ -263,6 +265,7 @@ std::vector<Finding> check_signals(const fs::path& system_root) {
   }
   std::string names;
   for (const auto& [number, name] : kHeard) {
+    // Bit N - 1 stands for signal N.
     if ((ignored >> (number - 1) & 1) != 0) names += (names.empty() ? "" : ", ") + std::string(name);
   }
   if (names.empty()) return {{ok, "signals", "the parent ignores none that stops a run", {}}};

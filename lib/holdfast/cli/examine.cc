@@ -63,6 +63,7 @@ Examined examine(const File& file, const std::string& name, Depth depth,
   try {
     Examined examined = look(file, depth, progress);
     if (examined.state == FileState::damaged) {
+      // A second look: damage on the volume shows twice.
       Examined again = look(file, depth, nullptr);
       if (again.state == FileState::ok) {
         again.remark =

@@ -29,6 +29,7 @@ int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::functio
 
 int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>& reaped) {
   const pid_t front = getpid();
+  // Without inherited children nothing can be mistaken for the command's, so no second process is needed.
   if (front != 1 && children_of(front).empty()) return work();
   sigset_t heard;
   sigset_t before;
@@ -38,11 +39,13 @@ int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>
   std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the kernel would reap the child and drop its ending
   pthread_sigmask(SIG_BLOCK, &heard, &before);
   const pid_t child = fork();
+  // Kept before another call can change it.
   const int refused = errno;
   if (child > 0) return pass_on_until_the_end(child, heard, reaped);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) throw IoError("fork", "", refused);
   setpgid(0, 0);  // so that a Ctrl-C reaches only the front process, which forwards it once
+  // Without the front process nobody would pass signals on.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != front) _exit(128 + SIGKILL);  // the front process died before prctl()
   return work();
