@@ -91,7 +91,7 @@ int run(const std::function<int()>& body, int exit_code_interrupted) noexcept {
   } catch (const std::exception& error) {
     return last_words(error, exit_code_interrupted);
   } catch (...) {
-    return last_words(std::runtime_error("an exception that is no std::exception"), exit_code_interrupted);
+    return last_words(std::runtime_error("an exception of unknown type"), exit_code_interrupted);
   }
 }
 

@@ -54,7 +54,7 @@ Buckets unflat(const std::vector<std::int64_t>& numbers) {
     const std::int64_t count = numbers[at++];
     // The numbers come from a file and decide how much is read.
     if (count < 1 || static_cast<std::size_t>(count) > numbers.size() - at) {
-      throw RefusedError("the recorded order of gradient buckets is not one");
+      throw RefusedError("the recorded order of gradient buckets is malformed");
     }
     const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(at);
     buckets.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
@@ -275,8 +275,8 @@ void DataParallel::load(const StateReader& in) {
   Buckets recorded = unflat(in.get_ints("buckets"));
   if (parts_ && !recorded.empty()) {
     if (!holds_each_once(recorded, parts_->parameters.size())) {
-      throw RefusedError("the recorded order of gradient buckets is not one of this model's " +
-                         std::to_string(parts_->parameters.size()) + " parameters");
+      throw RefusedError("the recorded order of gradient buckets does not name each of this model's " +
+                         std::to_string(parts_->parameters.size()) + " parameters once");
     }
     parts_->reducer->initialize_buckets(recorded);
   }

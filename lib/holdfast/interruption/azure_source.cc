@@ -118,7 +118,7 @@ std::optional<std::vector<ScheduledEvent>> AzureConversation::events() {
   if (answer.status == 200) found = internal::parse_scheduled_events(answer.body, machine_);
   if (answer.status == 404) found.emplace();
   if (!found) {
-    miss(answer, answer.status == 200 ? "its list of events is no such list" : answer.failure);
+    miss(answer, answer.status == 200 ? "its list of events is malformed" : answer.failure);
     return std::nullopt;
   }
   sight_.saw();

@@ -111,7 +111,7 @@ void Ec2Conversation::look_at_action(std::vector<Notice>& news) {
       return;
     }
     // Something was announced, but not understandably. The older form may be readable.
-    sight_.missed("what it says about the instance's action is no JSON object");
+    sight_.missed("its answer about the instance's action is not a JSON object");
     look_at_termination(news);
     return;
   }

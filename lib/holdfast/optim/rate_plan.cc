@@ -174,7 +174,7 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
       if (t < whole(0)) return warmup_start() + (1 - warmup_start()) * share(t, whole(0));
       return after_.front().factor(t - whole(0), plateau);
   }
-  throw Error("a learning-rate plan of no kind");
+  throw Error("a learning-rate plan of an unknown kind");
 }
 
 const PlateauOptions* RatePlan::plateau_options() const {
@@ -203,7 +203,7 @@ const char* RatePlan::name_of(Kind kind) {
     case Kind::warmup:
       return "warmup";
   }
-  throw Error("a learning-rate plan of no kind");
+  throw Error("a learning-rate plan of an unknown kind");
 }
 
 std::string RatePlan::text() const {

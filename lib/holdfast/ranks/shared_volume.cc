@@ -77,7 +77,7 @@ std::string look_once(FileSystem& files, const std::filesystem::path& run, const
     if (!directory) return run.native() + " does not exist here";
     // Opened for writing: a rank that can only read the volume cannot write its share.
     const auto file = directory->open(name, OpenMode::overwrite_direct);
-    if (!file) return run.native() + " here is not rank 0's: what that put there is not in it";
+    if (!file) return run.native() + " here is another directory: it lacks the file that rank 0 put there";
     // One byte more than expected, so that a longer file shows.
     std::array<std::byte, kNumber + 1> found{};
     const std::size_t count = file->read_at(found, 0);
@@ -144,7 +144,7 @@ SharedVolume ask_all(FileSystem& files, const std::filesystem::path& run, Attemp
     nonce.emplace(*directory, attempt);
   } catch (const IoError& error) {
     // A run with one writer is slower and equally safe, so this does not end the start.
-    log_warning("rank 0 writes the checkpoints alone: who else sees {} cannot be found out ({})",
+    log_warning("rank 0 writes the checkpoints alone: it is unknown which other ranks see {} ({})",
                 run.native(), what_of(error));
   }
   channel.tell(kNonceMessage, nonce ? nonce->message() : kNoNonce);

@@ -126,7 +126,7 @@ std::optional<std::vector<std::string>> StoreConnection::answer(SteadyTime end) 
   if (message->kind == Kind::failed && !message->words.empty()) {
     throw StoreFailed("the store: " + message->words.front());
   }
-  close("the store's answer is not one");
+  close("the store sent a malformed answer");
 }
 
 std::vector<std::string> StoreConnection::call(Kind kind, std::vector<std::string> words) {

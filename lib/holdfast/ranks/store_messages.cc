@@ -43,18 +43,19 @@ std::string packed(const Message& message) {
 std::optional<Message> take_message(std::string& bytes, std::size_t limit) {
   if (bytes.size() < kBytesOfNumber) return std::nullopt;
   const std::size_t length = number_at(bytes, 0);
-  if (length < 1 || length > limit) throw std::runtime_error("no message of a run's store");
+  if (length < 1 || length > limit) throw std::runtime_error("not a message of a run's store");
   if (bytes.size() < kBytesOfNumber + length) return std::nullopt;
   Message message;
   const std::size_t end = kBytesOfNumber + length;
   const auto kind = static_cast<std::uint8_t>(bytes[kBytesOfNumber]);
   // The highest kind; an unknown one would be a value that no switch expects.
-  if (kind > static_cast<std::uint8_t>(Kind::failed)) throw std::runtime_error("no message of a run's store");
+  if (kind > static_cast<std::uint8_t>(Kind::failed))
+    throw std::runtime_error("not a message of a run's store");
   message.kind = static_cast<Kind>(kind);
   for (std::size_t at = kBytesOfNumber + 1; at < end;) {
     // By subtraction: a hostile length must not overflow the sum.
     if (end - at < kBytesOfNumber || end - at - kBytesOfNumber < number_at(bytes, at)) {
-      throw std::runtime_error("no message of a run's store");
+      throw std::runtime_error("not a message of a run's store");
     }
     const std::size_t size = number_at(bytes, at);
     message.words.push_back(bytes.substr(at + kBytesOfNumber, size));

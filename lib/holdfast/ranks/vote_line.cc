@@ -30,7 +30,7 @@ std::optional<Ballot> VoteLine::result(Duration limit) {
   pending_ = false;
   Ballot largest;
   if (words->size() != 1 || words->front().size() != sizeof largest) {
-    throw StoreClosed("the store's answer to a vote is not one");
+    throw StoreClosed("the store sent a malformed answer to a vote");
   }
   std::memcpy(largest.data(), words->front().data(), sizeof largest);
   return largest;

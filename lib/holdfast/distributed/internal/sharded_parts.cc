@@ -37,7 +37,9 @@ std::span<const Piece> ShardedOptimizer::Parts::pieces(const at::Tensor& share) 
       if (part.share.is_same(share)) return part.own;
     }
   }
-  throw UsageError("a ShardedOptimizer's optimizer has a parameter that is no share: give it none besides");
+  throw UsageError(
+      "a ShardedOptimizer's optimizer has a parameter that is not one of its shares: give it the shares "
+      "alone");
 }
 
 void ShardedOptimizer::Parts::add_up(at::Tensor& numbers) const {

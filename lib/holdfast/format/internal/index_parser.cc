@@ -166,7 +166,7 @@ class IndexHandler {
       case Place::value:
         // Exactly one type: an empty object or two types are not a value.
         if (!std::has_single_bit(seen_[static_cast<std::size_t>(Place::value)]))
-          return fail("a value of no one type");
+          return fail("a value that does not have exactly one type");
         leave(Place::role);
         key_ = attribute_name_;
         return set_attribute(std::move(value_));

@@ -165,7 +165,7 @@ class Unpickler {
     const PickleValue* const arguments = pop();
     const PickleValue* const function = pop();
     if (function->kind != Kind::name || arguments->kind != Kind::tuple)
-      refuse("it calls what is no function");
+      refuse("it calls a value that is not a function");
     const std::string_view name = function->text();
     const Values& given = arguments->items;
     if (name == "collections\nOrderedDict") {

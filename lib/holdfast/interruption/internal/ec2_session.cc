@@ -53,7 +53,7 @@ Ec2Session::Token Ec2Session::have_token() {
     token_failure_.clear();
     return Token::there;
   }
-  token_failure_ = answer.status == 200 ? "a token that is none" : words_for(answer);
+  token_failure_ = answer.status == 200 ? "a malformed token" : words_for(answer);
   if (token_.empty()) return Token::none;
   refresh_at_ = now + kTokenAgain;  // the old token is valid for a while longer
   return Token::there;

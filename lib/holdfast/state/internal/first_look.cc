@@ -92,8 +92,8 @@ std::string parameters_without_gradient(const ModuleInventory& inventory,
   if (names.empty()) return {};
   const bool one = names.size() == 1;
   return named("parameter", names) + (one ? " has" : " have") + " had no gradient so far" +
-         ": if nothing uses " + (one ? "it" : "them") + ", every file holds " + (one ? "it" : "them") +
-         " in vain. After head->weight = embedding->weight the old weight of the head stays registered: "
+         ": if nothing uses " + (one ? "it" : "them") + ", each checkpoint stores " + (one ? "it" : "them") +
+         " needlessly. After head->weight = embedding->weight the old weight of the head stays registered: "
          "torch::nn::functional::linear(x, embedding->weight) needs no head";
 }
 
