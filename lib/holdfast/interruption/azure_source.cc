@@ -83,7 +83,7 @@ HttpAnswer AzureConversation::ask(std::string_view path, Duration limit, std::st
     request.body = std::move(body);
   }
   HttpAnswer answer = client_.ask(request);
-  // A status is no failure of the transport, but it is one for whoever wanted 200.
+  // A status is no failure of the transport, but a caller that wants 200 has failed.
   if (answer.status != 0) answer.failure = "status " + std::to_string(answer.status);
   return answer;
 }

@@ -65,7 +65,7 @@ bool Ledger::note(LedgerLine& line) noexcept {
       // A failed exchange has loaded the new number into `at`.
       if (!written_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) continue;
       slot.length = static_cast<std::uint32_t>(text.copy(slot.text.data(), slot.text.size()));
-      // Release: whoever sees this turn sees the whole line.
+      // Release: a thread that sees this turn sees the whole line.
       slot.turn.store(at + 1, std::memory_order_release);
       return true;
     }

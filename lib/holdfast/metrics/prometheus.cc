@@ -88,7 +88,7 @@ class PrometheusSink final : public MetricSink {
   void write() {
     written_ = clock_.now();
     const auto folder = file_system_.open_directory(folder_of(file_), false);
-    // Not created: the folder belongs to node_exporter, and a wrong name would be written to in vain.
+    // Not created: the folder belongs to node_exporter, and nobody would read a folder of a wrong name.
     if (!folder)
       throw IoError("open", folder_of(file_), ENOENT, "create the folder, and start the run again");
     const std::string temporary = temporary_prefix_ + std::to_string(getpid());

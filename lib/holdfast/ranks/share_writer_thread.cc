@@ -88,7 +88,7 @@ void ShareWriterThread::take_part(HandedShare share) noexcept {
   }
   share.snapshot.reset();  // before the outcome is visible, so that its waiters find the image free
   const Duration took = clock_.now() - began;
-  // Figures before the outcome: whoever waits for the outcome reads them next.
+  // Figures before the outcome: the thread that waits for the outcome reads them next.
   share.handle->written(began, outcome.bytes, outcome.write, took - outcome.write);
   switch (outcome.kind) {
     case SharedOutcome::Kind::committed:
