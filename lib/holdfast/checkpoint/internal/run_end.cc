@@ -33,10 +33,12 @@ void RunEnd::finish() {
   reason_ = run_.outlook.reason();
   run_.outlook.take_time(!interrupted);
   if (interrupted) limit_.lift();
+  // A copy in progress is completed only if its commit can end in time.
   interrupted && !run_.commit_fits() ? late_.drop() : evaluation_.settle_late();
   if (interrupted) run_.writer->leave_soon();
 
   const std::string torn = evaluation_.why_torn();
+  // Torn memory holds no whole step, so nothing newer can be saved.
   bool in_time = torn.empty() ? commit_last_step() : wait_for_writer();
   partners_.last_save_begun();
   // A save that failed is tried once more, in a new file.
@@ -47,6 +49,7 @@ void RunEnd::finish() {
   run_.started.receipt.close();
 
   gave_up_ = !in_time;
+  // A writer that hangs in the disk could not be joined.
   if (in_time) run_.writer->stop();
   run_.book->finished(run_.clock.now() - began);
   close();
