@@ -30,7 +30,6 @@ OnNotice chosen_policy(const NoticeOptions& options, const Notice& notice, Stead
   try {
     const Duration left = time_until(*notice.deadline, now);
     const OnNotice chosen = options.decide(notice, left);
-    // A callback that answers "callback" has decided nothing.
     return chosen == OnNotice::callback ? OnNotice::train_on : chosen;
   } catch (const std::exception& error) {
     log_warning("what to do about the notice could not be decided ({}): training on", what_of(error));
@@ -42,7 +41,6 @@ OnNotice chosen_policy(const NoticeOptions& options, const Notice& notice, Stead
 
 bool counts(const BegunSave& insurance) {
   if (!insurance) return false;
-  // A save that failed insures nothing.
   const SaveStatus status = SaveHandle(insurance).status();
   return is_open(status) || status == SaveStatus::durable;
 }
@@ -148,7 +146,6 @@ Plan Outlook::plan(const Reached& at) {
              format_duration(now - *notice->deadline), notice->text);
     announced_.dismiss(now - kAliveAfter);
   }
-  // No notice stands any more, so the next one is a new one.
   active_.reset();
   warned_ = false;
   return {};

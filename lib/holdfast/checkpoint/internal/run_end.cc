@@ -38,7 +38,6 @@ void RunEnd::finish() {
   if (interrupted) run_.writer->leave_soon();
 
   const std::string torn = evaluation_.why_torn();
-  // Torn memory holds no whole step, so nothing newer can be saved.
   bool in_time = torn.empty() ? commit_last_step() : wait_for_writer();
   partners_.last_save_begun();
   // A save that failed is tried once more, in a new file.
@@ -49,7 +48,6 @@ void RunEnd::finish() {
   run_.started.receipt.close();
 
   gave_up_ = !in_time;
-  // A writer that hangs in the disk could not be joined.
   if (in_time) run_.writer->stop();
   run_.book->finished(run_.clock.now() - began);
   close();
