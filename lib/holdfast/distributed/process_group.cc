@@ -253,7 +253,6 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string&
 }
 
 std::shared_ptr<VoteLine> ProcessGroup::votes_apart() {
-  // torchrun's store cannot count ballots.
   if (!std::dynamic_pointer_cast<StoreConnection>(parts_->line.store())) return nullptr;
   auto connection = std::dynamic_pointer_cast<StoreConnection>(
       connect_again(options_.place, parts_->line, options_.start_timeout));

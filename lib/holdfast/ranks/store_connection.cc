@@ -108,7 +108,6 @@ std::optional<Message> StoreConnection::receive(SteadyTime end, std::size_t long
     }
     pollfd wait{socket_.get(), POLLIN, 0};
     if (::poll(&wait, 1, timeout_until(end)) == 0) return std::nullopt;
-    // Large, because answers about a thousand ranks come in one piece.
     std::array<char, 65536> bytes;
     const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;

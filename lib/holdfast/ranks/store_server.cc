@@ -48,7 +48,6 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
       }) {
   for (Socket* const one : {&end_, &listening_}) {
     epoll_event event{.events = EPOLLIN, .data = {.ptr = one}};
-    // In the list of events a pointer tells which one it is; clients have others.
     if (end_.get() < 0 || epoll_.get() < 0 ||
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, one->get(), &event) != 0) {
       throw std::system_error(errno, std::generic_category(), "epoll");
@@ -58,7 +57,6 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
 }
 
 StoreServer::~StoreServer() {
-  // Wakes the thread from epoll_wait().
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(end_.get(), &one, sizeof one);
   thread_.join();
@@ -94,10 +92,8 @@ void StoreServer::work() {
       }
     }
     table_.expire(Clock::real().now());
-    // Answers of one round go out together, one system call for each client.
     write_all();
     dismiss();
-    // Last, because it may move and remove clients that events still point to.
     if (come) let_in();
     if (members_.size() > kManyMembers && count < kFewEvents) Clock::real().sleep_for(kGather);
   }
@@ -232,7 +228,6 @@ void StoreServer::send(Client& client, const Message& message) {
 
 void StoreServer::write_all() {
   for (const auto writing = std::exchange(writing_, {}); Client* const client : writing) {
-    // A blocked client is written to when epoll says that it can be.
     client->writes = false;
     if (!client->blocked) write(*client);
   }
