@@ -129,6 +129,7 @@ AttendedChild::AttendedChild(std::vector<std::string> command,
   // Orphans of the command become our children, so that left_behind() finds them in any session.
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
   try {
+    // A supervisor inside a hook must not hand the mark on: its command is no hook.
     started_ =
         start_process(std::move(command), {.environment = environment, .without = {kHookVariable}}, inbox);
     id_ = started_.id;
@@ -144,6 +145,7 @@ AttendedChild::~AttendedChild() {
 
 std::vector<pid_t> AttendedChild::left_behind() {
   std::vector<pid_t> children = children_of(getpid());
+  // send_to_all() reaches those of the group. The command of a risk hook may outlive its run.
   std::erase_if(children, [this](pid_t child) {
     return child == id_ || is_risk_hook(child) || is_anothers(child) || getpgid(child) == id_;
   });

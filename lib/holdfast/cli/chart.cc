@@ -218,6 +218,7 @@ void Curve::add(double x, double y) {
   const double place = std::clamp(std::round((x - first_) / width_), 0.0, static_cast<double>(kColumns - 1));
   Column& column = columns_[static_cast<std::size_t>(place)];
   ++points_;
+  // A gap in the line shows where the value was not finite.
   if (!std::isfinite(y)) {
     column.broken = true;
     return;

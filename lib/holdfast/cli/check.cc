@@ -110,6 +110,7 @@ class Check {
   int prove() {
     const TrialLife straight = live("straight", {.stop_at = request_.steps}, false);
     require_something(straight);
+    // Read now, because the next life overwrites the file.
     doubts_ = doubts_in(all_of(folder_.path() / "err"));
     const std::int64_t last = straight.steps.back().step;
     const auto moments = moments_of(straight.steps);
@@ -200,6 +201,7 @@ class Check {
         throw Cancelled{*signal};
       }
       const SteadyTime now = std::chrono::steady_clock::now();
+      // Each step appends a line.
       if (std::exchange(written, bytes_of_steps(folder_.path())) != written) progress = now;
       if (now - progress < stall_timeout_) continue;
       end_now(started.id);

@@ -132,6 +132,7 @@ std::string escaped(const std::string& text) {
       out += "'\\''";
       continue;
     }
+    // These mean something to _arguments.
     if (c == '[' || c == ']' || c == ':' || c == '\\') out += '\\';
     out += c == '\n' ? ' ' : c;
   }
@@ -155,6 +156,7 @@ void print_zsh(const CLI::App& app) {
     std::cout << "    " << command->get_name() << ")\n      _arguments";
     for (const Choice& choice : choices_of(*command)) {
       for (const std::string& name : choice.names) {
+        // With "=", zsh accepts the value in the same word and in the next.
         const bool long_name = name.rfind("--", 0) == 0;
         std::cout << " \\\n        '" << name << (choice.takes_value && long_name ? "=" : "") << '['
                   << escaped(choice.help) << ']' << (choice.takes_value ? zsh_values(choice) : "") << "'";

@@ -199,6 +199,7 @@ class Comparison {
       if (attribute.role == role) consider(name);
     }
     for (const auto& [name, attribute] : b_.index.attributes) {
+      // What the first file has with this role was considered above.
       const Attribute* const ours = a_.index.attributes.find(name);
       if (attribute.role == role && (ours == nullptr || ours->role != role)) consider(name);
     }

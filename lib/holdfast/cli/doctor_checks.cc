@@ -79,6 +79,7 @@ void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
   const auto count_of = driver.function<int(int*)>("cuDeviceGetCount");
   const auto device_of = driver.function<int(int*, int)>("cuDeviceGet");
   const auto name_of = driver.function<int(char*, int, int)>("cuDeviceGetName");
+  // The symbol without _v2 counts bytes in 32 bits.
   const auto memory_of = driver.function<int(std::size_t*, int)>("cuDeviceTotalMem_v2");
   int count = 0;
   const int code = initialize != nullptr ? initialize(0) : -1;
@@ -111,6 +112,7 @@ void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
 }
 
 void add_nccl(const fs::path& libtorch, std::vector<Finding>& findings) {
+  // As the loader finds it first, then where wheels put it.
   for (const std::string& name :
        {std::string("libnccl.so.2"), (libtorch / "nvidia/nccl/lib/libnccl.so.2").string(),
         (libtorch / "../nvidia/nccl/lib/libnccl.so.2").lexically_normal().string()}) {
@@ -246,6 +248,7 @@ std::vector<Finding> check_limits(const fs::path& system_root) {
   std::string quota;
   double period = 0;
   cpu >> quota >> period;
+  // Without a quota the first word is "max".
   if (const auto time = parse_double(quota); time && period > 0) {
     const double cores = *time / period;
     findings.push_back({cores < 1 ? warning : ok, "CPU",

@@ -16,6 +16,7 @@ namespace {
 int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::function<void(pid_t)>& reaped) {
   for (;;) {
     int status = 0;
+    // First, because a child may have ended before the signals were blocked.
     for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
       if (who == child) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (reaped) reaped(who);
