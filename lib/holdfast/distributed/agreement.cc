@@ -225,7 +225,7 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
                        std::to_string(from) + ")" + kStartAgain);
     }
     if (Clock::real().now() - began >= limit) {
-      throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +
+      throw GroupError("rank " + std::to_string(from) + " did not send '" + name + "' within " +
                        format_duration(limit) + kStartAgain);
     }
   }

@@ -258,8 +258,8 @@ void DataParallel::verify() {
       if (of(all[rank]) == of(all.front())) continue;
       throw UsageError(
           "ranks have drifted apart: '" + parts_->tensors[i].name + "' of rank " + std::to_string(rank) +
-          " is not rank 0's; is something on one rank alone that changes the model, or a gradient that "
-          "was not reduced?");
+          " is not rank 0's: does something change the model on one rank alone, or was a gradient not "
+          "reduced?");
     }
   }
 }

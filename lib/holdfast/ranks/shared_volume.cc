@@ -77,7 +77,7 @@ std::string look_once(FileSystem& files, const std::filesystem::path& run, const
     if (!directory) return run.native() + " does not exist here";
     // Opened for writing: a rank that can only read the volume cannot write its share.
     const auto file = directory->open(name, OpenMode::overwrite_direct);
-    if (!file) return run.native() + " here is another directory: it lacks the file that rank 0 put there";
+    if (!file) return run.native() + " here is not rank 0's: it lacks the file that rank 0 put there";
     // One byte more than expected, so that a longer file shows.
     std::array<std::byte, kNumber + 1> found{};
     const std::size_t count = file->read_at(found, 0);

@@ -28,7 +28,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 int count_in(std::string_view part, std::string_view digits) {
   const auto count = parse_int(digits);
   if (!count || *count > std::numeric_limits<int>::max() || *count < std::numeric_limits<int>::min()) {
-    misunderstood(part, "has no number that could be counted to");
+    misunderstood(part, "has no number, or too large a one");
   }
   return static_cast<int>(*count);
 }
