@@ -121,12 +121,16 @@ void StoreTable::read(Client client, const Words& keys) {
 
 void StoreTable::add(Client client, const Words& words) {
   require(words.size() == 2);
-  std::string& sum = value(words[0]);
-  const auto before = sum.empty() ? 0 : parse_int(sum);
+  const auto found = values_.find(words[0]);
+  const bool counts = found != values_.end() && !found->second.empty();
+  const auto before = counts ? parse_int(found->second) : 0;
   const auto more = parse_int(words[1]);
-  if (!before || !more) return reply_(client, {Kind::failed, {"no number"}});
-  sum = std::to_string(*before + *more);
-  done(client, {sum});
+  std::int64_t sum = 0;
+  // Before the key is made: a request that fails must not end the waits for it.
+  if (!before || !more || __builtin_add_overflow(*before, *more, &sum)) {
+    return reply_(client, {Kind::failed, {"not a number"}});
+  }
+  done(client, {value(words[0]) = std::to_string(sum)});
 }
 
 void StoreTable::compare_set(Client client, const Words& words) {
