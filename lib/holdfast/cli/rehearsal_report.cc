@@ -57,14 +57,14 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
   if (!life.given) return {"it ended before the notice came (" + to_text(life.ending) + ")"};
   const bool paused =
       life.ending.signal == 0 && life.ending.exit_code == static_cast<int>(ExitCode::interrupted);
-  // Who leaves with 75 has seen it, whatever the ledger shows.
+  // A life that leaves with 75 has seen it, whatever its ledger shows.
   if (!life.seen && !(life.left && paused)) {
     faults.push_back(life.asked ? "the notice was not seen"
                                 : "the notice was not seen: no process asked the metadata server");
   }
   if (life.left && !paused) faults.push_back("it ended by itself: " + to_text(life.ending));
   if (life.had_to_be_killed) faults.emplace_back("it did not leave after SIGTERM");
-  // Who had saved and waited loses nothing when it is killed.
+  // A life that had saved and waited loses nothing when it is killed.
   if (life.ending.signal != 0 && !life.left && !life.had_to_be_killed && !life.waited) {
     faults.emplace_back(
         "it trained until it was killed, as far as its ledger shows; how much of that is lost is unknown");

@@ -26,9 +26,9 @@ void add_pool(torch::nn::Sequential& to) {
 
 AlexNetImpl::AlexNetImpl(const AlexNetOptions& options) : options_(options) {
   if (options.num_classes < 1) throw UsageError("an AlexNet needs at least one class");
-  // Both variants differ in the fourth convolution's channels.
   if (options.hidden < 1) throw UsageError("an AlexNet needs at least one hidden unit a layer");
   const bool table = options.variant == ModelVariant::table;
+  // The variants differ in the channels of the fourth convolution.
   const std::int64_t fourth = table ? 384 : 256;
   add_conv(features_, {.in = 3, .out = 64, .kernel = 11, .stride = 4, .padding = table ? 0 : 2});
   add_pool(features_);
