@@ -15,6 +15,7 @@ class RealClock final : public Clock {
 }  // namespace
 
 Clock& Clock::real() {
+  // A function's static object: it exists even if a constructor before main() asks for the time.
   static RealClock clock;
   return clock;
 }

@@ -88,6 +88,7 @@ std::span<const EnvVariable> env_variables() { return kAll; }
 
 std::optional<std::string> env_text(const EnvVariable& variable) {
   const char* value = std::getenv(variable.name);
+  // An empty variable counts as unset: scripts and container specifications clear variables that way.
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
 }
@@ -122,6 +123,7 @@ std::optional<bool> env_flag(const EnvVariable& variable) {
 std::vector<std::string> environment_for_child(const std::map<std::string, std::string>& added,
                                                const std::vector<std::string>& without) {
   std::vector<std::string> settings;
+  // A copy, never setenv(): other threads may call getenv() at this moment.
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('='));

@@ -41,6 +41,7 @@ std::string io_message(const std::string& operation, const std::string& path, in
                        const std::string& remedy) {
   std::string text = operation;
   if (!path.empty()) text += ' ' + path;
+  // The _np forms return constant strings. strerror() may use one buffer for all threads.
   const char* description = strerrordesc_np(code);
   const char* name = strerrorname_np(code);
   text += ": ";
@@ -50,6 +51,7 @@ std::string io_message(const std::string& operation, const std::string& path, in
   text += ')';
   const char* usual = usual_remedy(code);
   if (!remedy.empty()) {
+    // Advice from the caller knows the situation, so it replaces the general one.
     text += "; " + remedy;
   } else if (usual != nullptr) {
     text += "; ";
@@ -67,9 +69,11 @@ const Error kNoMemoryLeft(
 }  // namespace
 
 Error::Error(const std::string& message, ExitCode code)
+    // Paths and foreign messages may hold any byte; no exception's text can control the terminal.
     : std::runtime_error(terminal_text(message)), code_(code) {}
 
 const char* what_of(const std::exception& error) noexcept {
+  // The text of bad_alloc ("std::bad_alloc") tells a user nothing.
   return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? kOutOfMemory : error.what();
 }
 

@@ -16,6 +16,7 @@ std::atomic<bool> wanted{false};
 thread_local int depth = 0;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
+// _exit(), because exit() runs destructors, which is unsafe in a signal handler.
 [[noreturn]] void leave() noexcept { _exit(static_cast<int>(ExitCode::forced)); }
 
 }  // namespace
@@ -26,6 +27,7 @@ HoldOffForcedExit::HoldOffForcedExit() noexcept {
   if (depth++ > 0 || !wanted.load()) return;
   // Begin nothing new. The last guard, this one or another thread's, ends the process.
   if (guards.fetch_sub(1) == 1) leave();
+  // The last guard ends the process while this thread sleeps; the loop outlives wake-ups by other signals.
   while (true) pause();
 }
 

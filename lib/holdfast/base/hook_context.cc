@@ -12,6 +12,7 @@ std::map<std::string, std::string> to_environment(const HookContext& context) {
   }
   return {{kHookVariable, context.hook},
           {"HOLDFAST_RUN_DIRECTORY", context.directory},
+          // Hooks read an empty variable as "unknown"; a missing one would be inherited from this process.
           {"HOLDFAST_STEP", context.step < 0 ? "" : std::to_string(context.step)},
           {"HOLDFAST_EXIT_CODE", context.exit_code ? std::to_string(*context.exit_code) : ""},
           {"HOLDFAST_REASON", std::move(reason)},

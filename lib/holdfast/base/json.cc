@@ -19,6 +19,7 @@ class Builder {
   }
   bool number_integer(std::int64_t value) { return whole(value); }
   bool number_unsigned(std::uint64_t value) {
+    // A number above the largest signed one keeps its size, though not its last digits.
     return std::in_range<std::int64_t>(value) ? whole(static_cast<std::int64_t>(value))
                                               : number(static_cast<double>(value));
   }
@@ -26,6 +27,7 @@ class Builder {
   bool string(std::string& value) {
     return put({.kind = JsonValue::Kind::text, .text = std::move(value)}) != nullptr;
   }
+  // JSON text has no binary values; nlohmann's interface asks for the function.
   bool binary(nlohmann::json::binary_t& /*value*/) { return false; }
   bool start_object(std::size_t /*size*/) { return open(JsonValue::Kind::object); }
   bool start_array(std::size_t /*size*/) { return open(JsonValue::Kind::list); }
@@ -54,6 +56,8 @@ class Builder {
                 .integer = value}) != nullptr;
   }
   bool open(JsonValue::Kind kind) {
+    // nlohmann's parser has no limit, and the destructor of a deep tree recurses: hostile input must not
+    // overflow the stack.
     if (open_.size() == deepest_) return false;
     open_.push_back(put({.kind = kind}));
     return true;
@@ -71,6 +75,7 @@ class Builder {
 }  // namespace
 
 const JsonValue* JsonValue::find(std::string_view name) const {
+  // From the end: the last of two members with one name counts, as in most JSON readers.
   for (std::size_t i = std::min(names.size(), items.size()); i-- > 0;) {
     if (names[i] == name) return &items[i];
   }
@@ -99,6 +104,7 @@ std::optional<std::int64_t> integer_member(const JsonValue& object, std::string_
 }
 
 std::string json_text(const std::string& text) {
+  // Replaces malformed UTF-8 instead of throwing: a strange host name must not lose a record.
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

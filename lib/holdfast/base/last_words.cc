@@ -37,6 +37,7 @@ std::string json_string(std::string_view text) {
   while (!text.empty()) {
     const std::size_t size = character_at(text);
     const char first = text.front();
+    // One byte at a time, so that a broken character cannot hide the quote that follows it.
     if (size == 0) {
       json += '?';
     } else if (size == 1 && static_cast<unsigned char>(first) < 0x20) {
@@ -65,6 +66,7 @@ void tell_launcher(std::string_view sentence) noexcept {
                              "\"}}}";
     const int file = open(path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file < 0) return;
+    // Best effort: torchrun falls back to the exit code if the file is incomplete.
     [[maybe_unused]] const ssize_t written = write(file, json.data(), json.size());
     close(file);
   } catch (const std::exception&) {  // standard error still gets the sentence
@@ -74,10 +76,12 @@ void tell_launcher(std::string_view sentence) noexcept {
 int last_words(const std::exception& error, int exit_code_interrupted) noexcept {
   const auto* const ours = dynamic_cast<const Error*>(&error);
   std::string_view text = what_of(error);
+  // LibTorch adds a stack trace of many lines after the first one.
   if (ours == nullptr) text = text.substr(0, text.find('\n'));
   tell_launcher(text);  // before the log: a file blocks less often than a pipe without a reader
   log_message(LogLevel::error, text);
   const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
+  // Only this code has a substitute (--exit-code-interrupted); launchers must still see the others.
   return code == ExitCode::interrupted ? exit_code_interrupted : static_cast<int>(code);
 }
 
@@ -87,7 +91,7 @@ int run(const std::function<int()>& body, int exit_code_interrupted) noexcept {
   } catch (const std::exception& error) {
     return last_words(error, exit_code_interrupted);
   } catch (...) {
-    return last_words(std::runtime_error("an exception that is no std::exception"), exit_code_interrupted);
+    return last_words(std::runtime_error("an exception of unknown type"), exit_code_interrupted);
   }
 }
 

@@ -9,8 +9,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr int kMostRanks = 1'000'000;
 // Far above any real job; it keeps sums of such numbers within an int.
+constexpr int kMostRanks = 1'000'000;
 
 // On one line, because the value may hold any byte.
 std::string shown(std::string text) {
@@ -48,6 +48,7 @@ struct Names {
   Launcher launcher;
   const EnvVariable& rank;
   const EnvVariable& world_size;
+  // Kubernetes and plain MASTER_ADDR starts have one process in each pod.
   const EnvVariable* local_rank;  // null: one process a host
   const EnvVariable* local_world_size;
 };
@@ -63,6 +64,7 @@ constexpr Names kSlurm{Launcher::slurm, kEnvSlurmRank, kEnvSlurmStepTasks, &kEnv
 const Names* launcher_in(const Reading& reading) {
   // The order is the one of docs/several_gpus.md. PMI_RANK alone means MPICH only outside srun, whose PMI
   // plug-in sets it too.
+  // Both variables, because RANK alone is the convention for one process in each pod.
   if (reading.has(kEnvRank) && reading.has(kEnvLocalRank)) return &kTorchrun;
   if (reading.has(kEnvOpenMpiRank) || reading.has(kEnvOpenMpiSize)) return &kOpenMpi;
   const bool step = reading.has(kEnvSlurmStepTasks);
@@ -74,6 +76,7 @@ const Names* launcher_in(const Reading& reading) {
 
 int required(const Reading& reading, const Names& names, const EnvVariable& variable, int least) {
   if (const auto value = reading.number(variable, least, kMostRanks)) return *value;
+  // Names a variable that the user can find, so that a leftover of an earlier start is easy to spot.
   const EnvVariable& seen = reading.has(names.rank) ? names.rank : names.world_size;
   throw UsageError("environment variable " + std::string(variable.name) + " is not set, but " +
                    reading.setting(reading.has(seen) ? seen : *names.local_rank) +
@@ -96,6 +99,7 @@ void place(const Reading& reading, const Names& names, LaunchEnvironment& out) {
   };
   if (out.rank >= out.world_size) contradict(names.rank, names.world_size);
   if (names.local_rank == nullptr) return;
+  // A process with local rank n follows n processes of its host, so its rank is at least n.
   if (out.local_rank > out.rank) contradict(*names.local_rank, names.rank);
   if (out.local_world_size && *out.local_world_size > out.world_size) {
     contradict(*names.local_world_size, names.world_size);
@@ -117,6 +121,7 @@ std::uint16_t slurm_port(const Reading& reading) {
   const auto job = parse_int(reading.text(kEnvSlurmJob));
   const auto step = parse_int(reading.text(kEnvSlurmStep));
   if (!job || *job < 0) return kDefaultMasterPort;
+  // The factor keeps the first 13 steps of consecutive jobs apart.
   const std::uint64_t number =
       static_cast<std::uint64_t>(*job) * 13 + static_cast<std::uint64_t>(step.value_or(0));
   return static_cast<std::uint16_t>(20'000 + number % 9'000);
@@ -132,6 +137,7 @@ void meet(const Reading& reading, LaunchEnvironment& out) {
                      std::to_string(out.world_size) + " processes (" + name_of(out.launcher) +
                      ") have to meet: " + remedy);
   };
+  // torchrun and pods always tell the address, so a missing one is an error there and no reason to guess.
   if (out.master_address.empty() && !tells && out.one_host()) out.master_address = "127.0.0.1";
   if (out.master_address.empty() && out.launcher == Launcher::slurm) {
     out.master_address = first_host(reading.text(kEnvSlurmHosts)).value_or("");
@@ -139,6 +145,7 @@ void meet(const Reading& reading, LaunchEnvironment& out) {
   if (out.master_address.empty()) {
     missing(kEnvMasterAddress, "set it to the host of rank 0, the same for all of them");
   }
+  // A port of 0 means that none was named; the range above excludes it.
   if (out.master_port != 0) return;
   if (tells) missing(kEnvMasterPort, "set it to a free port of rank 0's host, the same for all of them");
   out.master_port = out.launcher == Launcher::slurm ? slurm_port(reading) : kDefaultMasterPort;
@@ -149,6 +156,7 @@ void name_job(const Reading& reading, LaunchEnvironment& out) {
     case Launcher::torchrun:
       out.job = reading.text(kEnvLaunchJob);
       if (!out.job.empty()) {
+        // Descriptors 0 to 2 are the standard streams, so a smaller number cannot be a socket.
         out.listening_socket = reading.number(kEnvLaunchSocket, 3, kMostRanks);
         return;
       }
@@ -171,6 +179,7 @@ void name_job(const Reading& reading, LaunchEnvironment& out) {
 
 // No launcher. Variables that are left from a start by hand would silently train alone: refuse them.
 LaunchEnvironment alone(const Reading& reading) {
+  // LOCAL_RANK=0 alone is already a launcher's mark; WORLD_SIZE=1 is a habit of single processes.
   for (const auto& [variable, least] : {std::pair{kEnvLocalRank, 0}, std::pair{kEnvWorldSize, 2}}) {
     if (reading.number(variable, 0, kMostRanks).value_or(-1) >= least) {
       throw UsageError(
@@ -180,6 +189,7 @@ LaunchEnvironment alone(const Reading& reading) {
     }
   }
   LaunchEnvironment out;
+  // A warning and no refusal: one process in a large allocation is a legitimate way to train.
   if (parse_int(reading.text(kEnvSlurmTasks)).value_or(1) > 1) {
     out.remark = "this Slurm job has " + reading.text(kEnvSlurmTasks) +
                  " tasks, and this process was not started by srun: it trains alone";
@@ -238,6 +248,7 @@ std::optional<int> tasks_on_node(std::string_view list, int node) {
   while (!list.empty()) {
     const std::string_view item = list.substr(0, list.find(','));
     list.remove_prefix(std::min(item.size() + 1, list.size()));
+    // "2(x3),1" means: three hosts with two tasks each, then one host with one task.
     const auto bracket = item.find("(x");
     const auto tasks = parse_int(item.substr(0, bracket));
     std::optional<std::int64_t> hosts = 1;

@@ -59,6 +59,7 @@ void write_in_pieces(std::string_view word, std::string_view text) {
 
 std::size_t terminal_width() {
   winsize size{};
+  // A terminal of unknown width reports 0 columns; 80 is the usual one.
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
@@ -109,6 +110,8 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
   void status(std::string_view text) {
     const MutexLock lock(mutex_);
     if (style_.json) return;  // every line is an object
+    // One column less, because a full line makes some terminals wrap and the wipe then misses the first
+    // part.
     status_.assign(terminal_text(text.substr(0, terminal_width() - 1)));
     out_.assign(kWipe).append(status_);
     write_all(out_);
@@ -142,9 +145,11 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
         write_line(json_line(style_, kLevels[static_cast<std::size_t>(level)], text));
         return;
       }
+      // On a terminal a person watches, and the times would push the messages to the right.
       const bool timed = style_.times && !stderr_is_terminal();
       write_line((timed ? utc_now() + " " : std::string()).append(style_.prefix).append(word).append(text));
     } catch (const std::bad_alloc&) {
+      // Without memory the line loses its prefix, but never its text.
       write_in_pieces(word, text);
     }
   }
@@ -153,6 +158,8 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
 
   void write_line(std::string_view text) HOLDFAST_REQUIRES(mutex_) {
     out_.clear();
+    // Removes the status line first and draws it again below, in one write: no other output can come
+    // between.
     if (!status_.empty()) out_ += kWipe;
     out_.append(terminal_text(text)) += '\n';
     out_ += status_;
@@ -190,6 +197,7 @@ Log& the_log() {
   static Log* log = [] {
     auto* made = new Log();  // leaked on purpose
     const auto text = env_text(kEnvLog);
+    // No exception for a wrong level here: any message may be the first one. configure_log() reports it.
     made->logger.set_level(to_spdlog(level_named(text.value_or("info")).value_or(LogLevel::info)));
     set_format(*made, env_text(kEnvLogFormat) == "json");
     return made;
@@ -207,6 +215,7 @@ std::string format_log(std::string_view format, std::initializer_list<LogArgumen
   try {
     return fmt::vformat(fmt::string_view(format.data(), format.size()), store);
   } catch (const fmt::format_error&) {
+    // A wrong format is a defect of the caller; its text is still better than no line.
     return std::string(format);
   }
 }
@@ -234,11 +243,13 @@ bool log_enabled(LogLevel level) noexcept {
   try {
     return the_log().logger.should_log(to_spdlog(level));
   } catch (const std::exception&) {  // no memory for the log itself; a later message makes it
+    // Debug lines stay off without memory; each line would fail again.
     return level >= LogLevel::info;
   }
 }
 
 void configure_log() {
+  // Called by programs at their start, when a wrong variable can still end them with a message.
   const auto text = env_text(kEnvLog);
   const auto level = level_named(text.value_or("info"));
   if (!level) {

@@ -17,6 +17,7 @@ namespace {
 struct Load {
   std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
   bool after_children = [] {
+    // Any child that was waited for has touched memory, so page faults tell whether there was one before the exec.
     rusage children{};
     return getrusage(RUSAGE_CHILDREN, &children) == 0 && children.ru_minflt > 0;
   }();
@@ -31,6 +32,7 @@ std::string host_name() {
 }
 
 std::string boot_id() {
+  // Read once: the kernel sets it at boot.
   static const std::string id = [] {
     std::string text;
     std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
@@ -55,6 +57,7 @@ std::optional<Duration> process_age() {
   if (!(fields >> ticks) || per_second <= 0 || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
   const double began = ticks / static_cast<double>(per_second);
   const double age = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 - began;
+  // A container may restore or fake /proc; a negative age is no age.
   if (age < 0) return std::nullopt;
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(age));
 }

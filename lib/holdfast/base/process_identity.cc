@@ -27,6 +27,7 @@ std::uint64_t start_of_process(std::int64_t pid) {
   std::istringstream fields(text.substr(name_ends + 1));
   std::string state;
   fields >> state;
+  // A zombie (Z) or dead process (X) holds its number, but runs no code any more.
   if (state == "Z" || state == "X") return 0;
   std::string field;
   for (int i = 4; i < 22; ++i) fields >> field;
@@ -40,6 +41,7 @@ ProcessIdentity own_process() {
 }
 
 bool is_running(const ProcessIdentity& process) {
+  // Zero stands for an unknown value, and two unknown values must not be taken for the same process.
   if (process.pid <= 0 || process.started == 0 || process.pid_namespace == 0) return false;
   return process.pid_namespace == own_namespace() && start_of_process(process.pid) == process.started;
 }
@@ -48,8 +50,10 @@ bool is_running(const ProcessIdentity& process) {
 // signal.
 bool signal_process(const ProcessIdentity& process, int signal) {
   if (process.pid <= 0) return false;
+  // By system call, because glibc has wrappers only since 2.36. The kernel has both calls since 5.3.
   const auto held = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(process.pid), 0U));
   if (held < 0) return false;
+  // Checked while the descriptor is held: if the number was reused before, the start time differs.
   const bool sent = is_running(process) && syscall(SYS_pidfd_send_signal, held, signal, nullptr, 0U) == 0;
   close(held);
   return sent;

@@ -33,6 +33,7 @@ template <class... Args>
 std::string print(const char* format, Args... args) {
   std::array<char, 64> buffer{};
   const int length = std::snprintf(buffer.data(), buffer.size(), format, args...);
+  // 64 bytes hold the longest text that this file prints.
   return {buffer.data(), static_cast<std::size_t>(length)};
 }
 
@@ -68,6 +69,7 @@ std::optional<std::chrono::nanoseconds> take_fraction(std::string_view& text) {
   if (!take_one_of(text, ".")) return std::chrono::nanoseconds(0);
   if (text.empty() || !is_digit(text.front())) return std::nullopt;
   std::int64_t value = 0;
+  // Digits beyond nanoseconds are consumed with unit 0, so they add nothing.
   for (std::int64_t unit = 100'000'000; !text.empty() && is_digit(text.front()); unit /= 10) {
     value += unit * (text.front() - '0');
     text.remove_prefix(1);
@@ -111,6 +113,7 @@ std::optional<Duration> parse_duration(std::string_view text) {
     }
     if (unit == nullptr) return std::nullopt;
     total += value * unit->nanoseconds;
+    // Negated, so that a NaN is refused as well.
     if (!(total <= kLongest)) return std::nullopt;
   }
   return Duration(std::llround(total));
@@ -120,6 +123,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   double value = 0;
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  // Not "value < 0", which a NaN would pass.
   if (error != std::errc{} || !(value >= 0)) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   if (text.size() > 1 && text.front() == ' ') text.remove_prefix(1);
@@ -128,6 +132,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   if (binary) text.remove_suffix(1);
   constexpr std::string_view kUnits = "kMGTPE";
   if (!text.empty()) {
+    // Both K and k are in use for 1000; the other prefixes are capital letters only.
     const std::size_t unit = text == "K" ? 0 : kUnits.find(text.front());
     if (text.size() != 1 || unit == std::string_view::npos) return std::nullopt;
     value *= std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(unit + 1));
@@ -155,6 +160,7 @@ std::optional<double> parse_double(std::string_view text) {
 std::string format_duration(Duration duration) {
   const double seconds = std::chrono::duration<double>(duration).count();
   if (seconds <= 0) return "0s";
+  // From 999.5 ms on, three digits would print "1e+03 ms".
   if (seconds < 0.9995) return print("%.3g ms", seconds * 1e3);
   if (seconds < 9.95) return print("%.1f s", seconds);
   const long long whole = std::llround(seconds);
@@ -196,6 +202,7 @@ std::string format_count(std::int64_t value) {
 std::string format_number(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   const double magnitude = std::fabs(value);
+  // Above 10^15 a double no longer holds every digit, so the separators would show invented ones.
   if (magnitude >= 999.95 && magnitude < 1e15) return format_count(std::llround(value));
   return print("%.4g", value);
 }
@@ -212,6 +219,7 @@ std::string format_utc(WallTime time) {
 std::optional<WallTime> parse_utc(std::string_view text) {
   using std::chrono::sys_days;
   const auto year = take_number(text, 4);
+  // Nanoseconds since 1970 fit into 64 bits until 2262.
   if (!year || *year < 1970 || *year > 2261 || !take_one_of(text, "-")) return std::nullopt;
   const auto month = take_number(text, 2);
   if (!month || !take_one_of(text, "-")) return std::nullopt;
@@ -222,6 +230,7 @@ std::optional<WallTime> parse_utc(std::string_view text) {
   const auto minute = take_number(text, 2);
   if (!minute || *minute > 59 || !take_one_of(text, ":")) return std::nullopt;
   const auto second = take_number(text, 2);
+  // 60 is a leap second, which the clocks of Unix count as the next second.
   if (!second || *second > 60) return std::nullopt;
   const auto fraction = take_fraction(text);
   if (!fraction) return std::nullopt;

@@ -15,6 +15,7 @@ std::size_t character_length(std::string_view text) {
   const unsigned char first = byte_at(text, 0);
   if (first < 0x80) return 1;
   const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  // 0xc0 and 0xc1 would be overlong forms of ASCII; above 0xf4 a character would lie outside of Unicode.
   if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
   // Only the second byte's range depends on the first: overlong forms, surrogates, the end of Unicode.
   const unsigned char second = byte_at(text, 1);
@@ -33,9 +34,11 @@ bool steers(std::string_view character) {
   if (character.size() == 1) return is_control(byte_at(character, 0));
   const unsigned first = byte_at(character, 0);
   const unsigned second = byte_at(character, 1);
+  // d8 9c is U+061C, the Arabic letter mark.
   if (character.size() == 2) return (first == 0xc2 && second < 0xa0) || (first == 0xd8 && second == 0x9c);
   if (character.size() != 3 || first != 0xe2) return false;
   const unsigned third = byte_at(character, 2);
+  // U+200E, U+200F and U+202A to U+202E; below, U+2066 to U+2069.
   if (second == 0x80) return third == 0x8e || third == 0x8f || (third >= 0xaa && third <= 0xae);
   return second == 0x81 && third >= 0xa6 && third <= 0xa9;
 }
@@ -43,6 +46,7 @@ bool steers(std::string_view character) {
 // Moves the first character of `text` to the end of `result`, in a form that is safe to show.
 void take_character(std::string_view& text, std::string& result) {
   static constexpr char kHex[] = "0123456789abcdef";
+  // A malformed byte is taken alone, so that the next character is still read correctly.
   const std::size_t length = std::max<std::size_t>(character_length(text), 1);
   const std::string_view character = text.substr(0, length);
   text.remove_prefix(length);
@@ -77,6 +81,7 @@ bool has_control(std::string_view text) {
 std::string printable(std::string_view text, std::size_t limit) {
   std::string result;
   while (!text.empty()) {
+    // Checked before a character, so that the limit never cuts one into pieces.
     if (result.size() >= limit) return result + "…";
     take_character(text, result);
   }

@@ -12,6 +12,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Few, because every checkpoint records them.
 constexpr std::size_t kMostNames = 16;
 constexpr std::size_t kMostValues = 64;
 constexpr std::size_t kExtremes = 16;  // at either end
@@ -33,6 +34,7 @@ void drop_one(std::map<std::int64_t, double>& values) {
     stay.insert(ranking[i].second);
     stay.insert(ranking[ranking.size() - 1 - i].second);
   }
+  // Of the rest the oldest goes: a policy may want the extremes.
   const auto oldest = std::find_if(values.begin(), values.end(),
                                    [&](const auto& value) { return !stay.contains(value.first); });
   values.erase(oldest);
@@ -50,6 +52,7 @@ void Measurements::add(const std::string& name, std::int64_t step, double value)
                      " metrics besides the loss");
   }
   auto& values = values_[name];
+  // No checkpoint has that value, so no policy can keep a file for it.
   if (const auto unsaved = unsaved_.find(name); unsaved != unsaved_.end()) {
     if (unsaved->second != step) values.erase(unsaved->second);
     unsaved_.erase(unsaved);
@@ -83,6 +86,7 @@ void Measurements::not_saved(std::int64_t step) {
   if (last_saved_ == step) last_saved_.reset();
   for (auto& [name, values] : values_) {
     if (!values.contains(step)) continue;
+    // The next save of this step may still record it.
     if (values.rbegin()->first == step) {
       unsaved_[name] = step;
     } else {

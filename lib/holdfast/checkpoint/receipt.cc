@@ -42,9 +42,11 @@ Receipt::Receipt(const std::map<std::int64_t, double>& recorded, std::int64_t re
 }
 
 void Receipt::compare_next(std::int64_t step, double loss) {
+  // A step whose loss was not reported is passed over.
   while (next_ < expected_.size() && expected_[next_].first < step) ++next_;
   if (next_ < expected_.size() && expected_[next_].first == step) {
     const double before = expected_[next_].second;
+    // Bits, because the promise is a bit-identical resume.
     if (std::bit_cast<std::uint64_t>(before) != std::bit_cast<std::uint64_t>(loss)) {
       outcome_ = Outcome::differs;
       const Value was(before);

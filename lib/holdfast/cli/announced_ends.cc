@@ -14,10 +14,13 @@ constexpr Duration kOutlived = std::chrono::minutes(1);  // a machine that lives
 std::optional<WallTime> machine_ends(const LedgerLife& life) {
   std::map<std::string, WallTime> by_source;
   for (const LedgerNotice& notice : life.notices) {
+    // A source that withdrew its notice announces nothing any more.
     if (notice.kind == "withdrawn") by_source.erase(notice.source);
+    // The source "deadline" is the run's own time and says nothing about the machine.
     if (notice.kind != "deadline" || !notice.left || notice.source == "deadline") continue;
     const WallTime ends = notice.when + *notice.left;
     const auto [known, fresh] = by_source.emplace(notice.source, ends);
+    // The earliest time counts, as in the monitor of a run.
     if (!fresh) known->second = std::min(known->second, ends);
   }
   std::optional<WallTime> earliest;

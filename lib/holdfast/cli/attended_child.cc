@@ -59,6 +59,7 @@ SignalInbox::SignalInbox() {
   for (const int signal : {SIGHUP, SIGXCPU}) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);
+    // nohup ignores SIGHUP, and that wish stands unless the variable names the signal.
     if (before.sa_handler != SIG_IGN || stops_.is_named(signal)) sigaddset(&heard_, signal);
   }
   struct sigaction broken_pipe {};
@@ -66,10 +67,12 @@ SignalInbox::SignalInbox() {
   ignored_broken_pipes_ = broken_pipe.sa_handler == SIG_IGN;
   // If our parent ignored it, the kernel would reap our children, and their endings would be lost.
   std::signal(SIGCHLD, SIG_DFL);
+  // Blocked, so that sigtimedwait() takes them one by one and none interrupts this program.
   pthread_sigmask(SIG_BLOCK, &heard_, &before_);
 }
 
 SignalInbox::~SignalInbox() {
+  // Signals that still wait would hit the program as soon as the mask is restored.
   const timespec now{};
   while (sigtimedwait(&heard_, nullptr, &now) > 0) {
   }
@@ -81,6 +84,7 @@ std::optional<int> SignalInbox::wait(Duration limit) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec time{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
   const int signal = sigtimedwait(&heard_, nullptr, &time);
+  // SIGCHLD only ends the wait: the caller looks at its children anyway.
   if (signal <= 0 || signal == SIGCHLD) return std::nullopt;
   // The terminal and resource limits signal a whole group or one process. The command gets a signal that it
   // handles in any case, and gets it once.
@@ -125,6 +129,7 @@ AttendedChild::AttendedChild(std::vector<std::string> command,
   // Orphans of the command become our children, so that left_behind() finds them in any session.
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
   try {
+    // A supervisor inside a hook must not hand the mark on: its command is no hook.
     started_ =
         start_process(std::move(command), {.environment = environment, .without = {kHookVariable}}, inbox);
     id_ = started_.id;
@@ -140,6 +145,7 @@ AttendedChild::~AttendedChild() {
 
 std::vector<pid_t> AttendedChild::left_behind() {
   std::vector<pid_t> children = children_of(getpid());
+  // send_to_all() reaches those of the group. The command of a risk hook may outlive its run.
   std::erase_if(children, [this](pid_t child) {
     return child == id_ || is_risk_hook(child) || is_anothers(child) || getpgid(child) == id_;
   });
@@ -147,6 +153,7 @@ std::vector<pid_t> AttendedChild::left_behind() {
 }
 
 bool AttendedChild::is_anothers(pid_t process) {
+  // EPERM means that the process lives and belongs to another user.
   if (kill(process, 0) == 0 || errno != EPERM) return false;
   if (others_.insert(process).second) {
     log_warning("the command has left process {} behind, which is another user's: it is left alone", process);
@@ -170,11 +177,13 @@ void AttendedChild::send(int signal) const {
 }
 
 void AttendedChild::send_to_all(int signal) const {
+  // A negative number addresses the whole process group.
   if (!group_ended_) kill(-id_, signal);
 }
 
 void AttendedChild::reap() {
   int status = 0;
+  // Orphans that became children of this process are reaped as well, so that none stays a zombie.
   for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
     if (who != id_) continue;
     ended_ = true;

@@ -36,8 +36,10 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   const double step = nice_step((high - low) / wanted);
   if (!(step > 0) || !std::isfinite(step)) return ticks;
   for (int i = 0; i < 50; ++i) {
+    // A little below `low`, so that rounding does not lose a tick at the edge.
     const double tick = (std::ceil(low / step - 1e-9) + i) * step;
     if (tick > high + step * 1e-6) break;
+    // Zero prints as 0 and not as 1e-17.
     ticks.push_back(std::fabs(tick) < step * 1e-9 ? 0 : tick);
   }
   return ticks;
@@ -104,6 +106,7 @@ class Plot {
     } else if (chart.from_zero) {
       low_ = std::min(low_, 0.0);
     }
+    // A flat curve needs a height to be drawn in.
     if (!(high_ > low_)) {
       const double half = high_ == 0 ? 0.5 : std::fabs(high_) * 0.1;
       low_ -= half;
@@ -168,6 +171,7 @@ class Plot {
       if (column.broken && !part.empty()) finish_part();
       if (column.count == 0) continue;
       line += (part.empty() ? "M" : "L") + at(column.x, column.mean());
+      // A line of no length with round ends is a dot.
       dots += "M" + at(column.x, column.mean()) + "h0";
       part.push_back(&column);
       ranges = ranges || column.max > column.min;
@@ -214,6 +218,7 @@ void Curve::add(double x, double y) {
   const double place = std::clamp(std::round((x - first_) / width_), 0.0, static_cast<double>(kColumns - 1));
   Column& column = columns_[static_cast<std::size_t>(place)];
   ++points_;
+  // A gap in the line shows where the value was not finite.
   if (!std::isfinite(y)) {
     column.broken = true;
     return;
@@ -223,6 +228,7 @@ void Curve::add(double x, double y) {
     column.max = y;
   }
   ++column.count;
+  // A running mean: the sum of many large steps would lose digits.
   column.x += (x - column.x) / static_cast<double>(column.count);
   column.sum += y;
   column.min = std::min(column.min, y);

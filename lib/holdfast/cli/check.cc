@@ -110,10 +110,12 @@ class Check {
   int prove() {
     const TrialLife straight = live("straight", {.stop_at = request_.steps}, false);
     require_something(straight);
+    // Read now, because the next life overwrites the file.
     doubts_ = doubts_in(all_of(folder_.path() / "err"));
     const std::int64_t last = straight.steps.back().step;
     const auto moments = moments_of(straight.steps);
     for (const TrialMoment& moment : moments) {
+      // Each trial begins without a checkpoint, so that nothing of the one before helps it.
       std::filesystem::remove_all(trial_run(folder_.path()));
       live("killed " + moment.name,
            {.stop_at = request_.steps, .save_at = moment.save_at, .kill_at = moment.kill_at}, true);
@@ -163,8 +165,10 @@ class Check {
     const auto error = folder_.path() / "err";
     const int status = run_command(orders, out, error);
     TrialLife life = {read_steps(folder_.path()), all_of(out)};
+    // A step beyond the stop means that the loop ignored it.
     const bool reached = !life.steps.empty() && life.steps.back().step > orders.stop_at;
     if (reached) throw Error("the program trains on after Decision::stop; it must leave its loop then");
+    // SIGKILL is what the orders asked the program to do to itself.
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed) return life;
     if (killed) throw Error("the program did not come to step " + format_count(orders.kill_at) + " again");
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -197,6 +201,7 @@ class Check {
         throw Cancelled{*signal};
       }
       const SteadyTime now = std::chrono::steady_clock::now();
+      // Each step appends a line.
       if (std::exchange(written, bytes_of_steps(folder_.path())) != written) progress = now;
       if (now - progress < stall_timeout_) continue;
       end_now(started.id);

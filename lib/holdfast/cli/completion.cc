@@ -127,10 +127,12 @@ void print_bash(const CLI::App& app) {
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
+    // A quote ends the word, so it is closed, escaped and opened again.
     if (c == '\'') {
       out += "'\\''";
       continue;
     }
+    // These mean something to _arguments.
     if (c == '[' || c == ']' || c == ':' || c == '\\') out += '\\';
     out += c == '\n' ? ' ' : c;
   }
@@ -154,6 +156,7 @@ void print_zsh(const CLI::App& app) {
     std::cout << "    " << command->get_name() << ")\n      _arguments";
     for (const Choice& choice : choices_of(*command)) {
       for (const std::string& name : choice.names) {
+        // With "=", zsh accepts the value in the same word and in the next.
         const bool long_name = name.rfind("--", 0) == 0;
         std::cout << " \\\n        '" << name << (choice.takes_value && long_name ? "=" : "") << '['
                   << escaped(choice.help) << ']' << (choice.takes_value ? zsh_values(choice) : "") << "'";

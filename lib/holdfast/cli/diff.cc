@@ -39,6 +39,7 @@ struct Differing {
 // Reads and verifies one tensor.
 std::shared_ptr<Snapshot> read_tensor(const File& file, const Opened& from, const std::filesystem::path& path,
                                       const std::string& name) {
+  // Verified while it is read: a difference that damage has made must not be shown.
   auto read = read_tensors(file, from.index, [&](const TensorSpec& spec) { return spec.name == name; });
   if (const auto* const rejection = std::get_if<Rejection>(&read)) {
     throw Error(printable(path.string(), 4096) + ": damaged: " + rejection->reason, ExitCode::unreadable);
@@ -141,6 +142,7 @@ class Comparison {
         continue;
       }
       const IndexedTensor& other = *found->second;
+      // What stays in this list is in the second file alone.
       in_b.erase(found);
       if (tensor.spec != other.spec) {
         say_other(printable(name) + ": " + spec_text(tensor.spec) + " in the first, " +
@@ -197,6 +199,7 @@ class Comparison {
       if (attribute.role == role) consider(name);
     }
     for (const auto& [name, attribute] : b_.index.attributes) {
+      // What the first file has with this role was considered above.
       const Attribute* const ours = a_.index.attributes.find(name);
       if (attribute.role == role && (ours == nullptr || ours->role != role)) consider(name);
     }

@@ -79,6 +79,7 @@ void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
   const auto count_of = driver.function<int(int*)>("cuDeviceGetCount");
   const auto device_of = driver.function<int(int*, int)>("cuDeviceGet");
   const auto name_of = driver.function<int(char*, int, int)>("cuDeviceGetName");
+  // The symbol without _v2 counts bytes in 32 bits.
   const auto memory_of = driver.function<int(std::size_t*, int)>("cuDeviceTotalMem_v2");
   int count = 0;
   const int code = initialize != nullptr ? initialize(0) : -1;
@@ -111,6 +112,7 @@ void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
 }
 
 void add_nccl(const fs::path& libtorch, std::vector<Finding>& findings) {
+  // As the loader finds it first, then where wheels put it.
   for (const std::string& name :
        {std::string("libnccl.so.2"), (libtorch / "nvidia/nccl/lib/libnccl.so.2").string(),
         (libtorch / "../nvidia/nccl/lib/libnccl.so.2").lexically_normal().string()}) {
@@ -216,6 +218,7 @@ std::vector<Finding> check_volume(const fs::path& directory) {
 
 std::vector<Finding> check_clock() {
   timex status{};
+  // The kernel itself knows whether something disciplines its clock.
   const int state = adjtimex(&status);
   if (state >= 0 && state != TIME_ERROR) return {{ok, "clock", "synchronised", {}}};
   return {{warning, "clock",
@@ -226,6 +229,7 @@ std::vector<Finding> check_clock() {
 std::vector<Finding> check_limits(const fs::path& system_root) {
   const fs::path cgroup = system_root / "sys/fs/cgroup";
   std::string memory = first_line(cgroup / "memory.max");
+  // Version 2 of control groups first, then version 1.
   if (memory.empty()) memory = first_line(cgroup / "memory/memory.limit_in_bytes");
   const auto bytes = parse_int(memory);
   constexpr std::int64_t kNone = std::int64_t{1}
@@ -244,6 +248,7 @@ std::vector<Finding> check_limits(const fs::path& system_root) {
   std::string quota;
   double period = 0;
   cpu >> quota >> period;
+  // Without a quota the first word is "max".
   if (const auto time = parse_double(quota); time && period > 0) {
     const double cores = *time / period;
     findings.push_back({cores < 1 ? warning : ok, "CPU",
@@ -263,6 +268,7 @@ std::vector<Finding> check_signals(const fs::path& system_root) {
   }
   std::string names;
   for (const auto& [number, name] : kHeard) {
+    // Bit N - 1 stands for signal N.
     if ((ignored >> (number - 1) & 1) != 0) names += (names.empty() ? "" : ", ") + std::string(name);
   }
   if (names.empty()) return {{ok, "signals", "the parent ignores none that stops a run", {}}};

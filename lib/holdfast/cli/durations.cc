@@ -13,11 +13,13 @@
 namespace holdfast { inline namespace v0_2 {
 
 Duration time_to_leave() {
+  // The supervisor must outlive its command's own grace period.
   return env_duration(kEnvTermGrace).value_or(kDefaultTermGrace) + std::chrono::seconds(5);
 }
 
 Duration longest_time_to_leave() {
   if (env_duration(kEnvTermGrace)) return time_to_leave();
+  // A run whose grace period is a guess may need longer, and killing it would lose its last save.
   return std::max<Duration>(time_to_leave(), std::chrono::minutes(2));
 }
 

@@ -19,6 +19,7 @@ int reading_threads() { return static_cast<int>(std::clamp(std::thread::hardware
 
 Examined look(const File& file, Depth depth, std::atomic<std::uint64_t>* progress) {
   Examined examined;
+  // From the device: the page cache may still hold what the disk no longer has.
   auto read = read_index(file, ReadMode::uncached);
   std::optional<Rejection> rejection;
   if (auto* const found = std::get_if<Rejection>(&read)) {
@@ -63,6 +64,7 @@ Examined examine(const File& file, const std::string& name, Depth depth,
   try {
     Examined examined = look(file, depth, progress);
     if (examined.state == FileState::damaged) {
+      // A second look: damage on the volume shows twice.
       Examined again = look(file, depth, nullptr);
       if (again.state == FileState::ok) {
         again.remark =

@@ -36,6 +36,7 @@ int run_export(const ExportRequest& options) {
 
   const auto [checkpoint, index] = open_index(options.file);
   const Export wanted(options, index);
+  // Before anything is read: a file that exists must not be found after an hour of copying.
   for (const std::string& name : wanted.names()) {
     check_replaceable(*directory, name == options.to.filename() ? options.to : folder / name, options.force);
   }

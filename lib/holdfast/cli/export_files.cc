@@ -69,6 +69,7 @@ Export::Export(const ExportRequest& request, const CheckpointIndex& index)
     const auto most = parse_bytes(request.shard);
     if (!most || *most == 0) throw UsageError("--shard " + printable(request.shard) + ": a size such as 5GB");
     WeightShards split = split_weights(index, tensors_, *most, as_);
+    // A single shard is an ordinary file and needs no index.
     if (split.shards.size() > 1) {
       for (std::size_t i = 0; i < split.shards.size(); ++i) {
         names_.push_back(shard_name(name, i, split.shards.size()));
@@ -124,6 +125,7 @@ std::optional<Rejection> Export::write_one(const File& from, const std::vector<E
     case ExportFormat::safetensors:
       break;
   }
+  // Loaders of other libraries refuse a file that does not name its "format".
   const std::map<std::string, std::string> metadata{{"format", "pt"},
                                                     {"holdfast_state", to_hex(state_digest_of(index_))},
                                                     {"holdfast_step", std::to_string(index_.step)}};

@@ -16,6 +16,7 @@ namespace {
 int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::function<void(pid_t)>& reaped) {
   for (;;) {
     int status = 0;
+    // First, because a child may have ended before the signals were blocked.
     for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
       if (who == child) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (reaped) reaped(who);
@@ -29,6 +30,7 @@ int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::functio
 
 int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>& reaped) {
   const pid_t front = getpid();
+  // Without inherited children nothing can be mistaken for the command's, so no second process is needed.
   if (front != 1 && children_of(front).empty()) return work();
   sigset_t heard;
   sigset_t before;
@@ -38,11 +40,13 @@ int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>
   std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the kernel would reap the child and drop its ending
   pthread_sigmask(SIG_BLOCK, &heard, &before);
   const pid_t child = fork();
+  // Kept before another call can change it.
   const int refused = errno;
   if (child > 0) return pass_on_until_the_end(child, heard, reaped);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) throw IoError("fork", "", refused);
   setpgid(0, 0);  // so that a Ctrl-C reaches only the front process, which forwards it once
+  // Without the front process nobody would pass signals on.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != front) _exit(128 + SIGKILL);  // the front process died before prctl()
   return work();

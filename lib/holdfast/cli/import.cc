@@ -38,6 +38,7 @@ void strip_prefix(Snapshot& weights, const ImportRequest& options) {
   std::vector<std::uint64_t> offsets;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     std::string& name = specs[i].name;
+    // A key that is the prefix alone would become empty.
     if (!name.starts_with(prefix) || name.size() == prefix.size()) {
       refuse(options, "the key '" + printable(name.substr(group.size())) +
                           "' does not begin with --strip-prefix '" + printable(options.strip) + "'");
@@ -66,6 +67,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 // "model-00001-of-00003.safetensors": alone it is a part of the weights.
 void check_whole(const ImportRequest& options) {
+  // One part of one is whole, so the count must be at least 2.
   static const std::regex part("-[0-9]{5}-of-0*([2-9]|[1-9][0-9]+)\\.[a-z]+");
   std::smatch match;
   const std::string name = options.file.filename().string();

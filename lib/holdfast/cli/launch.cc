@@ -109,6 +109,7 @@ class Launch {
       socket_ = std::make_unique<ListeningSocket>();
       place_.port = socket_->port();
     }
+    // A name that no other launch has: two jobs at one port notice each other by it.
     if (place_.hosts == 1) place_.job = in_hex(random_bytes(8));
     // On several hosts all must have the same secret, so the user provides it.
     if (place_.hosts == 1 && !env_text(kEnvJobSecret)) secret_ = in_hex(random_bytes(32));
@@ -153,6 +154,7 @@ class Launch {
 
   std::vector<RankSetting> settings() const {
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+    // The cores are divided: ranks with as many threads as cores would slow each other.
     const unsigned threads = std::max(1U, cores / static_cast<unsigned>(options_.processes));
     std::vector<RankSetting> all;
     for (int i = 0; i < options_.processes; ++i) {
@@ -228,6 +230,7 @@ class Launch {
   }
 
   void judge(const RankEnding& ending) {
+    // A rank that was told to end says nothing new, and after the last one nobody is left to act on.
     if (ending.told || ranks_->ended()) return;
     if (!word_at_) word_at_ = Clock::real().now() + kBetweenWords;
     if (!end_at_ && !is_failure(ending.ending) && options_.leave_timeout > Duration::zero()) {

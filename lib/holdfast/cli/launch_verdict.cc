@@ -15,6 +15,7 @@ constexpr int kInterrupted = static_cast<int>(ExitCode::interrupted);
 bool is_failure(const Ending& ending) { return ending.code() != kComplete && ending.code() != kInterrupted; }
 
 LaunchVerdict verdict_of(std::span<const RankEnding> endings) {
+  // A rank that launch ended itself is no cause of the failure.
   const auto failed = std::find_if(endings.begin(), endings.end(), [](const RankEnding& entry) {
     return !entry.told && is_failure(entry.ending);
   });

@@ -38,6 +38,7 @@ LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
                              const std::vector<RankSetting>& settings, const SignalInbox& inbox)
     : guardian_(longest_time_to_leave()), output_(ranks_of(settings)) {
   std::signal(SIGPIPE, SIG_IGN);  // training continues if the reader of our output is gone
+  // What a rank leaves behind becomes a child of this process, which can then reap it.
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
   try {
     for (std::size_t i = 0; i < settings.size(); ++i) {
@@ -55,6 +56,7 @@ LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
     }
     output_.begin();
   } catch (...) {
+    // The ranks that have started would wait for the missing ones.
     send(SIGKILL);
     throw;
   }
@@ -94,6 +96,7 @@ std::string LaunchedRanks::living() const {
 
 void LaunchedRanks::send(int signal) const {
   for (const Process& process : processes_) {
+    // A rank passes other signals on by itself, and must get each only once.
     if (!process.ended) kill(signal == SIGKILL ? -process.id : process.id, signal);
   }
 }
@@ -125,6 +128,7 @@ void LaunchedRanks::clear() {
     signal_groups(SIGTERM);
     for (Duration waited{}; waited < kLeave && !groups_gone(); waited += kBetweenLooksAtGroups) {
       std::this_thread::sleep_for(kBetweenLooksAtGroups);
+      // A zombie keeps its group alive, so it is reaped before the next look.
       while (waitpid(-1, &status, WNOHANG) > 0) {
       }
     }

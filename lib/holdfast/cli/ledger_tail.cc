@@ -21,11 +21,13 @@ LedgerTail::News LedgerTail::look() {
     if (words.empty()) return news;
     news.newest = std::move(words.front());
     news.another = news.newest.attempt != attempt_;
+    // Another attempt has a ledger of its own.
     if (news.another) read_ = 0;
     attempt_ = news.newest.attempt;
     const auto file = run->open(ledger_name(attempt_), OpenMode::read);
     if (!file) return news;
     const std::uint64_t size = file->size();
+    // Only the newest lines matter. The first may be cut in two; the reader skips it as malformed.
     if (size > read_ + kMost) read_ = size - kMost;
     if (size <= read_) return news;
     std::string text(size - read_, '\0');

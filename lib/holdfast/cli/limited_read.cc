@@ -45,6 +45,7 @@ bool read_all(int from, std::string& text, SteadyTime end) {
 }  // namespace
 
 std::optional<std::string> LimitedRead::run(Duration limit, const std::function<std::string()>& read) {
+  // Not a second process beside one that still hangs.
   if (hanging_ > 0 && waitpid(hanging_, nullptr, WNOHANG) == 0) return std::nullopt;
   hanging_ = -1;
   const SteadyTime end = Clock::real().now() + limit;
@@ -62,6 +63,7 @@ std::optional<std::string> LimitedRead::run(Duration limit, const std::function<
   const bool done = read_all(ends[0], text, end);
   close(ends[0]);
   if (!done) {
+    // It may hang in the kernel, so nobody waits for it here.
     kill(child, SIGKILL);
     hanging_ = child;
     return std::nullopt;

@@ -22,6 +22,7 @@ ListeningSocket::ListeningSocket() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  // Port 0, from the initializer above: the kernel chooses a free one.
   descriptor_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const char* failed = nullptr;
   if (descriptor_ < 0) {
@@ -34,6 +35,7 @@ ListeningSocket::ListeningSocket() {
     failed = "getsockname";
   }
   if (failed != nullptr) {
+    // Kept before close() can change it.
     const int code = errno;
     if (descriptor_ >= 0) close(descriptor_);
     throw IoError(failed, "127.0.0.1", code);

@@ -27,14 +27,17 @@ void ReadLimit::wait_for(std::uint64_t bytes) {
   SteadyTime until{};
   {
     const MutexLock lock(mutex_);
+    // Time without reads is not saved up: after a pause the limit holds at once.
     free_at_ = std::max(free_at_, Clock::real().now()) + takes;
     until = free_at_;
   }
   const Duration left = until - Clock::real().now();
+  // Outside the lock, because several threads share one limit.
   if (left > Duration::zero()) Clock::real().sleep_for(left);
 }
 
 std::size_t MeteredFile::count(std::size_t bytes) const {
+  // Relaxed: it is only a figure for a progress line.
   if (done_ != nullptr) done_->fetch_add(bytes, std::memory_order_relaxed);
   limit_.wait_for(bytes);
   return bytes;

@@ -77,11 +77,13 @@ class MirrorProcess::Served {
     }
     log_error(refused_.second);
     send_text(socket_, kSuperseded + refused_.second);
+    // Stays, because every request is still to be answered with this refusal.
     for (;;) run_.pace().wait(std::chrono::seconds(1));
   }
 
   // Called between the blocks of a copy, too.
   void serve() {
+    // An answer may wait in the pace, and the pace calls this function.
     if (serving_) return;
     serving_ = true;
     try {
@@ -94,12 +96,14 @@ class MirrorProcess::Served {
   }
 
   void serve(const std::string& request) {
+    // A request that came twice must not claim a second attempt.
     const std::string serial = request.substr(1);
     if (const auto known = answers_.find(serial); known != answers_.end())
       return send_text(socket_, known->second);
     if (request.front() == kEnd) {
       if (legacy_.count == 0) return answer(serial, 0, "");  // no trainer has ever started
       ending_ = serial;
+      // Nobody trains any more, so the copy may take the whole volume.
       run_.pace().lift_limit();
       run_.copies().finish();
       if (refused_.first != 0) answer(serial, refused_.first, refused_.second);
@@ -142,6 +146,7 @@ MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request
   open_home({.place = request_.home, .keep = request_.home_keep, .mount = request_.home_mount},
             FileSystem::real(), verifier, pace);
   std::array<int, 2> ends{};
+  // Messages stay whole. The front process keeps both ends, so a new mirror takes over the old one's.
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw IoError("socketpair", "", errno);
   }
@@ -158,6 +163,7 @@ MirrorProcess::~MirrorProcess() {
   close(ours_);
   close(theirs_);
   munmap(legacy_, sizeof *legacy_);
+  // The supervisor has a copy of this object: only the front process ends the mirror.
   if (getpid() == front_ && id_ > 0) kill(id_, SIGKILL);
 }
 
@@ -168,8 +174,10 @@ void MirrorProcess::start() {
   if (id_ > 0) return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   prctl(PR_SET_NAME, "holdfast-mirror");
+  // The front process died before prctl().
   if (getppid() != front_) _exit(128 + SIGTERM);
   setpgid(0, 0);  // a Ctrl-C reaches the front process alone
+  // After a restart the mask is the front process's, which blocks nearly everything.
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
@@ -180,6 +188,7 @@ void MirrorProcess::start() {
   } catch (const std::exception& error) {
     log_error(what_of(error));
   }
+  // Not exit(): buffered output is the front process's.
   _exit(code);
 }
 
@@ -187,6 +196,7 @@ void MirrorProcess::ended(pid_t who) {
   if (who != id_) return;
   const Duration lived = Clock::real().now() - started_;
   log_warning("the mirror has died after {}; it is started again", format_duration(lived));
+  // What ends so soon may end again: a pause bounds the log.
   if (lived < kShortLife) Clock::real().sleep_for(std::chrono::seconds(1));
   start();
 }
@@ -212,6 +222,7 @@ std::optional<MirrorProcess::Answer> MirrorProcess::answer() {
     }
     const std::size_t first = message->find(' ');
     const std::size_t second = first == std::string::npos ? first : message->find(' ', first + 1);
+    // An answer to an earlier request, or a second one to this.
     if (second == std::string::npos || asked_.empty() || message->substr(0, first) != asked_.substr(1))
       continue;
     const auto code = parse_int(message->substr(first + 1, second - first - 1));

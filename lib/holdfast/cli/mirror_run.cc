@@ -49,6 +49,7 @@ void MirrorRun::work_quietly() {
 void MirrorRun::poll() {
   while (const auto signal = inbox_.wait(Duration::zero())) {
     if (*signal != SIGTERM && *signal != SIGINT) continue;
+    // Told twice: nothing more is brought home.
     if (end_) throw MirrorStopped();
     const Duration grace = term_grace().time;
     log_info("told to stop: the newest checkpoint may still get home, for {} at most",
@@ -79,6 +80,7 @@ PreparedStart MirrorRun::prepare() {
       mirror_.add_claims(start.claims);
       return start;
     } catch (const Error& error) {
+      // Only a volume that fails may work later.
       if (error.exit_code() != ExitCode::io_failed) throw;
       if (!std::exchange(said, true)) {
         log_warning("{}; tried again until it works, because nobody else may own the run meanwhile",

@@ -22,6 +22,7 @@ bool is_checkpoint(const File& file) {
 }
 
 std::string temporary_name() {
+  // Unique among processes by the first number, within this one by the second.
   static std::atomic<int> count{0};
   return ".holdfast-export-" + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
@@ -43,6 +44,7 @@ NewFile::NewFile(Directory& directory, std::string name)
 
 NewFile::~NewFile() {
   if (published_) return;
+  // Closed first: NFS keeps a deleted file that is still open, under another name.
   file_ = nullptr;
   try {
     directory_.unlink(temporary_);
@@ -52,13 +54,16 @@ NewFile::~NewFile() {
 }
 
 void NewFile::publish(bool replace) {
+  // Before the rename: after a crash the name must not stand for a part of the file.
   file_->sync();
   file_->close();
   if (replace) {
     directory_.rename_over(temporary_, name_);
   } else if (!directory_.rename_new(temporary_, name_)) {
+    // Somebody may have made the file since check_replaceable().
     refuse_existing(directory_.path() + "/" + name_);
   }
+  // From here on the temporary name is gone, so the destructor has nothing to delete.
   published_ = true;
   directory_.sync();
 }

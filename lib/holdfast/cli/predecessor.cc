@@ -27,6 +27,7 @@ std::optional<ProcessIdentity> supervisor_in(const std::string& name, std::uint6
 std::optional<ProcessIdentity> orphaned_trainer(const RunNews& news) {
   if (news.attempts.empty()) return std::nullopt;
   const Claimant& claimant = news.attempts.front().claimant;
+  // A process number means something only within one boot of one machine.
   if (claimant.boot_id.empty() || claimant.boot_id != boot_id()) return std::nullopt;
   const auto supervisor = supervisor_in(claimant.supervisor, claimant.process.pid_namespace);
   if (!supervisor || is_running(*supervisor) || !is_running(claimant.process)) return std::nullopt;
@@ -35,6 +36,7 @@ std::optional<ProcessIdentity> orphaned_trainer(const RunNews& news) {
 
 std::string new_supervisor_name() {
   const ProcessIdentity own = own_process();
+  // Two containers may give the same number and start time to their supervisors.
   std::random_device random;
   std::string text = std::to_string(own.pid) + "." + std::to_string(own.started) + ".";
   for (int i = 0; i < 4; ++i) {

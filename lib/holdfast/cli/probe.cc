@@ -27,6 +27,7 @@ struct ProbeRequest {
 };
 
 std::atomic<int> interrupted{0};
+// A signal handler must not wait for a lock.
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // The first signal asks the probe to remove its folder; a second one ends it at once, because a volume may
@@ -52,6 +53,7 @@ const char* word_of(Weight weight) {
 std::string estimate_text(const VolumeReport& report, std::uint64_t state) {
   const auto save = estimate_save(report, state);
   if (!save) return "a save of " + format_bytes(state) + ": unknown, because nothing was measured";
+  // A save may be too fast for the clock, and then the division would fail.
   const auto count = static_cast<std::int64_t>(kSpotNotice / std::max<Duration>(*save, Duration(1)));
   std::string text = "a save of " + format_bytes(state) + " takes about " + format_duration(*save) + "; ";
   if (count == 0)

@@ -25,6 +25,7 @@ class Failure {
   int operator()(const std::string& message, ExitCode code) const {
     clear_status_line();
     if (json_) print_json_error(message, code_of(code));
+    // Both streams often show in one place: the message comes last.
     std::cout.flush();
     log_error(message);
     return code_of(code);

@@ -59,6 +59,7 @@ class PatientVerifier final : public Verifier {
     const auto* const index = std::get_if<CheckpointIndex>(&read);
     if (index == nullptr) return rejected(std::get<Rejection>(read));
     const std::string content = content_of(*index);
+    // An uncached look must read the device again.
     if (!uncached && whole_.contains(content)) return verdict;
     Progress progress("verifying step " + format_count(index->step), index->file_length);
     const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u));

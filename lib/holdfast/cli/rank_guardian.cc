@@ -78,6 +78,7 @@ RankGuardian::RankGuardian(Duration grace) {
 }
 
 RankGuardian::~RankGuardian() {
+  // Killed before the pipe closes: the end of the pipe would tell it that the launcher has died.
   kill(id_, SIGKILL);
   waitpid(id_, nullptr, 0);
   close(told_);

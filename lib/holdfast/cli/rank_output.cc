@@ -14,6 +14,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A longer line is cut: a rank that writes no newline must not fill the memory.
 constexpr std::size_t kLongest = std::size_t{64} << 10;
 // Timeout of one poll, so finish() takes effect within it.
 constexpr int kLookMs = 100;
@@ -25,6 +26,7 @@ void write_all(int target, const std::string& text) {
     if (count > 0) {
       done += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN) {
+      // O_NONBLOCK belongs to the open file, so another program at the same terminal may have set it.
       pollfd wait{.fd = target, .events = POLLOUT, .revents = 0};
       poll(&wait, 1, kLookMs);
     } else if (errno != EINTR) {
@@ -47,6 +49,7 @@ RankOutput::RankOutput(const std::vector<int>& ranks) {
       const bool bare = target == STDERR_FILENO && log_is_json();
       const std::string prefix = bare ? std::string() : "[" + std::to_string(rank) + "] ";
       std::array<int, 2> ends{-1, -1};
+      // A rank must not hold another rank's pipe: it would never end.
       if (pipe2(ends.data(), O_CLOEXEC) != 0) {
         const int code = errno;
         for (Stream& stream : streams_) close_if(stream.read_end), close_if(stream.write_end);
@@ -78,8 +81,10 @@ void RankOutput::read_all() {
   std::array<char, kLongest> bytes{};
   for (;;) {
     std::vector<pollfd> waiting;
+    // poll() passes over a stream that has ended, because its descriptor is negative.
     for (const Stream& stream : streams_)
       waiting.push_back({.fd = stream.read_end, .events = POLLIN, .revents = 0});
+    // Read before poll(), so that what had come until then is still printed.
     const bool last_look = finishing_;
     const int ready = poll(waiting.data(), waiting.size(), last_look ? 0 : kLookMs);
     bool open = false;
@@ -109,6 +114,7 @@ void RankOutput::take(Stream& stream, const char* bytes, std::size_t count) {
     const bool whole = newline != std::string::npos && newline - begin <= kLongest;
     if (!whole && stream.line.size() - begin <= kLongest) break;
     const std::size_t length = whole ? newline - begin : kLongest;
+    // One write, so that this program's own log lines do not come between prefix and text.
     write_all(stream.target, stream.prefix + stream.line.substr(begin, length) + "\n");
     begin += length + (whole ? 1 : 0);
   }

@@ -57,12 +57,14 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
   if (!life.given) return {"it ended before the notice came (" + to_text(life.ending) + ")"};
   const bool paused =
       life.ending.signal == 0 && life.ending.exit_code == static_cast<int>(ExitCode::interrupted);
+  // A life that leaves with 75 has seen it, whatever its ledger shows.
   if (!life.seen && !(life.left && paused)) {
     faults.push_back(life.asked ? "the notice was not seen"
                                 : "the notice was not seen: no process asked the metadata server");
   }
   if (life.left && !paused) faults.push_back("it ended by itself: " + to_text(life.ending));
   if (life.had_to_be_killed) faults.emplace_back("it did not leave after SIGTERM");
+  // A life that had saved and waited loses nothing when it is killed.
   if (life.ending.signal != 0 && !life.left && !life.had_to_be_killed && !life.waited) {
     faults.emplace_back(
         "it trained until it was killed, as far as its ledger shows; how much of that is lost is unknown");
@@ -96,6 +98,7 @@ Recomputed compare_losses(const LossesByStep& older, const LossesByStep& newer) 
     const auto before = older.find(step);
     if (before == older.end()) continue;
     ++recomputed.steps;
+    // Bits: NaN is equal to itself here, and 0 is not -0.
     if (std::bit_cast<std::uint64_t>(before->second) != std::bit_cast<std::uint64_t>(loss)) {
       ++recomputed.different;
     }

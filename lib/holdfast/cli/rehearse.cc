@@ -56,6 +56,7 @@ class Rehearsal {
         grace_(time_to_leave()),
         environment_(server_.environment(provider_of(options.provider))),
         watch_(options.directory) {
+    // Only the simulated service: what the real machine announces stays out.
     environment_["HOLDFAST_SOURCES"] = "signal,file,deadline," + options.provider;
   }
 
@@ -92,6 +93,7 @@ class Rehearsal {
 
   // Runs one life of the command. Without a notice it is asked to stop by SIGTERM.
   void live(RehearsedLife& life, bool gets_notice) {
+    // The machine of a new life has no notice yet.
     server_.withdraw();
     watch_.expect_new_attempt();
     const std::int64_t requests = server_.requests();
@@ -111,7 +113,9 @@ class Rehearsal {
       if (times.asked_to_leave && now >= *times.asked_to_leave + grace_) kill_all(child, times, now);
     }
     const SteadyTime ended = Clock::real().now();
+    // The last state may have come after the last look.
     watch_.look(child.id());
+    // As on a machine that is gone: nothing of this life may reach into the next.
     if (times.killed) child.end_all();
     note(life, child, times, ended, server_.requests() - requests);
   }
@@ -146,6 +150,7 @@ class Rehearsal {
   }
 
   void announce(Times& times, SteadyTime now) {
+    // Rounded down to milliseconds, as times in ledgers are.
     times.announced_wall = std::chrono::floor<std::chrono::milliseconds>(Clock::real().wall_now());
     server_.announce({.in = notice_});
     times.announced = now;

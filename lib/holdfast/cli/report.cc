@@ -172,6 +172,7 @@ void write_whole(const std::filesystem::path& target, const std::string& text) {
 void write_picture(const ReportRequest& options, const char* option, const std::filesystem::path& target,
                    const std::string& text) {
   std::error_code error;
+  // Links are followed, so that none leads into the run directory unseen.
   const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(target), error);
   const auto run = std::filesystem::canonical(options.directory, error);
   if (std::mismatch(run.begin(), run.end(), file_name.begin(), file_name.end()).first == run.end()) {
@@ -183,6 +184,7 @@ void write_picture(const ReportRequest& options, const char* option, const std::
     return write_whole(target, text);
   }
   // A link or a device, such as /dev/stdout, stays what it is.
+  // A stream gives no reason of its own, but the system call below it may leave one.
   errno = 0;
   std::ofstream file(target, std::ios::binary | std::ios::trunc);
   file << text;

@@ -32,6 +32,7 @@ const char* why_final(const Ending& ending) {
       return "the resume was refused and would be again: its last lines say what to do";
     case static_cast<int>(ExitCode::forced):
       return "it was ended by hand";
+    // As shells say it: 126 cannot be executed, 127 not found.
     case 126:
     case 127:
       return "there is nothing to start";
@@ -76,9 +77,11 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
   if (volume && options_.retry_volume == Duration::zero()) return stop(kLookAtTheVolume);
   if (options_.max_restarts == 0) return stop("--max-restarts 0");
   if (life.progress) in_a_row_ = 0;
+  // With progress between, it is the first time again.
   stalls_ = life.stood_still ? (life.progress ? 1 : stalls_ + 1) : 0;
   if (stalls_ >= 2) {
     RestartDecision end = stop("this is the second time in a row, without progress");
+    // Its own code may be 75, and an outer wrapper would start it once more.
     end.code = static_cast<int>(ExitCode::internal);
     return end;
   }
@@ -87,6 +90,7 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
   // 74 has a limit of time, not of restarts: a volume that comes late is nobody's defect.
   RestartDecision verdict{.restart = true};
   if (volume) {
+    // Progress shows that the volume worked meanwhile.
     if (life.progress || !volume_since_) {
       volume_since_ = life.ended;
       volume_in_a_row_ = 0;

@@ -58,7 +58,10 @@ void SupervisedRun::learn(const RunNews& news) {
 
 bool SupervisedRun::is_ours(const AttemptWord& word, const RunNews& news, AttemptNumber since,
                             const std::string& name) const {
+  // The trainer got the name from us by its environment, so this is certain.
   if (!word.claimant.supervisor.empty()) return word.claimant.supervisor.starts_with(name);
+  // The name may be lost on the way (a launcher that cleans the environment). Then a newer attempt is ours,
+  // unless one with our name exists.
   if (!before_ || word.attempt <= since) return false;
   return std::none_of(news.attempts.begin(), news.attempts.end(), [this](const AttemptWord& other) {
     return other.claimant.supervisor.starts_with(supervisor_ + "/");
@@ -78,6 +81,7 @@ const AttemptWord* SupervisedRun::usurper(const RunNews& news) const {
 
 Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
   Judgement judged{.ending = ending};
+  // Before learn() raises it.
   const std::int64_t before = durable_step_;
   for (const AttemptWord& word : news.attempts) {
     if (word.state && is_ours(word, news, before_.value_or(0), life_)) {
@@ -114,6 +118,7 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     return judged;
   }
   const AttemptWord& newest = news.attempts.front();
+  // An earlier life's attempt is enough: this life may have ended before its claim.
   if (!is_ours(newest, news, first_.value_or(0), supervisor_ + "/")) {
     counts_as(exit_with(ExitCode::internal),
               "the command began no attempt in the run directory; the newest is " + to_text(newest) +

@@ -16,6 +16,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// The first member of a line tells its kind, so most lines are never parsed.
 constexpr std::string_view kLosses = R"({"event":"losses")";
 constexpr std::string_view kMetric = R"({"event":"metric")";
 constexpr std::size_t kDeepest = 4;
@@ -28,6 +29,7 @@ void each_line(const File& file, const Take& take) {
   bool skipping = false;
   for (std::uint64_t at = 0;;) {
     const std::size_t got = file.read_at(piece, at);
+    // The rest has no newline: it is still being written, or was torn by a crash.
     if (got == 0) return;
     at += got;
     std::string_view text(reinterpret_cast<const char*>(piece.data()), got);
@@ -124,6 +126,7 @@ RunCurves curves_of(Directory& run_directory, const std::vector<LedgerLife>& liv
     const auto found = std::find_if(account.lives.begin(), account.lives.end(),
                                     [&](const LifeAccount& one) { return one.attempt == life.attempt; });
     if (found == account.lives.end()) continue;
+    // Steps that were computed again show as the next life computed them.
     const std::int64_t to = std::next(found) == account.lives.end() ? found->last_step : found->kept_step;
     if (found != account.lives.begin()) {
       curves.cuts.push_back(

@@ -25,6 +25,7 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
     const AttemptWord& newest = news.attempts.front();
     const LedgerLife life = read_life(newest.attempt, *run);
     std::optional<WallTime> sign = life.last_wall;
+    // Ledger and state are written at different times: the newer one counts.
     if (const auto told = newest.state ? parse_utc(newest.state->time) : std::nullopt) {
       sign = sign ? std::max(*sign, *told) : *told;
     }
@@ -37,6 +38,7 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
     news.time_is_over = own_time_is_over(life, left, clock.wall_now());
     // A deadline is about one machine and one boot; another machine's deadline must not delay a restart here.
     if (newest.state->boot_id != boot_id() || newest.state->boot_id.empty()) return news;
+    // On the steady clock, because the wall clock may be set meanwhile.
     if (const auto ends = machine_ends(life)) news.deadline = clock.now() + (*ends - clock.wall_now());
   } catch (const std::exception& error) {
     news.silence = what_of(error);

@@ -28,6 +28,7 @@ RunView::Process process_of(const Claimant& claimant) {
 std::string why_refused(Directory& run, const RunState* state) {
   const Listing listing = list_checkpoints(run);
   const bool recorded = state != nullptr && state->durable_step >= 0;
+  // Nothing was ever saved or lost, so a start begins anew.
   if (listing.checkpoints.empty() && listing.damaged.empty() && !recorded) return {};
   std::size_t examined = 0;
   for (const Listed& listed : listing.checkpoints) {

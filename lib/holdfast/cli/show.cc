@@ -21,6 +21,7 @@ struct ShowRequest {
 };
 
 Json number(double value) {
+  // JSON has no nan and no inf: they become texts.
   if (std::isfinite(value)) return value;
   return shortest_decimal(value);
 }

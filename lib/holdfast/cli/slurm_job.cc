@@ -36,6 +36,7 @@ SlurmJob this_slurm_job() {
     throw UsageError("--requeue-slurm needs a Slurm batch job, and " + std::string(kEnvSlurmJob.name) +
                      " is not set: leave the option out, or start this by sbatch");
   }
+  // scontrol names one task of an array by both numbers.
   const auto array = number(kEnvSlurmArrayJob);
   const auto task = number(kEnvSlurmArrayTask);
   if (array && task) return {std::to_string(*array) + "_" + std::to_string(*task)};

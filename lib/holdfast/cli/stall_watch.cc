@@ -52,6 +52,8 @@ void StallWatch::hear_line(std::string_view text) {
   } else if (*event == "pause" || *event == "end") {
     counts_ = false;
   } else if (*event == "progress" && counts_) {
+    // A declared phase, such as an evaluation, takes no steps. A gap means lost lines or a stopped process.
+    // Neither is a stall.
     const bool declared = line.contains("phase");
     if (declared || up - last_up_ > kLongestGap) {
       step_ = std::max(step_, step);
@@ -78,6 +80,7 @@ std::optional<Duration> StallWatch::standing() const {
 Duration StallWatch::limit() const {
   if (limit_) return *limit_;
   if (steps_.empty()) return kLeast;
+  // A copy: nth_element() changes the order, and the ring must keep its own.
   std::vector<Duration> sorted = steps_;
   const auto p95 = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) * 95 / 100);
   std::nth_element(sorted.begin(), p95, sorted.end());

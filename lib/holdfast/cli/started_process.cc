@@ -44,13 +44,16 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   }
   if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
   if (options.error >= 0) dup2(options.error, STDERR_FILENO);
+  // The one descriptor that stays open across exec.
   if (options.inherited >= 0) fcntl(options.inherited, F_SETFD, 0);
+  // exec keeps an ignored signal ignored, so the command gets what this program had at its start.
   std::signal(SIGPIPE, inbox.ignored_broken_pipes() ? SIG_IGN : SIG_DFL);
   pthread_sigmask(SIG_SETMASK, &inbox.before(), nullptr);
   // The report pipe is O_CLOEXEC: a successful exec closes it, which tells the wrapper that the command runs.
   execvpe(words[0], words, settings);
   const int code = errno;
   [[maybe_unused]] const auto written = write(report, &code, sizeof code);
+  // The codes of a shell.
   _exit(code == ENOENT ? 127 : 126);
 }
 
@@ -58,6 +61,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 StartedProcess start_process(std::vector<std::string> command, const StartOptions& options,
                              const SignalInbox& inbox) {
+  // Before fork(): in the child of a program with threads nothing may be allocated.
   std::vector<std::string> settings = environment_for_child(options.environment, options.without);
   const auto words = pointers_to(command);
   const auto variables = pointers_to(settings);

@@ -86,6 +86,7 @@ struct Terminal {
 
 Terminal terminal() {
   winsize size{};
+  // Sizes that small are no real terminal's: nothing is cut.
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20 || size.ws_row < 3) return {};
   return {.width = size.ws_col, .height = size.ws_row};
 }
@@ -103,7 +104,9 @@ class Redrawn {
 
   void draw(const Json& report) {
     const Terminal size = terminal();
+    // A line that fills the last column makes some terminals wrap.
     auto lines = status_screen(report, paint_, size.width - 1);
+    // A screen as high as the terminal would scroll, and the next one would begin at the wrong line.
     if (lines.size() >= size.height) lines.resize(size.height - 1);
     std::string text;
     if (drawn_ > 0) text = "\x1b[" + std::to_string(drawn_) + "F";
@@ -141,6 +144,7 @@ int watch(const StatusRequest& options) {
                                  : status_line(report))
                 << std::endl;
     }
+    // The reader is gone, or nothing can change any more.
     if (!std::cout || is_final(report)) return code_of(report);
     Clock::real().sleep_for(kRedraw);
   }

@@ -76,6 +76,7 @@ class Report {
       return std::nullopt;
     }
     const WallTime beat{std::chrono::milliseconds(progress()->unix_ms)};
+    // What has passed since the record counts as well.
     return from_ms(progress()->still_ms) + std::max(since(beat, view_.now), Duration::zero());
   }
 
@@ -125,6 +126,7 @@ class Report {
                  "process " + std::to_string(view_.newest.claimant.process.pid) +
                      " is gone, and has not said how it ended" + heard);
     }
+    // Before the stall: old records of a silent process tell nothing about its steps.
     if (silent && *silent > limits_.max_age) {
       return say("silent", ExitCode::difference,
                  "no sign of life for " + format_duration(*silent) +
@@ -159,6 +161,7 @@ class Report {
   // Work that no checkpoint holds, as time.
   Duration risk() const {
     if (view_.ended() || step() <= durable_step()) return Duration::zero();
+    // Without a record, all time since the newest checkpoint may be at risk.
     if (progress() == nullptr) {
       return view_.durable_since ? std::max(since(*view_.durable_since, view_.now), Duration::zero())
                                  : Duration::zero();

@@ -64,6 +64,7 @@ void add(std::string& text, const std::string& more) {
 std::string cut(const std::string& text, std::size_t width) {
   std::size_t characters = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
+    // The later bytes of one UTF-8 character.
     if ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) continue;
     if (characters++ == width) return text.substr(0, at);
   }

@@ -26,6 +26,7 @@ int run_supervise(const SuperviseRequest& options) {
   if (options.directory.empty()) {
     throw UsageError("--mirror needs --directory: the run directory whose checkpoints go home");
   }
+  // Before run_apart() forks: the front process starts the mirror again if it dies.
   MirrorProcess mirror({.directory = options.directory,
                         .home = options.mirror,
                         .home_keep = options.home_keep,

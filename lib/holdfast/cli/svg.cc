@@ -106,6 +106,7 @@ void SvgPicture::text(double x, double y, std::string_view classes, std::string_
 void SvgPicture::rectangle(double x, double y, double width, double height, std::string_view classes,
                            std::string_view title) {
   body_.append("<rect x=\"").append(svg_number(x)).append("\" y=\"").append(svg_number(y));
+  // A narrower bar could not be seen.
   body_.append("\" width=\"").append(svg_number(std::max(width, 0.5))).append("\" height=\"");
   body_.append(svg_number(height)).append("\" class=\"").append(classes).append("\"").append(titled(title));
   if (!title.empty()) body_ += "</rect>\n";

@@ -19,6 +19,7 @@ std::size_t width_of(const std::string& text) {
 
 void Table::add(std::vector<std::string> row) {
   if (row.size() != columns_.size()) throw Error("a table row of the wrong length");
+  // Long enough if every byte is escaped as \xNN: a table never shortens a text.
   for (std::string& text : row) text = printable(text, 4 * text.size());
   rows_.push_back(std::move(row));
 }

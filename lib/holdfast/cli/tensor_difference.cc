@@ -62,6 +62,7 @@ Kind kind_of(DType dtype) {
 
 std::uint64_t load(const std::byte* from, int bytes) {
   std::uint64_t bits = 0;
+  // Checkpoints hold little-endian numbers.
   for (int i = 0; i < bytes; ++i) bits |= static_cast<std::uint64_t>(from[i]) << (8 * i);
   return bits;
 }
@@ -73,10 +74,12 @@ double float_of(std::uint64_t bits, const Kind& kind) {
   const bool negative = (bits >> (8 * kind.bytes - 1) & 1) != 0;
   const int bias = (1 << (kind.exponent_bits - 1)) - 1;
   double value = 0;
+  // Without infinities only the pattern of all ones is NaN; the rest of the largest exponent are numbers.
   if (exponent == most && (kind.infinities || mantissa == (1u << kind.mantissa_bits) - 1)) {
     value =
         mantissa == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   } else if (exponent == 0) {
+    // A subnormal number has no hidden bit, and the exponent of the smallest normal ones.
     value = std::ldexp(static_cast<double>(mantissa), 1 - bias - kind.mantissa_bits);
   } else {
     value = std::ldexp(static_cast<double>(mantissa | std::uint64_t{1} << kind.mantissa_bits),
@@ -90,6 +93,7 @@ std::uint64_t steps_between(std::uint64_t a, std::uint64_t b, const Kind& kind) 
   const std::uint64_t sign = std::uint64_t{1} << (8 * kind.bytes - 1);
   const std::uint64_t x = a & ~sign;
   const std::uint64_t y = b & ~sign;
+  // Sign and magnitude: across zero, both distances to zero add up.
   if ((a & sign) != (b & sign)) return x + y;
   return x > y ? x - y : y - x;
 }
@@ -110,6 +114,7 @@ double distance(std::uint64_t a, std::uint64_t b, const Kind& kind) {
   }
   const double x = float_of(a, kind);
   const double y = float_of(b, kind);
+  // Two NaN with different bits differ by no amount.
   if (std::isnan(x) && std::isnan(y)) return 0;
   const double difference = std::abs(x - y);
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
@@ -130,6 +135,7 @@ TensorDifference compare_tensors(DType dtype, std::span<const std::byte> a, std:
   std::uint64_t ulp = 0;
   for (std::uint64_t element = 0; element < result.elements; ++element) {
     const std::size_t at = element * size;
+    // Bits decide: 0 differs from -0, and a NaN equals its copy.
     if (std::memcmp(&a[at], &b[at], size) == 0) continue;
     if (result.different++ == 0) result.first = element;
     for (int part = 0; part < kind.parts; ++part) {

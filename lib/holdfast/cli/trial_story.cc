@@ -21,6 +21,7 @@ std::vector<TrialMoment> moments_of(const std::vector<TrialStep>& straight) {
   const std::int64_t third = first + (last - first) / 3;
   const std::int64_t half = first + (last - first) / 2;
   std::vector<TrialMoment> moments = {{"in the middle", third, half}, {"right after a save", half, half}};
+  // Not the last step, because one must remain to be compared.
   for (std::size_t i = 1; i + 1 < straight.size(); ++i) {
     if (straight[i].epoch == straight[i - 1].epoch) continue;
     moments.push_back({"at an epoch's end", straight[i - 1].step, straight[i].step});

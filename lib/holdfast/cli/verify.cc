@@ -53,6 +53,7 @@ class Verdicts {
               << printable(name, 4096) << "  " << format_bytes(bytes);
     const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
     if (!note.empty()) std::cout << "  " << terminal_text(note);
+    // Flushed, because the next file may take minutes.
     std::cout << std::endl;
     if (stderr_is_terminal()) print_line("  read at " + rate);
   }

@@ -142,6 +142,7 @@ int diff_weights(const WeightsDiffRequest& request) {
       others.push_back(printable(key) + ": " + spec_text(spec) + " in the first, " +
                        spec_text(found->second) + " in the second");
     } else if (spec.bytes() != 0) {
+      // One pair at a time: two whole files may not fit into memory.
       const auto first = ours.read(key);
       const auto second = theirs.read(key);
       const TensorDifference difference = compare_tensors(spec.dtype, first->bytes(0), second->bytes(0));

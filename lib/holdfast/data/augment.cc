@@ -24,6 +24,7 @@ HOLDFAST_KERNEL
 void plane_32(const std::uint8_t* source, int padding, AugmentChoice choice, float shift, float scale,
               float* out) {
   constexpr int kPlane = kSide * kSide;
+  // A row above and one below stay black: a shifted row reads up to 31 bytes before or behind the picture.
   alignas(64) std::uint8_t copy[kPlane + 2 * kSide];
   std::memset(copy, 0, kSide);
   std::memcpy(copy + kSide, source, kPlane);
@@ -31,11 +32,13 @@ void plane_32(const std::uint8_t* source, int padding, AugmentChoice choice, flo
 
   const int shift_x = choice.left - padding;
   alignas(64) std::uint8_t mask[kSide];
+  // All ones keep the value, zeros make the padding black.
   for (int x = 0; x < kSide; ++x) mask[x] = x + shift_x >= 0 && x + shift_x < kSide ? 0xFF : 0;
 
   for (int y = 0; y < kSide; ++y, out += kSide) {
     const int from = y + choice.top - padding;
     if (from < 0 || from >= kSide) {
+      // As a float computes it: padding is black before it is normalised, not zero after.
       for (int x = 0; x < kSide; ++x) out[x] = (0.0F - shift) * scale;
       continue;
     }
@@ -68,6 +71,7 @@ void plane_any(const std::uint8_t* source, const PictureShape& shape, int paddin
 AugmentChoice choose_augmentation(const AugmentOptions& options, std::uint64_t seed, std::int64_t epoch,
                                   std::int64_t sample) {
   const Random4 bits = sample_bits(seed, epoch, sample);
+  // The high half of a product is evenly distributed over the span, without a division.
   const auto span = static_cast<std::uint32_t>(2 * options.padding + 1);
   return {static_cast<int>(mul_hi(bits[0], span)), static_cast<int>(mul_hi(bits[1], span)),
           options.flip && bits[2] >> 31 != 0};
@@ -75,6 +79,7 @@ AugmentChoice choose_augmentation(const AugmentOptions& options, std::uint64_t s
 
 NormalizeTable::NormalizeTable(const AugmentOptions& options) {
   for (std::size_t c = 0; c < value.size(); ++c) {
+    // In double and then rounded once, so that all machines have the same constants.
     shift[c] = static_cast<float>(255.0 * double{options.mean[c]});
     scale[c] = static_cast<float>(1.0 / (255.0 * double{options.stddev[c]}));
     for (std::size_t level = 0; level < 256; ++level) {
@@ -89,6 +94,7 @@ void augment_picture(const std::uint8_t* source, const PictureShape& shape, int 
   const std::int64_t plane = std::int64_t{shape.height} * shape.width;
   for (int c = 0; c < shape.channels; ++c, source += plane, out += plane) {
     const auto channel = static_cast<std::size_t>(c);
+    // A padding beyond one row would read outside of the copy.
     if (shape.height == kSide && shape.width == kSide && padding <= kSide) {
       plane_32(source, padding, choice, table.shift[channel], table.scale[channel], out);
     } else {

@@ -8,6 +8,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// As Toronto's binary version has them: five files to train on and one to test with.
 constexpr int kBatches = 5;
 constexpr internal::RecordFormat kFormat{
     .what = "CIFAR-10",
@@ -27,6 +28,7 @@ void read_batch(const std::string& path, PictureSet& set, std::int64_t first) {
 PictureSplits read_cifar10(const std::string& folder) {
   std::error_code ignored;
   std::string base = folder;
+  // Users name either the folder or the one that the archive unpacks into it.
   const std::string below = folder + "/cifar-10-batches-bin";
   if (!std::filesystem::exists(folder + "/data_batch_1.bin", ignored) &&
       std::filesystem::is_directory(below, ignored)) {

@@ -28,6 +28,7 @@ at::Tensor stack_field(std::span<const std::int64_t> samples,
                   std::to_string(samples[i]) + " is " + describe(one) + ", that of sample " +
                   std::to_string(samples[0]) + " is " + describe(first));
     }
+    // Other tensors are stacked by LibTorch, which knows strides and devices.
     plain = plain && one.device().is_cpu() && one.layout() == at::kStrided && one.is_contiguous();
   }
   if (!plain) {
@@ -42,6 +43,7 @@ at::Tensor stack_field(std::span<const std::int64_t> samples,
   const std::size_t bytes = first.nbytes();
   auto* to = static_cast<char*>(out.mutable_data_ptr());
   for (const auto& row : rows) {
+    // memcpy() with a null pointer is undefined, even for no bytes.
     if (bytes > 0) std::memcpy(to, row[field].const_data_ptr(), bytes);
     to += bytes;
   }
@@ -65,6 +67,7 @@ std::vector<at::Tensor> stack(std::span<const std::int64_t> samples,
 }
 
 std::string shape_fingerprint(std::int64_t size, const std::vector<at::Tensor>& fields) {
+  // Shapes and not content: reading all samples of a large set would take hours.
   std::string text = "size " + std::to_string(size);
   for (const at::Tensor& field : fields) text += " " + describe(field);
   return text;

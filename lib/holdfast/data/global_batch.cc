@@ -13,6 +13,7 @@ std::string ranks_in_number(std::int64_t ranks) {
 std::string neighbours(std::int64_t number, std::int64_t step) {
   const std::int64_t below = number - number % step;
   std::int64_t above = 0;
+  // Near the end of the numbers there is no multiple above.
   if (__builtin_add_overflow(below, step, &above)) return std::to_string(below);
   return (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
 }
@@ -21,6 +22,7 @@ std::string neighbours(std::int64_t number, std::int64_t step) {
 std::string fitting_ranks(std::int64_t global, std::int64_t ranks) {
   std::int64_t below = ranks - 1;
   while (below > 1 && global % below != 0) --below;
+  // Within twice the number, because a far answer helps nobody.
   for (std::int64_t above = ranks + 1; above <= global && above <= 2 * ranks; ++above) {
     if (global % above == 0) return std::to_string(below) + " or " + ranks_in_number(above);
   }
@@ -33,6 +35,7 @@ BatchShare divide_batch(std::int64_t global, std::int64_t ranks, std::int64_t mo
   const auto require = [](bool good, const std::string& message) {
     if (!good) throw UsageError(message);
   };
+  // Checked here and not in the sampler, because the user has named these numbers.
   require(ranks >= 1, "a batch is divided over 1 rank at least, not " + std::to_string(ranks));
   require(global >= 1, "the global batch must be at least 1, not " + std::to_string(global));
   require(most >= 0, "the largest micro-batch must be at least 1 (0: no limit), not " + std::to_string(most));
@@ -44,7 +47,9 @@ BatchShare divide_batch(std::int64_t global, std::int64_t ranks, std::int64_t mo
   const std::int64_t share = global / ranks;
   if (most == 0 || share <= most) return {.ranks = ranks, .batch_size = share, .accumulation = 1};
 
+  // Rounded up: the fewest micro-batches that keep within the limit.
   const std::int64_t fewest = share / most + (share % most != 0 ? 1 : 0);
+  // Up to twice as many; a share that does not divide would otherwise end in batches of 1.
   for (std::int64_t passes = fewest; passes <= share && passes <= 2 * fewest; ++passes) {
     if (share % passes == 0) return {.ranks = ranks, .batch_size = share / passes, .accumulation = passes};
   }

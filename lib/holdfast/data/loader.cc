@@ -47,17 +47,20 @@ class Loader::Impl {
         plan_(plan_options(options, size_), {}),
         whole_plan_(plan_) {
     check(options);
+    // The data set may compute its fingerprint with tensors.
     const at::NoGradGuard no_grad;
     fingerprint_ = maker_->fingerprint();
   }
 
   std::optional<Batch> next() {
+    // After a failure no batch is delivered, because the order would have a hole.
     if (failure_) std::rethrow_exception(failure_);
     if (!pipeline_) start();
     auto made = pipeline_->next();
     if (!made) return std::nullopt;
     const Slice& slice = made->first;
     std::vector<at::Tensor> fields = finish(slice, std::move(made->second));
+    // Delivered is not applied: a batch may wait for its update when a save comes.
     delivered_ = slice.after;
     ++pending_batches_;
     if (slice.completes_update) ++pending_updates_;
@@ -76,6 +79,7 @@ class Loader::Impl {
   void applied(Cursor cursor) {
     // The end of an epoch has two names: {epoch, size} and {epoch + 1, 0}.
     const bool at_epoch_end = delivered_.samples == size_ && cursor == Cursor{delivered_.epoch + 1, 0};
+    // Neither backwards nor beyond what was delivered: such a report is a mistake of the loop.
     if (cursor < applied_ || (cursor > delivered_ && !at_epoch_end)) {
       throw UsageError(
           "an update reports (epoch " + std::to_string(cursor.epoch) + ", sample " +
@@ -88,6 +92,7 @@ class Loader::Impl {
   }
 
   void applied_all_delivered() {
+    // One update is the only case in which the loader knows what was applied.
     if (pending_batches_ > 0 && (pending_updates_ != 1 || !completes_update_)) {
       throw UsageError(std::to_string(pending_batches_) +
                        " batches were delivered between two optimizer updates, but an update takes " +
@@ -107,6 +112,7 @@ class Loader::Impl {
   }
 
   void save(StateWriter& out) const {
+    // As one number of the whole update, because the division over ranks may change.
     out.option("batch_size", options_.batch_size * options_.shard.world * options_.accumulation);
     // The division may change, so it is a note. Older checkpoints have it among their options and expect a
     // value of that name here. With one pass nothing else is recorded.
@@ -137,6 +143,7 @@ class Loader::Impl {
  private:
   // At the first next(): a resume may move the cursor before, and no batch is made for nothing.
   void start() {
+    // Two batches for each worker: one is made while the other waits.
     const int depth = options_.prefetch > 0 ? options_.prefetch : 2 * options_.workers;
     pipeline_.emplace([plan = plan_]() mutable { return plan.next(); },
                       [this](const Slice& slice) { return make(slice); }, options_.workers, depth);
@@ -159,6 +166,7 @@ class Loader::Impl {
   // once an epoch.
   std::shared_ptr<const Permutation> order_of(std::int64_t epoch) {
     const std::lock_guard lock(order_mutex_);
+    // The threads of the pipeline ask at the same time.
     if (order_ && order_->epoch() == epoch) return order_;
     auto order = std::make_shared<const Permutation>(options_.seed, epoch, size_);
     if (!order_ || epoch > order_->epoch()) order_ = order;

@@ -19,6 +19,7 @@ at::Tensor bytes_of(PictureSet& pictures) {
 
 at::Tensor table_of(const AugmentOptions& augmentation, const PictureShape& shape) {
   NormalizeTable table(augmentation);
+  // A clone, because from_blob() does not own the table, which ends with this function.
   return at::from_blob(table.value.data(), {shape.channels, NormalizeTable::kPadding + 1}, at::kFloat)
       .clone();
 }
@@ -32,6 +33,7 @@ ResidentPictures::ResidentPictures(PictureSet pictures, const AugmentOptions& au
       fingerprint_(pictures.fingerprint()),
       shape_(pictures.shape()) {
   internal::check_augmentation(augmentation, shape_);
+  // The kernel reads the same layout on both devices.
   if (options.device.is_cpu()) {
     // No copy on a CPU: the records are a view of the pictures.
     host_ = std::move(pictures);
@@ -64,6 +66,7 @@ std::vector<at::Tensor> ResidentPictures::get_batch(const BatchRequest& request,
 }
 
 std::vector<at::Tensor> ResidentPictures::finish_batch(std::vector<at::Tensor> made) const {
+  // From pinned memory the copy runs beside the device's work.
   const at::Tensor choices = made.front().to(options_.device, /*non_blocking=*/true);
   const auto on_device = at::TensorOptions().device(options_.device);
   at::Tensor inputs = at::empty({choices.size(0), shape_.channels, shape_.height, shape_.width},

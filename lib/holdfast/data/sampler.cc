@@ -52,8 +52,10 @@ void check(const PlanOptions& options) {
 
 }  // namespace
 
+// The epoch is a part of the key, so each epoch has an order of its own.
 Permutation::Permutation(std::uint64_t seed, std::int64_t epoch, std::int64_t size)
     : seed_(seed), size_(static_cast<std::uint64_t>(size)), epoch_(static_cast<std::uint32_t>(epoch)) {
+  // The smallest even number of bits that holds the size: a Feistel network needs two equal halves.
   while (half_bits_ < 31 && (std::uint64_t{1} << (2 * half_bits_)) < size_) ++half_bits_;
   // A Feistel network is an even permutation. One keyed transposition makes odd permutations equally likely.
   swap_ = shuffle_bits(seed_, 0, epoch_, ~0U)[0] & 1;
@@ -75,10 +77,12 @@ std::uint32_t Permutation::drawn(std::uint32_t half, std::uint32_t round) const 
 std::int64_t Permutation::operator()(std::int64_t position) const {
   const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << half_bits_) - 1);
   const std::uint32_t rounds = rounds_for(half_bits_);
+  // Cycle walking: values beyond the size are sent through again. The domain is below four times the size.
   auto value = static_cast<std::uint64_t>(position);
   do {
     auto left = static_cast<std::uint32_t>(value >> half_bits_);
     auto right = static_cast<std::uint32_t>(value) & mask;
+    // Each round is its own inverse with the halves exchanged, so the whole is a permutation.
     for (std::uint32_t round = 0; round < rounds; ++round) {
       const std::uint32_t mixed =
           left ^ (table_.empty() ? drawn(right, round) : table_[std::size_t{round} << half_bits_ | right]);
@@ -86,6 +90,7 @@ std::int64_t Permutation::operator()(std::int64_t position) const {
       right = mixed;
     }
     value = std::uint64_t{left} << half_bits_ | right;
+    // 0 and 1 always exist, unless there is one sample; the loop then walks on.
     if (value < 2) value ^= swap_;
   } while (value >= size_);
   return static_cast<std::int64_t>(value);
@@ -104,6 +109,7 @@ std::optional<Slice> BatchPlan::next() {
   const std::int64_t global = options_.batch_size * options_.shard.world;
   for (;;) {
     const std::int64_t left = options_.size - at_.samples;
+    // An epoch ends where not even one update is left, or nothing.
     if (micro_ == 0 && left < (options_.drop_last ? update_samples(options_) : 1)) {
       at_ = {at_.epoch + 1, 0};
       continue;
@@ -116,14 +122,17 @@ std::optional<Slice> BatchPlan::next() {
     const std::int64_t remaining = options_.size - limit;
     Slice slice;
     slice.epoch = at_.epoch;
+    // This rank's slice of the global batch; empty if the last one is short.
     slice.begin = std::min(limit, first + options_.shard.rank * options_.batch_size);
     slice.end = std::min(limit, slice.begin + options_.batch_size);
     slice.last_in_epoch =
         remaining == 0 || (update_full && options_.drop_last && remaining < update_samples(options_));
     slice.completes_update = update_full || slice.last_in_epoch;
     if (slice.completes_update) micro_ = 0;
+    // Dropped samples count as seen: the next epoch begins at 0 on every rank.
     at_.samples = slice.last_in_epoch ? options_.size : limit;
     slice.after = at_;
+    // A rank without samples in a short last batch goes on to the next epoch.
     if (slice.begin < slice.end) return slice;
   }
 }
@@ -134,6 +143,7 @@ std::int64_t BatchPlan::updates_per_epoch() const {
 }
 
 std::int64_t BatchPlan::batches_per_epoch() const {
+  // All ranks make as many batches if short ones are dropped.
   if (options_.drop_last) return updates_per_epoch() * options_.accumulation;
   const std::int64_t global = options_.batch_size * options_.shard.world;
   const std::int64_t rest = options_.size % global;

@@ -49,6 +49,7 @@ void draw(std::uint64_t key, std::uint8_t* record) {
   const std::uint64_t traits = mix(key);
   const auto label = static_cast<int>(traits % kClasses);
   const Style& style = kStyles[static_cast<std::size_t>(label)];
+  // Bits of one draw are enough: they decide phase, contrast and direction.
   const int phase = static_cast<int>(traits >> 8 & 63);
   const int contrast = 8 + static_cast<int>(traits >> 16 & 31);  // in 32nds
   const int step_x = traits >> 24 & 1 ? style.step_x : -style.step_x;
@@ -66,6 +67,7 @@ void draw(std::uint64_t key, std::uint8_t* record) {
   for (std::size_t c = 0; c < 3; ++c, record += kPlane) {
     std::array<std::uint8_t, kPlane> noise;
     for (std::size_t i = 0; i < kPlane; i += 8) {
+      // The odd constant spreads the counter over all bits.
       const std::uint64_t bits = mix(traits + (c * kPlane + i + 1) * 0xD1B54A32D192ED03u);
       std::memcpy(noise.data() + i, &bits, sizeof bits);
     }
@@ -91,6 +93,7 @@ PictureSplits synthetic_pictures(std::int64_t count) {
   if (count < 1)
     throw UsageError("synthetic pictures: the count must be at least 1, not " + std::to_string(count));
   return {make("synthetic-train", count, 1),
+          // A stream of its own: test pictures never occur in the training set.
           make("synthetic-test", std::max<std::int64_t>(10, count / 5), 2)};
 }
 

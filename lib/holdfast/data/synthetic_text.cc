@@ -55,6 +55,7 @@ std::vector<at::Tensor> SyntheticText::get_batch(const BatchRequest& request, Te
   for (const std::int64_t sample : request.samples) {
     const Random4 bits = sample_bits(request.seed, request.epoch, sample);
     const bool other = bits[0] >> 31 != 0;
+    // Two halves of one topic or of two: the label says which, so a model can learn it.
     row[kFirst] = topic_key(request.seed, bits[1] % kTopics);
     row[kSecond] = other ? topic_key(request.seed, bits[2] % kTopics) : row[kFirst];
     row[kPlaces] = bits[3];
@@ -72,6 +73,7 @@ std::vector<at::Tensor> SyntheticText::finish_batch(std::vector<at::Tensor> made
   const at::Tensor place = at::arange(options_.tokens, numbers);
   const at::Tensor second = place.ge(options_.tokens / 2).to(at::kLong).expand({traits.size(0), -1});
   const at::Tensor topic = at::where(second.to(at::kBool), trait(kSecond), trait(kFirst));
+  // From one word less, because the next line makes room for the mask.
   at::Tensor words = hashed(topic + place * kGolden).remainder(options_.vocabulary - 1);
   words = words + words.ge(options_.mask_id);  // every word but the mask
 

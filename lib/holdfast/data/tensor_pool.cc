@@ -18,11 +18,13 @@ constexpr std::size_t kMostStorages = 256;
 
 at::Tensor TensorPool::take(at::IntArrayRef sizes, at::ScalarType type) {
   const at::TensorOptions options = at::TensorOptions().dtype(type);
+  // LibTorch caches pinned memory by itself, and knows when a copy to the device has ended.
   if (pinned_) return at::empty(sizes, options.pinned_memory(true));
 
   const std::size_t bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
   const std::scoped_lock lock(mutex_);
   for (c10::Storage& storage : storages_) {
+    // Only the pool holds it: the batch has been dropped by the program.
     if (storage.use_count() != 1 || storage.nbytes() != bytes) continue;
     // Pairs with the release of the last owner's decrement: its reads happen before our writes.
     std::atomic_thread_fence(std::memory_order_acquire);

@@ -28,11 +28,13 @@ EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOpt
   }
 }
 
+// An epoch that has been drawn from counts as begun.
 std::int64_t EpochOrder::epoch() const { return drawn_.epoch + (open_ ? 1 : 0); }
 
 EpochOrder::Epochs EpochOrder::epochs(std::int64_t end) { return {*this, end}; }
 
 EpochOrder::Epochs::Iterator& EpochOrder::Epochs::Iterator::operator++() {
+  // A stop ends the loop over epochs as well.
   over_ = order_->stopped_;
   if (over_) return *this;
   order_->check_pass();
@@ -64,6 +66,7 @@ Cursor EpochOrder::after_batches(std::int64_t count) const {
 }
 
 void EpochOrder::applied(Cursor cursor) {
+  // Updates only go forward, and never beyond what was drawn.
   if (cursor < applied_ || cursor > drawn_) {
     throw UsageError("an update reports (epoch " + std::to_string(cursor.epoch) + ", sample " +
                      std::to_string(cursor.samples) + ") as applied, but the sampler stands at (epoch " +
@@ -78,6 +81,7 @@ void EpochOrder::applied(Cursor cursor) {
 }
 
 void EpochOrder::applied_all_delivered() {
+  // The DataLoader asks ahead; how far is known after the first update.
   const std::int64_t delivered = ahead_ ? asked_ - *ahead_ - taken_ : 1;
   if (delivered != 1 || waiting_.empty()) {
     throw UsageError("an update without `.applied` applies one batch, but in epoch " +
@@ -95,6 +99,7 @@ void EpochOrder::applied_all_delivered() {
 
 void EpochOrder::skip_rest() {
   if (!open_) return;
+  // As if everything were applied: the next pass belongs to the next epoch.
   applied_ = drawn_ = {drawn_.epoch, size_};
   forget_batches();
 }
@@ -133,6 +138,7 @@ void EpochOrder::check_batch_size(std::int64_t asked) {
   const std::int64_t known = std::exchange(batch_size_, asked);
   if (known == 0 || known == asked) return;
   const std::string batches = "batches of " + std::to_string(asked) + " samples";
+  // An option names it for good, so another size is a mistake of the program.
   if (options_.batch_size > 0) {
     batch_size_ = known;
     throw UsageError("the DataLoader draws " + batches + ", but EpochOrderOptions::batch_size says " +
@@ -153,6 +159,7 @@ void EpochOrder::save(StateWriter& out) const {
   // Older checkpoints have neither option, and all of them are shuffled.
   if (!options_.shuffle) out.option("shuffle", false);
   if (options_.batch_size > 0) {
+    // Recorded as a value: this run did not choose it, but a resumed one must keep it.
     out.option("batch_size", options_.batch_size);
   } else if (batch_size_ > 0) {
     out.put("batch_size", batch_size_);
@@ -180,6 +187,7 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
   order.check_pass();
   order.forget_batches();
   // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
+  // A new pass after an open one means the next epoch.
   if (order.open_) order.drawn_ = {order.drawn_.epoch + 1, 0};
   order.open_ = false;
 }
@@ -189,6 +197,7 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
   if (order.over_) return std::nullopt;
   order.check_batch_size(static_cast<std::int64_t>(batch_size));
   order.open_ = true;
+  // Counted even if nothing is left: the DataLoader asks once more at the end.
   ++order.asked_;
   const std::int64_t left = order.size_ - order.drawn_.samples;
   const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));

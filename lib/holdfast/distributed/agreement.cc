@@ -69,6 +69,7 @@ struct Agreement::Parts {
   template <class Work>
   auto over_store(const char* what, const Work& work) {
     try {
+      // A copy: a line remembers that it is dead, and each call has to find that out anew.
       StoreLine own = line;
       return work(own);
     } catch (const SilentStore& silent) {
@@ -91,6 +92,7 @@ struct Agreement::Parts {
   std::optional<Ballot> counted(Duration limit) const {
     const SteadyTime end = Clock::real().now() + limit;
     while (true) {
+      // In short waits, so that a rank that fell silent ends this one soon.
       const Duration left = std::max<Duration>(end - Clock::real().now(), 0ms);
       if (auto result = votes->result(std::min(left, kAlarmLook))) return result;
       // The store does not see a rank that is stopped or out of reach; the signs of life do.
@@ -127,6 +129,7 @@ Agreement::~Agreement() {
 // The partners notice the shutdown. Gloo's destructor waits for the vote that it ends, so a detached thread
 // runs it.
 void Agreement::leave_behind() noexcept {
+  // Later calls must not wait for partners that are gone.
   broken_ = true;
   try {
     parts_->connections.shut();
@@ -146,6 +149,7 @@ int Agreement::world_size() const noexcept { return group_.world_size(); }
 Duration Agreement::timeout() const noexcept { return group_.timeout(); }
 
 // A failed exchange is final: the connections are gone.
+// An exchange that failed half-way has left the partners in different states.
 template <class Work>
 auto Agreement::with_partners(const char* what, const Work& work) {
   if (broken_) throw GroupError("a rank was lost before (" + std::string(what) + ")" + kStartAgain);
@@ -221,7 +225,7 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
                        std::to_string(from) + ")" + kStartAgain);
     }
     if (Clock::real().now() - began >= limit) {
-      throw GroupError("rank " + std::to_string(from) + " did not tell of '" + name + "' within " +
+      throw GroupError("rank " + std::to_string(from) + " did not send '" + name + "' within " +
                        format_duration(limit) + kStartAgain);
     }
   }

@@ -22,6 +22,7 @@ namespace {
 
 using Buckets = std::vector<std::vector<std::size_t>>;
 
+// As PyTorch's DistributedDataParallel.
 constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // bytes that are flattened into one
                                                                  // broadcast
 
@@ -51,8 +52,9 @@ Buckets unflat(const std::vector<std::int64_t>& numbers) {
   Buckets buckets;
   for (std::size_t at = 0; at < numbers.size();) {
     const std::int64_t count = numbers[at++];
+    // The numbers come from a file and decide how much is read.
     if (count < 1 || static_cast<std::size_t>(count) > numbers.size() - at) {
-      throw RefusedError("the recorded order of gradient buckets is not one");
+      throw RefusedError("the recorded order of gradient buckets is malformed");
     }
     const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(at);
     buckets.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
@@ -93,6 +95,7 @@ struct DataParallel::Parts {
 // Exchanges digests first; texts only if they differ.
 void DataParallel::Parts::check_layout(ProcessGroup& group) const {
   const std::string own = layout_text(tensors);
+  // A digest is enough as long as all are equal, and a layout may have megabytes.
   const auto seen = group.exchange("the models' layouts", to_hex(digest_of(std::as_bytes(std::span(own)))));
   if (std::all_of(seen.begin(), seen.end(), [&](const std::string& text) { return text == seen.front(); }))
     return;
@@ -108,6 +111,7 @@ void DataParallel::Parts::check_layout(ProcessGroup& group) const {
 void DataParallel::Parts::make_reducer(const ProcessGroup& group, const DataParallelOptions& options) {
   const auto limits = std::vector<std::size_t>{static_cast<std::size_t>(options.first_bucket_bytes),
                                                static_cast<std::size_t>(options.bucket_bytes)};
+  // Nobody knows the order of the gradients yet, so the order of registration stands in.
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       parameters, limits, std::vector<bool>(parameters.size(), false)));
   std::reverse(buckets.begin(), buckets.end());  // backward computes the last layer's gradients first
@@ -177,6 +181,7 @@ DataParallel::DataParallel(torch::nn::Module& module, ProcessGroup& group, const
     all.push_back(entry.tensor.detach());
     if (entry.buffer) parts->buffers.push_back(entry.tensor.detach());
     if (entry.buffer || !entry.tensor.requires_grad()) continue;
+    // Frozen parameters take no gradient, so the Reducer would wait for them for ever.
     parts->parameters.push_back(entry.tensor);
     parts->names.push_back(entry.name);
   }
@@ -208,6 +213,7 @@ void DataParallel::backward(const at::Tensor& loss, Gradients gradients) {
     return;
   }
   group_->guard("gradients", [&] {
+    // Without unused parameters the graph need not be searched.
     parts_->reducer->prepare_for_backward(options_.find_unused ? std::vector<at::Tensor>{loss}
                                                                : std::vector<at::Tensor>{});
     loss.backward();
@@ -225,11 +231,13 @@ void DataParallel::backward(const at::Tensor& loss, Gradients gradients) {
 
 // Called here, not in the next forward pass as PyTorch does: a checkpoint may be taken in between.
 void DataParallel::settle_buckets() {
+  // The Reducer has seen one backward pass and can now order buckets by the arrival of gradients.
   group_->guard("the order of buckets", [&] { parts_->reducer->rebuild_buckets(); });
   settled_ = true;
   if (buckets_.empty()) {
     buckets_ = parts_->arranged();
   } else {
+    // A resumed run takes over the recorded order: another one would round sums differently.
     parts_->reducer->initialize_buckets(buckets_);
   }
 }
@@ -245,12 +253,13 @@ void DataParallel::verify() {
   const auto all = group_->exchange("the models' digests", own);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     for (std::size_t i = 0; i < digests.size(); ++i) {
+      // 32 hexadecimal digits for each digest.
       const auto of = [&](const std::string& text) { return text.substr(32 * i, 32); };
       if (of(all[rank]) == of(all.front())) continue;
       throw UsageError(
           "ranks have drifted apart: '" + parts_->tensors[i].name + "' of rank " + std::to_string(rank) +
-          " is not rank 0's; is something on one rank alone that changes the model, or a gradient that "
-          "was not reduced?");
+          " is not rank 0's: does something change the model on one rank alone, or was a gradient not "
+          "reduced?");
     }
   }
 }
@@ -266,8 +275,8 @@ void DataParallel::load(const StateReader& in) {
   Buckets recorded = unflat(in.get_ints("buckets"));
   if (parts_ && !recorded.empty()) {
     if (!holds_each_once(recorded, parts_->parameters.size())) {
-      throw RefusedError("the recorded order of gradient buckets is not one of this model's " +
-                         std::to_string(parts_->parameters.size()) + " parameters");
+      throw RefusedError("the recorded order of gradient buckets does not name each of this model's " +
+                         std::to_string(parts_->parameters.size()) + " parameters once");
     }
     parts_->reducer->initialize_buckets(recorded);
   }

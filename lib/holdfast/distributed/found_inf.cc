@@ -11,6 +11,7 @@ std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group
     group.guard("found_inf", [&] {
       std::vector<at::Tensor> found{found_inf};
       c10d::AllreduceOptions options;
+      // One overflow on any rank skips the update on all; otherwise the weights would drift apart.
       options.reduceOp = c10d::ReduceOp::MAX;
       group.c10d()->allreduce(found, options)->wait();
     });

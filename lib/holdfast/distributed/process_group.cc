@@ -64,6 +64,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
   std::string reason;
   try {
+    // What is open before belongs to others and must not be shut down with this group.
     const auto before = Connections::all(place.master_port);
     // Every two ranks connect, at addresses from the store. With a limit: a rank that hangs here must not
     // hold this one.
@@ -90,6 +91,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
 // Gloo writes to connections that a partner may have closed and expects EPIPE, as in a Python program.
 void ignore_broken_pipes() {
   struct sigaction now {};
+  // A handler that the program has chosen stays.
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -117,6 +119,7 @@ struct ProcessGroup::Parts {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   int exchanges = 0;
   int votes = 0;
+  // An exception that is under way already is not the end of this group.
   int exceptions = std::uncaught_exceptions();
 };
 
@@ -198,6 +201,7 @@ ProcessGroup::~ProcessGroup() {
     leave_to_parent(nccl_);
     return;
   }
+  // More exceptions than at the start: this destructor runs because one was thrown.
   if (std::uncaught_exceptions() > parts_->exceptions) {
     try {
       parts_->line.set("gone/" + std::to_string(rank()), "");
@@ -219,6 +223,7 @@ const c10::intrusive_ptr<c10d::ProcessGroup>& ProcessGroup::c10d() const {
 }
 
 std::vector<std::string> ProcessGroup::exchange(const char* what, const std::string& text) {
+  // Without partners an exchange would silently have one text.
   if (!parts_ && world_size() > 1) throw UsageError(std::string(what) + ": the ranks have parted already");
   if (!parts_) return {text};
   StoreLine& line = parts_->line;
@@ -231,6 +236,7 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
     const auto missing = ranks_of_keys(line.missing(keys, options_.timeout));
     if (parts_->pulse && !parts_->pulse->lost().empty()) throw GroupError(parts_->roll_call->who() + kRemedy);
     if (!missing.empty()) {
+      // Signs of life name the lost rank; the timeout only knows that somebody is missing.
       throw GroupError(ranks_in_words(missing) + " did not come to an exchange (" + what + ") within " +
                        format_duration(options_.timeout) + kRemedy);
     }
@@ -271,6 +277,7 @@ std::shared_ptr<RollCall> ProcessGroup::roll_call() const { return parts_->roll_
 
 void ProcessGroup::leave() {
   if (!parts_) return;
+  // A device that failed leaves collectives that no rank will finish.
   throw_if_failed("leaving");
   StoreLine& line = parts_->line;
   std::vector<int> missing;
@@ -279,6 +286,7 @@ void ProcessGroup::leave() {
     line.set("leaving/" + std::to_string(rank()), "");
     missing = ranks_of_keys(line.missing(keys_of_ranks("leaving", world_size()), options_.timeout));
     if (!missing.empty() && parts_->pulse && !parts_->pulse->lost().empty()) lost = parts_->roll_call->who();
+    // Before the store ends: its silence would be taken for a loss.
     if (parts_->pulse) parts_->pulse->end();
     if (missing.empty() && nccl_) {
       // Only if all ranks are here: with one missing, its collectives would never finish.
@@ -309,6 +317,7 @@ void ProcessGroup::leave() {
 void ProcessGroup::throw_if_lost(const char* what, const std::exception& error) {
   if (!parts_ || !is_of_communication(error)) return;
   const std::string reason = brief(error);
+  // Asked before the connections are dropped, because the roll call uses them.
   const std::string who = parts_->roll_call->who();
   drop();
   throw GroupError(who + ", while this rank waited for others (" + what + ": " + reason + ")" + kRemedy);
@@ -325,6 +334,7 @@ void ProcessGroup::throw_if_failed(const char* what) {
 
 void ProcessGroup::drop() noexcept {
   try {
+    // Kernels on the device may wait for ever, so the watch has to end this process.
     if (nccl_) nccl_->watch->tell("the ranks have parted in disorder");
   } catch (const std::exception& error) {  // no memory: the watch continues
     log_warning("{}", what_of(error));

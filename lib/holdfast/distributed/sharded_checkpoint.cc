@@ -54,6 +54,7 @@ Options options_after(const StateReader& in, const std::string& prefix, Options 
 
 void ShardedOptimizer::Parts::gather_slots() {
   const at::NoGradGuard no_grad;
+  // A fused optimizer's step counts may still lie on the device.
   if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer)) own->settle();
   // Gathered at this boundary already. All ranks agree on that, so none waits in a collective.
   if (!whole.empty()) return;
@@ -104,6 +105,7 @@ void ShardedOptimizer::save(StateWriter& out) const {
     for (const auto& [name, now] : parts_->options_now(groups[g].options())) {
       if (!same_bits(now.value, of.chosen.find(name)->value)) out.put(prefix + "now." + name, now.value);
     }
+    // All parameters of a group have the same count, because a ShardedOptimizer updates all.
     out.put(prefix + "steps", std::vector<std::int64_t>(of.parameters.size(), parts_->updates(of)));
   }
   for (const auto& [name, tensor] : parts_->whole) out.put_tensor(name, tensor);
@@ -131,6 +133,7 @@ std::int64_t ShardedOptimizer::Parts::recorded_updates(const StateReader& in, st
 bool ShardedOptimizer::Parts::has_slot(const StateReader& in, const char* slot, std::size_t g) const {
   std::size_t there = 0;
   for (const std::string& name : groups[g].names) there += in.has_tensor(slot + ("/" + name)) ? 1U : 0U;
+  // Slots come for all parameters of a group or for none.
   if (there != 0 && there != groups[g].names.size()) {
     throw RefusedError("some parameters of group " + std::to_string(g) + " have a " + slot +
                        " in the checkpoint, others not: a ShardedOptimizer updates all");
@@ -148,6 +151,7 @@ std::vector<at::Tensor> ShardedOptimizer::Parts::wholes_of(const StateReader& in
     if (tensor.sizes() != like.sizes() || tensor.scalar_type() != like.scalar_type()) {
       throw RefusedError("'" + name + "' of the optimizer has another shape or type than its parameter");
     }
+    // In the layout of the parameter, because shares are cut from memory and not from dimensions.
     wholes.push_back(laid_out_as(like, tensor));
   }
   return wholes;
@@ -166,6 +170,7 @@ void ShardedOptimizer::load(const StateReader& in) {
         throw RefusedError("the optimizer is " + std::string(type) + " here and " + in.get_string("type") +
                            " in the checkpoint");
       }
+      // Built aside, so that a refused checkpoint leaves the optimizer as it was.
       std::vector<std::pair<void*, std::unique_ptr<State>>> states;
       std::vector<Options> options;
       std::map<std::string, at::Tensor> whole;
@@ -183,6 +188,7 @@ void ShardedOptimizer::load(const StateReader& in) {
           states.emplace_back(part.share.unsafeGetTensorImpl(), std::make_unique<State>());
           set_step(*states.back().second, updates);
         }
+        // An empty state, only to learn the names of the slots.
         State kinds;
         visit_slots(kinds, [&](const char* slot, at::Tensor&) {
           if (!parts.has_slot(in, slot, g)) return;
@@ -192,6 +198,7 @@ void ShardedOptimizer::load(const StateReader& in) {
             const Parts::Part& part = of.chunks[c];
             visit_slots(*states[first + c].second, [&](const char* other, at::Tensor& share) {
               if (std::string_view(other) != slot) return;
+              // Zeros, because the padding behind the last piece takes part in the kernels.
               share = at::zeros({part.chunk.share}, part.chunk.options);
               Parts::take(wholes, part.own, share);
             });

@@ -33,6 +33,7 @@ void require_fresh(const torch::optim::Optimizer& optimizer) {
         "a ShardedOptimizer takes SGD, Adam or AdamW, torch::optim's or this library's, or Lamb: the updates "
         "of others need whole tensors");
   }
+  // Existing slots belong to whole parameters and would have no place.
   if (!optimizer.state().empty()) {
     throw UsageError(
         "a ShardedOptimizer takes an optimizer before its first update: make it first, then load or train");
@@ -48,6 +49,7 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
   if (group.alone() && group.world_size() > 1) {
     throw UsageError("the ranks have parted already: make a ShardedOptimizer before ProcessGroup::leave()");
   }
+  // Slots are stored by name, so that any number of ranks can read them.
   std::map<const c10::TensorImpl*, std::string> names;
   for (const ModuleTensor& entry : replica_of(module)) {
     names.emplace(entry.tensor.unsafeGetTensorImpl(), entry.name);
@@ -67,6 +69,7 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
                          " is listed twice, as parameters() does for a module that is registered twice: "
                          "list it once, as decay_parameters() of optim/decay_groups.h does");
       }
+      // Frozen and empty parameters are never updated.
       if (!parameter.requires_grad() || parameter.numel() == 0) continue;
       if (!is_dense(parameter)) {
         throw UsageError("parameter " + name->second +
@@ -78,6 +81,7 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
     made.chosen = parts->options_now(group_of.options());
     for (Chunk& chunk : cut(made.parameters, options.chunk_bytes, parts->world)) {
       const at::NoGradGuard no_grad;
+      // Each rank keeps its own part of every chunk, and the optimizer trains that.
       at::Tensor share = at::zeros({chunk.share}, chunk.options);
       share.set_requires_grad(true);
       made.chunks.push_back({.chunk = std::move(chunk), .share = std::move(share), .own = {}});
@@ -103,6 +107,7 @@ ShardedOptimizer::~ShardedOptimizer() {
 
 void ShardedOptimizer::zero_grad() {
   for (Parts::Group& group : parts_->groups) {
+    // Reset and not zeroed: the next backward pass then writes instead of adding.
     for (at::Tensor& parameter : group.parameters) parameter.mutable_grad().reset();
   }
 }
@@ -154,6 +159,7 @@ at::Tensor ShardedOptimizer::clip_grad_norm(double max_norm) {
   at::Tensor norm = at::stack(squares).sum();
   parts_->add_up(norm);
   norm = norm.sqrt();
+  // As clip_grad_norm() of optim/clip.h.
   const at::Tensor factor = (max_norm / (norm + 1e-6)).clamp_max(1);
   for (Parts::Group& group : parts_->groups) {
     for (Parts::Part& part : group.chunks) {

@@ -24,6 +24,7 @@ void SumOverRanks::begin(const at::Tensor& numbers) {
     std::vector<at::Tensor> tensors{sums};
     group_->guard(what_, [&] { work_->work = group_->c10d()->allreduce(tensors); });
   }
+  // Set last: if begin() throws, nothing is pending.
   numbers_ = std::move(sums);
 }
 

@@ -25,6 +25,7 @@ at::Tensor channel_sums(const at::Tensor& x) { return x.sum({0, 2, 3}); }
 at::Tensor per_channel(const at::Tensor& values) { return values.view({1, -1, 1, 1}); }
 
 c10::ScalarType computes_in(const at::Tensor& input) {
+  // In double only for double; float is enough for sums over a batch.
   return input.scalar_type() == c10::kDouble ? c10::kDouble : c10::kFloat;
 }
 
@@ -39,6 +40,7 @@ std::int64_t values_per_channel(const at::Tensor& x) { return x.size(1) == 0 ? 0
 at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
   const std::int64_t channels = x.size(1);
   const std::int64_t count = values_per_channel(x);
+  // A rank without pictures takes part with a count of 0.
   at::Tensor own = at::zeros({2 * channels + 1}, x.options());
   if (count > 0) {
     const at::Tensor mean = channel_sums(x).div_(static_cast<double>(count));
@@ -51,6 +53,7 @@ at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
   return rows.view({group.world_size(), -1});
 }
 
+// Chan et al. (1979): merges means and squared deviations without cancellation, in the order of the ranks.
 Statistics merged(const at::Tensor& rows, std::int64_t channels) {
   const at::Tensor counts = rows.narrow(1, 0, 1);
   const at::Tensor means = rows.narrow(1, 1, channels);
@@ -149,6 +152,7 @@ at::Tensor SyncBatchNorm2dImpl::forward(const at::Tensor& input) {
     }
     inverse = (all.squares / all.count + options.eps()).rsqrt();
     if (running_mean.defined()) {
+      // The unbiased variance, as BatchNorm2d tracks it.
       track(all.mean.to(running_mean.scalar_type()),
             (all.squares / (all.count - 1)).to(running_var.scalar_type()));
     }

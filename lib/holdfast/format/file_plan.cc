@@ -22,6 +22,7 @@ namespace {
 using internal::Hdf5Layout;
 using internal::ScratchFile;
 
+// At most a 64th of a small state goes to attributes; a large one has the default capacity anyway.
 constexpr std::uint64_t kStateBytesPerAttributeByte = 64;
 constexpr std::uint64_t kAttributeBytesPerTensor = 256;
 constexpr std::uint64_t kRoomToGrow = 4 << 10;
@@ -29,6 +30,7 @@ constexpr std::uint64_t kRoomToGrow = 4 << 10;
 // Upper bound of the index without attributes: every number at its longest, and a stretch before, between and
 // after all tensors. So the user block never has to grow when a file is sealed.
 std::uint64_t index_bound(std::span<const TensorSpec> tensors) {
+  // Sized with real JSON, so that no formula can get out of step with the writer of the index.
   constexpr std::uint64_t kLongest = std::numeric_limits<std::uint64_t>::max();
   CheckpointIndex index;
   index.attribute_capacity = kLongest;
@@ -39,6 +41,7 @@ std::uint64_t index_bound(std::span<const TensorSpec> tensors) {
 }
 
 std::uint64_t user_block_for(std::span<const TensorSpec> tensors, std::uint64_t attribute_capacity) {
+  // A power of two, because libhdf5 accepts no other user block.
   const std::uint64_t block =
       std::max(kMinUserBlock, std::bit_ceil(kIndexOffset + index_bound(tensors) + attribute_capacity));
   if (block > kMaxUserBlock) {
@@ -53,14 +56,17 @@ std::vector<MetadataStretch> stretches_between(const ScratchFile& file, std::spa
                                                std::uint64_t length) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    // An empty tensor has no place, and libhdf5 reports a meaningless one.
     if (tensors[i].bytes() != 0) taken.emplace_back(layout.offsets[i], tensors[i].bytes());
   }
+  // A last entry without bytes makes the loop close the stretch behind all tensors.
   taken.emplace_back(length, 0);
   std::sort(taken.begin(), taken.end());
 
   std::vector<MetadataStretch> stretches;
   std::uint64_t covered = user_block;
   for (const auto& [offset, bytes] : taken) {
+    // A defect of libhdf5, or of its settings, must show before a checkpoint has this layout.
     if (offset < covered || offset > length || bytes > length - offset) {
       throw Error("libhdf5 laid two tensors over each other at byte " + std::to_string(offset));
     }
@@ -99,6 +105,7 @@ void give_memory_back() {
 }  // namespace
 
 std::uint64_t attribute_bytes(const Attributes& attributes) {
+  // Both forms of the attributes must fit: the index has the bits, and /meta the decimals.
   const std::uint64_t needed =
       std::max(internal::attributes_json(attributes).size(), internal::meta_json(attributes).size());
   if (needed > kMaxAttributeCapacity) {
@@ -117,6 +124,7 @@ std::uint64_t usual_attribute_capacity(std::span<const TensorSpec> tensors) {
 }
 
 std::uint64_t attribute_capacity_for(const Attributes& attributes, std::span<const TensorSpec> tensors) {
+  // Room to grow, so that a longer loss history or host name does not cost a new plan at once.
   const std::uint64_t with_room = std::bit_ceil(attribute_bytes(attributes) + kRoomToGrow);
   return std::clamp(with_room, usual_attribute_capacity(tensors), kMaxAttributeCapacity);
 }
@@ -152,6 +160,7 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
   plan->attribute_capacity = attribute_capacity;
   plan->user_block = user_block_for(tensors, attribute_capacity);
 
+  // libhdf5 writes a real file, but its tensors stay holes, so a plan costs no space.
   ScratchFile file(room_for(tensors));
   Hdf5Layout layout = internal::lay_out_hdf5(file, tensors, attribute_capacity, plan->user_block);
   const std::uint64_t length = file.size();
@@ -159,6 +168,7 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
   plan->json_offset = layout.json_offset;
   plan->stretches = stretches_between(file, tensors, layout, plan->user_block, length);
   plan->root = root_attributes(plan->stretches, plan->user_block);
+  // The head ends with the last byte that sealing fills in; everything after it can be written earlier.
   std::uint64_t meta_end =
       std::max(plan->step_offset + sizeof(std::int64_t), plan->json_offset + attribute_capacity);
   for (const ByteRange& block : plan->root.blocks) meta_end = std::max(meta_end, block.end);

@@ -37,6 +37,7 @@ std::vector<TensorSpec> specs_of(const ForeignIndex& index) {
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_foreign(
     const File& file, const ForeignIndex& index, std::string_view group, int threads,
     const std::function<bool(const TensorSpec&)>& wanted) {
+  // A copy of the index, which has names and places but no tensor's bytes.
   ForeignIndex some = index;
   if (wanted) {
     std::visit(

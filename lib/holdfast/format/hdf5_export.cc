@@ -26,6 +26,7 @@ void move_superblock(std::span<std::byte> superblock, std::uint64_t user_block, 
       internal::get_little_endian<std::uint64_t>(superblock, kBaseAddressAt) != user_block) {
     throw Error("libhdf5 wrote another superblock than Holdfast knows");
   }
+  // Without a user block the file begins with its superblock, where every HDF5 tool looks first.
   internal::put_little_endian(superblock, kBaseAddressAt, std::uint64_t{0});
   internal::put_little_endian(superblock, kEndAddressAt, length);
   internal::put_little_endian(superblock, kChecksumAt, internal::lookup3(superblock.first(kChecksumAt)));
@@ -34,6 +35,7 @@ void move_superblock(std::span<std::byte> superblock, std::uint64_t user_block, 
 // libhdf5's own bytes between the tensors, with the values of /meta and the root group's attributes.
 class Stretches {
  public:
+  // A copy of the plan's bytes: the plan itself is shared and never changes.
   Stretches(const FilePlan& plan, const CheckpointIndex& index) : plan_(plan), stretches_(plan.stretches) {
     const std::string json = internal::meta_json(index.attributes);
     if (json.size() > plan.attribute_capacity) no_place();
@@ -45,6 +47,7 @@ class Stretches {
     values.attributes = index.attributes;
     values.step = index.step;
     RootAttributes places = plan.root;
+    // The plan counts from the checkpoint's start, and the exported file begins at the user block's end.
     for (std::uint64_t* const place : {&places.step, &places.run, &places.version}) *place -= plan.user_block;
     for (ByteRange& block : places.blocks)
       block = {block.begin - plan.user_block, block.end - plan.user_block};
@@ -89,6 +92,7 @@ std::optional<Rejection> export_hdf5(const File& from, const CheckpointIndex& in
   mode = internal::resolved(mode, from.size());
   const auto plan =
       make_file_plan(specs, std::max(kMinAttributeCapacity, attribute_capacity_for(index.attributes, specs)));
+  // Shows a full disk before the first byte.
   to.reserve(plan->layout->length() - plan->user_block);
   Stretches(*plan, index).write(to);
   Arena buffer(kTransferBlock);
@@ -101,6 +105,7 @@ std::optional<Rejection> export_hdf5(const File& from, const CheckpointIndex& in
     };
     auto rejection =
         internal::copy_tensor(from, index.tensors[tensors[i].tensor], as, mode, [&](std::uint64_t bytes) {
+          // The buffer's earlier content is complete when the next part is asked for.
           flush();
           filled = bytes;
           return buffer.bytes().first(bytes);

@@ -20,6 +20,7 @@ using internal::Throttle;
 std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& plan,
                                 const ImageWriterOptions& options) {
   const std::span<const std::byte> image = snapshot.arena->padded();
+  // Throttling is for the volume alone; hashing is never slowed down.
   Throttle throttle(options.write_limit, *options.clock, options.hurry);
   internal::PieceHasher hasher(snapshot, options.before_seal != nullptr);
   // Two ranges, so that no block has bytes of the head and of the body: the head must be written last.
@@ -37,10 +38,13 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
       [&](const Stopped& stopped) { hasher.work(stopped); });
 
   std::vector<Digest> digests = hasher.finish();
+  // After all tensors are hashed: the caller records whether they were finite, and that goes into the
+  // index.
   if (options.before_seal) options.before_seal(snapshot, hasher.not_finite());
   seal(snapshot, plan, digests);
   BlockWriter head(file, image, std::span(&head_range, 1), throttle);
   head.work(Stopped{false});
+  // The last block was written whole, because O_DIRECT has no shorter unit. The length is corrected here.
   if (snapshot.arena->capacity() != snapshot.arena->size()) file.truncate(snapshot.arena->size());
   return digests;
 }

@@ -43,6 +43,7 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
 
   // An arena, because a large model's index has tens of MB, and an arena's failure to allocate has a message.
   Arena block(header.user_block - kIndexOffset);
+  // Shorter than the header says: somebody truncates the file just now.
   if (read_bytes(file, mode, block.bytes(), kIndexOffset) < block.size()) {
     return damaged("the file became shorter while it was read");
   }
@@ -54,6 +55,7 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
     return damaged("index: its padding is not zero");
   }
   const std::string_view text = as_text(bytes.first(header.index_length));
+  // The same digest means the same content, so a second parsing would change nothing.
   if (known != nullptr && of_header(*known, header, text)) return *known;
 
   auto parsed = internal::parse_index(text, header.format_version > kFormatVersion);
@@ -63,6 +65,7 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
   index.file_length = header.file_length;
   index.user_block = header.user_block;
   index.digest = header.index_digest;
+  // Bounds are checked here once, so that no reader of tensors has to.
   auto tiled = internal::tile(index);
   if (auto* const rejection = std::get_if<Rejection>(&tiled)) return std::move(*rejection);
   return parsed;

@@ -13,6 +13,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A cache line, so that vector loads from the image are fast.
 constexpr std::uint64_t kTensorAlignment = 64;
 
 using internal::damaged;
@@ -55,6 +56,7 @@ bool read_all(const File& file, const std::vector<Piece>& pieces, int threads) {
 
 bool looks_like_safetensors(const File& file) {
   std::array<std::byte, kSafetensorsLengthSize + 1> start{};
+  // The first bytes are the header's length; "{" follows. A length without limit would match random files.
   return file.read_at(start, 0) == start.size() &&
          internal::get_little_endian<std::uint64_t>(start, 0) <= kMaxSafetensorsHeader &&
          start.back() == std::byte{'{'};
@@ -77,6 +79,7 @@ std::variant<SafetensorsIndex, Rejection> read_safetensors_index(const File& fil
   }
   Arena header(length);
   if (file.read_at(header.bytes(), kSafetensorsLengthSize) < length) return became_shorter();
+  // What is left behind the header must be covered by tensors exactly.
   auto parsed = parse_safetensors_header({reinterpret_cast<const char*>(header.bytes().data()), length},
                                          size - kSafetensorsLengthSize - length);
   if (auto* const index = std::get_if<SafetensorsIndex>(&parsed))
@@ -111,6 +114,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& 
     return became_shorter();
   }
   for (std::size_t i = 0; i < index.tensors.size(); ++i) {
+    // Any other byte would be undefined behaviour as a C++ bool, and hence in LibTorch.
     if (index.tensors[i].spec.dtype != DType::boolean) continue;
     const auto bytes = snapshot->bytes(i);
     if (std::any_of(bytes.begin(), bytes.end(), [](std::byte value) { return value > std::byte{1}; })) {

@@ -36,6 +36,8 @@ std::vector<std::size_t> order_of(std::span<const TensorSpec> tensors) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     const int first = internal::safetensors_rank(tensors[a].dtype);
+    // The largest alignment first, as the reference implementation writes; every tensor is then aligned to
+    // its element.
     const int second = internal::safetensors_rank(tensors[b].dtype);
     return first != second ? first > second : tensors[a].name < tensors[b].name;
   });
@@ -71,6 +73,7 @@ std::string header_of(std::span<const TensorSpec> tensors, const std::vector<std
     data = end;
   }
   header += '}';
+  // Blanks after the JSON text align the data to 8 bytes, as the format demands.
   header.append((kHeaderAlignment - header.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
   if (header.size() > kMaxSafetensorsHeader) {
     throw RefusedError("a safetensors header holds at most 100 MB, and these " +
@@ -88,6 +91,7 @@ SafetensorsWriter::SafetensorsWriter(File& file, std::span<const TensorSpec> ten
   std::uint64_t data = 0;
   const std::string header = header_of(tensors, order_, metadata, data);
   length_ = kSafetensorsLengthSize + header.size() + data;
+  // Shows a full disk before the first byte.
   file_.reserve(length_);
   internal::put_little_endian<std::uint64_t>(buffer_.bytes(), 0, header.size());
   file_.write_at(buffer_.bytes().first(kSafetensorsLengthSize), 0);

@@ -73,6 +73,7 @@ CheckpointIndex index_of(const Snapshot& snapshot, const FilePlan& plan, std::sp
 }  // namespace
 
 void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tensor_digests) {
+  // Offsets of another plan would put the values into the middle of a tensor.
   if (snapshot.layout != plan.layout || snapshot.arena->size() != plan.layout->length()) {
     throw Error("a snapshot can be sealed only with the plan that it was staged by");
   }
@@ -81,6 +82,7 @@ void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tens
     throw Error("a snapshot of step " + std::to_string(snapshot.step) + " cannot be sealed");
 
   const std::string meta = internal::meta_json(snapshot.attributes);
+  // Checked before the image is changed: the caller makes a new plan and stages again.
   if (meta.size() > plan.attribute_capacity) outgrown(meta.size(), plan.attribute_capacity);
   const std::size_t attributes = internal::attributes_json(snapshot.attributes).size();
   if (attributes > plan.attribute_capacity) outgrown(attributes, plan.attribute_capacity);
@@ -91,6 +93,7 @@ void seal(Snapshot& snapshot, const FilePlan& plan, std::span<const Digest> tens
   fill_meta(image, plan, snapshot.step, meta);
   const std::string index = internal::index_json(index_of(snapshot, plan, tensor_digests));
   const auto block = image.subspan(kIndexOffset, plan.user_block - kIndexOffset);
+  // index_bound() made room for the longest index, so this is a defect.
   if (index.size() > block.size()) throw Error("the plan's user block is shorter than its index");
   std::memcpy(block.data(), index.data(), index.size());
   std::fill(block.begin() + static_cast<std::ptrdiff_t>(index.size()), block.end(), std::byte{0});

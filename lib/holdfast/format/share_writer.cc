@@ -54,6 +54,7 @@ std::vector<Digest> tensor_digests(const Shares& shares, std::span<const Digest>
 }  // namespace
 
 std::shared_ptr<Arena> make_share_image(const FilePlan& plan, const Share& share) {
+  // Only the stretches in this rank's blocks: other ranks write the others.
   auto arena = std::make_shared<Arena>(plan.layout->length());
   auto stretch = plan.stretches.begin();
   for (const ByteRange& blocks : share.writes) {
@@ -61,6 +62,7 @@ std::shared_ptr<Arena> make_share_image(const FilePlan& plan, const Share& share
       ++stretch;
     }
     for (auto next = stretch; next != plan.stretches.end() && next->offset < blocks.end; ++next) {
+      // A stretch may begin or end in blocks of other ranks.
       const std::uint64_t begin = std::max(next->offset, blocks.begin);
       const std::uint64_t end = std::min<std::uint64_t>(next->offset + next->bytes.size(), blocks.end);
       std::copy_n(next->bytes.begin() + static_cast<std::ptrdiff_t>(begin - next->offset), end - begin,
@@ -95,10 +97,12 @@ WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank
 std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePlan& plan, const Shares& shares,
                                    std::span<const Digest> pieces, std::optional<std::size_t> not_finite,
                                    const ImageWriterOptions& options) {
+  // The same steps as write_image(), with the pieces of all ranks instead of own ones.
   if (pieces.size() != shares.pieces.size()) throw Error("a shared file needs the digest of every piece");
   const std::span<const std::byte> image = std::as_const(*snapshot.arena).padded();
   const Stopped never{false};
   Throttle throttle(options.write_limit, *options.clock, options.hurry);
+  // The late blocks hold bytes of several ranks, which have arrived by now.
   BlockWriter late(file, image, shares.late, throttle);
   late.work(never);
 

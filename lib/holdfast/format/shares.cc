@@ -12,6 +12,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Ranks write whole blocks only: two processes must never write into one block with O_DIRECT.
 std::uint64_t block_of(std::uint64_t offset) { return offset / kBlockSize * kBlockSize; }
 std::uint64_t blocks_end(std::uint64_t offset) { return block_of(offset + kBlockSize - 1); }
 
@@ -71,6 +72,7 @@ void settle_neighbours(std::vector<SharedPiece>& pieces, const Order& order, std
     // A rank that does not see the volume must not take more: rank 0 writes its blocks anyway.
     if (owner != kAnyRank && !ranks.sees[static_cast<std::size_t>(owner)]) owner = 0;
     for (; at < end; ++at) {
+      // Large pieces are left to fill_up(), which balances the load.
       SharedPiece& piece = pieces[order[at]];
       if (piece.source != kAnyRank) continue;
       if (piece.bytes.begin < head) {
@@ -93,6 +95,7 @@ std::vector<std::uint64_t> quotas(const std::vector<SharedPiece>& pieces, const 
   for (std::size_t r = 0; r < load.size(); ++r) {
     if (ranks.sees[r]) takers.push_back(r);
   }
+  // A stable sort, because all ranks compute this and must come to the same result.
   std::stable_sort(takers.begin(), takers.end(),
                    [&](std::size_t a, std::size_t b) { return load[a] < load[b]; });
   // Leaves out ranks with a high load until the level of the others reaches theirs.
@@ -103,6 +106,7 @@ std::vector<std::uint64_t> quotas(const std::vector<SharedPiece>& pieces, const 
   }
   std::vector<std::uint64_t> quota(load.size());
   std::uint64_t left = free;
+  // The remainder goes to the first ranks, one byte each, so that nothing is left over.
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t level = sum / count + (i < sum % count ? 1 : 0);
     const std::uint64_t takes = level > load[takers[i]] ? std::min(level - load[takers[i]], left) : 0;
@@ -125,6 +129,7 @@ void fill_up(std::vector<SharedPiece>& pieces, const Order& order, const Ranks& 
   for (const std::size_t i : order) {
     if (pieces[i].source != kAnyRank) continue;
     const std::uint64_t size = pieces[i].bytes.size();
+    // By its middle, so that a piece goes where most of its bytes lie.
     while (rank < last && done + size / 2 >= until) until += quota[++rank];
     pieces[i].source = static_cast<int>(rank);
     done += size;
@@ -208,6 +213,7 @@ void find_sent(Shares& shares, const Order& order, std::uint64_t head) {
     if (piece.source == 0) continue;
     Share& share = shares.ranks[static_cast<std::size_t>(piece.source)];
     const auto send = [&](ByteRange blocks) {
+      // Only the part within these blocks: the rest is written by the rank itself.
       const ByteRange part{std::max(blocks.begin, piece.bytes.begin), std::min(blocks.end, piece.bytes.end)};
       if (part.begin >= part.end) return;
       share.sends.push_back(part);
@@ -230,6 +236,7 @@ void find_sent(Shares& shares, const Order& order, std::uint64_t head) {
 
 // All inputs of divide(): equal texts give equal divisions.
 Digest fingerprint_of(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
+  // The text's first words are its version: ranks of two versions must not believe that they agree.
   std::string text = "holdfast shares 1\n" + std::to_string(layout.length()) + ' ' + std::to_string(head);
   for (const bool sees : ranks.sees) text += sees ? " +" : " -";
   for (const int owner : ranks.owners) text += ' ' + std::to_string(owner);
@@ -255,6 +262,7 @@ std::vector<int> owners_by_name(std::span<const TensorSpec> tensors) {
     int rank = 0;
     const char* const end = name.data() + name.size();
     const auto [stop, error] = std::from_chars(name.data() + kGroup.size(), end, rank);
+    // Only a number and a slash: "rank/" alone or "rank/x" is an ordinary name.
     if (error == std::errc() && rank >= 0 && stop != end && *stop == '/') owners[i] = rank;
   }
   return owners;

@@ -38,6 +38,7 @@ bool same_tensor(const Snapshot& snapshot, std::size_t a, std::size_t b) {
 
 // Applies the first matching spelling to a key: another program's into ours. Empty: the key is ignored.
 std::string respelt(std::string name, const std::vector<std::string>& spellings) {
+  // Behind "model/", so that a spelling cannot match the group itself.
   const std::size_t begin = kModelModule.size() + 1;
   for (std::size_t i = 0; i + 1 < spellings.size(); i += 2) {
     const std::size_t at = name.find(spellings[i], begin);
@@ -69,8 +70,10 @@ void unite(Snapshot& snapshot, const std::vector<Alias>& aliases, const std::vec
   for (const Alias& alias : aliases) {
     const auto own = by_name.find(std::string(kModelModule) + "/" + alias.key);
     const auto target = by_name.find(alias.target);
+    // The file has neither name; load_weights() reports what is missing.
     if (own == by_name.end() && target == by_name.end()) continue;
     if (own != by_name.end()) {
+      // Two different tensors under shared names: which one is right is not for us to decide.
       if (target != by_name.end() && !same_tensor(snapshot, own->second, target->second)) continue;
       by_name.emplace(alias.target, own->second);
       by_name.erase(own);
@@ -100,6 +103,7 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index, std::str
     tensors.push_back({name.substr(prefix.size()), i});
     by_name.emplace(name, i);
   }
+  // PyTorch writes every name of a shared tensor, so foreign programs find the one that they know.
   for (Alias& alias : aliases_in(index.attributes, module)) {
     const auto target = by_name.find(alias.target);
     if (target != by_name.end()) tensors.push_back({std::move(alias.key), target->second});

@@ -26,7 +26,9 @@ bool is_contiguous(const Tensor& tensor) {
   std::int64_t stride = 1;
   for (std::size_t i = tensor.spec.shape.size(); i-- > 0;) {
     const std::int64_t size = tensor.spec.shape[i];
+    // An empty tensor is contiguous whatever its strides are.
     if (size == 0) return true;
+    // The stride of a dimension of size 1 is never used, and PyTorch leaves any value there.
     if (size != 1 && tensor.strides[i] != stride) return false;
     stride *= size;
   }
@@ -40,6 +42,7 @@ void gather(const Tensor& tensor, std::span<const std::byte> storage, std::span<
   std::uint64_t from = tensor.offset / size;
   for (std::uint64_t element = 0; element < to.size() / size; ++element) {
     std::memcpy(&to[element * size], &storage[from * size], size);
+    // Like an odometer: the last dimension moves first.
     for (std::size_t i = place.size(); i-- > 0;) {
       from += static_cast<std::uint64_t>(tensor.strides[i]);
       if (++place[i] < tensor.spec.shape[i]) break;
@@ -63,6 +66,7 @@ class StorageReader {
     internal::run_workers(
         internal::threads_for(threads, users_.size()), [&](const internal::Stopped& stopped) {
           for (std::size_t i = next++; i < users_.size() && !stopped && !failed_; i = next++) {
+            // Storages of the optimizer may be of no interest; skip them.
             if (users_[i].empty()) continue;
             if (auto rejection = read(i)) fail(std::move(*rejection));
           }
@@ -85,6 +89,7 @@ class StorageReader {
     const std::span<std::byte> bytes = whole ? slot(users_[i][0]) : scratch.bytes();
     std::uint32_t crc = 0;
     for (std::uint64_t done = 0; done < bytes.size(); done += kTransferBlock) {
+      // The checksum covers the whole storage, even if tensors use only a part of it.
       const auto piece = bytes.subspan(done, std::min<std::uint64_t>(bytes.size() - done, kTransferBlock));
       if (file_.read_at(piece, storage.offset + done) < piece.size())
         return damaged("the file became shorter while it was read");

@@ -26,6 +26,7 @@ TorchPickle torch_state_dict(const CheckpointIndex& index, const std::vector<Exp
   std::map<std::size_t, std::uint64_t> storages;
   pickle.begin_dict();
   for (const ExportedTensor& exported : tensors) {
+    // Shared tensors share one storage, so torch.load() gives aliases again.
     const auto [storage, is_new] = storages.emplace(exported.tensor, storages.size());
     if (is_new) made.storages.push_back({exported.tensor});
     const TensorSpec& spec = index.tensors.at(exported.tensor).spec;
@@ -58,6 +59,7 @@ std::optional<Rejection> export_torch(const File& from, const CheckpointIndex& i
   const auto write = [&](std::string_view text) { zip.write(std::as_bytes(std::span(text))); };
   write(pickle.pickle);
   write(kByteOrder);
+  // In the order of `entries`, because a ZipWriter writes them one after the other.
   for (const auto& [tensor, bytes] : pickle.storages) {
     zip.write(bytes);
     if (!tensor) continue;

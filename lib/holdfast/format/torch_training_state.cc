@@ -27,6 +27,7 @@ class TrainingState {
       parts_.insert(std::string(before(index.tensors[i].spec.name, '/')));
     }
     for (const auto& [name, attribute] : attributes_) {
+      // An optimizer records at least one group; its slots may come only with the first step.
       constexpr std::string_view kFirstGroup = ".group.0.parameters";
       if (!name.ends_with(kFirstGroup)) continue;
       const std::string optimizer = name.substr(0, name.size() - kFirstGroup.size());
@@ -48,6 +49,7 @@ class TrainingState {
 
  private:
   void write_tensor(std::size_t tensor) {
+    // Shared tensors share one storage, as PyTorch would write them.
     const auto [storage, is_new] = storages_.emplace(tensor, made_.storages.size());
     if (is_new) made_.storages.push_back({tensor});
     const TensorSpec& spec = index_.tensors[tensor].spec;
@@ -94,9 +96,11 @@ class TrainingState {
       for (const auto& [name, attribute] : attributes_.with_prefix(prefix)) {
         const std::string option = name.substr(prefix.size());
         if (option == "steps") {
+          // Wrong types are left out: this form is for people and other programs, not for a resume.
           if (const auto* steps = std::get_if<std::vector<std::int64_t>>(&attribute.value))
             group.steps = *steps;
         } else if (option.starts_with(kNow)) {
+          // A schedule's present value replaces the value that the group began with.
           group.options[option.substr(kNow.size())] = attribute.value;
         } else if (option != "parameters") {
           group.options.emplace(option, attribute.value);
@@ -124,6 +128,7 @@ class TrainingState {
   void write_optimizer(const std::string& optimizer) {
     const std::vector<Group> groups = groups_of(optimizer);
     auto slots = slots_of(optimizer);
+    // PyTorch's SGD has no step counter, and load_state_dict() would keep an unknown one.
     const bool counts = attributes_.get_string(optimizer + ".type") != "SGD";
     // PyTorch has it in every group, and takes a missing one for false.
     const bool maximizes = attributes_.has(optimizer + ".maximize");
@@ -135,6 +140,7 @@ class TrainingState {
     for (const Group& group : groups) {
       for (std::size_t i = 0; i < group.parameters.size(); ++i, ++number) {
         const auto own = slots.find(group.parameters[i]);
+        // A parameter that had no gradient yet has no state in PyTorch either.
         if (own == slots.end()) continue;
         const bool counted = counts && i < group.steps.size() && group.steps[i] >= 0;
         write_slots(own->second, number, counted ? std::optional(group.steps[i]) : std::nullopt);
@@ -181,6 +187,7 @@ class TrainingState {
     pickle_.text(option);
     const auto* const pair = std::get_if<std::vector<double>>(&value);
     if (pair == nullptr) return write_value(value);
+    // load_state_dict() of Adam unpacks betas as a pair; a list would compare as another option.
     pickle_.begin_tuple();  // betas
     for (const double item : *pair) pickle_.real(item);
     pickle_.end_tuple();
@@ -220,7 +227,9 @@ class TrainingState {
     for (const auto& attribute : attributes_) {
       const std::string first(before(attribute.first, '.'));
       const std::string_view rest = behind(attribute.first, '.');
+      // The step stands at the top already.
       if (attribute.first == "step") continue;
+      // A name that is a value and a prefix at once cannot become a key and a dict.
       if (parts_.contains(first) || optimizers_.contains(first) || first == "attributes" ||
           attribute.second.role == Role::record || (rest.empty() && first == "epoch") ||
           (!rest.empty() && attributes_.has(first))) {

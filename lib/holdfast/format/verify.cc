@@ -48,6 +48,7 @@ std::span<std::byte> padded(Arena& arena) { return {arena.bytes().data(), arena.
 
 std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& index, ReadMode mode,
                                       int threads, std::atomic<std::uint64_t>* progress) {
+  // A file that changes under the reader is damage and no error of the system.
   if (auto rejection = check_size(file, index)) return rejection;
   const auto tiled = internal::tile(index);
   if (const auto* const rejection = std::get_if<Rejection>(&tiled)) return *rejection;
@@ -64,6 +65,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
 
   auto snapshot = whole_snapshot_of(index);
   const std::span<std::byte> image = padded(*snapshot->arena);
+  // One extent: the whole file is read in order, and the user block was read with the index.
   const std::vector<internal::Extent> extents{{index.user_block, image.size(), index.user_block}};
   if (auto rejection = internal::read_segments(file, index, std::get<std::vector<Segment>>(tiled), extents,
                                                image, mode, threads)) {
@@ -77,6 +79,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
 
 std::shared_ptr<Snapshot> snapshot_in(std::shared_ptr<Arena> image, const CheckpointIndex& index) {
   if (image->size() != index.file_length) throw Error("an image of another length than its index says");
+  // As read_snapshot() leaves the user block, so that both ways give equal images.
   const auto user_block = image->bytes().first(index.user_block);
   std::fill(user_block.begin(), user_block.end(), std::byte{0});
   return whole_snapshot_of(index, std::move(image));
@@ -93,6 +96,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file
   kept.reserve(index.tensors.size());
   for (const IndexedTensor& tensor : index.tensors) kept.push_back(wanted(tensor.spec));
   auto& segments = std::get<std::vector<Segment>>(tiled);
+  // Stretches of HDF5 metadata are skipped too: a reader of some tensors has no use for them.
   std::erase_if(segments, [&](const Segment& segment) {
     return segment.tensor < 0 || kept[static_cast<std::size_t>(segment.tensor)] == 0;
   });

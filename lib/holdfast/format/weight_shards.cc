@@ -9,6 +9,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::string_view kExtension = ".safetensors";
+// The names of Hugging Face: model-00001-of-00003.safetensors.
 constexpr std::size_t kDigits = 5;
 
 std::string padded(std::size_t number) {
@@ -26,6 +27,7 @@ WeightShards split_weights(const CheckpointIndex& index, const std::vector<Expor
     TensorSpec spec = index.tensors.at(tensor.tensor).spec;
     spec.dtype = internal::exported_dtype(spec.dtype, as);
     const std::uint64_t bytes = spec.bytes();
+    // A tensor that is larger than the limit gets a shard of its own.
     if (split.shards.empty() || (filled != 0 && bytes > most - std::min(filled, most))) {
       split.shards.emplace_back();
       filled = 0;

@@ -74,6 +74,7 @@ class AzureConversation final : public ServiceSource::Conversation {
 };
 
 HttpAnswer AzureConversation::ask(std::string_view path, Duration limit, std::string body) {
+  // The service refuses requests without this header, so that no web page can ask on somebody's behalf.
   internal::HttpRequest request{
       .url = options_.endpoint + std::string(path), .headers = {"Metadata: true"}, .limit = limit};
   if (!body.empty()) {
@@ -82,6 +83,7 @@ HttpAnswer AzureConversation::ask(std::string_view path, Duration limit, std::st
     request.body = std::move(body);
   }
   HttpAnswer answer = client_.ask(request);
+  // A status is no failure of the transport, but a caller that wants 200 has failed.
   if (answer.status != 0) answer.failure = "status " + std::to_string(answer.status);
   return answer;
 }
@@ -95,6 +97,7 @@ void AzureConversation::miss(const HttpAnswer& answer, const std::string& why) {
 }
 
 bool AzureConversation::know_machine() {
+  // Events name machines, and one answer lists those of a whole scale set.
   if (!machine_.empty()) return true;
   const HttpAnswer answer = ask(kMachine, options_.request_limit);
   if (answer.cancelled) return false;
@@ -115,7 +118,7 @@ std::optional<std::vector<ScheduledEvent>> AzureConversation::events() {
   if (answer.status == 200) found = internal::parse_scheduled_events(answer.body, machine_);
   if (answer.status == 404) found.emplace();
   if (!found) {
-    miss(answer, answer.status == 200 ? "its list of events is no such list" : answer.failure);
+    miss(answer, answer.status == 200 ? "its list of events is malformed" : answer.failure);
     return std::nullopt;
   }
   sight_.saw();
@@ -138,6 +141,7 @@ std::vector<Notice> AzureConversation::poll() {
 std::optional<SteadyTime> AzureConversation::end_of(const ScheduledEvent& event) {
   if (const auto named = internal::believed(event.not_before, clock_, service_now_)) return named;
   if (event.type != "Preempt" && event.status != "Started") return std::nullopt;
+  // A Preempt without a time, or an event that has begun: Azure's own promise counts from the first sight.
   const SteadyTime end = clock_.now() + std::chrono::duration_cast<SteadyTime::duration>(kLeast);
   return soon_.try_emplace({event.id, event.status}, end).first->second;
 }
@@ -146,12 +150,14 @@ void AzureConversation::judge(const std::vector<ScheduledEvent>& events, std::ve
   std::vector<internal::ListedEnd> ends;
   std::set<std::string> listed;
   for (const ScheduledEvent& event : events) {
+    // Such an event stays in the list for a while after it is over.
     if (event.status == "Completed" || event.status == "Canceled") continue;
     listed.insert(event.id);
     std::string words = "Azure announces " +
                         internal::shown(event.type.empty() ? "an event" : event.type, 40) +
                         (event.not_before ? " at " + format_utc(*event.not_before) : "");
     if (event.type == "Freeze") {
+      // A freeze pauses the machine and destroys nothing, so it is a risk and no end.
       if (!frozen_.insert(event.id).second) continue;
       news.push_back({.source = std::string(kAzureName),
                       .kind = NoticeKind::at_risk,
@@ -169,6 +175,7 @@ void AzureConversation::judge(const std::vector<ScheduledEvent>& events, std::ve
                     .text = "Azure freezes this machine no more",
                     .seen = clock_.now()});
   }
+  // An event that is listed again later begins a new promise.
   std::erase_if(soon_, [&](const auto& soon) { return !listed.contains(soon.first.first); });
   if (ends.empty()) {
     end_.nothing("Azure no longer announces an interruption", news);
@@ -180,12 +187,14 @@ void AzureConversation::judge(const std::vector<ScheduledEvent>& events, std::ve
 void AzureConversation::approve(const std::vector<ScheduledEvent>& events) {
   std::vector<std::string> ids;
   for (const ScheduledEvent& event : events) {
+    // Only a scheduled event waits for approval.
     if (event.type == "Freeze" || event.status != "Scheduled" || approved_.contains(event.id)) continue;
     ids.push_back(event.id);
   }
   if (ids.empty() || refusals_.rests(kApproval)) return;
   const HttpAnswer answer = ask(kEvents, options_.request_limit, internal::start_requests(ids));
   if (answer.status == internal::kRefused) refusals_.refused(kApproval);
+  // Other refusals are repeated at the next poll, because the event stays in the list.
   if (answer.status != 200) {
     log_warning("Azure did not take the approval of its event: {}", answer.failure);
     return;

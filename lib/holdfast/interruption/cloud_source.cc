@@ -18,6 +18,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// The chassis asset tag of Azure's machines, the same everywhere.
 constexpr std::string_view kAzureTag = "7783-7084-3265-9085-8269-3286-77";
 // The poll interval if there is no service to ask.
 constexpr Duration kIdle = std::chrono::hours(1);
@@ -41,6 +42,7 @@ bool has_ec2_uuid(const std::filesystem::path& dmi, const std::filesystem::path&
 }
 
 bool is_ec2(const std::filesystem::path& dmi, const std::filesystem::path& root) {
+  // Instances on Xen name Amazon in the version of their BIOS alone.
   return first_line(dmi / "sys_vendor") == "amazon ec2" || first_line(dmi / "bios_vendor") == "amazon ec2" ||
          first_line(dmi / "bios_version").find("amazon") != std::string::npos || has_ec2_uuid(dmi, root);
 }
@@ -77,9 +79,11 @@ bool is_plain(std::string_view address) {
 
 std::optional<CloudProvider> detect_cloud(const std::filesystem::path& system_root) {
   for (const CloudProvider provider : {CloudProvider::ec2, CloudProvider::gcp, CloudProvider::azure}) {
+    // A variable wins over the firmware, so that tests and private clouds can point somewhere.
     if (env_text(variable_of(provider))) return provider;
   }
   const std::filesystem::path dmi = system_root / "sys/class/dmi/id";
+  // Google and Azure first, because their marks are exact, while EC2's includes a weaker one.
   if (first_line(dmi / "product_name") == "google compute engine") return CloudProvider::gcp;
   if (first_line(dmi / "chassis_asset_tag") == kAzureTag) return CloudProvider::azure;
   if (is_ec2(dmi, system_root)) return CloudProvider::ec2;
@@ -94,6 +98,7 @@ std::string metadata_endpoint(CloudProvider provider) {
   std::string address = given.value_or(by_ipv6 ? "http://[fd00:ec2::254]" : "http://169.254.169.254");
   // Google's tools accept a bare host.
   if (address.find("://") == std::string::npos) address.insert(0, kScheme);
+  // A slash at the end would double the one of the paths.
   while (address.ends_with('/')) address.pop_back();
   if (!address.starts_with(kScheme) || !is_plain(address.substr(kScheme.size()))) {
     throw UsageError("environment variable " + std::string(variable.name) + "=" + given.value_or("") +
@@ -152,6 +157,7 @@ std::string_view CloudSource::name() const {
 }
 
 std::vector<Notice> CloudSource::poll() {
+  // Looks on the source's own thread: reading the firmware's files must not delay the start.
   if (!std::exchange(state_->looked, true)) {
     std::unique_ptr<Source> found;
     const auto cloud = detect_cloud(state_->system_root);
@@ -178,6 +184,7 @@ Duration CloudSource::interval() const {
 }
 
 void CloudSource::cancel() {
+  // Under the lock, so that a provider that appears at this moment is cancelled as well.
   const MutexLock lock(state_->mutex);
   state_->cancelled = true;
   if (state_->provider) state_->provider->cancel();

@@ -52,10 +52,13 @@ DeadlineSource::DeadlineSource(Clock& clock, const DeadlineOptions& options)
       job_end_(options.job_end),
       after_signal_(options.after_signal) {
   if (after_signal_) {
+    // The handlers are shared with the SignalSource; both count their users.
     if (!internal::install_signal_handlers(stop_signals())) throw IoError("eventfd", "", errno);
+    // Signals that came before this object do not belong to this process's end.
     signals_seen_ = internal::consumed_signals(kUsr1);
   }
   if (!options.max_wall) return;
+  // The time before main() counts as well: a scheduler measures from the start of the process.
   const SteadyTime started =
       options.started.value_or(after(clock.now(), -process_age().value_or(Duration::zero())));
   wall_end_ = after(started, *options.max_wall);
@@ -72,6 +75,7 @@ std::vector<Notice> DeadlineSource::poll() {
     announce(news);
     std::optional<SteadyTime> end = wall_end_;
     if (signal_end_) end = std::min(*signal_end_, end.value_or(*signal_end_));
+    // Once: the stop stays latched.
     if (end && !stopped_ && *end - clock_.now() <= kStopBefore) {
       news.push_back({.source = std::string(kDeadlineName),
                       .kind = NoticeKind::stop,
@@ -81,6 +85,7 @@ std::vector<Notice> DeadlineSource::poll() {
       stopped_ = true;
     }
   } catch (const std::bad_alloc&) {
+    // The notice is lost together with the list, so it has to be made again.
     end_->tell_again();
     throw;
   }
@@ -99,6 +104,7 @@ void DeadlineSource::hear_signal() {
 void DeadlineSource::announce(std::vector<Notice>& news) {
   const SteadyTime now = clock_.now();
   std::vector<internal::ListedEnd> ends;
+  // Earlier announcements would only make the run save too often.
   if (wall_end_ && *wall_end_ - now <= lead_) {
     ends.push_back({.event = "wall", .when = wall_end_, .text = "the time that this process may take ends"});
   }
@@ -119,9 +125,11 @@ std::optional<Duration> deadline_signal() {
   const auto text = env_text(kEnvDeadlineSignal);
   if (!text) return std::nullopt;
   const std::string variable = "environment variable " + std::string(kEnvDeadlineSignal.name) + "=" + *text;
+  // Slurm's own spelling is --signal=USR1@120; people copy it with or without SIG.
   const std::string_view rest = std::string_view(*text).substr(text->starts_with("SIG") ? 3 : 0);
   const auto seconds =
       rest.starts_with("USR1@") ? parse_int(std::string(rest.substr(5))) : std::optional<std::int64_t>();
+  // Slurm's limit for the time before the end.
   if (!seconds || *seconds < 1 || *seconds > 65535) {
     throw UsageError(variable +
                      ": expected USR1@ and the seconds from the signal to the end, such as USR1@120");
@@ -134,6 +142,8 @@ std::optional<Duration> deadline_signal() {
 }
 
 std::string uptime_here() {
+  // With the boot's identity: uptime of another boot is another clock. It includes sleep, like
+  // CLOCK_BOOTTIME.
   timespec now{};
   if (boot_id().empty() || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return {};
   return std::to_string(now.tv_sec) + "/" + boot_id();

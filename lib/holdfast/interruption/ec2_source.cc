@@ -22,7 +22,9 @@ using internal::Ec2Reading;
 using Kind = Ec2Reading::Kind;
 
 constexpr std::string_view kEc2Name = "ec2";
+// AWS recommends polls every 5 s; at 2 s a notice of 2 min loses less than 2 %.
 constexpr Duration kEc2Interval = std::chrono::seconds(2);
+// Maintenance is announced days ahead; only what comes within minutes is worth a save.
 constexpr Duration kEc2Near = std::chrono::minutes(10);
 
 constexpr std::string_view kAction = "spot/instance-action";
@@ -30,6 +32,7 @@ constexpr std::string_view kTermination = "spot/termination-time";
 constexpr std::string_view kRebalance = "events/recommendations/rebalance";
 constexpr std::string_view kLifecycle = "autoscaling/target-lifecycle-state";
 constexpr std::string_view kMaintenance = "events/maintenance/scheduled";
+// One of these each poll, so that a poll makes two requests and not five.
 constexpr std::array kTurns{kTermination, kRebalance, kLifecycle, kMaintenance};
 
 std::string when_words(std::optional<WallTime> time) { return time ? " at " + format_utc(*time) : ""; }
@@ -99,6 +102,7 @@ void Ec2Conversation::look_at_action(std::vector<Notice>& news) {
   if (reading.kind == Kind::body) {
     if (const auto action = internal::parse_instance_action(reading.body)) {
       sight_.saw();
+      // Unknown actions count as well: a word that AWS adds later must not be missed.
       const std::string word = action->action.empty() ? "no action" : internal::shown(action->action, 40);
       std::string text = "EC2 announces " + word + when_words(action->time);
       const auto end = internal::believed(action->time, clock_, reading.service_now);
@@ -107,7 +111,7 @@ void Ec2Conversation::look_at_action(std::vector<Notice>& news) {
       return;
     }
     // Something was announced, but not understandably. The older form may be readable.
-    sight_.missed("what it says about the instance's action is no JSON object");
+    sight_.missed("its answer about the instance's action is not a JSON object");
     look_at_termination(news);
     return;
   }
@@ -155,8 +159,10 @@ void Ec2Conversation::look_at(std::string_view path, std::vector<Notice>& news) 
     if (rebalance && !std::exchange(rebalanced_, true)) at_risk(news, "EC2 recommends to rebalance");
     if (!there) rebalanced_ = false;
   } else if (path == kLifecycle) {
+    // "Terminated" is the state that the group wants, and it is set before the notice comes.
     const bool ending = there && reading.body == "Terminated";
     if (ending && !std::exchange(ending_group_, true) && !end_.told()) {
+      // A notice with a deadline says more, so the hint would only repeat it.
       at_risk(news, "EC2's scaling group is about to terminate this instance");
     }
     if (!ending) ending_group_ = false;
@@ -170,6 +176,7 @@ void Ec2Conversation::look_at_maintenance(const std::string& body, std::vector<N
   if (!events) return;
   std::set<std::string> listed;
   for (const internal::MaintenanceEvent& event : *events) {
+    // The id may be missing; the code then tells events apart.
     const std::string key = event.id.empty() ? event.code : event.id;
     listed.insert(key);
     std::string text = "EC2 has scheduled " +

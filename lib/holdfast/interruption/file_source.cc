@@ -17,9 +17,10 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kFileInterval = std::chrono::seconds(1);
+// A half-written file is looked at again soon; a writer needs milliseconds.
 constexpr Duration kSecondLook = std::chrono::milliseconds(100);
-constexpr int kMostDoubts = 20;
 // 20 looks of 100 ms: after 2 s the content counts, half written or not.
+constexpr int kMostDoubts = 20;
 
 class Descriptor {
  public:
@@ -44,6 +45,7 @@ const char* text_of(int code) {
 
 // Returns the errno, or 0. Reads one byte more than a notice may have, to detect one that is too long.
 int read_start(int descriptor, std::string& text) {
+  // One byte more than allowed, so that a longer file shows.
   text.resize(kMaxNoticeFile + 1);
   std::size_t filled = 0;
   while (filled < text.size()) {
@@ -78,9 +80,11 @@ std::vector<Notice> FileSource::poll() {
     coming_ = false;
     return news;
   }
+  // Compared by content and times: the same words in a new file are a new notice.
   if (believed_ == content) return {};
 
   NoticeFile file = parse_notice_file(content.text, clock_.now(), clock_.wall_now());
+  // Until it reads the same twice, somebody may still be writing it.
   if (!file.whole && doubtful_ != content && doubts_ < kMostDoubts) {
     doubtful_ = std::move(content);
     ++doubts_;
@@ -114,6 +118,7 @@ FileSource::Seen FileSource::look(Content& content) {
     }
     struct stat folder {};
     const std::filesystem::path parent = path_.parent_path();
+    // A missing folder is often a misspelt one, so it is worth a line; a missing file is the normal case.
     if (stat(parent.c_str(), &folder) != 0) {
       say_once("is watched, although there is no folder " + parent.native() + " yet");
     }

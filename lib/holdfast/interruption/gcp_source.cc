@@ -28,6 +28,7 @@ constexpr Duration kNoticeTime = std::chrono::seconds(25);
 constexpr Duration kWaited = std::chrono::seconds(1);
 constexpr std::size_t kLongestEtag = 100;
 
+// The etag goes into a URL, so only characters that need no escape pass.
 bool may_be_an_etag(std::string_view text) {
   return !text.empty() && text.size() <= kLongestEtag && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
@@ -85,6 +86,7 @@ HttpAnswer GcpConversation::ask(std::string_view what, const std::string& parame
       {.url = options_.endpoint + "/computeMetadata/v1/instance/" + std::string(what) + parameters,
        .headers = {"Metadata-Flavor: Google"},
        .limit = limit});
+  // Google's servers send this header with every answer; a captive portal or proxy does not.
   if (answer.status == 200 && answer.header("metadata-flavor") != "Google") {
     answer.status = 0;
     answer.failure = "an answer that is not Google's";
@@ -107,8 +109,10 @@ std::vector<Notice> GcpConversation::poll() {
 void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
   std::string parameters;
   Duration limit = options_.request_limit;
+  // A long poll: the server answers at the moment of the change.
   if (!etag_.empty()) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(options_.wait);
+    // The server's own limit ends the wait before this client's does.
     parameters =
         "?wait_for_change=true&last_etag=" + etag_ + "&timeout_sec=" + std::to_string(seconds.count());
     limit = seconds + options_.late_answer;
@@ -126,6 +130,7 @@ void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
   }
   sight_.saw();
   const bool first = etag_.empty();
+  // Without a usable etag the next poll asks without waiting.
   const auto etag = answer.header("etag");
   etag_ = etag && may_be_an_etag(*etag) ? std::string(*etag) : "";
   may_wait_ = !etag_.empty() && (first || clock_.now() - begin >= kWaited);
@@ -161,6 +166,7 @@ std::optional<std::string> GcpConversation::beside(std::string_view what, const 
 void GcpConversation::look_at_upcoming(std::vector<Notice>& news) {
   const SteadyTime now = clock_.now();
   if (now < upcoming_again_) return;
+  // Once a minute: maintenance is announced hours ahead.
   upcoming_again_ = now + std::chrono::duration_cast<SteadyTime::duration>(kUpcomingInterval);
   const auto body = beside("upcoming-maintenance", "?alt=json");
   if (!body) return;
@@ -173,6 +179,7 @@ void GcpConversation::look_at_upcoming(std::vector<Notice>& news) {
   const std::string text = "Google has planned maintenance (" +
                            internal::shown(event->type.empty() ? event->status : event->type, 40) + ")" +
                            (event->not_before ? " at " + format_utc(*event->not_before) : "");
+  // An event without a time may begin at any moment.
   const bool near =
       !event->not_before || *event->not_before - clock_.wall_now() <= kGcpNear || event->status == "ONGOING";
   if (near) {
@@ -186,6 +193,7 @@ void GcpConversation::look_at_maintenance(std::vector<Notice>& news) {
   const auto body = beside("maintenance-event", "");
   if (!body) return;
   std::string value = internal::shown(trimmed(*body), 60);
+  // The value stays for the whole maintenance; only its change is news.
   if (std::exchange(maintenance_, value) == value || value == "NONE") return;
   if (value.starts_with("TERMINATE")) {
     at_risk(news, "Google announces maintenance: " + value);

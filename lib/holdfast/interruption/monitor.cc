@@ -57,6 +57,7 @@ class BlockSignals {
 }  // namespace
 
 Monitor::Monitor(Clock& clock) : clock_(clock), deadline_(kNoDeadline), named_deadline_(kNoDeadline) {
+  // Beyond this space an announcement needs memory, which may be missing at that moment.
   announced_.reserve(kUsualSources);
 }
 
@@ -74,6 +75,7 @@ void Monitor::start() {
   const BlockSignals block;
   try {
     for (const auto& source : sources_) {
+      // A source that failed in its first poll is off, so it needs no thread.
       if (!source->may_block() && !poll(*source)) continue;
       threads_.emplace_back([this, &watched = *source] { watch(watched); });
     }
@@ -95,6 +97,7 @@ void Monitor::stop() noexcept {
   if (stop_event_ < 0) return;
   // The event comes before cancel(), so that no thread begins another poll after a cancelled one.
   eventfd_write(stop_event_, 1);
+  // Wakes threads that wait for an answer of a service.
   for (const auto& source : sources_) source->cancel();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
@@ -158,6 +161,7 @@ const Notice* Monitor::earliest() const {
   for (const Announced& announced : announced_) {
     const Notice& notice = announced.notice;
     if (announced.dismissed) continue;
+    // An end beats a sleep: after a hibernation the run goes on, after an end it does not.
     if (found == nullptr || (found->hibernates && !notice.hibernates) ||
         (found->hibernates == notice.hibernates && *notice.deadline < *found->deadline)) {
       found = &notice;
@@ -174,6 +178,7 @@ void Monitor::settle_deadline() noexcept {
     if (announced.dismissed) continue;
     stands = true;
     const SteadyTime when = *announced.notice.deadline;
+    // It had passed when the stop came, so it says nothing about the time that is left.
     if (stop_seen_ && when <= *stop_seen_) continue;
     lower(first, when);
     if (!announced.notice.guessed) lower(first_named, when);
@@ -189,6 +194,7 @@ void Monitor::settle_deadline() noexcept {
 }
 
 void Monitor::dismiss(SteadyTime until, bool woken) {
+  // Marked, not erased: the source may repeat the announcement, and that must not wake the run again.
   const MutexLock lock(mutex_);
   for (Announced& announced : announced_) {
     const bool slept = woken && announced.notice.hibernates;
@@ -210,6 +216,7 @@ void Monitor::announce(const Notice& notice, const Source* from) {
     try {
       announced.notice = notice;
     } catch (const std::bad_alloc&) {
+      // Without memory for the texts the times still count.
       announced.notice.deadline = notice.deadline;
       announced.notice.seen = notice.seen;
       announced.notice.hibernates = notice.hibernates;
@@ -222,6 +229,7 @@ void Monitor::announce(const Notice& notice, const Source* from) {
     known->notice = notice;
     return;
   }
+  // The earlier deadline counts, and an end counts more than a sleep.
   known->notice.hibernates = known->notice.hibernates && notice.hibernates;
   if (*notice.deadline >= *known->notice.deadline) return;
   known->notice.deadline = notice.deadline;
@@ -237,9 +245,11 @@ bool Monitor::latch(const Notice& notice, const Source* from) {
       const bool now_an_end = before.hibernates && !notice.hibernates;
       return *notice.seen <= *before.seen || (*notice.deadline <= *before.deadline && !now_an_end);
     };
+    // The source repeats what was dismissed already.
     if (known != announced_.end() && known->dismissed && same(known->notice)) return false;
   }
   try {
+    // A script may request checkpoints without end; they would push out the notices that explain an end.
     if (notice.kind != NoticeKind::checkpoint_now && notices_.size() < kKept) notices_.push_back(notice);
   } catch (const std::bad_alloc&) {
     log_debug("a notice is not kept: no memory");
@@ -252,6 +262,7 @@ bool Monitor::latch(const Notice& notice, const Source* from) {
       flags_.fetch_or(kRisk);
       break;
     case NoticeKind::stop:
+      // The first stop names the reason; later ones only shorten the time.
       if (!stop_seen_) {
         stop_seen_ = notice.seen;
         stop_text_ = text_or_out_of_memory([&] { return notice.text; });
@@ -259,6 +270,7 @@ bool Monitor::latch(const Notice& notice, const Source* from) {
       if (notice.deadline) lower(stop_deadline_, *notice.deadline);
       if (notice.deadline && !notice.guessed) lower(named_stop_deadline_, *notice.deadline);
       settle_deadline();
+      // After the deadline is stored, for the same reason as in settle_deadline().
       flags_.fetch_or(kStop);
       break;
     case NoticeKind::deadline:
@@ -287,6 +299,7 @@ void Monitor::post(Notice notice) { post(std::move(notice), nullptr); }
 void Monitor::post(Notice notice, const Source* from) {
   const SteadyTime now = clock_.now();
   if (!notice.seen) notice.seen = now;
+  // A notice without a time gets the usual one, so that a plan can be made.
   const bool timeless = notice.kind == NoticeKind::deadline && !notice.deadline;
   if (timeless) {
     notice.deadline = *notice.seen + std::chrono::duration_cast<SteadyTime::duration>(kUnknownNoticeTime);
@@ -328,6 +341,8 @@ void Monitor::watch(Source& source) noexcept {
   if (source.may_block() && !poll(source)) return;
   while (true) {
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(source.interval()).count();
+    // At least 1 ms, so that an interval of 0 does not become a busy loop. At most an hour, for poll()'s
+    // int.
     ::poll(events, 2, static_cast<int>(std::clamp<std::int64_t>(wait, 1, 3'600'000)));
     if (events[0].revents != 0) return;
     if (!poll(source)) return;

@@ -36,6 +36,7 @@ std::optional<Duration> until_time(const JsonValue& value, WallTime wall_now) {
 std::optional<Duration> until_seconds(const JsonValue& value) {
   if (!value.is(JsonValue::Kind::number)) return std::nullopt;
   const double seconds = value.number;
+  // Written this way round so that NaN is refused.
   if (!(seconds > 0 && seconds <= std::chrono::duration<double>(kFarthest).count())) return std::nullopt;
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
@@ -43,6 +44,7 @@ std::optional<Duration> until_seconds(const JsonValue& value) {
 std::optional<Duration> time_until(const JsonValue& object, WallTime wall_now) {
   std::optional<Duration> left;
   const auto earlier = [&](std::optional<Duration> said) {
+    // A time that nobody can believe still announces something, so the usual notice counts.
     const Duration believed = said.value_or(kUnknownNoticeTime);
     left = left ? std::min(*left, believed) : believed;
   };
@@ -53,6 +55,7 @@ std::optional<Duration> time_until(const JsonValue& object, WallTime wall_now) {
 
 NoticeFile parse(std::string_view content, SteadyTime now, WallTime wall_now) {
   if (content.size() > kMaxNoticeFile) {
+    // Such a file is more likely a mistake than a notice, but an announcement must not be missed.
     return {interruption("the notice file is longer than 16 KiB and was not read"), false};
   }
   if (is_blank(content)) return {interruption("there is a notice file"), false};
@@ -61,12 +64,14 @@ NoticeFile parse(std::string_view content, SteadyTime now, WallTime wall_now) {
     return {interruption("there is a notice file, which is not a JSON object"), false};
 
   const auto action = text_member(json, "action");
+  // The documented way to withdraw a notice without deleting the file.
   if (action == "none") return {};
   const auto said = text_member(json, "text");
   std::string text = "the notice file says " + shortened(action.value_or("terminate"), kMostAction);
   if (said) text += ": " + shortened(*said, kMostText);
   if (action == "checkpoint" || action == "rebalance") {
     const auto kind = action == "checkpoint" ? NoticeKind::checkpoint_now : NoticeKind::at_risk;
+    // No deadline: these ask for a save and announce no end.
     return {Notice{std::string(kSource), kind, std::nullopt, std::move(text)}};
   }
   Notice notice = interruption(std::move(text));
@@ -83,6 +88,7 @@ NoticeFile parse_notice_file(std::string_view content, SteadyTime now, WallTime 
   try {
     return parse(content, now, wall_now);
   } catch (...) {  // no memory
+    // Without memory the notice has no text, but it counts.
     NoticeFile file;
     file.notice.emplace().kind = NoticeKind::deadline;
     return file;

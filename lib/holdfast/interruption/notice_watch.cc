@@ -14,6 +14,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Hooks and looks are rare; ten looks a second cost nothing that shows.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -22,9 +23,11 @@ void NoticeWatch::wake(const RiskCommand& command) noexcept {
   try {
     {
       const MutexLock lock(mutex_);
+      // The owner is being destroyed; a new thread would outlive it.
       if (stopping_) return;
       if (!command.text.empty()) commands_.push_back(command);
       woken_ = true;
+      // The thread starts with the first notice: most runs never get one.
       if (!thread_.joinable()) {
         // Keeps signal handlers on the program's own threads.
         sigset_t all;
@@ -63,8 +66,10 @@ void NoticeWatch::run() noexcept {
   RiskHook hook;
   MutexLock lock(mutex_);
   while (!stopping_) {
+    // Cleared before the work, so that a notice that comes meanwhile starts another round.
     woken_ = false;
     const std::vector<RiskCommand> commands = std::exchange(commands_, {});
+    // Commands and callbacks may take long or query this object, so the lock is released.
     lock.unlock();
     for (const RiskCommand& command : commands) hook.start(command);
     const bool running = hook.look();
@@ -86,13 +91,16 @@ void NoticeWatch::run() noexcept {
   }
   // A command that came with the end still runs: the machine may live longer than the training.
   for (const RiskCommand& command : std::exchange(commands_, {})) hook.start(command);
+  // Reaps what has ended by now; the system adopts the rest.
   hook.look();
 }
 
 void NoticeWatch::look_for_silence() noexcept {
   const std::int64_t now = clock_.now().time_since_epoch().count();
   if (noticed_ == 0) noticed_ = now;
+  // Relaxed: this time is only compared, and a value that is a little old does no harm.
   const std::int64_t heard = heard_.load(std::memory_order_relaxed);
+  // Once for each silence; the next call of the program arms it again.
   if (!expected_.load(std::memory_order_acquire) || said_about_ == heard) return;
   const Duration silent(now - std::max(heard, noticed_));
   if (silent < callbacks_.patience()) return;

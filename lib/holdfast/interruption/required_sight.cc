@@ -25,10 +25,12 @@ bool may_be(std::string_view source, const std::string& required) {
 }
 
 Look look_at(const Source& source) {
+  // Signals and files need no service, so they always see.
   if (!source.may_block()) return {.sees = true};
   const SourceFigures figures = source.figures();
   Look look{.sees = figures.polls > figures.failures && figures.blind_now == Duration::zero()};
   look.polled = figures.polls > 0 || !figures.why.empty();
+  // A source that explains why it never polls will not see later either.
   look.never = figures.polls == 0 && look.polled;
   look.why = look.polled ? figures.why : "it has not come to an answer yet";
   return look;
@@ -64,12 +66,15 @@ void await_sight(const Monitor& monitor, const std::vector<std::string>& require
   const SteadyTime begin = clock.now();
   for (const std::string& name : required) {
     Look look = look_for(monitor, name);
+    // Waits only as long as it makes sense: a start that can never succeed is refused at once.
     while (!look.sees) {
       if (!go_on()) return;
       const Duration limit = look.polled ? patience.retries : patience.first_poll;
       if (look.never || clock.now() - begin >= limit) {
         const std::string words = "the interruption source " + internal::shown(name, 40) +
                                   " is required and does not see (" + look.why + "); ";
+        // Supervisors never repeat a start that ends with 78. They repeat one with 75, and the service may
+        // answer then.
         if (look.never) throw RefusedError("the start is refused: " + words + remedy(name));
         throw Error("not started yet: " + words + "start again when it answers, or " + remedy(name),
                     ExitCode::interrupted);

@@ -8,6 +8,7 @@ std::vector<Notice> ServiceSource::poll() {
   try {
     return conversation_->poll();
   } catch (const std::bad_alloc&) {
+    // The notices of this poll are lost, so the source must repeat them.
     conversation_->tell_again();
     throw;
   }

@@ -31,6 +31,7 @@ std::optional<std::string> as_rfc3339(std::string_view text) {
   const auto month = std::find(kMonths.begin(), kMonths.end(), take_word(text));
   const std::string_view year = take_word(text);
   const std::string_view time = take_word(text);
+  // A day of one digit is legal in RFC 1123, where RFC 3339 wants two.
   if (day.empty() || day.size() > 2 || month == kMonths.end()) return std::nullopt;
   if (text != "GMT" && text != "UTC") return std::nullopt;
   std::string result(year);
@@ -45,6 +46,7 @@ std::optional<std::string> as_rfc3339(std::string_view text) {
 std::optional<WallTime> parse_service_time(std::string_view text) {
   if (const auto time = parse_utc(text)) return time;
   if (text.size() > 5 && text.substr(3, 2) == ", ") {
+    // The day of the week must be one, but nobody checks that it fits the date.
     if (std::find(kDays.begin(), kDays.end(), text.substr(0, 3)) == kDays.end()) return std::nullopt;
     text.remove_prefix(5);
   }

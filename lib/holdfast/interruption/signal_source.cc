@@ -41,6 +41,7 @@ SignalSource::SignalSource(Clock& clock, std::optional<Duration> grace,
                            const std::filesystem::path& system_root)
     : clock_(clock), grace_(term_grace(grace, system_root)), stops_(stop_signals()) {
   if (!internal::install_signal_handlers(stops_)) throw IoError("eventfd", "", errno);
+  // What an earlier source has reported is not news.
   for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] = internal::consumed_signals(i);
   if (grace_.guessed && grace_.time == kContainerTermGrace) {
     log_info(
@@ -52,6 +53,7 @@ SignalSource::SignalSource(Clock& clock, std::optional<Duration> grace,
 
 SignalSource::~SignalSource() {
   internal::remove_signal_handlers();
+  // A source that is made later must hear what this one has not reported.
   for (std::size_t i = 0; i < seen_.size(); ++i) internal::consume_signals(i, seen_[i]);
 }
 
@@ -69,12 +71,14 @@ std::vector<Notice> SignalSource::poll() {
     const HeardSignal heard = internal::heard_signal(i);
     if (heard.count == seen[i]) continue;
     seen[i] = heard.count;
+    // A stop is reported once; a second one can only shorten what is already decided.
     const bool repeated = std::exchange(told[i], true);
     Notice notice{.source = "signal",
                   .kind = NoticeKind::checkpoint_now,
                   .deadline = std::nullopt,
                   .text = describe(kHeardSignals[i], heard)};
     if (stops_.has(kHeardSignals[i])) {
+      // The first signal of that kind fixed the deadline.
       if (repeated) continue;
       // Handlers use the machine's clock; `clock_` may be another.
       const auto arrival = SteadyTime(std::chrono::nanoseconds(heard.first_ns));

@@ -42,6 +42,7 @@ std::optional<std::vector<std::string>> source_list(const EnvVariable& variable)
 
 // "LOCAL_RANK=3" if another process of this host asks the provider.
 std::optional<std::string> not_the_first_on_this_host() {
+  // Every rank would ask the same service; one answer for each host is enough.
   for (const EnvVariable& variable : {kEnvLocalRank, kEnvOpenMpiLocalRank, kEnvSlurmLocalId}) {
     if (const auto rank = env_text(variable)) {
       return rank == "0" ? std::nullopt : std::optional(variable.name + ("=" + *rank));
@@ -84,6 +85,7 @@ class Maker {
     if (const auto more = env_text(kEnvNoticeFile)) files.emplace_back(*more);
     for (std::size_t i = 0; i < files.size(); ++i) {
       const auto end = files.begin() + static_cast<std::ptrdiff_t>(i);
+      // A file that is named twice would be reported twice.
       if (std::find(files.begin(), end, files[i]) != end) continue;
       sources_.push_back(std::make_unique<FileSource>(files[i], clock_));
     }
@@ -99,6 +101,7 @@ class Maker {
   }
 
   void clouds() {
+    // A list of sources is exact: "cloud" must then be in it.
     const bool found_out = picked_ ? names("cloud") : options_.cloud;
     const bool named = names("ec2") || names("gcp") || names("azure");
     if (!found_out && !named) return;
@@ -143,6 +146,7 @@ std::vector<std::string> required_sources(const std::vector<std::string>& by_pro
   for (const std::string& name : by_program) {
     if (std::find(required.begin(), required.end(), name) == required.end()) required.push_back(name);
   }
+  // Another process of this host asks the provider, so this one can never see it.
   if (not_the_first_on_this_host()) {
     std::erase_if(required, [](const std::string& name) { return is_cloud(name); });
   }

@@ -20,11 +20,13 @@ constexpr std::array<std::string_view, 7> kContainerGroups{"docker", "kubepods",
 }  // namespace
 
 bool in_a_container(const std::filesystem::path& system_root) {
+  // Kubernetes sets this variable in every container.
   if (env_text(kEnvKubernetesHost)) return true;
   for (const char* const mark : {".dockerenv", "run/.containerenv"}) {
     std::error_code unreadable;
     if (std::filesystem::exists(system_root / mark, unreadable)) return true;
   }
+  // Control groups of version 1 and older runtimes name themselves there.
   std::ifstream file(system_root / "proc/1/cgroup");
   const std::string groups{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   return std::any_of(kContainerGroups.begin(), kContainerGroups.end(),
@@ -32,6 +34,7 @@ bool in_a_container(const std::filesystem::path& system_root) {
 }
 
 TermGrace term_grace(std::optional<Duration> by_program, const std::filesystem::path& system_root) {
+  // The environment wins over the program: it belongs to the place, and the program to all places.
   if (const auto by_environment = env_duration(kEnvTermGrace)) {
     return {.time = *by_environment, .guessed = false};
   }

@@ -31,6 +31,7 @@ LineFile::LineFile(std::unique_ptr<File> file) : file_(std::move(file)), torn_(e
 
 void LineFile::append(std::string_view line) {
   buffer_.clear();
+  // A newline first ends the torn line, so that only that line is lost and not this one too.
   if (torn_) buffer_ += '\n';
   buffer_.append(line) += '\n';
   // Until the write succeeds, a part of the line may be in the file.

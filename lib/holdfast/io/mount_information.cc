@@ -31,6 +31,7 @@ void add_options(std::vector<std::string>& options, const std::string& list) {
 }
 
 bool is_above(const std::filesystem::path& mount, const std::filesystem::path& path) {
+  // lexically_relative("/a", "/ab") begins with "..", so names with a common beginning are no trap.
   const auto relative = path.lexically_relative(mount);
   return !relative.empty() && *relative.begin() != "..";
 }
@@ -96,7 +97,9 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string id, parent, device, root, mount_point, options, word, type, source, more;
+    // A line that is too short is skipped: this text comes from a kernel that may be newer.
     if (!(words >> id >> parent >> device >> root >> mount_point >> options)) continue;
+    // The fields before "-" are optional and of any number.
     while (words >> word && word != "-") {
     }
     if (!(words >> type >> source)) continue;
@@ -104,6 +107,7 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     MountEntry entry{
         .mount_point = unescaped(mount_point), .type = type, .source = unescaped(source), .options = {}};
     add_options(entry.options, options);
+    // Options of the mount and of the file system's super block; either may hold "discard" or "ro".
     add_options(entry.options, more);
     mounts.push_back(std::move(entry));
   }
@@ -114,6 +118,7 @@ std::optional<MountEntry> mount_of(const std::vector<MountEntry>& mounts, const 
   const MountEntry* found = nullptr;
   for (const MountEntry& mount : mounts) {
     if (!is_above(mount.mount_point, path)) continue;
+    // Not only greater: a later mount on the same point covers the earlier one.
     if (found == nullptr || mount.mount_point.size() >= found->mount_point.size()) found = &mount;
   }
   return found == nullptr ? std::nullopt : std::optional(*found);
@@ -130,6 +135,7 @@ std::optional<MountEntry> mount_of(const std::filesystem::path& path) {
 
 FileSystemKind kind_of_file_system(std::uint64_t magic) {
   for (const Known& known : kKinds) {
+    // Some C libraries declare f_type signed. A magic number with the highest bit then has ones above it.
     if (known.magic == (magic & 0xFFFFFFFF)) {
       return {
           .name = known.name, .network = known.network, .in_memory = known.in_memory, .remark = known.remark};

@@ -28,6 +28,7 @@ Descriptor open_plain_directory(const std::string& path) {
 void sync_name(const std::filesystem::path& parent, bool made) {
   const Descriptor directory = open_plain_directory(parent.native());
   if (!directory) {
+    // Without permission to read a parent of others there is nothing that this process could sync.
     if (!made) return;
     fail("open", parent.native());
   }
@@ -46,7 +47,9 @@ std::filesystem::path make_missing(const std::filesystem::path& path) {
   for (const auto& component : path.lexically_relative(existing)) {
     if (component == ".") continue;
     at /= component;
+    // Checkpoints are the user's alone (rule 8); parents on the way may serve others too.
     const mode_t mode = at == path ? 0700 : 0755;
+    // EEXIST: another rank of this run creates the same path at this moment.
     if (retry([&] { return mkdir(at.c_str(), mode); }) != 0 && errno != EEXIST) fail("mkdir", at.native());
   }
   return existing;
@@ -69,7 +72,9 @@ std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem
     bool made = full != existing;
     for (std::filesystem::path at = full; at != at.root_path(); at = at.parent_path()) {
       const std::filesystem::path parent = at.parent_path();
+      // Names above the mount point lie on another file system; no sync of this volume covers them.
       if (stat(parent.c_str(), &status) != 0 || status.st_dev != device) break;
+      // From the deepest existing directory upwards nothing is new.
       made = made && at != existing;
       sync_name(parent, made);
     }
@@ -89,6 +94,7 @@ std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& pa
   if (mode == OpenMode::append) flags = O_RDWR | O_CREAT | O_APPEND;
   const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0600); }); };
   Descriptor opened(try_open());
+  // Append mode reads too, to see whether the last line is torn. Writing alone is enough if it has to be.
   if (!opened && mode == OpenMode::append && errno == EACCES) {
     flags = O_WRONLY | O_CREAT | O_APPEND;  // a pipe's writing end, or a file that we may only append to
     opened = Descriptor(try_open());
@@ -98,6 +104,7 @@ std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& pa
   }
   struct stat status {};
   if (fstat(opened.get(), &status) != 0) fail("fstat", path.native());
+  // open() accepts a directory for reading, and the first read would then fail less clearly.
   if (S_ISDIR(status.st_mode)) fail("open", path.native(), EISDIR);
   const bool direct = mode == OpenMode::create_direct || mode == OpenMode::overwrite_direct;
   return internal::make_posix_file(std::move(opened), path.native(),
@@ -123,6 +130,7 @@ bool PosixFileSystem::is_mount_point(const std::filesystem::path& path) const {
   std::error_code error;
   const auto real = std::filesystem::canonical(path, error);
   if (error || stat(real.c_str(), &here) != 0 || stat(real.parent_path().c_str(), &above) != 0) return false;
+  // Kernels before 5.8 lack the attribute. The root is its own parent, hence the second comparison.
   return here.st_dev != above.st_dev || here.st_ino == above.st_ino;
 }
 
@@ -134,6 +142,7 @@ bool PosixFileSystem::on_root_file_system(const std::filesystem::path& path) con
   while (stat(at.c_str(), &here) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) fail("stat", at.native());
     if (at == at.root_path()) return true;
+    // A missing directory will be created on the file system of its deepest existing parent.
     at = at.parent_path();
   }
   return here.st_dev == root.st_dev;

@@ -10,13 +10,17 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A mount may take minutes; a line in between shows that the start is alive.
 constexpr Duration kSayAgain = std::chrono::seconds(30);
 
+// ".." at the beginning means that the path lies outside.
 bool is_beneath(const std::filesystem::path& path, const std::filesystem::path& above) {
   const auto relative = path.lexically_relative(above);
   return !relative.empty() && *relative.begin() != "..";
 }
 
+// Links are followed as far as the path exists, because text alone would accept a link that leads
+// elsewhere.
 std::filesystem::path resolved(const std::filesystem::path& path) {
   std::error_code error;
   auto real = std::filesystem::weakly_canonical(path, error);
@@ -42,6 +46,7 @@ MountWait wait_for_mount(const FileSystem& file_system, Clock& clock, const std:
   std::optional<SteadyTime> said;
   while (!file_system.is_mount_point(mount)) {
     const SteadyTime now = clock.now();
+    // Asks at least once, even with a limit of zero.
     const Duration waited = now - start;
     if (waited >= options.limit) return MountWait::timed_out;
     if (options.go_on && !options.go_on(waited)) return MountWait::stopped;

@@ -23,20 +23,25 @@ bool VolumeReport::fit() const {
 VolumeReport probe_volume(FileSystem& file_system, const std::filesystem::path& directory,
                           const ProbeOptions& options) {
   internal::StallWatch watch;
+  // The watch names a dead volume in time, because the calls below may block for ever on one.
   watch.doing("an answer from " + directory.native());
   const auto parent = file_system.open_directory(directory, false);
+  // Never created: probing a mount point whose volume is missing would measure the root disk.
   if (!parent) throw IoError("open", directory.native(), ENOENT, "is the volume mounted?");
   VolumeReport report;
   internal::look_at_volume(file_system, directory, report);
+  // A read-only volume can still be resumed from, so its report ends here without an error.
   if (report.read_only) return report;
 
   internal::require_going_on(options);
+  // Before the own folder is made, so that leftovers of killed probes do not count as used space.
   internal::remove_dead_probes(*parent, directory);
   internal::ProbeFolder folder(*parent, directory);
   watch.doing("the first calls in " + folder.path_of("."));
   internal::try_calls(folder, report);
   if (!report.fit()) return report;
 
+  // At most a quarter of the free space: a run may be saving there at the same time.
   const std::uint64_t bytes = std::min(options.bytes, report.bytes_free / 4);
   if (bytes >= kLeast) report.writing = internal::measure_writing(folder, bytes, options, watch);
   report.committing = internal::measure_commits(folder, options, watch);

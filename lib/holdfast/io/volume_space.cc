@@ -15,6 +15,7 @@ VolumeSpace volume_space(const std::filesystem::path& path) {
     failed = statvfs(path.c_str(), &room) == 0 ? 0 : errno;
   } while (failed == EINTR);
   if (failed != 0) throw IoError("statvfs", path.native(), failed);
+  // f_frsize is the unit of the counts; f_bsize is only the preferred transfer size.
   const std::uint64_t block = room.f_frsize;
   return {.free = room.f_bavail * block, .total = room.f_blocks * block};
 }

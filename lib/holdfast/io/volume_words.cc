@@ -7,6 +7,7 @@ namespace {
 
 using Weight = VolumeRemark::Weight;
 
+// The state of a small model, several times.
 constexpr std::uint64_t kLittleRoom = std::uint64_t{1} << 30;
 constexpr std::uint64_t kFewInodes = 1000;
 
@@ -18,6 +19,7 @@ void say_kind(const VolumeReport& report, std::vector<VolumeRemark>& remarks) {
     }
     text += " from " + report.mount->source + ", mounted at " + report.mount->mount_point;
   }
+  // A note, not a warning: such volumes work, but a person should know what they promise.
   const bool doubtful = report.kind.network || report.kind.in_memory || !report.kind.remark.empty();
   if (!report.kind.remark.empty()) text += ": " + report.kind.remark;
   remarks.push_back({report.kind.in_memory ? Weight::warning : doubtful ? Weight::note : Weight::good, text});

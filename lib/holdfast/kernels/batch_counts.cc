@@ -8,6 +8,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Per thread: several models may run their forward passes at the same time.
 thread_local BatchCounts* collecting = nullptr;
 
 }  // namespace
@@ -19,6 +20,7 @@ BatchCounts::~BatchCounts() { collecting = outer_; }
 void BatchCounts::add() {
   if (counters_.empty()) return;
   const at::NoGradGuard no_grad;
+  // One kernel for all layers of the model instead of one for each.
   at::_foreach_add_(counters_, 1);
   counters_.clear();
 }

@@ -22,6 +22,7 @@ void check(Nvrtc::Result result, const char* what) {
 
 // The first lines that are not blank, joined to one.
 std::string beginning_of(const std::string& log) {
+  // The first lines name the error; the rest are consequences.
   constexpr int kLines = 3;
   std::string text;
   int lines = 0;
@@ -47,6 +48,7 @@ class Program {
       }
     };
     take(source.texts());
+    // Shared headers of the kernels, unless the source is one of them.
     if (source.texts != &texts_of_kernels) take(texts_of_kernels());
     const std::string text = std::string("#include \"") + source.path + "\"\n";
     check(nvrtc().create(&program_, text.c_str(), "kernels", static_cast<int>(texts.size()), texts.data(),
@@ -112,6 +114,7 @@ int newest_up_to(int architecture, const std::vector<int>& known) {
 
 Compiled compile(const Source& source, const std::vector<std::string>& types, int architecture, bool portable,
                  const std::vector<std::string>& more) {
+  // A device that is newer than this NVRTC gets code for the newest architecture that it knows.
   const std::vector<int> known = known_architectures();
   if (std::find(known.begin(), known.end(), architecture) == known.end()) {
     const int newest = newest_up_to(architecture, known);
@@ -131,6 +134,7 @@ Compiled compile(const Source& source, const std::vector<std::string>& types, in
 
   const Program program(source);
   std::vector<std::string> names;
+  // Taking the address makes NVRTC instantiate the template and keep its name.
   for (const std::string& type : types) names.push_back("&holdfast::kernels::run<" + type + ">");
   for (const std::string& name : names) check(nvrtc().add_name(program.get(), name.c_str()), "take a name");
   const Nvrtc::Result result = nvrtc().compile(program.get(), static_cast<int>(words.size()), words.data());

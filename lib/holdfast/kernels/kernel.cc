@@ -57,6 +57,7 @@ void run_blocks(Grid grid, const std::function<void(std::atomic<std::int64_t>&)>
   const auto blocks = std::int64_t{grid.x} * grid.y;
   std::atomic<std::int64_t> next = 0;
   std::vector<std::jthread> helpers;
+  // As many threads as LibTorch uses for its own operators.
   for (std::int64_t i = 1; i < std::min<std::int64_t>(blocks, at::get_num_threads()); ++i) {
     helpers.emplace_back([&] { work(next); });
   }
@@ -84,6 +85,7 @@ using Function = struct CudaFunction*;
 
 void check(int result, const char* what, const std::string& kernel) {
   if (result == 0) return;
+  // Found at run time, because this library does not link the driver: machines without a GPU have none.
   using Describe = int (*)(int, const char**);
   const char* text = nullptr;
   reinterpret_cast<Describe>(driver_function("cuGetErrorString"))(result, &text);
@@ -105,6 +107,7 @@ class Kernels {
   // One caller at a time: a second thread that needs the same kernel waits instead of compiling it again.
   Function function(const Source& source, const char* signature, int device) {
     const std::lock_guard lock(mutex_);
+    // A reference, so that the next look-up finds the function that is loaded here.
     Function& function = functions_[{signature, device}];
     if (function == nullptr) function = load(source, type_in(signature), device);
     return function;
@@ -120,6 +123,7 @@ class Kernels {
   Function load(const Source& source, const std::string& type, int device) {
     if (!compiled_.contains({type, device})) compile_for(source, first_argument(type), device);
     const Outcome& outcome = compiled_.at({type, device});
+    // The same failure each time: compiling it again would take seconds and fail as well.
     if (outcome.error) std::rethrow_exception(outcome.error);
     using LoadData = int (*)(void**, const void*);
     using GetFunction = int (*)(Function*, void*, const char*);
@@ -136,6 +140,7 @@ class Kernels {
   void compile_for(const Source& source, const std::string& element, int device) {
     const int architecture = architecture_of(device);
     std::vector<std::string> types;
+    // All kernels of this element type together, on all cores: a model needs most of them.
     for (const KernelName& kernel : known()) {
       const bool wanted = kernel.source == &source && first_argument(kernel.type) == element;
       if (wanted && !compiled_.contains({kernel.type, device})) types.push_back(kernel.type);

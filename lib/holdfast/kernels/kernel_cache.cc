@@ -22,7 +22,9 @@ namespace {
 
 // The first bytes of a file; a file of another layout gets another number, and then counts as missing.
 constexpr std::string_view kMagic = "holdfast kernel 1\n";
+// Hexadecimal digits of a 128-bit digest.
 constexpr std::size_t kDigest = 32;
+// A kernel has some hundred KB; a file that is larger is none.
 constexpr std::uint64_t kLongest = std::uint64_t{64} << 20;
 
 std::string hex_of(std::uint64_t number) {
@@ -49,6 +51,7 @@ std::optional<std::string> next_piece(std::string_view& rest) {
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + kLength, length, 16);
   if (error != std::errc() || end != rest.data() + kLength) return std::nullopt;
   rest.remove_prefix(kLength);
+  // The length comes from a file that may be damaged.
   if (length > rest.size()) return std::nullopt;
   std::string piece(rest.substr(0, length));
   rest.remove_prefix(length);
@@ -67,7 +70,9 @@ std::optional<Compiled> from_file(std::string_view file, const std::string& key)
   const std::size_t head = kMagic.size() + kDigest;
   if (file.size() < head + kDigest || file.substr(0, kMagic.size()) != kMagic) return std::nullopt;
   std::string_view body = file.substr(head);
+  // A damaged file counts as missing, and is then written anew.
   if (file.substr(kMagic.size(), kDigest) != digest_of(body)) return std::nullopt;
+  // Two keys could have the same name only if their digests collide; then the key decides.
   if (body.substr(0, kDigest) != digest_of(key)) return std::nullopt;
   body.remove_prefix(kDigest);
   Compiled compiled;
@@ -87,6 +92,7 @@ std::optional<Compiled> from_file(std::string_view file, const std::string& key)
 std::filesystem::path KernelCache::usual_folder() {
   const auto absolute = [](const EnvVariable& variable) -> std::filesystem::path {
     const std::filesystem::path path = env_text(variable).value_or("");
+    // A relative path would depend on the working directory, and the XDG standard ignores those.
     return path.is_absolute() ? path : std::filesystem::path();
   };
   std::filesystem::path caches = absolute(kEnvCacheHome);
@@ -106,6 +112,7 @@ std::optional<Compiled> KernelCache::find(const std::string& key) noexcept {
   try {
     const auto folder = file_system_.open_directory(folder_, /*create=*/false);
     const auto file = folder ? folder->open(digest_of(key), OpenMode::read) : nullptr;
+    // Checked before the memory is allocated.
     if (!file || file->size() > kLongest) return std::nullopt;
     std::string bytes(file->size(), '\0');
     bytes.resize(file->read_at(std::as_writable_bytes(std::span(bytes)), 0));
@@ -130,6 +137,7 @@ void KernelCache::keep(const std::string& key, const Compiled& compiled) noexcep
       const std::string bytes = to_file(key, compiled);
       file->write_at(std::as_bytes(std::span(bytes)), 0);
       file->close();
+      // No fsync: after a crash the digest tells a torn file, and compiling again costs seconds.
       folder->rename_over(temporary, name);
     } catch (...) {
       folder->unlink(temporary);
@@ -141,6 +149,7 @@ void KernelCache::keep(const std::string& key, const Compiled& compiled) noexcep
 }
 
 void KernelCache::say_unusable(const std::exception& error) noexcept {
+  // Once: each kernel would say the same.
   if (said_.exchange(true)) return;
   log_info("compiled GPU kernels are not kept in {}: {}; set XDG_CACHE_HOME to a folder that can be written",
            folder_.string(), what_of(error));
@@ -150,6 +159,7 @@ std::string cache_key(const Source& source, const std::string& type, int archite
                       const std::string& compiler) {
   std::string key;
   const auto add = [&](std::string_view text) { append(key, text); };
+  // Everything that changes the code is in the key, so a stale file is never found.
   add(compiler);
   add(std::to_string(architecture));
   add(source.path);
@@ -182,6 +192,7 @@ std::vector<Outcome> compile_together(std::span<const std::string> types, Kernel
         outcomes[i].compiled = compile(types[i]);
         cache.keep(full, outcomes[i].compiled);
       } catch (...) {
+        // Reported by the thread that asked, when the kernel is needed.
         outcomes[i].error = std::current_exception();
       }
     }

@@ -15,19 +15,23 @@ WallTime wall_of(const LedgerLife& life, Duration up) {
 }
 
 LifeEnding ending_of(const LedgerLife& life, const LedgerLife* next) {
+  // The run's own word about its end outranks what follows from later lives.
   if (life.end) {
     if (life.end->phase == "complete") return LifeEnding::complete;
     if (life.end->phase == "interrupted") return LifeEnding::interrupted;
     return life.end->phase == "superseded" ? LifeEnding::superseded : LifeEnding::failed;
   }
   if (next == nullptr) return LifeEnding::silent;
+  // It wrote while its successor had begun already, so it was fenced off.
   if (next->start + kClockError < wall_of(life, life.last_up)) return LifeEnding::superseded;
+  // The same boot: the machine lived on, so the process crashed. Another boot: the machine went away.
   return !life.boot.empty() && next->boot == life.boot ? LifeEnding::crashed : LifeEnding::vanished;
 }
 
 void listen(const LedgerLife& life, LifeAccount& account) {
   std::optional<Duration> deadline;
   for (const LedgerNotice& notice : life.notices) {
+    // A withdrawn notice needs no preparation, so its lead does not count.
     if (notice.kind == "withdrawn") {
       account.noticed = false;
       account.lead.reset();
@@ -36,6 +40,7 @@ void listen(const LedgerLife& life, LifeAccount& account) {
     if (notice.kind != "deadline" && notice.kind != "stop") continue;
     account.noticed = true;
     if (notice.kind != "deadline" || !notice.left || notice.hibernates) continue;
+    // The longest lead is what the run had to prepare itself.
     account.lead = std::max(account.lead.value_or(*notice.left), *notice.left);
     const Duration at = notice.up + *notice.left;
     deadline = std::min(deadline.value_or(at), at);
@@ -54,6 +59,7 @@ void split(const LedgerLife& life, LifeAccount& account) {
   time.startup = life.startup;
   time.kept = life.work_until(account.kept_step);
   time.lost = life.work_until(life.last_step + 1) - time.kept;
+  // Clamped, because a torn ledger may claim more waiting than the life has.
   time.waited = std::min(last.waited, last.up - life.start_up);
   time.paused = life.paused_until(life.last_up);
   // The ledger may claim more waiting than there was time.
@@ -63,6 +69,7 @@ void split(const LedgerLife& life, LifeAccount& account) {
 }
 
 void add(TimeSplit& sum, const TimeSplit& one) {
+  // By pointers to members, so that a part that is added later cannot be forgotten in one place.
   for (Duration TimeSplit::*const part :
        {&TimeSplit::up, &TimeSplit::startup, &TimeSplit::kept, &TimeSplit::lost, &TimeSplit::waited,
         &TimeSplit::paused, &TimeSplit::ending, &TimeSplit::unknown}) {
@@ -96,6 +103,7 @@ RunAccount account_for(const std::vector<LedgerLife>& all) {
     const LedgerLife& life = *lives[i];
     for (std::size_t j = i; j-- > 0;) {
       LifeAccount& before = run.lives[j];
+      // Older than the attempt that this life continued, and settled when that one was looked at.
       if (before.attempt < life.from_attempt) break;
       const std::int64_t kept = before.attempt == life.from_attempt ? life.start_step : before.from_step;
       before.kept_step = std::clamp(std::min(before.kept_step, kept), before.from_step, before.last_step);

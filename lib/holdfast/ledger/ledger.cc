@@ -37,6 +37,7 @@ Ledger::Ledger(const Clock& clock)
       began_(clock.now()),
       slots_(std::make_unique<std::array<Slot, kCapacity>>()),
       last_sample_(began_) {
+  // A slot whose turn equals a producer's number is free for it.
   for (std::uint64_t i = 0; i < kCapacity; ++i) (*slots_)[i].turn.store(i, std::memory_order_relaxed);
 }
 
@@ -44,6 +45,7 @@ LedgerLine Ledger::stamped(std::string_view event) const noexcept { return stamp
 
 LedgerLine Ledger::stamped(std::string_view event, SteadyTime when) const noexcept {
   LedgerLine line(event);
+  // Counted back from now, because a steady time has no wall time of its own.
   const auto ago = std::chrono::duration_cast<WallTime::duration>(clock_.now() - when);
   line.number("t", unix_milliseconds(clock_.wall_now() - ago)).milliseconds("up_ms", when - began_);
   return line;
@@ -53,17 +55,22 @@ LedgerLine Ledger::stamped(std::string_view event, SteadyTime when) const noexce
 // turn behind the number means that the ring is full.
 bool Ledger::note(LedgerLine& line) noexcept {
   const std::string_view text = line.done();
+  // Relaxed: the slot's turn decides; this is only the first guess.
   std::uint64_t at = written_.load(std::memory_order_relaxed);
   while (true) {
     Slot& slot = (*slots_)[at % kCapacity];
+    // Acquire: the writer must have read the slot before a producer overwrites it.
     const std::uint64_t turn = slot.turn.load(std::memory_order_acquire);
     if (turn == at) {
+      // A failed exchange has loaded the new number into `at`.
       if (!written_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) continue;
       slot.length = static_cast<std::uint32_t>(text.copy(slot.text.data(), slot.text.size()));
+      // Release: a thread that sees this turn sees the whole line.
       slot.turn.store(at + 1, std::memory_order_release);
       return true;
     }
     if (turn < at) {
+      // Never waits: a training thread must not stand still for a log.
       dropped_.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
@@ -103,9 +110,11 @@ void Ledger::drain(const Write& write) {
     if (slot.turn.load(std::memory_order_acquire) != read_ + 1) break;
     text.assign(slot.text.data(), slot.length);
     write(text);
+    // One round ahead: the slot belongs to the producer of that number.
     slot.turn.store(read_ + kCapacity, std::memory_order_release);
     ++read_;
   }
+  // The gap is told in the file itself, so that a reader knows that lines are missing.
   if (const std::int64_t dropped = this->dropped(); dropped != dropped_told_) {
     write(std::string(stamped("lost").number("count", dropped - dropped_told_).done()));
     if (dropped_told_ == 0)
@@ -133,6 +142,7 @@ void Ledger::tell_sources(const std::vector<SourceReport>& sources, const Write&
                                    [&](const SourceReport& other) { return other.name == source.name; });
     const Duration before = told == told_.end() ? Duration::zero() : told->figures.blind;
     const SourceFigures& now = source.figures;
+    // A source that never polls, such as signals, has no sight to lose.
     if (now.polls == 0) continue;
     const bool sees_again = told != told_.end() && told->figures.blind_now > now.blind_now;
     // A line a poll would fill the ledger, so a source gets one only when something about its sight changed.
@@ -167,6 +177,7 @@ std::string Ledger::start_line(const LedgerStart& start) const {
 }
 
 void Ledger::end(const LedgerEnd& end, const Write& write) {
+  // Everything that was noted before the end stands before it.
   drain(write);
   const Sample last = sample_ ? sample_() : Sample{};
   tell_sources(last.sources, write, true);

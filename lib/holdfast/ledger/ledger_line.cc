@@ -13,6 +13,7 @@ constexpr std::size_t kLongestNumber = 24;
 // Length of the character at the start of `text`; 0 if it is cut or malformed.
 std::size_t character(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
+  // As in UTF-8: the first byte tells the length, and is_utf8() checks the rest.
   const std::size_t bytes = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
   return bytes <= text.size() && is_utf8(text.substr(0, bytes)) ? bytes : 0;
 }
@@ -30,6 +31,7 @@ void LedgerLine::put(std::string_view bytes) noexcept {
 
 // Makes sure that `,"name":`, `value_bytes` and the closing brace fit; otherwise the member is left out.
 bool LedgerLine::open(std::string_view name, std::size_t value_bytes) noexcept {
+  // 4 for two quotes, the colon and the comma; 1 for the closing brace.
   if (closed_ || used_ + name.size() + 4 + value_bytes + 1 > kLongest) return false;
   put(used_ == 1 ? "\"" : ",\"");
   put(name);
@@ -55,6 +57,7 @@ LedgerLine& LedgerLine::text(std::string_view name, std::string_view value) noex
     } else if (first < 0x20 || first == 0x7f) {
       shown = {control.data(), control.size()};
     }
+    // The text ends early instead of the line: a reader needs the closing quote.
     if (used_ + shown.size() + 2 > kLongest) break;
     put(shown);
     value.remove_prefix(bytes == 0 ? 1 : bytes);
@@ -85,6 +88,7 @@ LedgerLine& LedgerLine::flag(std::string_view name, bool value) noexcept {
 LedgerLine& LedgerLine::milliseconds(std::string_view name, Duration value) noexcept {
   if (!open(name, kLongestNumber)) return *this;
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(value).count();
+  // From zero by unsigned subtraction, because the smallest integer has no positive counterpart.
   const std::uint64_t size =
       micros < 0 ? 0 - static_cast<std::uint64_t>(micros) : static_cast<std::uint64_t>(micros);
   if (micros < 0) put("-");
@@ -99,6 +103,7 @@ LedgerLine& LedgerLine::milliseconds(std::string_view name, Duration value) noex
 }
 
 std::string_view LedgerLine::done() noexcept {
+  // Once: done() may be called again for the same line.
   if (!closed_) put("}");
   closed_ = true;
   return {buffer_.data(), used_};

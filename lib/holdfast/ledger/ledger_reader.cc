@@ -30,6 +30,7 @@ class Members {
   std::optional<Duration> time(const char* name) const {
     const JsonValue* const found = line_.find(name);
     if (found == nullptr || !found->is(JsonValue::Kind::number)) return std::nullopt;
+    // Negated, so that NaN is refused as well.
     if (!(std::abs(found->number) <= kLongestTime)) return std::nullopt;
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(found->number));
   }
@@ -48,6 +49,7 @@ class Members {
 class Lines {
  public:
   Lines(const File& file, std::uint64_t most) : file_(file), end_(file.size()), piece_(64 << 10) {
+    // The beginning has the start line and the end has the last word; the middle is what can be spared.
     if (end_ > most) middle_ = {most / 2, end_ - most / 2};
   }
 
@@ -67,6 +69,7 @@ class Lines {
       while (!text.empty()) {
         const std::size_t newline = text.find('\n');
         const std::string_view part = text.substr(0, newline);
+        // A line without an end must not take the memory of the reader.
         if (line.size() + part.size() > kLongestLedgerLine) skipping = true;
         if (!skipping) line += part;
         if (newline == std::string_view::npos) break;
@@ -76,6 +79,7 @@ class Lines {
         } else if (!line.empty()) {
           take(line);
         }
+        // A line that was skipped leaves nothing behind.
         line.clear();
       }
       if (at == middle_.first && at < middle_.second) {
@@ -99,6 +103,7 @@ class Reader {
 
   void take(std::string_view line) {
     // Losses are most of a ledger's bytes. loss_search.h reads them.
+    // The name is the first member, so the prefix is enough to tell.
     if (line.starts_with(kLosses)) return;
     if (!understood(Members(parse_json(line, kDeepest)))) ++life_.skipped_lines;
   }
@@ -109,6 +114,7 @@ class Reader {
     // Lines of several threads may be out of order. Sorted and clamped, marks never fall.
     std::stable_sort(marks.begin(), marks.end(),
                      [](const LedgerMark& a, const LedgerMark& b) { return a.up < b.up; });
+    // Each value at least as high as the one before, because time, steps and waiting only grow.
     LedgerMark least{.up = life_.start_up, .step = life_.start_step, .waited = Duration::zero()};
     for (LedgerMark& mark : marks) {
       mark.up = std::max(mark.up, least.up);
@@ -129,12 +135,14 @@ class Reader {
     const auto up = line.time("up_ms");
     if (!up || *up < Duration::zero()) return false;
     const std::string event = line.text("event");
+    // Nothing but these three can stand before the start line.
     if (!life_.started && event != "start" && event != "notice" && event != "end") return false;
     if (event == "start") return start(line, *up);
     life_.last_up = std::max(life_.last_up, *up);
     if (event == "progress") return progress(line, *up);
     if (event == "commit") return commit(line, *up);
     if (event == "notice") return notice(line, *up);
+    // A second pause without an end is a pause all the same; paused_until() counts overlaps once.
     if (event == "pause")
       return life_.pauses.size() < kMostPauses && (life_.pauses.push_back({*up, std::nullopt}), true);
     if (event == "go on") return go_on(*up);
@@ -142,6 +150,7 @@ class Reader {
     if (event == "source") return source(line);
     if (event == "lost") {
       const auto count = line.integer("count");
+      // Bounded, so that many hostile lines cannot overflow the sum.
       if (count && *count > 0) life_.lost_lines += std::min<std::int64_t>(*count, 1 << 30);
       return count.has_value();
     }
@@ -194,6 +203,7 @@ class Reader {
     const auto step = step_of(line);
     if (!step || !room(life_.commits) || !room(life_.marks)) return false;
     LedgerCommit commit{.step = *step, .up = up, .boundary = line.time("boundary_ms").value_or(up)};
+    // A boundary cannot lie behind its own commit.
     commit.boundary = std::clamp(commit.boundary, life_.start_up, std::max(up, life_.start_up));
     commit.took = std::max(line.time("ms").value_or(Duration::zero()), Duration::zero());
     commit.blocked = std::max(line.time("blocked_ms").value_or(Duration::zero()), Duration::zero());
@@ -267,6 +277,7 @@ class Reader {
 
 Duration bounded_sum(Duration a, Duration b) {
   constexpr Duration kMost = std::chrono::hours(24 * 366 * 100);
+  // Each part is bounded first, so that the sum cannot overflow.
   return std::min(std::min(a, kMost) + std::min(b, kMost), kMost);
 }
 
@@ -288,8 +299,10 @@ Duration LedgerLife::work_until(std::int64_t step) const {
   const LedgerMark* last = nullptr;
   for (const LedgerMark& mark : marks) {
     const Duration raw = mark.up - start_up - mark.waited - paused_until(mark.up);
+    // The ledger may book a wait later than the steps that it delayed; the sum must not fall.
     const Duration work = std::max(raw, before);
     if (mark.step >= step) {
+      // Between two marks the work is taken as even.
       if (last == nullptr || mark.step == last->step) return before;
       const double part = static_cast<double>(std::max<std::int64_t>(step - last->step, 0)) /
                           static_cast<double>(mark.step - last->step);
@@ -339,6 +352,7 @@ std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives, con
   const LedgerLife* last = nullptr;
   for (const LedgerLife& life : lives) {
     if (!life.started) continue;
+    // The same boot means the same machine, which lived on between the two attempts.
     const bool same = last != nullptr && !life.boot.empty() && life.boot == last->boot;
     if (same) {
       // The time between the two attempts belongs to the machine's life too, as far as wall clocks tell.
@@ -352,6 +366,7 @@ std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives, con
     }
     last = &life;
   }
+  // The machine that runs now has not ended, whatever its last attempt says.
   if (last != nullptr && (boot.empty() || last->boot != boot)) machines.back().ended = went_away(*last);
   return machines;
 }

@@ -41,13 +41,17 @@ std::optional<std::pair<std::int64_t, std::string_view>> parse_line(std::string_
 }  // namespace
 
 void LossRing::push(std::int64_t step, double loss) noexcept {
+  // The newest loss is kept even if the ring is full, because `status` shows it.
   newest_.store(loss, std::memory_order_relaxed);
   any_.store(true, std::memory_order_release);
+  // A NaN never equals itself, so it would only produce false differences.
   if (std::isnan(loss)) return;
   const std::uint64_t at = written_.load(std::memory_order_relaxed);
   // Acquire: the writer's thread must have read an entry before this one overwrites it.
+  // Full: the loss is dropped, because the training must not wait for the disk.
   if (at - read_.load(std::memory_order_acquire) >= kCapacity) return;
   entries_[at % kCapacity] = {step, loss};
+  // Release: the writer's thread sees the entry before it sees the count.
   written_.store(at + 1, std::memory_order_release);
 }
 
@@ -75,6 +79,7 @@ std::vector<std::string> LossRing::drain() {
     line += kTail;
     lines.push_back(std::move(line));
   }
+  // All entries were copied above, so the training may reuse them.
   read_.store(end, std::memory_order_release);
   return lines;
 }
@@ -88,6 +93,7 @@ std::map<std::int64_t, double> losses_in(const std::vector<std::string>& ledger_
     for (; !bits.empty(); bits.remove_prefix(kDigits), ++step) {
       const auto loss = double_from_bits_hex(bits.substr(0, kDigits));
       if (!loss) break;
+      // The first value counts: a resumed run must repeat the losses that were there before.
       losses.emplace(step, *loss);
     }
   }

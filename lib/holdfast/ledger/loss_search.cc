@@ -14,8 +14,8 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kPiece = 64 << 10;  // longer than any line: a line of losses has at most 17 KiB
-constexpr std::uint64_t kMostScanned = 16 << 20;
 // Bounds the time of a start if the ledger has few losses among many other lines.
+constexpr std::uint64_t kMostScanned = 16 << 20;
 
 // Up to kPiece bytes of the file from `at`, cut to whole lines.
 class Piece {
@@ -29,7 +29,9 @@ class Piece {
     std::string_view text(reinterpret_cast<const char*>(bytes_.data()), got);
     if (got == 0) return false;
     const std::size_t last = text.rfind('\n');
+    // The first line may be the end of one that began earlier.
     const std::size_t first = whole_first_line ? 0 : text.find('\n') + 1;  // npos + 1 is 0
+    // Without any newline the piece is skipped whole, so that the search goes on.
     next_ = at + (last == std::string_view::npos ? got : last + 1);
     lines_ = last == std::string_view::npos ? std::string_view() : text.substr(first, last + 1 - first);
     return true;
@@ -67,6 +69,7 @@ std::optional<std::int64_t> first_step_in(const Piece& piece) {
 std::uint64_t place_before(const File& file, std::int64_t step, Piece& piece) {
   std::uint64_t place = 0;
   std::uint64_t end = file.size();
+  // Steps only grow in a ledger, so a binary search finds the place in a few reads.
   while (end - place > kPiece) {
     const std::uint64_t middle = place + (end - place) / 2;
     const auto first = piece.read(file, middle, false) ? first_step_in(piece) : std::nullopt;

@@ -11,6 +11,7 @@ namespace {
 
 std::string share_of(Duration part, Duration whole) {
   const double percent = whole > Duration::zero() ? 100 * in_seconds(part) / in_seconds(whole) : 0;
+  // Three digits for small shares, because the promise is one of 0.5 %.
   return format_log(percent < 1 ? "{:.3f} %" : "{:.1f} %", {percent});
 }
 
@@ -21,6 +22,7 @@ std::string counted(std::int64_t count, const char* one, const char* many) {
 std::string beside_text(const RunFigures& figures) {
   if (!figures.beside) return "too few steps to tell what the writes beside them cost";
   const auto& [windows, lost, uncertainty] = *figures.beside;
+  // Smaller than its own uncertainty: any number would be an accident of this run.
   if (lost <= uncertainty) {
     return "steps beside a write lost nothing measurable (less than " +
            format_duration(std::max(lost, Duration::zero()) + uncertainty) + ")";
@@ -33,6 +35,7 @@ std::string beside_text(const RunFigures& figures) {
 
 std::optional<Duration> RunFigures::lost() const {
   if (!beside) return std::nullopt;
+  // A negative loss is noise, and training did not gain by a save.
   return blocked + std::max(beside->lost, Duration::zero());
 }
 

@@ -16,6 +16,7 @@ std::filesystem::path steps_file(const std::filesystem::path& folder) { return f
 std::filesystem::path trial_run(const std::filesystem::path& folder) { return folder / "run"; }
 
 void write_orders(const std::filesystem::path& folder, const TrialOrders& orders) {
+  // Steps of an earlier trial in the same folder would be taken for this one's.
   std::filesystem::remove(steps_file(folder));
   std::ofstream file(orders_file(folder));
   file << orders.stop_at << ' ' << orders.save_at << ' ' << orders.kill_at << '\n';
@@ -33,6 +34,7 @@ TrialOrders read_orders(const std::filesystem::path& folder) {
 }
 
 void append_step(const std::filesystem::path& folder, const TrialStep& step) {
+  // Opened for each step: the trial ends by SIGKILL, and each line must be in the file by then.
   std::ofstream file(steps_file(folder), std::ios::app);
   file << step.step << ' ' << step.loss << ' ' << step.epoch << ' ' << step.state << ' ' << step.output
        << '\n';
@@ -43,6 +45,7 @@ std::vector<TrialStep> read_steps(const std::filesystem::path& folder) {
   std::ifstream file(steps_file(folder));
   std::vector<TrialStep> steps;
   std::string line;
+  // A line without its end was torn by the kill.
   while (std::getline(file, line) && !file.eof()) {
     std::istringstream words(line);
     TrialStep step;
@@ -55,6 +58,7 @@ std::vector<TrialStep> read_steps(const std::filesystem::path& folder) {
 std::uintmax_t bytes_of_steps(const std::filesystem::path& folder) {
   std::error_code missing;
   const std::uintmax_t bytes = std::filesystem::file_size(steps_file(folder), missing);
+  // No file means that no step has ended yet.
   return missing ? 0 : bytes;
 }
 

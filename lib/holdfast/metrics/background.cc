@@ -17,6 +17,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Early enough that a slow sink still has three quarters of the space to catch up.
 constexpr std::size_t kWakeAt = BackgroundSinks::kMostWaiting / 4;
 
 // Passes an event to the method of its type.
@@ -44,9 +45,11 @@ class BackgroundSinks::Worker {
 
   void push(Event event) noexcept {
     const MutexLock lock(mutex_);
+    // An event after the end would come behind EndEvent, which is the last.
     if (closed_) return;
     const bool many =
         std::holds_alternative<StepEvent>(event) || std::holds_alternative<HistogramEvent>(event);
+    // Only steps and histograms come in numbers. All other events are few and must not be lost.
     if (many && waiting_.size() >= kMostWaiting) {
       ++dropped_;
       return;
@@ -61,6 +64,7 @@ class BackgroundSinks::Worker {
     // A file exists from the start, and what a checkpoint covers is written soon after its commit.
     const bool now = std::holds_alternative<BeginEvent>(waiting_.back()) || (step != nullptr && step->saved);
     urgent_ = urgent_ || now;
+    // No wake-up for each step: that would be a system call in the training loop.
     if (now || waiting_.size() == kWakeAt) wake_.notify_one();
   }
 
@@ -73,6 +77,7 @@ class BackgroundSinks::Worker {
       wake_.notify_one();
       if (!ended_wake_.wait_for(mutex_, options_.patience,
                                 [this]() HOLDFAST_REQUIRES(mutex_) { return ended_; })) {
+        // The thread waits for a sick disk. Training has ended and must not wait with it.
         left_behind_ = true;
         thread_.detach();
         log_warning("metrics could not be written within {}; the run ends without the last ones",
@@ -96,6 +101,7 @@ class BackgroundSinks::Worker {
  private:
   void run() {
     SteadyTime sampled = Clock::real().now();
+    // On this thread, because loading the GPUs' library takes longer than a step.
     sampler_.sample();  // rates count from here; loads the GPUs' library
     std::vector<Event> events;
     for (bool open = true; open;) {
@@ -115,6 +121,7 @@ class BackgroundSinks::Worker {
                     dropped);
       }
       const SteadyTime now = Clock::real().now();
+      // One more sample at the end, so that totals cover the whole run.
       const bool sample = now - sampled >= options_.system_every || !open;
       if (sample) sampled = now;
       deliver(events, sample);
@@ -143,6 +150,7 @@ class BackgroundSinks::Worker {
       }
       if (end) to_all(*end);
       if (!events.empty() || sample) {
+        // One flush for each round, so that files are written in large pieces.
         for (const auto& sink : sinks_) sink->flush();
       }
     } catch (const std::exception& error) {
@@ -205,6 +213,7 @@ void BackgroundSinks::begin(const BeginEvent& event) { push(event); }
 
 void BackgroundSinks::step(const StepEvent& event) {
   StepEvent stamped = event;
+  // Stamped here: the worker sees the event up to half a second later.
   if (stamped.at == WallTime{}) stamped.at = Clock::real().wall_now();
   push(stamped);
 }

@@ -48,6 +48,7 @@ std::string saved_line(const SavedEvent& event) {
          format_duration(event.blocked) + ", " + format_duration(event.risk_time) + " of work was at risk";
 }
 
+// The caller may decide, because standard error of a test or of a wrapper is not what a person sees.
 ConsoleProgress::ConsoleProgress(const Clock& clock, ConsoleOptions options)
     : clock_(clock), options_(options), terminal_(options.terminal.value_or(stderr_is_terminal())) {}
 
@@ -65,6 +66,7 @@ void ConsoleProgress::show(const StepEvent& event, bool as_status) noexcept {
 void ConsoleProgress::step(const StepEvent& event) {
   const SteadyTime now = clock_.now();
   unprinted_ = event;
+  // Saves may come every few seconds; the interval keeps the log short.
   if (event.saved && (!save_shown_ || now - *save_shown_ >= options_.interval)) {
     save_shown_ = now;
     show_saved(*event.saved);
@@ -72,6 +74,7 @@ void ConsoleProgress::step(const StepEvent& event) {
   if (shown_ && now - *shown_ < (terminal_ ? options_.redraw : options_.interval)) return;
   shown_ = now;
   show(event, terminal_);
+  // On a terminal the last status is printed as a line at the end.
   if (!terminal_) unprinted_.reset();
 }
 

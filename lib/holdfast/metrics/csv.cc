@@ -23,6 +23,7 @@ std::string_view add(std::string_view text, std::string_view more, std::span<cha
 CsvSink::CsvSink(FileSystem& file_system, std::filesystem::path path, const CsvOptions& options,
                  const Clock& clock)
     : file_system_(file_system), path_(std::move(path)), options_(options), clock_(clock) {
+  // Checked before the run starts, when a wrong name can still end it with a message.
   CsvFile::check(file_system_, path_);
 }
 
@@ -38,6 +39,7 @@ void CsvSink::attempt_to(std::int64_t step, const Write& write) {
     }
     write();
   } catch (const std::exception& error) {
+    // Given up for good: a row that is missing in between could not be told from one that never was.
     failed_ = true;
     log_warning("no more metrics are written to {} (training goes on): {}", path_, what_of(error));
   }
@@ -58,6 +60,7 @@ void CsvSink::step(const StepEvent& event) {
 
 void CsvSink::evaluation(const EvaluationEvent& event) {
   attempt_to(event.step, [&] {
+    // The evaluation of an older step cannot be added, because rows are in the order of steps.
     if (event.step < file_->last_step()) return;
     if (event.step > file_->last_step()) {  // the file was created after this step
       const std::string_view fixed = write_csv_step(event, clock_.wall_now(), attempt_, buffer_);

@@ -32,6 +32,7 @@ void for_each_line(const File& file, const Visit& visit) {
     offset += count;
     std::string_view text(block.data(), held + count);
     for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+      // Only the position within the block counts; a line may come from two reads.
       std::string_view line = text.substr(0, end);
       if (line.ends_with('\r')) line.remove_suffix(1);  // an editor changed the line ends
       if (!std::exchange(skipping, false) && !visit(line, true)) return;
@@ -41,6 +42,7 @@ void for_each_line(const File& file, const Visit& visit) {
       if (!text.empty() && !skipping) visit(text, false);
       return;
     }
+    // A line that fills the whole block is no row of ours. Skip to its end instead of growing the memory.
     if (text.size() == block.size()) {
       if (!std::exchange(skipping, true) && !visit(kTooLong, true)) return;
       text = {};
@@ -65,6 +67,7 @@ class Copy {
   }
   void finish() {
     flush();
+    // Durable before it replaces the old file, so that a crash leaves one of the two whole.
     to_.sync();
   }
 
@@ -82,6 +85,7 @@ class Copy {
 
  private:
   bool header(std::string_view line, bool closed) {
+    // An unclosed beginning of the header is what a crash leaves, so that file holds nothing.
     if (closed && line == kCsvHeader) return true;
     if (closed || !kCsvHeader.starts_with(line)) aside_ = "other-columns";
     return false;
@@ -90,6 +94,7 @@ class Copy {
   bool row(std::string_view line, bool closed) {
     std::optional<CsvRow> row = parse_csv_row(line);
     if (!row) {
+      // An empty line or a torn last one is no loss; any other line that is no row is kept aside.
       unreadable_ = unreadable_ || (closed && !line.empty());
       return true;
     }
@@ -100,6 +105,7 @@ class Copy {
       highest_ = std::max(highest_, row->step);
       return true;
     }
+    // Steps must grow and rows be whole; otherwise somebody changed the file, and the old one stays beside.
     if (row->step <= last_step_ || (closed && !row->whole)) unreadable_ = true;
     if (row->step > last_step_) keep(*row, closed);
     return true;
@@ -108,6 +114,7 @@ class Copy {
   void keep(const CsvRow& row, bool closed) {
     last_step_ = row.step;
     evaluation_ = end() + row.fixed.size();
+    // A torn last row gets an empty evaluation, so that every row has all columns.
     buffer_.append(row.fixed).append(closed ? row.evaluation : kCsvNoEvaluation) += '\n';
     if (buffer_.size() >= kBlock) flush();
   }
@@ -178,12 +185,14 @@ CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, con
   check(file_system, path);
   const auto directory = file_system.open_directory(directory_of(path), true);
   const std::string name = path.filename().string();
+  // Fixed, so that a killed run leaves at most one such file.
   const std::string temporary = name + ".tmp";
   // If the old file is gone, a process was killed between keep_aside() and rename_over(): its copy is
   // complete.
   if (!directory->status(name) && directory->status(temporary)) directory->rename_new(temporary, name);
   directory->unlink(temporary);
   file_ = directory->open(temporary, OpenMode::create);
+  // The name was unlinked a moment ago, so another process writes the same file.
   if (file_ == nullptr) throw IoError("create", directory->path() + "/" + temporary, EEXIST);
 
   Copy copy(*file_, position);
@@ -195,6 +204,7 @@ CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, con
     throw;
   }
   if (const std::string why = copy.aside(); !why.empty()) keep_aside(*directory, path, why);
+  // Last: until here the old file is complete under its name.
   directory->rename_over(temporary, name);
   end_ = copy.end();
   evaluation_ = copy.evaluation();

@@ -27,6 +27,7 @@ class RowWriter {
     return *this;
   }
   RowWriter& time(WallTime value) {
+    // Milliseconds are enough, and a double holds them for any year that a run will see.
     const auto milliseconds = std::chrono::floor<std::chrono::milliseconds>(value.time_since_epoch());
     return number(static_cast<double>(milliseconds.count()) / 1e3);
   }
@@ -60,6 +61,7 @@ std::optional<std::string_view> take_field(std::string_view& rest) {
 
 bool is_evaluation(std::string_view text) {
   const auto loss = take_field(text);
+  // Both values or none: half an evaluation is a torn row.
   return loss && empty_or_number(*loss) && empty_or_number(text) && loss->empty() == text.empty();
 }
 
@@ -77,6 +79,7 @@ std::string_view write_csv_step(const StepEvent& event, WallTime time, std::uint
 
 std::string_view write_csv_step(const EvaluationEvent& event, WallTime time, std::uint64_t attempt,
                                 std::span<char> buffer) {
+  // The row of a step that this file does not have: columns of the training stay empty.
   RowWriter row(buffer);
   row.integer(event.epoch).comma().integer(event.step).comma().comma();
   row.time(time).comma().comma().comma().comma().integer(attempt).comma();

@@ -35,6 +35,7 @@ constexpr int kValue = 1;   // of Summary
 constexpr int kStatus = 1;  // of SessionLog
 constexpr std::uint64_t kStart = 1;
 
+// CRC-32C (Castagnoli), as TensorFlow's record format demands.
 constexpr auto kCrcTable = [] {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < table.size(); ++i) {
@@ -45,6 +46,8 @@ constexpr auto kCrcTable = [] {
   return table;
 }();
 
+// TensorFlow's masking: the checksum of data that holds checksums would be weak
+// (tensorflow/core/lib/hash/crc32c.h).
 std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8U; }
 
 template <class T>
@@ -66,6 +69,7 @@ std::optional<std::int64_t> number_in(std::string_view name) {
 }
 
 std::string safe_host() {
+  // A host name is part of a file name here.
   std::string host = host_name().substr(0, 100);
   std::replace(host.begin(), host.end(), '/', '_');
   return host.empty() ? "localhost" : host;
@@ -127,12 +131,14 @@ WireMessage& WireMessage::numbers(int field, std::span<const double> values) {
 
 EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& directory, WallTime now) {
   const auto folder = file_system.open_directory(directory, true);
+  // Readers order the files of a run by this number, so a later attempt needs a larger one.
   std::int64_t number = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
   for (const DirectoryEntry& entry : folder->list()) {
     // A foreign name may hold any number; the order by name needs ten digits.
     if (const auto other = number_in(entry.name); other && *other < 9'999'999'998)
       number = std::max(number, *other + 1);
   }
+  // Two processes in one second must not share a file.
   const std::string end = '.' + safe_host() + '.' + std::to_string(getpid());
   for (int tries = 0; file_ == nullptr && tries < 100; ++tries, ++number) {
     std::array<char, 24> digits{};
@@ -142,6 +148,7 @@ EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& direc
     file_ = folder->open(name, OpenMode::create);
   }
   if (file_ == nullptr) throw IoError("create", path_, EEXIST);
+  // Readers expect this record first.
   record(event_at(now).bytes(kFileVersion, "brain.Event:2"));
   flush();
 }
@@ -153,6 +160,7 @@ void EventFile::start_at(std::int64_t step, WallTime at) {
 void EventFile::scalars(std::span<const Scalar> values, std::int64_t step, WallTime at) {
   WireMessage summary;
   for (const Scalar& scalar : values) {
+    // A simple value is a 32-bit float in TensorBoard's format.
     summary.child(
         kValue,
         WireMessage().bytes(kTag, scalar.tag).small_number(kSimpleValue, static_cast<float>(scalar.value)));

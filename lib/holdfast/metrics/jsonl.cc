@@ -22,6 +22,7 @@ class LineWriter {
                                      buffer_.data());
   }
   void number(double value) {
+    // JSON has no nan and no inf; as texts they stay visible.
     const bool quoted = !std::isfinite(value);
     if (quoted) text("\"");
     used_ += write_shortest_decimal(value, rest());
@@ -47,6 +48,7 @@ void write_saved(const SavedEvent& saved, LineWriter& line) {
   };
   const auto milliseconds = [&](const char* name, Duration value) {
     line.text(name);
+    // Rounded to microseconds: more digits would only make the file longer.
     line.number(std::round(std::chrono::duration<double, std::micro>(value).count()) / 1e3);
   };
   integer(",\"saved\":{\"step\":", saved.step);
@@ -67,6 +69,7 @@ std::string_view write_step_line(const StepEvent& event, std::span<char> buffer)
   line.text("{\"step\":");
   line.integer(event.step);
   line.text(",\"epoch\":");
+  // The bits as well, because the decimal is for people and a comparison needs the exact value.
   line.integer(event.epoch);
   line.text(",\"loss\":");
   line.number(event.loss);
@@ -91,6 +94,7 @@ void JsonlSink::step(const StepEvent& event) {
   try {
     write_(write_step_line(event, buffer_));
   } catch (const std::exception& error) {
+    // One warning and then silence; a full disk would fail at every step.
     failed_ = true;
     log_warning("no more metrics are written to {} (training goes on): {}", target_, what_of(error));
   }

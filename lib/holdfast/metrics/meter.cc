@@ -5,6 +5,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// At least this many steps and seconds: fast steps average over more, slow ones over fewer.
 constexpr std::size_t kSteps = 100;
 constexpr Duration kAtLeast = std::chrono::seconds(5);
 
@@ -18,6 +19,7 @@ void Meter::begin() {
 }
 
 void Meter::step(std::int64_t samples) {
+  // The first step has no beginning, so its time says nothing.
   if (!last_) {
     begin();
     return;
@@ -33,6 +35,7 @@ void Meter::step(std::int64_t samples) {
   }
 }
 
+// Evaluations and pauses do not count as training time.
 void Meter::pause() { last_.reset(); }
 
 double Meter::per_second() const {

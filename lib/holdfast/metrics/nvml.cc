@@ -28,6 +28,7 @@ struct Nvml::Functions {
   int (*utilization)(Device, Utilization*);
 };
 
+// Loaded at run time: a machine without NVIDIA's driver has no such library.
 Nvml::Nvml(const char* library) : library_(dlopen(library, RTLD_NOW | RTLD_LOCAL)) {
   if (library_ == nullptr) return;
   auto functions = std::make_unique<Functions>();
@@ -35,6 +36,7 @@ Nvml::Nvml(const char* library) : library_(dlopen(library, RTLD_NOW | RTLD_LOCAL
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library_, name));
     return function != nullptr;
   };
+  // The names with _v2 are the ones that nvml.h maps the plain names to.
   if (find(functions->init, "nvmlInit_v2") && find(functions->shutdown, "nvmlShutdown") &&
       find(functions->count, "nvmlDeviceGetCount_v2") &&
       find(functions->handle, "nvmlDeviceGetHandleByIndex_v2") &&
@@ -60,10 +62,12 @@ std::vector<GpuFigures> Nvml::read() const {
   for (unsigned int index = 0; index < count; ++index) {
     Functions::Device device = nullptr;
     Functions::Memory memory{};
+    // A GPU that fell off the bus fails here; the others still count.
     if (functions_->handle(index, &device) != 0 || functions_->memory(device, &memory) != 0) continue;
     GpuFigures gpu{
         .index = static_cast<int>(index), .memory_used = memory.used, .memory_total = memory.total};
     Functions::Utilization utilization{};
+    // Some GPUs, such as slices of MIG, have no utilization.
     if (functions_->utilization(device, &utilization) == 0) gpu.utilization = utilization.gpu / 100.0;
     gpus.push_back(gpu);
   }

@@ -44,6 +44,7 @@ class PrometheusSink final : public MetricSink {
   }
 
   void step(const StepEvent& event) override {
+    // The first event already holds samples of earlier attempts.
     if (!first_samples_) first_samples_ = event.samples;
     step_ = event;
     steps_ += 1;
@@ -87,14 +88,17 @@ class PrometheusSink final : public MetricSink {
   void write() {
     written_ = clock_.now();
     const auto folder = file_system_.open_directory(folder_of(file_), false);
+    // Not created: the folder belongs to node_exporter, and nobody would read a folder of a wrong name.
     if (!folder)
       throw IoError("open", folder_of(file_), ENOENT, "create the folder, and start the run again");
     const std::string temporary = temporary_prefix_ + std::to_string(getpid());
+    // An earlier process of this container may have had the same number.
     folder->unlink(temporary);
     const auto file = folder->open(temporary, OpenMode::create);
     if (file == nullptr) throw IoError("create", folder_of(file_) / temporary, EEXIST);
     try {
       const std::string content = text();
+      // node_exporter runs as another user.
       file->let_others_read();
       file->write_at(std::as_bytes(std::span(content)), 0);
       file->close();
@@ -102,6 +106,8 @@ class PrometheusSink final : public MetricSink {
       folder->unlink(temporary);  // a full disk has no space for it
       throw;
     }
+    // A rename, so that a scrape never reads half a file. Without fsync: after a crash the values are old
+    // anyway.
     folder->rename_over(temporary, file_.filename().string());
   }
 

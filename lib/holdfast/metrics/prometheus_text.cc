@@ -33,6 +33,7 @@ void PrometheusHistogram::observe(double value) {
   if (std::isnan(value)) return;
   ++count_;
   sum_ += value;
+  // The first limit that is not below the value, because buckets include their upper bound ("le").
   const auto limit = std::lower_bound(limits_.begin(), limits_.end(), value);
   if (limit != limits_.end()) ++counts_[static_cast<std::size_t>(limit - limits_.begin())];
 }
@@ -85,6 +86,7 @@ void PrometheusText::histogram(std::string_view name, std::string_view help,
   const std::string bucket = std::string(name) + "_bucket";
   std::int64_t count = 0;
   for (std::size_t i = 0; i < values.limits_.size(); ++i) {
+    // Buckets are cumulative in this format.
     count += values.counts_[i];
     sample(bucket, "le=\"" + number(values.limits_[i]) + '"', static_cast<double>(count));
   }

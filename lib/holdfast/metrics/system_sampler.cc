@@ -31,6 +31,7 @@ std::uint64_t resident_bytes() {
 void read_disk_bytes(SystemEvent& event) {
   std::ifstream file("/proc/self/io");
   std::string name;
+  // Sandboxes may hide this file; the figures then stay 0.
   for (std::uint64_t value = 0; file >> name >> value;) {
     if (name == "read_bytes:") event.read_bytes = value;
     if (name == "write_bytes:") event.written_bytes = value;
@@ -38,12 +39,14 @@ void read_disk_bytes(SystemEvent& event) {
 }
 
 double rate(std::uint64_t now, std::uint64_t before, double elapsed) {
+  // Unsigned: the difference of a counter that fell would be huge.
   return now > before ? static_cast<double>(now - before) / elapsed : 0;
 }
 
 }  // namespace
 
 SystemEvent SystemSampler::sample() {
+  // On the first sample and not in the constructor: loading the library belongs on the metrics thread.
   if (!nvml_) nvml_.emplace();
   SystemEvent event{.cpu_time = cpu_time(), .resident_bytes = resident_bytes(), .at = clock_.wall_now()};
   read_disk_bytes(event);

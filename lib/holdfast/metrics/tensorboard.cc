@@ -11,6 +11,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A process with many histograms must not hold them for the whole flush interval.
 constexpr std::size_t kLargeBuffer = 1 << 18;
 
 class TensorBoardSink final : public MetricSink {
@@ -25,6 +26,7 @@ class TensorBoardSink final : public MetricSink {
     last_step_ = event.step;
     last_system_step_ = event.step;
     // What earlier attempts wrote of `step` itself stays, unless its evaluation comes again.
+    // TensorBoard discards earlier points from this step on ("restart"), so recomputed steps appear once.
     file_->start_at(event.evaluation_due ? event.step : event.step + 1, now);
     if (event.evaluation_due && std::isfinite(event.loss)) put({{"train/loss", event.loss}}, event.step, now);
     flush();
@@ -40,6 +42,8 @@ class TensorBoardSink final : public MetricSink {
     if (event.accuracy) values.push_back({"train/accuracy", *event.accuracy});
     file_->scalars(values, event.step, at(event.at));
     if (event.saved) saved(*event.saved, at(event.at));
+    // What a checkpoint covers is written at once: after a crash the curves reach at least as far as the
+    // state.
     if (event.saved || file_->unwritten() > kLargeBuffer || clock_.now() - flushed_ >= options_.flush_every)
       flush();
   }
@@ -57,6 +61,7 @@ class TensorBoardSink final : public MetricSink {
 
   // One at most for each step, so that steps increase in every curve.
   void system(const SystemEvent& event) override {
+    // Without a step since the last sample, a second point would stand above the first.
     if (!file_ || last_step_ <= last_system_step_) return;
     last_system_step_ = last_step_;
     std::vector<Scalar> values{{"system/cpu_cores", event.cpu_cores},
@@ -65,6 +70,7 @@ class TensorBoardSink final : public MetricSink {
                                {"system/disk_written_megabytes_per_second", event.written_bytes_per_s / 1e6}};
     std::vector<std::string> tags;
     tags.reserve(2 * event.gpus.size());
+    // `values` keeps views of these texts; reserve() above keeps them in place.
     for (const GpuFigures& gpu : event.gpus) {
       const std::string prefix = "system/gpu" + std::to_string(gpu.index) + '_';
       tags.push_back(prefix + "memory_bytes");

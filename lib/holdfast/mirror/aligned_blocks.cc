@@ -10,6 +10,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// O_DIRECT wants aligned memory, offsets and lengths.
 constexpr std::align_val_t kAlignment{4096};
 constexpr std::size_t kUnit = 4096;
 
@@ -23,6 +24,7 @@ void read_blocks(const File& file, std::uint64_t bytes, AlignedBlock& block,
                  const std::function<void(std::span<const std::byte>)>& sink) {
   for (std::uint64_t done = 0; done < bytes;) {
     const std::size_t want = std::min<std::uint64_t>(kCopyBlock, bytes - done);
+    // Whole blocks are read, even at the end, because O_DIRECT refuses other lengths.
     const std::size_t got = std::min(file.read_uncached_at(block.bytes(), done), want);
     if (got < want) throw IoError("read", "the checkpoint", EIO, "it has become shorter while it was read");
     sink(block.bytes().first(got));
@@ -46,6 +48,7 @@ void BlockStream::append(std::span<const std::byte> bytes) {
 void BlockStream::finish() {
   const std::uint64_t length = written_ + held_;
   if (held_ > 0) {
+    // Padded to a whole unit for this write; truncate() takes the padding off again.
     const std::size_t padded = (held_ + kUnit - 1) / kUnit * kUnit;
     std::memset(block_.bytes().data() + held_, 0, padded - held_);
     file_.write_at(block_.bytes().first(padded), written_);

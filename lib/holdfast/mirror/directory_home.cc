@@ -45,6 +45,7 @@ AttemptNumber DirectoryHome::claim(AttemptNumber least) {
 std::vector<HomeFile> DirectoryHome::list() {
   std::vector<HomeFile> found;
   const auto run = open();
+  // Once a claim lies there, a folder that is missing means trouble, and no empty home.
   if (!run && store_.attempt() != 0) throw IoError("open", name_, ENOENT, "is its volume mounted?");
   if (!run) return found;
   for (const Candidate& candidate : candidates_in(*run)) {
@@ -69,6 +70,7 @@ void DirectoryHome::set_aside_if_damaged(const MirrorSource& source) {
 }
 
 void DirectoryHome::put(const MirrorSource& source) {
+  // Once, before the first commit: it removes what killed attempts left half-written.
   if (!recovered_) {
     store_.recover();
     recovered_ = true;
@@ -77,6 +79,7 @@ void DirectoryHome::put(const MirrorSource& source) {
   try {
     commit(source);
   } catch (const IoError& error) {
+    // The caller finds out which of the two files is damaged.
     if (error.operation() == kReadBack) throw CopyDiffers(error.what());
     throw;
   }

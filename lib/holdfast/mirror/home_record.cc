@@ -32,6 +32,7 @@ bool HomeRecord::owns(AttemptNumber attempt) const {
 void HomeRecord::add(AttemptNumber attempt) {
   const auto place = std::lower_bound(claims.begin(), claims.end(), attempt);
   if (place == claims.end() || *place != attempt) claims.insert(place, attempt);
+  // Bounded like the store's claims, of which the older ones are deleted, too.
   if (claims.size() > kAttemptsKept) claims.erase(claims.begin());
 }
 
@@ -65,6 +66,7 @@ std::optional<HomeRecord> home_record_from_json(const std::string& text) {
   if (const JsonValue* const claims = object.find("claims");
       claims != nullptr && claims->is(JsonValue::Kind::list)) {
     for (const JsonValue& claim : claims->items) {
+      // The numbers come from a file, so only possible ones count.
       if (claim.whole && is_number_of_attempt(claim.integer))
         record.add(static_cast<AttemptNumber>(claim.integer));
     }
@@ -84,6 +86,7 @@ std::optional<HomeRecord> home_record_from_json(const std::string& text) {
 
 std::optional<HomeRecord> read_home_record(Directory& run_directory) {
   const auto status = run_directory.status(kHomeStateName);
+  // A pipe would block, and a huge file would fill the memory.
   if (!status || status->kind != FileKind::regular || status->size > kLongestRecord) return std::nullopt;
   const auto file = run_directory.open(kHomeStateName, OpenMode::read);
   if (!file) return std::nullopt;

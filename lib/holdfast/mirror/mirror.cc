@@ -17,6 +17,7 @@ constexpr Duration kIdle = std::chrono::seconds(1);
 constexpr Duration kFirstDelay = std::chrono::seconds(1);
 constexpr Duration kLongestDelay = std::chrono::minutes(1);
 constexpr Duration kCheck = std::chrono::minutes(1);  // costs two listings
+// The newest may turn out damaged, so there must be one more.
 constexpr std::size_t kLeastHome = 2;
 constexpr std::size_t kRemembered = 16;
 
@@ -44,9 +45,11 @@ void Mirror::run() {
       pace_.wait(kIdle);
     } catch (const SupersededError&) {
       record_.superseded = true;
+      // `holdfast status` then shows that another machine owns HOME.
       if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
       throw;
     } catch (const Error& error) {
+      // Only a volume or a store that fails may work again later.
       const bool passes = error.exit_code() == ExitCode::io_failed;
       if (options_.once || !passes) throw;
       failed(error.what());
@@ -97,6 +100,7 @@ std::vector<Mirror::Found> Mirror::candidates(const Directory& run) {
 void Mirror::adopt(Directory& run, AttemptNumber newest) {
   if (!std::exchange(read_record_, true)) {
     const auto earlier = read_home_record(run);
+    // A record about another HOME says nothing about this one.
     if (earlier && earlier->home == record_.home) {
       for (const AttemptNumber claim : earlier->claims) record_.add(claim);
       record_.newest = earlier->newest;
@@ -105,8 +109,10 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
   }
   AttemptNumber least = newest;
   if (claimed_) {
+    // An earlier claim of this run covers these files as well.
     if (record_.claims.back() >= newest) return;
   } else {
+    // This process has claimed nothing yet, but an earlier one of this run may have.
     const AttemptNumber highest = home_.highest();
     if (highest >= newest && !record_.owns(highest)) {
       throw SupersededError(home_.name() + " is at attempt " + std::to_string(highest) +
@@ -115,9 +121,11 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
                             "): another machine goes on with the run. To go on here, start the trainer with "
                             "`holdfast supervise --mirror`");
     }
+    // HOME is at a number of ours that covers the attempt: any higher one will do.
     if (highest >= newest) least = 0;
   }
   const AttemptNumber claimed = home_.claim(least);
+  // Recorded before the check, so that a restart knows the number.
   record_.add(claimed);
   claimed_ = true;
   save_record(run);
@@ -167,6 +175,7 @@ bool Mirror::copy(Directory& run, const Found& found) {
 
 std::optional<MirrorSource> Mirror::look(const Directory& run, const Found& found, const File& file) {
   Verdict verdict = verifier_.inspect(file, Verifier::Depth::head, false);
+  // Looks again on the device: a bad page in the cache is not the file's fault.
   if (verdict.kind == Verdict::Kind::damaged) verdict = verifier_.inspect(file, Verifier::Depth::head, true);
   std::string why;
   if (verdict.kind != Verdict::Kind::good) {
@@ -226,6 +235,7 @@ void Mirror::is_home(const MirrorSource& source) {
 
 // Best effort: it must not end the mirror.
 void Mirror::save_record(Directory& run) {
+  // Compared without the time, which always differs.
   HomeRecord now = record_;
   now.time.clear();
   const std::string text = to_json(now);

@@ -14,7 +14,9 @@ void Pace::moved(std::uint64_t bytes) {
   if (limit_ <= 0) return;
   const auto cost = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(static_cast<double>(bytes) / (limit_ * 1e6)));
+  // Time in which nothing moved is not saved up: after a pause the limit holds at once.
   free_ = std::max(free_, clock_.now()) + cost;
+  // poll() may lift the limit.
   while (limit_ > 0 && clock_.now() < free_) {
     clock_.sleep_for(std::min<Duration>(kPoll, free_ - clock_.now()));
     poll();

@@ -84,6 +84,7 @@ void RcloneHome::fail(const std::string& what, const RcloneEnd& end) const {
 
 std::vector<RcloneEntry> RcloneHome::entries(const std::string& folder, bool may_be_missing) const {
   std::string text;
+  // Modification times and types cost a request a file with some stores.
   const RcloneEnd end = rclone_.run({"lsjson", "--no-modtime", "--no-mimetype", "--files-only", folder}, {},
                                     [&](std::span<const std::byte> bytes) {
                                       if (text.size() + bytes.size() > kMostListed) {
@@ -130,6 +131,7 @@ AttemptNumber RcloneHome::claim(AttemptNumber least) {
   std::random_device random;
   for (;;) {
     if (const AttemptNumber number = claim_once(least)) return number;
+    // Two that lost against each other must not come back at the same moment.
     std::uniform_int_distribution<std::int64_t> wait(0, Duration(kLongestWait).count());
     pace_.wait(Duration(wait(random)));
   }
@@ -141,6 +143,8 @@ AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
   if (number > kHighestNumber) {
     throw RefusedError(name_ + " holds a file of the last attempt number there is; move that file away");
   }
+  // Stores have no exclusive creation. So each writes under a name of its own, and looks: it has lost if
+  // another claims the same number or a higher one.
   const std::string name = claim_name(number) + "." + in_hex(random_bytes(kTokenDigits / 2));
   const RcloneEnd end =
       rclone_.run({"rcat", at(std::string(kAttemptsDirectory) + "/" + name)}, claim_text(kClaimedByMirror));
@@ -190,10 +194,12 @@ void RcloneHome::put(const MirrorSource& source) {
   check_not_superseded();
   const std::string name = checkpoint_name(source.id);
   const HeldSource held(source.path);
+  // The path is a link in /proc. A damaged copy may match in size and time. One file needs no listing.
   const RcloneEnd end = rclone_.run_limited(
       {"copyto", "--copy-links", "--ignore-times", "--no-traverse", held.path(), at(name)});
   if (!end.ok()) fail("copy " + name, end);
   if (!holds(source)) throw CopyDiffers(name_ + " does not hold the bytes of " + name + " that were written");
+  // A copy counts only if nobody has taken HOME over meanwhile.
   check_not_superseded();
 }
 
@@ -250,6 +256,7 @@ void RcloneHome::retire(const MirrorSource& newest) {
   }
   if (!view.newest_finite) return;  // an older file may be the last one whose state is finite
   for (const FileId id : superfluous(view, KeepLast{keep_})) {
+    // Before each deletion, because another machine may own HOME by now.
     check_not_superseded();
     remove(checkpoint_name(id));
     verified_.erase(id);

@@ -14,6 +14,7 @@ std::optional<std::vector<RcloneEntry>> rclone_list_from_json(std::string_view t
     auto name = text_member(item, "Name");
     const auto bytes = integer_member(item, "Size");
     const JsonValue* const folder = item.find("IsDir");
+    // rclone gives -1 for a size that the store does not know.
     if (!name || name->empty() || !bytes || *bytes < -1) return std::nullopt;
     if (folder == nullptr || !folder->is(JsonValue::Kind::boolean)) return std::nullopt;
     entries.push_back({.name = std::move(*name), .bytes = *bytes, .is_folder = folder->integer != 0});

@@ -69,11 +69,14 @@ class Child {
 // Between fork and exec only calls that are safe there.
 [[noreturn]] void become(char* const* words, int input, int output, int error, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent died before prctl().
   if (getppid() != parent) _exit(128 + SIGKILL);
   setpgid(0, 0);  // a Ctrl-C reaches the mirror alone, which decides about the copy in flight
+  // The mirror blocks signals, and exec would keep that.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  // exec would keep an ignored signal ignored.
   signal(SIGPIPE, SIG_DFL);
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
@@ -111,6 +114,7 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
   Pipe in;
   Pipe output;
   Pipe error;
+  // Before fork(): in the child of a program with threads nothing may be allocated.
   std::vector<std::string> words{"rclone"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
@@ -159,6 +163,7 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
         if (out) out(std::span<const std::byte>(buffer).first(static_cast<std::size_t>(got)));
       } else {
         said.append(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(got));
+        // The last lines say why it failed, and a program in trouble may write much.
         if (said.size() > kMostSaid) said.erase(0, said.size() - kMostSaid);
       }
     }

@@ -32,6 +32,7 @@ class Start {
     claim_home(here() + 1);
     if (const auto newest = store_.preflight().newest) prepared_.newest = id_of(*newest);
     for (const HomeFile& file : home_.list()) {
+      // The list begins with the newest: all that follow are older than the one that is here.
       if (prepared_.newest && file.id <= *prepared_.newest) break;
       if (fetch(file)) break;
     }
@@ -40,6 +41,7 @@ class Start {
                          ": " + prepared_.skipped.front().reason +
                          "); is it the right one? To start over, choose an empty home");
     }
+    // The trainer claims the next number here, which must be the one claimed in HOME.
     if (here() + 1 < prepared_.attempt) claim_here();
     // Another machine may have started meanwhile, and what was fetched may be its checkpoint.
     home_.check_not_superseded();
@@ -65,11 +67,13 @@ class Start {
   void claim_here() {
     if (store_.attempt() != 0) return;
     const AttemptNumber own = store_.claim(kClaimedByMirror, 0, prepared_.attempt - 1);
+    // Somebody has taken that number here meanwhile, so HOME must be above it again.
     if (own >= prepared_.attempt) claim_home(own + 1);
   }
 
   // False: the file is damaged, or gone.
   bool fetch(const HomeFile& file) {
+    // Files are written under a claim only, as everywhere.
     if (store_.attempt() == 0) {
       claim_here();
       store_.recover();
@@ -84,6 +88,7 @@ class Start {
                      .write = [&](File& copy) { receive(file, copy); },
                      .copy_of = file.id});
     } catch (const FetchedBadly& bad) {
+      // An older file would throw away work that a newer program can read.
       if (bad.kind == Verdict::Kind::newer_format) {
         throw RefusedError(home_.name() + "/" + name + " is newer than this program can read (" + bad.what() +
                            ")");

@@ -28,6 +28,7 @@ AlexNetImpl::AlexNetImpl(const AlexNetOptions& options) : options_(options) {
   if (options.num_classes < 1) throw UsageError("an AlexNet needs at least one class");
   if (options.hidden < 1) throw UsageError("an AlexNet needs at least one hidden unit a layer");
   const bool table = options.variant == ModelVariant::table;
+  // The variants differ in the channels of the fourth convolution.
   const std::int64_t fourth = table ? 384 : 256;
   add_conv(features_, {.in = 3, .out = 64, .kernel = 11, .stride = 4, .padding = table ? 0 : 2});
   add_pool(features_);
@@ -47,6 +48,7 @@ void AlexNetImpl::add_classifier() {
   const bool table = options_.variant == ModelVariant::table;
   std::int64_t inputs = 256 * kPooled * kPooled;
   for (int hidden = 0; hidden < 2; ++hidden) {
+    // torchvision drops before a layer, the table's program behind it.
     if (!table) classifier_->push_back(models::make_dropout(options_.dropout));
     classifier_->push_back(models::undrawn_linear(inputs, options_.hidden));
     classifier_->push_back(torch::nn::ReLU(torch::nn::ReLUOptions(true)));

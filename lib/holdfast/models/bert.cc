@@ -128,6 +128,7 @@ class BertLayerImpl : public Module {
   at::Tensor attend(const at::Tensor& x, const at::Tensor& penalty) {
     const std::int64_t width = options_.hidden / options_.heads;
     const auto split = [&](const at::Tensor& all) {  // [B, heads, S, width]
+      // Heads as a dimension of their own, without a copy.
       return all.view({x.size(0), x.size(1), options_.heads, width}).transpose(1, 2);
     };
     const at::Tensor narrow = cast_once(x);
@@ -139,6 +140,7 @@ class BertLayerImpl : public Module {
     if (options_.attention == BertAttention::fused) {
       mixed = at::scaled_dot_product_attention(query, key, value, added, dropout);
     } else {
+      // Scaled before the product, so that FP16 cannot overflow in it.
       at::Tensor scores = at::matmul(query / std::sqrt(static_cast<double>(width)), key.transpose(-1, -2));
       if (added) scores = scores.add_(*added);
       mixed = at::matmul(at::dropout(at::softmax(scores, -1), dropout, dropout > 0), value);
@@ -176,6 +178,7 @@ BertImpl::BertImpl(const BertOptions& options) : options_(options) {
   const auto add_embedding = [&](const char* name, std::int64_t rows, bool padding) {
     torch::nn::EmbeddingOptions embedding(rows, options.hidden);
     if (padding) embedding.padding_idx(0);
+    // Empty weights, because initialize() draws them; the constructor would draw them once more.
     return embeddings->register_module(
         name, torch::nn::Embedding(embedding._weight(at::empty({rows, options.hidden}))));
   };
@@ -214,6 +217,7 @@ at::Tensor BertImpl::encode(const BertBatch& batch) {
   }
   require(batch.segment_ids, ids.sizes(), at::kLong, "segment_ids", "int64 and as input_ids");
   at::Tensor x = words_(ids) + types_(batch.segment_ids);
+  // Positions are 0, 1, 2 and so on for every sequence, so a slice replaces a look-up.
   x = x.add_(positions_->weight.slice(0, 0, ids.size(1)));
   at::Tensor penalty;
   if (batch.input_mask.defined()) {
@@ -233,10 +237,12 @@ at::Tensor BertImpl::masked_lm(const at::Tensor& hidden, const BertBatch& batch)
     throw UsageError("BERT: masked_lm_positions must be int64 [sequences, predictions], not " +
                      text_of(positions));
   }
+  // Sequences are joined to one matrix, so positions count from each sequence's beginning.
   const at::Tensor starts = at::arange(0, sequences * tokens, tokens, positions.options()).unsqueeze(1);
   const at::Tensor gathered =
       hidden.reshape({sequences * tokens, options_.hidden}).index_select(0, (positions + starts).flatten());
   const at::Tensor x = transform_norm_(activate(options_.gelu, transform_(gathered)));
+  // The word embedding is the decoder: the two share one tensor.
   return at::linear(x, words_->weight, word_bias_);
 }
 
@@ -251,6 +257,7 @@ BertLoss BertImpl::loss(const BertBatch& batch) {
   require(batch.masked_lm_ids, batch.masked_lm_positions.sizes(), at::kLong, "masked_lm_ids",
           "int64 and as masked_lm_positions");
   require(batch.next_sentence_labels, {next.size(0)}, at::kLong, "next_sentence_labels", "int64 [sequences]");
+  // Any negative label means "no prediction", as -100 in PyTorch's programs.
   const at::Tensor labels = batch.masked_lm_ids.flatten().clamp_min(kNoPrediction);
   BertLoss loss;
   if (batch.masked_lm_weights.defined()) {
@@ -259,6 +266,7 @@ BertLoss BertImpl::loss(const BertBatch& batch) {
     const at::Tensor each =
         at::cross_entropy_loss(wide(words), labels, {}, at::Reduction::None, kNoPrediction);
     const at::Tensor weights = batch.masked_lm_weights.flatten();
+    // 1e-5 as in Google's BERT, for a batch without predictions.
     loss.masked_lm = (each * weights).sum() / (weights.sum() + 1e-5);
   } else {
     loss.masked_lm = at::cross_entropy_loss(wide(words), labels, {}, at::Reduction::Mean, kNoPrediction);
@@ -283,6 +291,7 @@ void BertImpl::initialize() {
     }
   }
   word_bias_.zero_();
+  // The padding word's vector stays zero, as torch.nn.Embedding keeps it.
   if (options_.padding_idx) words_->weight[0].zero_();
 }
 

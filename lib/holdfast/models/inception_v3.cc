@@ -136,6 +136,7 @@ at::Tensor InceptionV3Impl::until_17x17(const at::Tensor& pictures) {
   models::require_layout(options_.batch_norm, pictures);
   at::Tensor x = pictures;
   for (std::size_t i = 0; i < layers_->stem.size(); ++i) {
+    // The pools lie behind the third and the fifth convolution.
     if (i == 3) x = models::pooled(Pool::halve_max, x);
     x = layers_->stem[i](x);
   }
@@ -158,6 +159,7 @@ InceptionV3Impl::Outputs InceptionV3Impl::forward_both(const at::Tensor& picture
   if (!options_.auxiliary) throw UsageError("this Inception v3 was made without its auxiliary head");
   models::require_pixels("Inception v3 with its auxiliary head", pictures, kSmallestPixelsOfBoth);
   const at::Tensor shared = until_17x17(pictures);
+  // As torchvision: the head sees 5x5 cells.
   at::Tensor side = at::avg_pool2d(shared, {5, 5}, {3, 3});
   for (ConvNorm& conv : layers_->auxiliary) side = conv(side);
   side = auxiliary_fc_(at::adaptive_avg_pool2d(side, {1, 1}).flatten(1));
@@ -169,6 +171,7 @@ void InceptionV3Impl::initialize() {
   const bool table = options_.variant == ModelVariant::table;
   for (const auto& module : modules(/*include_self=*/false)) {
     if (auto* conv = module->as<torch::nn::Conv2dImpl>()) {
+      // Deviations of the reference implementations.
       table ? models::draw_as_table(*conv) : void(conv->weight.normal_(0, 0.1));
     }
     if (auto* norm = module->as<torch::nn::BatchNorm2dImpl>()) norm->reset_parameters();

@@ -17,6 +17,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// ImageNet's classes and one for "none of them", as the table's programs have.
 constexpr std::int64_t kTableClasses = 1001;
 
 template <typename Net>
@@ -184,11 +185,13 @@ ModelWork count_work(const PictureModel& model, std::int64_t pixels) {
   model.module->eval();  // an empty batch has no statistics
   {
     const CountLayers counting(layers);
+    // An empty batch: shapes flow through all layers, and nothing is computed.
     model.outputs(at::empty({0, 3, pixels, pixels}, like_weights));
   }
   model.module->train(training);
   ModelWork work;
   for (const double macs : layers) work.forward_macs += macs;
+  // Backward costs twice the forward pass, but the first layer needs no gradient of its input.
   work.train_flops = 2 * (3 * work.forward_macs - layers.front());
   return work;
 }

@@ -43,6 +43,7 @@ class BottleneckImpl final : public models::ResidualBlockImpl {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
+  // The published table has the stride in the first 1x1 convolution, torchvision in the 3x3.
   BottleneckImpl(const ResNetOptions& options, std::int64_t in, std::int64_t channels, std::int64_t stride)
       : ResidualBlockImpl(options.batch_norm),
         stride_first_(options.variant == ModelVariant::table),
@@ -108,6 +109,7 @@ torch::nn::Sequential ResNetImpl::make_layer(std::int64_t channels, int blocks, 
 at::Tensor ResNetImpl::forward(const at::Tensor& pictures) {
   models::require_layout(options_.batch_norm, pictures);
   Activation x = models::normalize(options_.batch_norm, bn1_, conv1_(pictures), {.relu = true});
+  // Both paths of the first block begin behind the pool.
   if (options_.stem == Stem::imagenet) x.main = x.shortcut = at::max_pool2d(x.main, {3, 3}, {2, 2}, {1, 1});
   for (torch::nn::Sequential* layer : {&layer1_, &layer2_, &layer3_, &layer4_}) {
     x = (*layer)->forward<Activation>(x);
@@ -127,6 +129,7 @@ void ResNetImpl::initialize() {
       table ? models::draw_as_table(*linear, /*relu_follows=*/false) : linear->reset_parameters();
     }
   }
+  // A block then begins as the identity (Goyal et al. 2017).
   if (!options_.zero_init_residual) return;
   for (const auto& module : modules(/*include_self=*/false)) {
     if (auto* block = dynamic_cast<models::ResidualBlockImpl*>(module.get()))

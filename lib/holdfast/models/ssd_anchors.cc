@@ -17,6 +17,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr double kPixels = kSsdPixels;
+// Cells, steps and sides in pixels, as MLPerf's and torchvision's SSD300 have them.
 constexpr std::array<int, 6> kCells{38, 19, 10, 5, 3, 1};
 constexpr std::array<double, 6> kSteps{8, 16, 32, 64, 100, 300};
 constexpr std::array<double, 7> kSides{21, 45, 99, 153, 207, 261, 315};
@@ -28,6 +29,7 @@ struct Size {
 
 std::vector<Size> sizes_of(std::size_t map) {
   const double side = kSides[map] / kPixels;
+  // The second square: the geometric mean of this side and the next.
   const double larger = std::sqrt(side * (kSides[map + 1] / kPixels));
   std::vector<Size> sizes{{side, side}, {larger, larger}};
   for (const double ratio : {2.0, 3.0}) {
@@ -65,6 +67,7 @@ SsdAnchors make_ssd_anchors(AnchorOrder order, const at::TensorOptions& options)
     const int cells = kCells[map] * kCells[map];
     const int count = static_cast<int>(sizes.size());
     for (int i = 0; i < cells * count; ++i) {
+      // MLPerf lists all cells of one box, torchvision all boxes of one cell.
       const int cell = order == AnchorOrder::mlperf ? i % cells : i / count;
       const int box = order == AnchorOrder::mlperf ? i / cells : i % count;
       add(map, cell / kCells[map], cell % kCells[map], sizes[static_cast<std::size_t>(box)]);

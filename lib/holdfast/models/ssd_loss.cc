@@ -16,7 +16,9 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Hard negative mining: three of the hardest negatives for each positive (Liu et al. 2016).
 constexpr std::int64_t kNegatives = 3;  // for each positive
+// The variances 0.1 and 0.2 of SSD, as factors.
 constexpr double kCenterScale = 10;
 constexpr double kSideScale = 5;
 
@@ -68,6 +70,7 @@ at::Tensor offsets_from(const SsdAnchors& anchors, const at::Tensor& boxes) {
 // The weight of each anchor's cross entropy. `asked`: negatives per picture, [N].
 at::Tensor weights_of(const Terms& terms, double loss_of_positives, const at::Tensor& asked) {
   const at::Tensor hardness = terms.classes.detach().masked_fill(terms.positive, loss_of_positives);
+  // Stable ranks, so that equal losses choose the same anchors on every machine.
   const at::Tensor mined = descending_ranks(hardness) < asked.unsqueeze(1);
   return terms.positive.to(terms.classes.scalar_type()) + mined;
 }
@@ -95,10 +98,12 @@ SsdLoss ssd_loss(const SsdOutput& output, const SsdAnchors& anchors, const SsdTa
   const at::Tensor asked = kNegatives * terms.count;
   if (anchors.order == AnchorOrder::torchvision) {
     const Sums sums = sums_of(terms, weights_of(terms, -std::numeric_limits<double>::infinity(), asked));
+    // A batch without any object must not divide by 0.
     const at::Tensor positives = terms.count.sum().clamp_min(1);
     return added(sums.boxes.sum() / positives, sums.classes.sum() / positives);
   }
   const Sums sums = sums_of(terms, weights_of(terms, 0, asked));
+  // MLPerf averages over pictures, and pictures without objects count as 0.
   const at::Tensor share = (terms.count > 0).to(terms.classes.scalar_type()) / terms.count.clamp_min(1);
   return added((sums.boxes * share).mean(), (sums.classes * share).mean());
 }

@@ -18,6 +18,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Jaccard overlap, as in SSD (Liu et al. 2016).
 constexpr double kOverlap = 0.5;
 
 void require(const LabelledBox& box, std::size_t picture, std::int64_t num_classes) {
@@ -93,6 +94,7 @@ SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
   }
   const at::Tensor corners = boxes.corners.to(anchors.corners.scalar_type()) * anchors.unit;
   const at::Tensor real = boxes.classes > 0;
+  // Rows that only pad the batch must never be the best.
   const at::Tensor overlap =
       overlaps(corners, anchors.corners).masked_fill(real.logical_not().unsqueeze(2), -1);
   const auto [best, best_box] = overlap.max(1);
@@ -100,9 +102,11 @@ SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
   // For each anchor the last box that claims it; -1: none.
   const at::Tensor order = at::arange(m, boxes.classes.options()).expand({n, m});
   const at::Tensor claims = at::where(real, order, -1);
+  // "amax": the last box wins, in whatever order the device writes.
   const at::Tensor claimed_by = at::full({n, anchors.corners.size(0)}, -1, boxes.classes.options())
                                     .scatter_reduce(1, overlap.argmax(2), claims, "amax");
   const at::Tensor claimed = claimed_by >= 0;
+  // The two references differ at exactly the limit.
   const at::Tensor enough = anchors.order == AnchorOrder::mlperf ? best > kOverlap : best >= kOverlap;
 
   const at::Tensor positive = claimed.logical_or(enough);

@@ -25,6 +25,7 @@ constexpr std::int64_t kMostBoxes = 8;
 struct Channel {
   double mean, deviation;
 };
+// Mean and deviation of ImageNet's channels.
 constexpr std::array<Channel, 3> kImageNet{{{.485, .229}, {.456, .224}, {.406, .225}}};
 constexpr std::array<Channel, 3> kTorchvisionSsd{
     {{.48235, 1 / 255.0}, {.45882, 1 / 255.0}, {.40784, 1 / 255.0}}};
@@ -45,6 +46,7 @@ at::Tensor turn_hue(const at::Tensor& x, const at::Tensor& circles) {
   const at::Tensor divisor = at::where(chroma > 0, chroma, 1);
   const at::Tensor red = x.narrow(1, 0, 1), green = x.narrow(1, 1, 1), blue = x.narrow(1, 2, 1);
   const at::Tensor of_red = (green - blue) / divisor;
+  // Where a channel is the largest decides the sector of the colour circle.
   const at::Tensor of_green = (blue - red) / divisor + 2;
   const at::Tensor of_blue = (red - green) / divisor + 4;
   const at::Tensor hue = at::where(value == red, of_red, at::where(value == green, of_green, of_blue));
@@ -122,6 +124,7 @@ SsdLoss SsdTask::loss(const SsdBatch& batch) {
         net_->forward(pictures),
         batch.targets ? *batch.targets : draw_ssd_table_targets(batch.pictures.size(0), like_loss));
   }
+  // Made once for each device and type.
   if (!anchors_.centers.defined() || anchors_.centers.device() != like_loss.device() ||
       anchors_.centers.dtype() != like_loss.dtype()) {
     const bool vgg = net_->options().backbone == SsdBackbone::vgg16;

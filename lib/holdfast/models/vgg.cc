@@ -51,6 +51,7 @@ void Vgg16Impl::initialize() {
       if (table) {
         models::draw_as_table(*linear, linear != classifier_->children().back().get());
       } else {
+        // The values of torchvision.
         linear->weight.normal_(0.0, 0.01);
         linear->bias.zero_();
       }

@@ -15,6 +15,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 void lay_out(const at::Tensor& tensor) {
+  // Only tensors of four dimensions have this format; vectors and matrices stay.
   if (!tensor.defined() || tensor.dim() != 4 || tensor.layout() != at::kStrided) return;
   if (tensor.is_contiguous(at::MemoryFormat::ChannelsLast)) return;
   // set_data keeps the tensor's identity, by which optimizers find its slots.
@@ -33,6 +34,7 @@ void to_channels_last(torch::nn::Module& module) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : module.parameters()) {
     lay_out(parameter);
+    // The gradient as well: a fused optimizer copies tensors whose layouts differ at each step.
     if (parameter.grad().defined()) lay_out(parameter.grad());
   }
 }

@@ -67,12 +67,14 @@ at::Tensor norm_of(const std::vector<at::Tensor>& gradients, const std::vector<G
     if (!gradient.defined()) continue;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       if (groups[g].device != gradient.device() || groups[g].dtype != gradient.scalar_type()) continue;
+      // On one device, because their sum is one number.
       ordered.push_back(norms[g][next[g]++].to(groups.front().device));
     }
   }
   return ordered.size() == 1 ? ordered.front() : at::linalg_vector_norm(at::stack(ordered), 2);
 }
 
+// Negated, so that NaN is refused as well.
 void require_limit(double limit, const char* who) {
   if (!(limit >= 0)) throw UsageError(std::string(who) + ": the limit must not be negative");
 }
@@ -85,6 +87,7 @@ std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       const at::Tensor& gradient = parameter.grad();
+      // A parameter that is listed twice must not count twice in the norm.
       if (gradient.defined() && seen.insert(gradient.unsafeGetTensorImpl()).second)
         gradients.push_back(gradient);
     }
@@ -103,6 +106,7 @@ at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm) {
   std::vector<Group> groups = grouped(gradients, "clip_grad_norm");
   const at::Tensor norm = norm_of(gradients, groups);
   // Multiplies always, also by 1: a decision on the host would wait for the device.
+  // 1e-6 as in torch.nn.utils.clip_grad_norm_: it keeps a gradient of zeros from a division by zero.
   const at::Tensor factor = at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
   for (Group& group : groups) {
     const at::Tensor here = factor.to(group.device);

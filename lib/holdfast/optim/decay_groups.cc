@@ -27,6 +27,7 @@ void walk(const torch::nn::Module& module, std::set<const at::TensorImpl*>& seen
     const at::Tensor& tensor = parameter.value();
     // A fused optimizer refuses a parameter that is listed twice (internal/adoption.h).
     if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    // As most recipes do, biases and the parameters of norms are not decayed.
     const bool none = norm || tensor.dim() < 2 || parameter.key() == "bias";
     (none ? out.undecayed : out.decayed).push_back(tensor);
   }

@@ -27,6 +27,7 @@ Ema::Ema(torch::nn::Module& module, const EmaOptions& options) : options_(option
     tensors_.push_back({name, tensor, tensor.detach().clone(), averaged});
   };
   for (const auto& parameter : module.named_parameters()) {
+    // Integers have no average; their newest value is kept.
     take(parameter.key(), parameter.value(), parameter.value().is_floating_point());
   }
   for (const auto& buffer : module.named_buffers()) take(buffer.key(), buffer.value(), false);
@@ -51,6 +52,7 @@ void Ema::group() {
 
 double Ema::decay(std::int64_t n) const {
   const auto count = static_cast<double>(n);
+  // As TensorFlow's ExponentialMovingAverage: at first the average follows quickly.
   return options_.warm_up ? std::min(options_.decay, (1 + count) / (10 + count)) : options_.decay;
 }
 
@@ -60,6 +62,7 @@ void Ema::copy_rest() {
 
 void Ema::update() {
   if (swapped_) throw UsageError("an Ema cannot be updated while it is swapped in");
+  // Once the count lies on the device, both kinds of update count there.
   if (device_updates_.defined()) return update(at::full({1}, 0.0, device_updates_.options()));
   const at::NoGradGuard no_grad;
   for (Group& group : groups_) at::_foreach_lerp_(group.averages, group.weights, 1 - decay(updates_));
@@ -69,6 +72,7 @@ void Ema::update() {
 
 void Ema::update(const at::Tensor& found_inf) {
   if (found_inf.device().is_cpu()) {
+    // On the host the answer is known without waiting.
     if (found_inf.item().toDouble() == 0) update();
     return;
   }
@@ -80,6 +84,7 @@ void Ema::update(const at::Tensor& found_inf) {
   }
   const at::Tensor happened = found_inf.reshape({}).eq(0).to(at::kDouble);
   at::Tensor part;
+  // Young averages follow quickly, as in decay().
   if (options_.warm_up) {
     part = 1 - at::clamp_max((1 + device_updates_) / (10 + device_updates_), options_.decay);
   } else {
@@ -118,6 +123,7 @@ void Ema::exchange() {
     tensor.weight.set_data(tensor.average);
     tensor.average = weight;
   }
+  // The tensors now hold each other's memory, so the groups have to be collected anew.
   group();
 }
 
@@ -135,6 +141,7 @@ void Ema::save(StateWriter& out) const {
   if (swapped_)
     throw UsageError("no checkpoint while an Ema is swapped in: it would have the averages as weights");
   out.option("decay", options_.decay);
+  // `updates` decides the decay of the warm-up, so it is a part of the state.
   out.option("warm_up", options_.warm_up);
   out.put("updates", updates());
   for (const Named& tensor : tensors_) out.put_tensor(tensor.name, tensor.average);

@@ -54,12 +54,14 @@ using internal::SgdKernel;
 // tried once.
 bool updates(at::ScalarType type) {
   const at::Tensor parameter = at::zeros({64}, type);
+  // With a learning rate of 1, no momentum and a gradient of 1, the parameter must become -1.
   at::_fused_sgd_({parameter}, {at::ones({64}, type)}, {}, 0, 0, 1.0, 0, false, false, false);
   return parameter.eq(-1).all().item<bool>();
 }
 void require_kernel(const at::Tensor& parameter) {
   if (!parameter.device().is_cpu()) return;
   const at::ScalarType type = parameter.scalar_type();
+  // Only the kernels for 16-bit types have that fault.
   if (type != at::kHalf && type != at::kBFloat16) return;
   static const bool half = updates(at::kHalf), bfloat = updates(at::kBFloat16);
   if (type == at::kHalf ? half : bfloat) return;
@@ -112,6 +114,7 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
                                 const std::optional<at::Tensor>& grad_scale,
                                 const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on) {
   look(optimizer);
+  // If found_inf is in host memory, the answer is known here, and no kernel has to run.
   if (!decides_on(at::Device(at::kCPU)) && skipped_here(found_inf)) return;
 
   const at::NoGradGuard no_grad;
@@ -136,9 +139,11 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
           // On a device zeros work as a new slot: momentum * 0 + gradient is the gradient. So one kernel
           // serves old and new slots.
           fresh = !device || options.dampening() != 0;
+          // The CPU kernel fills a new slot itself, so its memory need not be cleared.
           momentum = device ? at::zeros_like(parameter) : at::empty_like(parameter);
           auto fresh_state = std::make_unique<SGDParamState>();
           fresh_state->momentum_buffer(momentum);
+          // Kept aside: the state appears in the optimizer only when the kernel has run.
           made.emplace_back(parameter.unsafeGetTensorImpl(), std::move(fresh_state));
         }
       }

@@ -33,7 +33,9 @@ std::optional<at::ScalarType> wide(at::ScalarType dtype) {
 }
 
 at::Tensor rates_by(at::Tensor weights, const at::Tensor& updates, const at::Tensor& rate, double most_norm) {
+  // The upper bound of φ in You et al. (2019).
   if (most_norm > 0) weights = weights.clamp_max(most_norm);
+  // Without a norm, as for weights that are zero, the ratio is 1, as in the usual implementations.
   const at::Tensor ratios = at::where(weights.gt(0).logical_and(updates.gt(0)), weights / updates, 1.0);
   return ratios * rate;
 }
@@ -59,6 +61,7 @@ at::Tensor squares_of(const std::vector<at::Tensor>& pieces, const std::vector<s
     if ((row + 1) * count > table.size()) table.resize((row + 1) * count, none);
     table[row * count + tensors[i]] = norms[i];
   }
+  // In double, because squares of FP16 norms overflow and sums of floats depend on their number.
   return at::stack(table).to(at::kDouble).square().view({-1, static_cast<std::int64_t>(count)}).sum(0);
 }
 
@@ -77,6 +80,7 @@ void scale_pieces(const KernelList& list, const std::vector<at::Tensor>& directi
   const std::size_t count = whole.count(group);
   at::Tensor squares =
       at::zeros({2, static_cast<std::int64_t>(count)}, at::TensorOptions(list.device).dtype(at::kDouble));
+  // A rank may have no piece of this group at all.
   if (!tensors.empty()) {
     squares[0].copy_(squares_of(weights, tensors, count));
     squares[1].copy_(squares_of(updates, tensors, count));
@@ -129,6 +133,7 @@ struct LambKernel {
       }
       limit = wanted;
     }
+    // Without a limit nothing has to be computed.
     if (limit == 0) return grad_scale;
     const at::Tensor norm = norm_of_all(optimizer, whole);
     if (!grad_scale) return (norm / limit).clamp_min(1);
@@ -152,12 +157,14 @@ struct LambKernel {
     }
     std::vector<at::Tensor> gradients = list.gradients;
     if (in_gradient) {
+      // Going up means to negate the gradient before the decay is added, because the decay always shrinks.
       if (maximize) gradients = at::_foreach_neg(gradients);
       gradients = at::_foreach_add(gradients, list.parameters, decay);
       maximize = false;
     }
     std::vector<at::Tensor> steps = list.steps;
     if (!options.bias_correction()) {
+      // The kernel reads a tensor for each parameter; all of them may be the same one.
       steps.assign(steps.size(), at::full({}, kEver, steps.front().options()));
     }
     // Adam's kernel with parameters of zero and rate -1 leaves its direction in them. A skipped kernel leaves
@@ -166,12 +173,14 @@ struct LambKernel {
     directions.reserve(list.parameters.size());
     for (const at::Tensor& parameter : list.parameters) directions.push_back(at::empty_like(parameter));
     at::_foreach_zero_(directions);
+    // Without averaging the gradient enters with weight 1 instead of 1 - beta1.
     const double rate_of_direction = options.grad_averaging() ? -1.0 : -1.0 / (1 - beta1);
     at::_fused_adam_(directions, gradients, list.slots[0], list.slots[1], {}, steps, rate_of_direction, beta1,
                      beta2, 0, options.eps(), false, maximize, divisor, found);
     if (decay != 0 && !in_gradient) at::_foreach_add_(directions, list.parameters, decay);
 
     const bool adapts = decay != 0 || options.adapt_all();
+    // Without a norm the rate is a plain number, and one kernel is enough.
     if (!on_device && !adapts) {
       at::_foreach_add_(list.parameters, directions, -options.lr());
       return;

@@ -18,6 +18,7 @@ std::unique_ptr<torch::optim::Optimizer> made(const torch::nn::Module& module, c
   if (settings.decay_all) return std::make_unique<Optimizer>(module.parameters(), options);
   const auto groups = decay_groups(module, options);
   auto optimizer = std::make_unique<Optimizer>(groups, options);
+  // From LibTorch 2.12 on, a group's option that still has its constructor's value becomes the default's.
   compat::keep_options(*optimizer, groups);
   return optimizer;
 }

@@ -27,7 +27,9 @@ double share(std::int64_t step, std::int64_t steps) {
 }  // namespace
 
 PlateauState observe(const PlateauOptions& options, PlateauState state, double metric) {
+  // One formula for both directions of "better".
   const double sign = options.higher_is_better ? 1 : -1;
+  // Before the first value everything is an improvement.
   const double best = state.seen ? state.best : -sign * std::numeric_limits<double>::infinity();
   const double goal =
       options.relative ? best * (1 + sign * options.threshold) : best + sign * options.threshold;
@@ -39,6 +41,7 @@ PlateauState observe(const PlateauOptions& options, PlateauState state, double m
   } else {
     ++state.bad;
   }
+  // As PyTorch's ReduceLROnPlateau: while it cools down, bad values do not count.
   if (state.cooling > 0) {
     --state.cooling;
     state.bad = 0;
@@ -139,6 +142,7 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
   switch (kind_) {
     case Kind::constant:
       return real(0);
+    // Computed from the step alone, so a resumed run has the same rate.
     case Kind::step:
       return std::pow(real(1), static_cast<double>(t / whole(0)));
     case Kind::multi_step: {
@@ -152,6 +156,7 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
       return anneal(1, real(1), share(t, whole(0)));
     case Kind::one_cycle: {
       const auto last = static_cast<double>(whole(0) - 1);
+      // PyTorch's OneCycleLR counts the peak in steps less one.
       const double peak = real(1) * static_cast<double>(whole(0)) - 1;  // in steps; may lie between two steps
       const double at = std::min(static_cast<double>(t), last);
       const double first = 1 / real(2);
@@ -165,10 +170,11 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
     case Kind::plateau:
       return plateau;
     case Kind::warmup:
+      // With a start of 1 / (steps + 1) each step adds the same, the first included.
       if (t < whole(0)) return warmup_start() + (1 - warmup_start()) * share(t, whole(0));
       return after_.front().factor(t - whole(0), plateau);
   }
-  throw Error("a learning-rate plan of no kind");
+  throw Error("a learning-rate plan of an unknown kind");
 }
 
 const PlateauOptions* RatePlan::plateau_options() const {
@@ -197,7 +203,7 @@ const char* RatePlan::name_of(Kind kind) {
     case Kind::warmup:
       return "warmup";
   }
-  throw Error("a learning-rate plan of no kind");
+  throw Error("a learning-rate plan of an unknown kind");
 }
 
 std::string RatePlan::text() const {
@@ -214,6 +220,7 @@ void RatePlan::save(StateWriter& out, const std::string& prefix) const {
   out.option(prefix + "kind", std::string(name_of(kind_)));
   for (const Number& number : numbers_) {
     const std::string name = prefix + name_of(kind_) + "." + number.name;
+    // Lengths that nobody chose follow from the run's length, which may change on resume.
     number.chosen ? out.option(name, number.value) : out.put(name, number.value);
   }
   for (const RatePlan& plan : after_) plan.save(out, prefix + "after.");

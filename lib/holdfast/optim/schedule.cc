@@ -18,6 +18,7 @@ Schedule::Schedule(torch::optim::Optimizer& optimizer, RatePlan plan)
 std::vector<double> Schedule::bases() const {
   std::vector<double> bases = bases_;
   const auto& groups = optimizer_->param_groups();
+  // A group that was added later begins with its present rate.
   for (std::size_t g = bases.size(); g < groups.size(); ++g) bases.push_back(groups[g].options().get_lr());
   // A program may have removed groups.
   bases.resize(groups.size());
@@ -32,6 +33,7 @@ double Schedule::apply(std::int64_t step) {
   position_ = step;
   const double now = factor();
   auto& groups = optimizer_->param_groups();
+  // Always base times factor, never the last rate times something: no rounding adds up.
   for (std::size_t g = 0; g < groups.size(); ++g) groups[g].options().set_lr(bases_[g] * now);
   return learning_rate();
 }
@@ -40,12 +42,14 @@ void Schedule::observe(double metric) {
   const PlateauOptions* const options = plan_.plateau_options();
   if (!options) throw UsageError("only a plan with a plateau observes a metric; this one is " + plan_.text());
   plateau_ = holdfast::observe(*options, plateau_, metric);
+  // The new factor counts at once, at the same position.
   apply(position_);
 }
 
 double Schedule::learning_rate() const { return optimizer_->param_groups().front().options().get_lr(); }
 
 void Schedule::save(StateWriter& out) const {
+  // The bases as an option: another learning rate must be accepted by the user.
   out.option("lr", bases());
   plan_.save(out, "");
   out.put("position", position_);

@@ -51,6 +51,7 @@ SaveEvery SaveEvery::automatic(IntervalLimits limits) {
 
 std::optional<SaveEvery> parse_save_every(std::string_view text) {
   if (text == "auto") return SaveEvery::automatic();
+  // "steps" before "step", so that the longer word is taken off.
   for (const std::string_view unit : {"steps", "step"}) {
     if (!text.ends_with(unit)) continue;
     const auto count = parse_int(text.substr(0, text.size() - unit.size()));
@@ -67,6 +68,7 @@ SavePolicy::SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start,
     Trigger trigger{every, every.time};
     if (every.chosen) {
       automatic_ = true;
+      // Until the first save is measured, its cost is unknown.
       trigger.time = std::clamp(kUnmeasured, every.chosen->shortest, every.chosen->longest);
     }
     triggers_.push_back(trigger);
@@ -78,9 +80,11 @@ bool SavePolicy::due(SteadyTime now, std::int64_t step) const {
 }
 
 bool SavePolicy::first_due(SteadyTime now) const {
+  // The first save measures what a save costs, before a notice needs to know.
   return !saved_ && !triggers_.empty() && now - start_ >= kFirstSave;
 }
 
+// While the machine is at risk, every interval is halved.
 int SavePolicy::parts(SteadyTime now) const { return hurry_until_ && now < *hurry_until_ ? 2 : 1; }
 
 std::optional<std::int64_t> SavePolicy::next_due_step(SteadyTime now) const {
@@ -88,6 +92,7 @@ std::optional<std::int64_t> SavePolicy::next_due_step(SteadyTime now) const {
   std::optional<std::int64_t> next;
   for (const Trigger& trigger : triggers_) {
     if (!trigger.every.step_count) continue;
+    // Rounded up, so that half of one step is still a step.
     const std::int64_t step = last_step_ + (*trigger.every.step_count + part - 1) / part;
     if (!next || step < *next) next = step;
   }
@@ -113,6 +118,7 @@ bool SavePolicy::triggered(SteadyTime now, std::int64_t step) const {
 }
 
 void SavePolicy::saved(SteadyTime now, std::int64_t step) {
+  // An early first save must not move the multiples: `--every 20steps` still saves at 20, 40, and so on.
   const bool early = first_due(now) && !triggered(now, step);
   saved_ = true;
   last_time_ = now;
@@ -136,6 +142,7 @@ std::optional<Duration> SavePolicy::chosen_interval() const {
 }
 
 void SavePolicy::hurry_until(SteadyTime until) {
+  // Only ever longer: a second warning must not shorten what the first one asked for.
   hurry_until_ = std::max(hurry_until_.value_or(until), until);
 }
 

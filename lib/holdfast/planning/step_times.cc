@@ -9,6 +9,7 @@ std::optional<Duration> StepTimes::turn(bool beside) {
   beside_ = beside;
   const Period past = std::exchange(now_, {});
   if (beside) {
+    // Too few steps without a write say nothing, so the last good measure stays.
     if (past.steps >= kFewestSteps) without_ = past;
     return std::nullopt;
   }

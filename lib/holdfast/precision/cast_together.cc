@@ -28,16 +28,19 @@ variable_list copies_as(at::TensorList tensors, at::ScalarType type) {
     to.push_back(copies[i]);
     from.push_back(tensors[i]);
   }
+  // One kernel for all weights instead of one for each, because launches count.
   if (!to.empty()) at::_foreach_copy_(to, from);
   return copies;
 }
 
 struct Casts : torch::autograd::Function<Casts> {
   static variable_list forward(AutogradContext* context, at::TensorList weights, std::int64_t type) {
+    // An unused weight then has no gradient instead of one of zeros, as without this.
     context->set_materialize_grads(false);
     return copies_as(weights, static_cast<at::ScalarType>(type));
   }
   static variable_list backward(AutogradContext* /*context*/, const variable_list& gradients) {
+    // The backward pass below has no graph of its own, so a second derivative would silently be wrong.
     if (at::GradMode::is_enabled()) {
       throw UsageError(
           "weights that are cast together have no second derivatives: backward() without "
@@ -74,6 +77,7 @@ CastTogether::Scope::Scope(const CastTogether& casts, at::ScalarType type) {
   std::unordered_map<const at::TensorImpl*, std::size_t> index;  // tied weights are cast once
   for (at::Tensor* const place : casts.places_) {
     const at::Tensor& weight = *place;
+    // Only what autocast would cast as well, and what is trained.
     if (!weight.defined() || weight.scalar_type() != at::kFloat || !weight.requires_grad()) continue;
     if (index.emplace(weight.unsafeGetTensorImpl(), weights.size()).second) weights.push_back(weight);
     replaced_.push_back({place, weight});
@@ -84,6 +88,7 @@ CastTogether::Scope::Scope(const CastTogether& casts, at::ScalarType type) {
 }
 
 CastTogether::Scope::~Scope() {
+  // The parameters come back even if forward() throws.
   for (Replaced& one : replaced_) *one.place = std::move(one.parameter);
 }
 

@@ -17,6 +17,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 const GradScalerOptions& checked(const GradScalerOptions& options) {
+  // As a float, because that is how the device holds it.
   if (!(static_cast<float>(options.init_scale) > 0) ||
       !std::isfinite(static_cast<float>(options.init_scale))) {
     throw UsageError("a gradient scaler's init_scale is a positive float");
@@ -30,6 +31,7 @@ const GradScalerOptions& checked(const GradScalerOptions& options) {
 }
 
 void require_same(const at::Tensor& gradient, const at::Tensor& scale) {
+  // As torch.amp does: dividing in FP16 would lose the small gradients that scaling has saved.
   if (gradient.scalar_type() == at::kHalf) {
     throw UsageError(
         "a gradient in FP16 cannot be unscaled without loss: keep the weights in FP32 and compute under "
@@ -44,6 +46,7 @@ void require_same(const at::Tensor& gradient, const at::Tensor& scale) {
 
 }  // namespace
 
+// On the device, so that a step never waits to learn whether it was skipped.
 GradScaler::GradScaler(c10::Device device, const GradScalerOptions& options)
     : options_(checked(options)),
       scale_(at::full({}, options.init_scale, at::TensorOptions(at::kFloat).device(device))),
@@ -52,6 +55,7 @@ GradScaler::GradScaler(c10::Device device, const GradScalerOptions& options)
       skipped_(at::zeros({}, at::TensorOptions(at::kLong).device(device))) {}
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const {
+  // Scaling again now would use a scale that update() has not seen.
   if (unscaled_) throw UsageError("the gradient scaler's update() was left out after unscale()");
   return loss * scale_;
 }
@@ -68,6 +72,7 @@ const at::Tensor& GradScaler::unscale(const std::vector<at::Tensor>& gradients) 
     defined.push_back(gradient);
   }
   const at::NoGradGuard no_grad;
+  // The check only sets this flag, so it has to be cleared for each step.
   found_inf_.zero_();
   if (!defined.empty()) {
     // In double, as torch.amp does: the float reciprocal of a scale that is no power of two has another last

@@ -33,6 +33,7 @@ std::string listed(const std::vector<Precision>& choices) {
 // FP16 needs native arithmetic (sm_60); tensor cores (sm_70) make it fast. BF16 below sm_80 is emulated and
 // slower than FP32, so it is refused: a user who asks for it wants speed.
 bool runs_on(Precision precision, const DeviceTraits& device) {
+  // The processor computes FP16 and BF16 under autocast, and has no TF32.
   if (precision == Precision::fp32) return true;
   if (device.type == c10::kCPU) return precision != Precision::tf32;
   if (device.type != c10::kCUDA) return false;

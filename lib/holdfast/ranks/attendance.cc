@@ -32,6 +32,7 @@ class Starts {
 
   // Returns the keys of this start.
   StoreLine enter(SteadyTime end) {
+    // Rank 0 counts, so that all ranks of one start agree on its number.
     number_ = place_.rank == 0 ? std::to_string(line_.add("starts", 1)) : knock(end);
     return line_.below(number_);
   }
@@ -40,10 +41,12 @@ class Starts {
     std::vector<std::string> keys;
     keys.reserve(ranks.size());
     for (const int rank : ranks) keys.push_back(key("knock", rank));
+    // Asks first which keys exist, because get_all() waits for none.
     for (const std::string& absent : line_.missing(keys, 0s)) std::erase(keys, absent);
     if (keys.empty()) return;
     const auto tickets = line_.get_all(keys);
     for (std::size_t i = 0; i < keys.size(); ++i) {
+      // A new ticket means that a newer process of this rank knocks.
       if (std::exchange(let_in_[keys[i]], tickets[i]) == tickets[i]) continue;
       line_.set("admit" + keys[i].substr(keys[i].find('/')) + "/" + tickets[i], number_);
     }
@@ -57,6 +60,7 @@ class Starts {
     return std::string(stem) + "/" + std::to_string(place_.world_size) + "/" + std::to_string(rank);
   }
   std::string knock(SteadyTime end) {
+    // A ticket for each process, because an answer for an earlier process must not let a later one in.
     const std::string ticket = std::to_string(line_.add(key("knock", place_.rank), 1));
     return line_.get(key("admit", place_.rank) + "/" + ticket, left_until(end));
   }
@@ -75,14 +79,18 @@ class Attendance {
   // Returns false if the ranks have met in this store before and this rank belongs to the next start.
   bool attend() {
     if (place_.agent_keeps_store) {
+      // All starts share one store there, so each needs keys of its own.
       starts_.emplace(place_, line_);
       line_ = starts_->enter(end_);
     }
     if (place_.rank == 0) line_.set("who", identity());
     const std::string who = line_.get("who", left_until(end_));
+    // Compared before anything is counted: another job must leave no trace here.
     if (who != identity()) refuse_other_job(who);
     // A count, not a flag: add() is atomic, so of two processes with the same rank one sees 2.
     const std::int64_t came = line_.add("come/" + std::to_string(place_.rank), 1);
+    // The server writes this key if the connection ends, so a later process of this rank sees that the
+    // earlier is gone.
     line_.make_will(ended(came));
     if (came > 1 && (line_.missing({"verdict"}, 0s).empty() || !earlier_ones_ended(came))) {
       if (line_.missing({"verdict"}, 0s).empty()) return false;
@@ -93,6 +101,7 @@ class Attendance {
           " already: two jobs meet at one port (give each its own MASTER_PORT), or two processes were "
           "started as this rank");
     }
+    // The name of the host tells people where a rank runs.
     line_.set("here/" + std::to_string(place_.rank), host_name());
     if (place_.rank != 0) return hear();
     preside();
@@ -133,6 +142,7 @@ class Attendance {
       if (missing.empty() || Clock::real().now() >= end_) break;
       if (Clock::real().now() - said < kPatience) continue;
       said = Clock::real().now();
+      // Rarely: a start of many machines may take minutes, and one line each half a minute is enough.
       log_info("waiting at {} for {}", port_of(place_), ranks_in_words(missing));
     }
     if (!missing.empty()) {
@@ -161,6 +171,7 @@ class Attendance {
   // False: another start has begun.
   bool hear() {
     // Longer than rank 0 waits, so that its verdict arrives with the names of the missing ranks.
+    // Rank 0 waits until `end_` and then still has to write its verdict.
     const SteadyTime end = std::max(end_, Clock::real().now()) + kMargin;
     while (starts_ && !line_.missing({"verdict"}, std::min(kLook, left_until(end))).empty()) {
       if (starts_->over()) return false;
@@ -168,6 +179,7 @@ class Attendance {
     }
     const std::string verdict = line_.get("verdict", left_until(end));
     if (verdict == "go") return true;
+    // Rank 0 stays until this is read, so that its store lives as long.
     line_.set("read/" + std::to_string(place_.rank), "");
     throw GroupError(verdict);
   }

@@ -13,8 +13,10 @@ bool BallotBox::join(Voter voter) {
 std::optional<Ballot> BallotBox::cast(Voter voter, const Ballot& ballot) {
   const auto member = members_.find(voter);
   if (member == members_.end()) throw std::runtime_error("a voter that has not joined");
+  // One ballot a round: a second one would count for another round than the rank means.
   if (member->second != round_) throw std::runtime_error("a voter votes twice");
   ++member->second;
+  // The first ballot of a round replaces the last round's result.
   largest_ = count_ == 0 ? ballot : larger_of(largest_, ballot);
   if (++count_ < voters_) return std::nullopt;
   count_ = 0;
@@ -24,6 +26,7 @@ std::optional<Ballot> BallotBox::cast(Voter voter, const Ballot& ballot) {
 
 bool BallotBox::lose(Voter voter) {
   if (members_.erase(voter) == 0) return false;
+  // A box without all voters never gives a result again; those that wait must hear it.
   broken_ = true;
   return true;
 }

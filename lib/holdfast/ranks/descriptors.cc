@@ -25,6 +25,7 @@ void make_room_for_ranks(int rank, int world_size) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   const rlimit raised{.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};
+  // Raising the soft limit is allowed to every process; the hard limit is the administrator's.
   if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   if (limit.rlim_cur < least) {
     throw UsageError("rank 0 of " + std::to_string(world_size) + " ranks needs about " +

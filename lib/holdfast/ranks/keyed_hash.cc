@@ -59,6 +59,7 @@ void mix(std::array<std::uint32_t, 8>& state, const char* block) {
 
 std::string sha256(std::string_view bytes) {
   std::string padded(bytes);
+  // FIPS 180-4, 5.1.1: a one bit, zeros, and the length in bits as the last eight bytes.
   padded += static_cast<char>(0x80);
   while (padded.size() % kBlock != kBlock - 8) padded += '\0';
   const std::uint64_t bits = 8 * static_cast<std::uint64_t>(bytes.size());
@@ -73,6 +74,7 @@ std::string sha256(std::string_view bytes) {
 }
 
 std::string keyed_hash(std::string_view secret, std::string_view message) {
+  // RFC 2104: a long key is hashed, a short one is padded with zeros.
   std::string key = secret.size() > kBlock ? sha256(secret) : std::string(secret);
   key.resize(kBlock, '\0');
   std::string inner = key;
@@ -83,6 +85,7 @@ std::string keyed_hash(std::string_view secret, std::string_view message) {
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  // Looks at every byte: a comparison that stops early would tell by its time how many are right.
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);

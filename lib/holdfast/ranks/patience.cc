@@ -21,6 +21,7 @@ std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const s
   const SteadyTime began = clock.now();
   Duration waited{};  // by the channel's clock
   while (true) {
+    // In slices: the patience may become shorter while this waits, when a deadline is announced.
     const Duration slice = std::clamp(limit - waited, Duration::zero(), kSlice);
     const SteadyTime asked = Clock::real().now();
     try {
@@ -33,6 +34,7 @@ std::string hear_patiently(RankChannel& channel, Clock& clock, int rank, const s
     }
     waited += slice;
     const SteadyTime now = clock.now();
+    // Either clock ends the wait: a test sets `clock` forward, and the channel waits by the machine's.
     if (waited >= limit || now - began >= limit || (patience != nullptr && now >= patience->end())) {
       throw Error("no answer within " + format_duration(std::max(waited, now - began)),
                   ExitCode::interrupted);

@@ -18,7 +18,9 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A thread may be in a call to a store that does not answer; leaving it behind is better than to wait.
 constexpr auto kLastBeat = std::chrono::seconds(2);
+// With more ranks signs come less often, so that rank 0 serves about as many a second.
 constexpr int kRanksOfPeriod = 512;
 constexpr Duration kLongestPeriod = std::chrono::seconds(2);
 constexpr int kFewestLooks = 6;
@@ -34,9 +36,11 @@ void block_signals() {
 
 PulseOptions pulse_options(int world_size, Duration silence) {
   PulseOptions options;
+  // All ranks compute the same period, because they count silence in looks.
   options.period =
       std::min(options.period * ((world_size + kRanksOfPeriod - 1) / kRanksOfPeriod), kLongestPeriod);
   options.looks = static_cast<int>(std::clamp<std::int64_t>(silence / options.period, 1, 1'000'000));
+  // Fewer answers and earlier tales keep the time until a verdict short although signs are rarer.
   if (world_size > kRanksOfPeriod) {
     options.looks = std::max(options.looks, kFewestLooks);
     options.answer_every = 2;
@@ -132,6 +136,7 @@ void Pulse::State::beat() {
   try {
     // The server sets this key when the connection ends, so a dead process is noticed at once.
     store->make_will(prefix + "died/" + std::to_string(rank), "");
+    // Before any rank asks: a look at a key that is missing would fail.
     if (rank == 0) store->set_all(keys, "0");
     while (true) {
       // From sign to sign, not from an answer to the next sign: a slow link must not make signs rare.
@@ -148,6 +153,7 @@ void Pulse::State::beat() {
       const MutexLock lock(mutex);
       if (!pause_until(next)) break;
     }
+    // A rank that ends as planned leaves no sign of death.
     store->withdraw_will();
   } catch (const std::exception&) {
     const MutexLock lock(mutex);
@@ -156,6 +162,7 @@ void Pulse::State::beat() {
   }
 }
 
+// A thread of its own: the beating one may wait for the store while rank 0 is lost.
 void Pulse::State::watch() {
   MutexLock lock(mutex);
   SteadyTime next = Clock::real().now() + options.period;
@@ -170,6 +177,7 @@ void Pulse::State::watch() {
     alarm->store = judge.store_is_lost();
     alarm->rank = true;
     wake.notify_all();
+    // Without the lock, because the callback may ask this object.
     lock.unlock();
     if (on_loss) on_loss();
     lock.lock();
@@ -187,6 +195,7 @@ Pulse::Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int
         const MutexLock lock(state_->mutex);
         ++state_->running;
       }
+      // Detached: end() waits only a moment, and the threads share the state.
       std::thread([state = state_, work] {
         block_signals();
         (state.get()->*work)();
@@ -228,6 +237,7 @@ std::vector<int> Pulse::lost() const {
 std::vector<int> Pulse::verdict() const {
   State& state = *state_;
   const MutexLock lock(state.mutex);
+  // A verdict may be one or two looks away; after that there is none to come.
   const Duration limit = state.judge.polls_to_verdict() * state.options.period;
   state.wake.wait_for(state.mutex, limit, [&state]() HOLDFAST_REQUIRES(state.mutex) {
     return !state.judge.lost().empty() || state.ended;

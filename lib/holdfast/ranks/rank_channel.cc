@@ -37,6 +37,7 @@ constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max();
 std::int64_t urgency(const std::optional<Duration>& left) {
   if (!left) return 0;
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(*left).count();
+  // A deadline that has passed is the most urgent of all.
   return kLongest - std::max<std::int64_t>(ms, 0);
 }
 
@@ -54,6 +55,7 @@ std::string standing_of(std::int64_t rank, std::int64_t step) {
 }  // namespace
 
 Ballot ballot_of(const Vote& vote, int rank, int world_size) {
+  // Rank + 1, so that 0 means "nobody" and the maximum names a rank.
   const auto asks = [&](bool yes) { return yes ? std::int64_t{rank} + 1 : 0; };
   Ballot ballot{};
   ballot[at_save] = asks(vote.save);
@@ -64,6 +66,7 @@ Ballot ballot_of(const Vote& vote, int rank, int world_size) {
   ballot[at_durable] = vote.durable;
   ballot[at_left] = urgency(vote.left);
   // Step and rank in one number. If steps differ, the largest and the smallest number name their ranks.
+  // Fits: steps have at most 18 digits in names, and real steps times ranks stay far below 2^63.
   ballot[at_highest] = vote.step * world_size + rank;
   ballot[at_lowest] = -ballot[at_highest];
   ballot[at_needs] = std::chrono::ceil<std::chrono::milliseconds>(vote.needs).count();
@@ -87,6 +90,7 @@ Ballot larger_of(const Ballot& one, const Ballot& other) {
 }
 
 Agreed agreed_by(const Ballot& largest, int world_size) {
+  // The division takes the rank off again, because ranks are smaller than the world's size.
   const std::int64_t ahead = largest[at_highest] / world_size;
   const std::int64_t behind = -largest[at_lowest] / world_size;
   if (ahead != behind) {
@@ -95,6 +99,7 @@ Agreed agreed_by(const Ballot& largest, int world_size) {
                      standing_of(-largest[at_lowest] % world_size, behind) +
                      "; every rank has to make the same updates, and to leave the loop at the same one");
   }
+  // Checked before anything else is read: values of different steps have no common meaning.
   Agreed agreed;
   agreed.step = ahead;
   agreed.save = rank_in(largest[at_save]);

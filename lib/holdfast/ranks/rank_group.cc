@@ -21,6 +21,7 @@ SaveHandle RankGroup::begin_save(std::shared_ptr<SaveHandle::Shared> save) {
 
 void RankGroup::settle(SaveStatus outcome, std::string_view text) {
   for (const auto& save : open_) {
+    // A share whose commit the votes have shown is durable, whatever ended the run.
     durable_ >= save->step ? save->settle(SaveStatus::durable, {}) : save->settle(outcome, text);
   }
   open_.clear();
@@ -28,6 +29,7 @@ void RankGroup::settle(SaveStatus outcome, std::string_view text) {
 
 void RankGroup::determine_volume(std::vector<bool> sees) {
   sees_ = std::move(sees);
+  // Rank 0 sees its own volume; sharing begins with a second one.
   sharing_ = std::count(sees_.begin() + 1, sees_.end(), true) > 0;
 }
 
@@ -56,12 +58,15 @@ void RankGroup::post(const Vote& vote, SteadyTime now) {
 }
 
 void RankGroup::learn(const Agreed& agreed) {
+  // Each vote tells the time left anew, so what was agreed earlier is dropped.
   end_.reset();
+  // Counted from when the ballot was posted: the result arrives later, and time has passed since.
   if (agreed.left) end_ = posted_ + *agreed.left;
   durable_ = agreed.durable;
   failing_ = agreed.failing;
   alone_ = alone_ || agreed.alone;
   std::erase_if(open_, [&](const auto& save) {
+    // The writer's thread still holds it, and settles it itself.
     if (save->in_hand) return false;
     const bool safe = durable_ >= save->step;
     // Rank 0 failed only if it is done with that save: not busy, and at a later step.
@@ -73,6 +78,7 @@ void RankGroup::learn(const Agreed& agreed) {
 }
 
 void RankGroup::tell(const char* name, const nlohmann::json& value) {
+  // Texts of exceptions may hold any byte; JSON cannot, so strange ones are replaced.
   channel_.tell(name, value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 

@@ -5,6 +5,7 @@
 namespace holdfast { inline namespace v0_2 {
 
 std::string ranks_in_words(std::span<const int> ranks) {
+  // A message must stay readable when a whole host of ranks is lost.
   constexpr std::size_t kShown = 8;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   const std::size_t shown = std::min(ranks.size(), kShown);

@@ -21,6 +21,8 @@ std::vector<std::string> RankStore::missing(const std::vector<std::string>& keys
       std::this_thread::sleep_for(pause);
       continue;
     }
+    // Asked one by one only at the end: one question for all keys is cheaper as long as something is
+    // missing.
     std::vector<std::string> missed;
     std::copy_if(keys.begin(), keys.end(), std::back_inserter(missed),
                  [&](const std::string& key) { return !check({key}); });

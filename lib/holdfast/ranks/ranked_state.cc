@@ -20,6 +20,7 @@ std::unique_ptr<ImageLayout> layout_for(int rank, const ImageLayout& whole) {
   std::vector<ByteRange> wanted;
   for (std::size_t i = 0; i < whole.tensors().size(); ++i) {
     const TensorSpec& tensor = whole.tensors()[i];
+    // Tensors of other ranks are the file's, and this rank's source does not know them.
     if (of_other_rank(tensor)) continue;
     const auto own = rank > 0 ? whole.find(name_in_file(rank, tensor.name)) : std::nullopt;
     TensorSpec spec = whole.tensors()[own.value_or(i)];
@@ -35,6 +36,7 @@ std::unique_ptr<ImageLayout> layout_for(int rank, const ImageLayout& whole) {
 }  // namespace
 
 std::string name_in_file(int rank, const std::string& name) {
+  // Rank 0's tensors have the names of a run of one process, so a file fits any number of ranks.
   return rank == 0 ? name : group_of(rank) + name;
 }
 
@@ -53,6 +55,7 @@ bool has_own_of(int rank, std::span<const TensorSpec> tensors) {
 
 std::shared_ptr<Snapshot> share_of(int rank, const std::shared_ptr<Snapshot>& whole) {
   const auto& tensors = whole->layout->tensors();
+  // A file without groups of ranks serves every rank as it is.
   if (std::none_of(tensors.begin(), tensors.end(), of_other_rank)) return whole;
   auto share = std::make_shared<Snapshot>(*whole);
   share->layout = layout_for(rank, *whole->layout);
@@ -76,6 +79,7 @@ void put_own_of(int rank, std::string_view own, const SnapshotSource& source, co
                 ": all ranks need as many random streams, of the same kinds");
   }
   for (const TensorSpec& tensor : layout.tensors()) {
+    // In the order of the tensors, which is the same on every rank.
     if (of_other_rank(tensor) || !source.own_of_rank(tensor)) continue;
     const auto slot = layout.slot(layout.find(name_in_file(rank, tensor.name)).value(), image);
     std::memcpy(slot.data(), own.data(), slot.size());
@@ -108,6 +112,7 @@ std::vector<TensorSpec> RankedSource::describe() {
   }
   const std::size_t alone = tensors.size();
   for (int rank = 1; rank < world_size_; ++rank) {
+    // Appended behind the common tensors, so that those lie alike for any number of ranks.
     for (std::size_t i = 0; i < alone; ++i) {
       if (!source_.own_of_rank(tensors[i])) continue;
       TensorSpec others = tensors[i];

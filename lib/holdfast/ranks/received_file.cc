@@ -13,6 +13,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Large enough that the calls cost nothing, and small beside the state.
 constexpr std::uint64_t kPiece = 64u << 20;
 
 class ReceivedFile final : public File {
@@ -23,6 +24,7 @@ class ReceivedFile final : public File {
 
   std::uint64_t size() const override { return size_; }
   std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    // Behind the bytes that were received a read finds the end, as in a file that was cut.
     if (offset >= bytes_.size()) return 0;
     const auto part = bytes_.subspan(offset, std::min<std::uint64_t>(buffer.size(), bytes_.size() - offset));
     std::memcpy(buffer.data(), part.data(), part.size());

@@ -12,6 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// A rank in the middle of a step answers when its thread gets the processor, which may take seconds.
 constexpr Duration kToAnswer = 4s;
 constexpr Duration kNoSign = 2s;  // without a sign, for a rank that did not answer
 constexpr Duration kToHear = 1s;  // until the others' threads have read which ranks give no sign
@@ -31,11 +32,13 @@ std::string died(const std::vector<int>& ranks) {
 
 RollCall::RollCall(StoreLine line, std::weak_ptr<const Pulse> pulse, int rank, int world_size)
     : line_(std::move(line)), pulse_(std::move(pulse)), rank_(rank), world_size_(world_size) {
+  // The run has failed already, so the roll call must be short and must not be ended by a signal.
   line_.hurry();
   line_.heed_stop(false);
 }
 
 std::string RollCall::who() {
+  // Called once: all threads that failed get the same answer.
   const MutexLock lock(mutex_);
   if (who_.empty()) who_ = call(pulse_.lock().get());
   return who_;
@@ -46,7 +49,9 @@ std::string RollCall::call(const Pulse* pulse) {
   std::vector<int> lost = verdict();
   std::string named;
   try {
+    // This rank answers first: the others make the same call at this moment.
     line_.set("alive/" + std::to_string(rank_), "");
+    // With a verdict nobody has to be waited for.
     const auto absent = ranks_of_keys(
         line_.missing(keys_of_ranks("alive", world_size_), lost.empty() ? kToAnswer : Duration(0)));
     if (lost.empty()) lost = verdict();  // a verdict that came meanwhile
@@ -64,6 +69,7 @@ std::string RollCall::call(const Pulse* pulse) {
 }
 
 std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, const std::vector<int>& absent) {
+  // Of the silent ranks those count that did not answer either: an answer proves life.
   const std::vector<int> suspects = lost.empty() ? absent : both(lost, absent);
   if (suspects.empty() && lost.empty()) return "all ranks answer, but a connection between them broke";
   // They left because of what they noticed, or the network only lets their messages through.
@@ -73,12 +79,14 @@ std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, con
   }
   std::vector<int> gone;
   for (const int rank : suspects) {
+    // A rank that ends by its own error leaves this key, and its log has the reason.
     if (line_.missing({"gone/" + std::to_string(rank)}, 0s).empty()) gone.push_back(rank);
   }
   if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
   if (!lost.empty()) return died(suspects);
   // A very busy machine may show no silence within that time.
   std::vector<int> closed;
+  // The server sets this key when the connection breaks without a farewell.
   for (const int rank : suspects) {
     if (line_.missing({"died/" + std::to_string(rank)}, 0s).empty()) closed.push_back(rank);
   }
@@ -92,6 +100,7 @@ std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, con
 
 void RollCall::let_all_hear(const std::vector<int>& deaf) {
   line_.set("told/" + std::to_string(rank_), "");
+  // Rank 0's process is the store. It stays until the others have read what they need.
   if (rank_ != 0) return;
   std::vector<std::string> readers;
   for (int rank = 1; rank < world_size_; ++rank) {

@@ -57,11 +57,13 @@ void ShareWriterThread::run() noexcept {
   MutexLock lock(mutex_);
   while (true) {
     wake_.wait(mutex_, [&]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || !waiting_.empty(); });
+    // Stops only when all shares are written: other ranks count on them.
     if (waiting_.empty()) return;
     HandedShare share = std::move(waiting_.front());
     waiting_.pop_front();
     working_ = true;
     const auto handle = share.handle;
+    // Without the lock: a share may take seconds to write, and hand() must not wait for it.
     lock.unlock();
     take_part(std::move(share));
     handle->in_hand = false;
@@ -78,6 +80,7 @@ void ShareWriterThread::take_part(HandedShare share) noexcept {
   try {
     outcome = share.snapshot ? together_.take_part(files_, run_, share.save, *share.snapshot, share.how)
                              : together_.stand_aside(share.step, share.refusal, share.save.number, share.how);
+    // Rank 0 writes alone, so it needs the tensors that only this rank has.
     if (outcome.kind == SharedOutcome::Kind::alone) tell_own(share);
   } catch (const std::exception& error) {
     outcome.kind = SharedOutcome::Kind::unknown;
@@ -85,6 +88,7 @@ void ShareWriterThread::take_part(HandedShare share) noexcept {
   }
   share.snapshot.reset();  // before the outcome is visible, so that its waiters find the image free
   const Duration took = clock_.now() - began;
+  // Figures before the outcome: the thread that waits for the outcome reads them next.
   share.handle->written(began, outcome.bytes, outcome.write, took - outcome.write);
   switch (outcome.kind) {
     case SharedOutcome::Kind::committed:
@@ -105,6 +109,7 @@ void ShareWriterThread::tell_own(const HandedShare& share) {
   std::string name = own_text(share.step);
   channel_.tell(name, share.own);
   name.swap(told_own_);
+  // The text of the last save is of no use any more, and the store keeps texts in memory.
   if (!name.empty() && name != told_own_) channel_.forget(name);
 }
 

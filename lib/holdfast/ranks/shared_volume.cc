@@ -31,6 +31,7 @@ constexpr std::string_view kNoWord = "sent an unreadable answer";
 // A file that its destructor removes.
 class Nonce {
  public:
+  // Random, because a name that can be guessed would not prove that the volume is the same.
   Nonce(Directory& run, AttemptNumber attempt)
       : run_(run),
         number_(in_hex(random_bytes(kNumber / 2))),
@@ -39,6 +40,7 @@ class Nonce {
     if (!file) throw IoError("create", run_.path() + "/" + name_, EEXIST);
     try {
       file->write_at(std::as_bytes(std::span(number_)), 0);
+      // Synced, so that a server that answers from its own cache shows the file to other machines.
       file->sync();
       file->close();
       run_.sync();
@@ -73,8 +75,10 @@ std::string look_once(FileSystem& files, const std::filesystem::path& run, const
     // A new open of the directory makes NFS ask its server for new names.
     const auto directory = files.open_directory(run, false);
     if (!directory) return run.native() + " does not exist here";
+    // Opened for writing: a rank that can only read the volume cannot write its share.
     const auto file = directory->open(name, OpenMode::overwrite_direct);
-    if (!file) return run.native() + " here is not rank 0's: what that put there is not in it";
+    if (!file) return run.native() + " here is not rank 0's: it lacks the file that rank 0 put there";
+    // One byte more than expected, so that a longer file shows.
     std::array<std::byte, kNumber + 1> found{};
     const std::size_t count = file->read_at(found, 0);
     if (count != kNumber || !std::equal(number.begin(), number.end(), found.begin(),
@@ -139,7 +143,8 @@ SharedVolume ask_all(FileSystem& files, const std::filesystem::path& run, Attemp
     if (!directory) throw IoError("open", run.native(), ENOENT);
     nonce.emplace(*directory, attempt);
   } catch (const IoError& error) {
-    log_warning("rank 0 writes the checkpoints alone: who else sees {} cannot be found out ({})",
+    // A run with one writer is slower and equally safe, so this does not end the start.
+    log_warning("rank 0 writes the checkpoints alone: it is unknown which other ranks see {} ({})",
                 run.native(), what_of(error));
   }
   channel.tell(kNonceMessage, nonce ? nonce->message() : kNoNonce);
@@ -152,6 +157,7 @@ SharedVolume ask_all(FileSystem& files, const std::filesystem::path& run, Attemp
       reason = answer.empty() ? std::string(kNoWord) : printable(answer, kLongestReason);
     volume.reasons.push_back(std::move(reason));
   }
+  // Each rank has answered, so nobody reads the nonce any more.
   channel.forget(kNonceMessage);
   channel.tell(kAllMessage, to_lines(volume));
   return volume;

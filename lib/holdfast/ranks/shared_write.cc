@@ -184,6 +184,7 @@ class SharedWriter::Leader {
     if (!silent.empty()) throw RankError(rank, "did not report its share of the checkpoint: " + silent);
     const Share& share = shares_.ranks[static_cast<std::size_t>(rank)];
     const auto report = internal::read_report(tag_, rank, share, text);
+    // The number comes from another process and is used as an index.
     if (!report || report->not_finite.value_or(0) >= snapshot_.layout->tensors().size())
       throw RankError(rank, "sent another message than the report of this save");
     if (!report->failure.empty()) {
@@ -210,6 +211,7 @@ SharedCommit SharedWriter::commit(CheckpointStore& store, const SharedSave& save
   Leader leader(*this, begin_save(save.number), save, snapshot, options);
   CheckpointInfo checkpoint;
   try {
+    // A late copy must be complete before any byte of the image is hashed.
     snapshot.wait_for_arrival();
     checkpoint = store.commit({.step = snapshot.step,
                                .bytes = save.plan->layout->length(),
@@ -309,6 +311,8 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
     } else {
       const auto file = open_announced(files, run, message->temporary, clock_);
       written = write_share(*file, snapshot, *save.shares, rank, options.how, options.look);
+      // Before the report: rank 0 acknowledges for all, so this rank's bytes must be on the device (rule
+      // 13).
       file->sync();
       file->close();
     }
@@ -353,6 +357,7 @@ std::uint64_t SharedWriter::begin_save(std::uint64_t number) noexcept {
     const MutexLock lock(mutex_);
     if (number == 0) number = number_ + 1;
     number_ = std::max(number_, number);
+    // Ranks may be up to kStillWanted saves behind.
     const auto wanted = std::partition(
         told_.begin(), told_.end(), [&](const Told& told) { return told.number + kStillWanted <= number; });
     failure_of([&, begin = told_.begin()] { old.assign(begin, wanted); });

@@ -12,6 +12,7 @@ constexpr int kPatienceAtFirst = 5;
 // Polls. Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict comes that much
 // later, and names all that are lost by then. It never names a rank that has been silent for less.
 constexpr int kLooksToGather = 1;
+// One number carries the count (32 bits), the polls of standing still (15 bits) and the call (1 bit).
 constexpr std::int64_t kLookOfStanding = std::int64_t{1} << 32;
 constexpr std::int64_t kCall = std::int64_t{1} << 47;
 
@@ -24,10 +25,12 @@ std::int64_t sign_of(std::int64_t count, std::int64_t standing, bool calls) {
   return count + standing * kLookOfStanding + (calls ? kCall : 0);
 }
 
+// The call's bit is the first that the announcement must not touch.
 std::int64_t most_polls_of_standing() { return kCall / kLookOfStanding - 1; }
 
 std::string text_of(const Tale& tale, std::int64_t count) {
   std::string text = std::to_string(count) + " " + std::to_string(tale.announced);
+  // A line of words, because the store keeps texts and this one changes at every look.
   for (const auto& [rank, polls] : tale.silent)
     text += " " + std::to_string(rank) + ":" + std::to_string(polls);
   return text;
@@ -60,7 +63,9 @@ Tale SignTable::look(const std::vector<std::string>& signs) {
     // A rank that withdraws its announcement is awake; other ranks of its machine may wake a little later.
     unmoved_[i] = moved ? 0 : std::min(unmoved_[i], tale.announced < announced_ ? 0 : unmoved_[i]) + 1;
     signs_[i] = signs[i];
+    // An announced silence is not counted as one.
     const int beyond = unmoved_[i] - tale.announced;
+    // Rank 0 writes this tale itself, so it cannot be silent in it.
     if (i > 0 && beyond >= 1) tale.silent[static_cast<int>(i)] = beyond;
   }
   announced_ = tale.announced;
@@ -85,11 +90,14 @@ bool SilenceJudge::poll(bool closed) {
 }
 
 bool SilenceJudge::decide(bool closed) {
+  // A verdict is final: what comes later must not change the names.
   if (!lost_.empty()) return false;
   // With the connection closed rank 0 has left, perhaps because of the silence that its last tale tells.
   lost_ = silent(closed ? longest_silence() : enough_);
+  // A closed connection without a silent rank means that rank 0 itself is gone.
   if (idle_ >= enough_of_rank_0_ + tale_.announced || (closed && lost_.empty())) lost_ = {0};
   if (lost_.empty()) return false;
+  // With the verdict all that fell silent together are named, also those one look behind.
   if (!closed && lost_.front() != 0) lost_ = silent(enough_ - kLooksToGather);
   store_is_lost_ = closed || lost_.front() == 0;
   return true;

@@ -58,10 +58,12 @@ std::string in_numbers(const sockaddr* address, socklen_t length) {
 // On failure errno has the reason.
 Socket try_to_connect(const addrinfo& target, SteadyTime end, const std::function<bool()>& give_up) {
   Socket made(::socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // A connection to this machine may succeed at once.
   if (made.get() < 0) return made;
   if (::connect(made.get(), target.ai_addr, target.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return Socket();
     pollfd wait{made.get(), POLLOUT, 0};
+    // In short waits, so that a signal or a lost rank ends it soon.
     while (::poll(&wait, 1, timeout_until(std::min(end, Clock::real().now() + kBetweenQuestions))) <= 0) {
       if (Clock::real().now() < end && !give_up()) continue;
       errno = ETIMEDOUT;
@@ -69,12 +71,14 @@ Socket try_to_connect(const addrinfo& target, SteadyTime end, const std::functio
     }
   }
   int error = 0;
+  // Whether a connection that was begun has succeeded stands here.
   socklen_t size = sizeof error;
   if (::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
     errno = error;
     return Socket();
   }
   send_without_delay(made.get());
+  // Blocking from here on: the callers wait with poll() where they need a limit.
   ::fcntl(made.get(), F_SETFL, 0);
   return made;
 }
@@ -95,6 +99,7 @@ std::vector<Endpoint> endpoints_of(const std::string& host) {
 }
 
 std::optional<Socket> listen_at(const std::string& address, std::uint16_t port) {
+  // What errno says if no address fits at all.
   errno = EADDRNOTAVAIL;
   const Addresses list = resolve(address, port, AI_PASSIVE | AI_NUMERICHOST);
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
@@ -102,6 +107,7 @@ std::optional<Socket> listen_at(const std::string& address, std::uint16_t port) 
     Socket made(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (made.get() < 0) continue;
     const int yes = 1;
+    // Without it, a restart within a minute finds the port still taken by the dead run's connections.
     ::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (::bind(made.get(), one->ai_addr, one->ai_addrlen) == 0 && ::listen(made.get(), kBacklog) == 0)
       return made;
@@ -116,6 +122,7 @@ std::pair<std::string, std::uint16_t> own_end(int socket) {
   if (::getsockname(socket, generic, &length) != 0) return {};
   if (end.ss_family == AF_INET) {
     const auto& four = reinterpret_cast<const sockaddr_in&>(end);
+    // An empty address stands for all interfaces.
     return {four.sin_addr.s_addr == htonl(INADDR_ANY) ? "" : in_numbers(generic, length),
             ntohs(four.sin_port)};
   }
@@ -142,17 +149,20 @@ Socket connect_to(const std::string& host, std::uint16_t port, SteadyTime end,
 }
 
 int timeout_until(SteadyTime end) {
+  // Rounded up, so that a wait does not end just before its time and loop.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::real().now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
 void send_without_delay(int socket) {
+  // Messages here are small and wait for answers; collecting them would cost 40 ms each.
   const int yes = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
 bool send_all(int socket, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    // MSG_NOSIGNAL: a closed connection is an error here and must not raise SIGPIPE.
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) return false;
@@ -165,6 +175,7 @@ bool receive_all(int socket, std::span<std::byte> bytes, SteadyTime end) {
   while (!bytes.empty()) {
     pollfd wait{socket, POLLIN, 0};
     if (::poll(&wait, 1, timeout_until(end)) == 0) return false;
+    // MSG_DONTWAIT, because poll() may report data that is gone again.
     const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) return false;

@@ -30,6 +30,7 @@ constexpr Duration kLetPass = 1ms;
 // The lock, and while it is waited for a notice to the thread that has it.
 struct HOLDFAST_SCOPED_CAPABILITY StoreConnection::Turn {
   explicit Turn(StoreConnection& connection) HOLDFAST_ACQUIRE(connection.mutex_) : mutex(connection.mutex_) {
+    // Counted before the lock, so that the thread that holds it in a long wait sees that others want it.
     ++connection.callers_;
     mutex.lock();
     --connection.callers_;
@@ -51,6 +52,7 @@ StoreConnection::StoreConnection(Place place, Duration limit, std::shared_ptr<St
       return;
     } catch (const StoreClosed&) {  // too many clients came at once
       if (Clock::real().now() >= end) throw;
+      // The rest of the first connection's bytes must not be read as the second one's.
       in_.clear();
       closed_ = false;
       std::this_thread::sleep_for(kAgain);
@@ -73,6 +75,7 @@ void StoreConnection::greet(SteadyTime end) {
   const std::string nonce = random_bytes(kClientNonce);
   send(Kind::proof, {nonce, proof_of_client(place_.secret, hello.words[0], nonce)});
   const Message verdict = next();
+  // Both sides prove that they know the secret, without ever sending it.
   if (verdict.kind != Kind::welcome || verdict.words.size() != 1 ||
       !equal_in_constant_time(verdict.words[0], proof_of_server(place_.secret, hello.words[0], nonce))) {
     throw OtherSecret("it has another secret");
@@ -85,6 +88,7 @@ void StoreConnection::close(const std::string& why) {
   throw StoreClosed(why);
 }
 
+// Not close(): other threads may still use the number of this descriptor.
 void StoreConnection::shut() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 void StoreConnection::send(Kind kind, std::vector<std::string> words) {
@@ -121,7 +125,7 @@ std::optional<std::vector<std::string>> StoreConnection::answer(SteadyTime end) 
   if (message->kind == Kind::failed && !message->words.empty()) {
     throw StoreFailed("the store: " + message->words.front());
   }
-  close("the store's answer is not one");
+  close("the store sent a malformed answer");
 }
 
 std::vector<std::string> StoreConnection::call(Kind kind, std::vector<std::string> words) {
@@ -180,6 +184,7 @@ std::vector<std::string> StoreConnection::missing(const std::vector<std::string>
   const SteadyTime end = Clock::real().now() + limit;
   for (Duration left = limit;; left = std::max<Duration>(end - Clock::real().now(), 0ms)) {
     if (auto missed = wait_once(keys, left, give_up)) return std::move(*missed);
+    // Lets the other callers have the lock before the wait begins again.
     while (callers_ > 0) std::this_thread::sleep_for(kLetPass);
   }
 }
@@ -193,11 +198,13 @@ std::optional<std::vector<std::string>> StoreConnection::wait_once(const std::ve
   words.insert(words.end(), keys.begin(), keys.end());
   const Turn turn(*this);
   send(Kind::await, std::move(words));
+  // The server answers at its limit; this side allows for the way as well.
   SteadyTime end = Clock::real().now() + limit + limit_;
   bool cut_short = false;
   for (bool asked = false;;) {
     const SteadyTime now = Clock::real().now();
     if (auto missed = answer(std::min(end, now + kAskWhetherToGiveUp))) {
+      // Only cut short for another caller: nullopt makes missing() wait on.
       if (cut_short && !missed->empty()) return std::nullopt;
       return missed;
     }
@@ -207,6 +214,7 @@ std::optional<std::vector<std::string>> StoreConnection::wait_once(const std::ve
     cut_short = !over && callers_ > 0;
     if (!over && !cut_short) continue;
     asked = true;
+    // Asks the server for an answer now, so that the lock is free soon.
     send(Kind::enough, {});
     end = now + limit_;
   }

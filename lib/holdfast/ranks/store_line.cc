@@ -30,6 +30,7 @@ StoppedWaiting::StoppedWaiting()
 void within(Duration limit, std::function<void()> work, Heeds heeds) {
   std::packaged_task<void()> task(std::move(work));
   std::future<void> done = task.get_future();
+  // In a thread, because a call to a dead store may never return.
   std::thread thread(std::move(task));
   const SteadyTime end = Clock::real().now() + limit;
   for (SteadyTime now = end - limit;
@@ -37,10 +38,12 @@ void within(Duration limit, std::function<void()> work, Heeds heeds) {
     now = Clock::real().now();
     const bool stopped = heeds.stop && stop_signal_came();
     if (now < end && !stopped && (heeds.hopeless == nullptr || !*heeds.hopeless)) continue;
+    // Left behind: the thread holds what it needs by shared pointers.
     thread.detach();
     if (stopped) throw StoppedWaiting();
     throw SilentStore("no answer");
   }
+  // It has finished, so this does not wait.
   thread.join();
   done.get();
 }
@@ -55,6 +58,7 @@ void StoreLine::throw_if_told_to_stop() const {
 }
 
 void StoreLine::call(Duration limit, std::function<void()> work) {
+  // After one silence each further call would wait as long for nothing.
   if (dead_) throw SilentStore("no answer");
   try {
     within(limit, std::move(work), {.hopeless = alarm_ ? &alarm_->store : nullptr, .stop = heeds_stop_});
@@ -68,6 +72,7 @@ void StoreLine::call(Duration limit, std::function<void()> work) {
 }
 
 void StoreLine::set(const std::string& key, const std::string& text) {
+  // Copies only: the thread may outlive the caller's frame.
   call(answer_, [store = store_, key = prefix_ + key, text] { store->set(key, text); });
 }
 

@@ -73,6 +73,7 @@ StoreTraffic StoreServer::traffic() const {
 }
 
 void StoreServer::work() {
+  // Signals are for the threads of the program.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
@@ -111,6 +112,7 @@ void StoreServer::let_in() {
   for (int i = 0; i < kMostAtOnce; ++i) {
     Socket came(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (came.get() < 0) {
+      // Without a pause, the waiting connection would wake this loop again at once.
       if (errno == EMFILE || errno == ENFILE) Clock::real().sleep_for(kNoDescriptors);
       break;
     }
@@ -135,6 +137,7 @@ void StoreServer::let_in() {
 void StoreServer::serve(Client& client, bool writable) {
   if (client.over) return;
   try {
+    // Clients that are blocked have nothing to read until their answers are out.
     if (writable || client.blocked) {
       write(client);
     } else {
@@ -187,6 +190,7 @@ void StoreServer::read(Client& client) {
   bytes_in_ += static_cast<std::uint64_t>(got);
   client.in.append(bytes.data(), static_cast<std::size_t>(got));
   while (!client.over) {
+    // Before the proof only a short message is accepted, so that strangers cannot fill the memory.
     auto message = take_message(client.in, client.trusted ? kLongestMessage : kLongestGreeting);
     if (!message) return;
     ++messages_in_;
@@ -203,6 +207,7 @@ void StoreServer::greet(Client& client, const Message& proof) {
   const std::string& nonce = proof.words[0];
   if (!equal_in_constant_time(proof.words[1], proof_of_client(secret_, client.nonce, nonce))) {
     send(client, {Kind::refused, {}});
+    // Over, but removed only after the answer was tried.
     client.over = some_are_over_ = true;
     return;
   }

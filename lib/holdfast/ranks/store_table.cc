@@ -9,6 +9,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A month: longer waits would overflow the sum with the present time.
 constexpr std::int64_t kLongestWait = std::int64_t{30} * 24 * 3600 * 1000;  // ms
 constexpr const char* kBroken = "a rank's connection for votes ended";
 
@@ -26,11 +27,13 @@ std::int64_t number(const std::string& text) {
 
 void StoreTable::handle(Client client, Message request, SteadyTime now) {
   auto& words = request.words;
+  // A client that waits has one thing to say: that it waits no longer.
   require(!waiting_.contains(client) || request.kind == Kind::enough);
   switch (request.kind) {
     case Kind::set:
     case Kind::note:
       require(words.size() % 2 == 0);
+      // Several at once, so that the start of a thousand ranks takes one message.
       for (std::size_t i = 0; i < words.size(); i += 2) value(words[i]) = std::move(words[i + 1]);
       if (request.kind == Kind::set) done(client);
       return;
@@ -75,6 +78,7 @@ void StoreTable::handle(Client client, Message request, SteadyTime now) {
 
 std::string& StoreTable::value(const std::string& key) {
   const auto [found, made] = values_.try_emplace(key);
+  // The key is new, so somebody may wait for it.
   if (made && !waited_.empty()) arrived(key);
   return found->second;
 }
@@ -98,6 +102,7 @@ void StoreTable::arrived(const std::string& key) {
 void StoreTable::erase(Client client, const std::string& key) {
   const bool was_there = values_.erase(key) > 0;
   if (const auto found = waited_.find(key); was_there && found != waited_.end()) {
+    // A key that is gone is missing again for all that wait for it.
     for (Wait* const wait : found->second) ++wait->missing;
   }
   done(client, {was_there ? "1" : "0"});
@@ -116,12 +121,16 @@ void StoreTable::read(Client client, const Words& keys) {
 
 void StoreTable::add(Client client, const Words& words) {
   require(words.size() == 2);
-  std::string& sum = value(words[0]);
-  const auto before = sum.empty() ? 0 : parse_int(sum);
+  const auto found = values_.find(words[0]);
+  const bool counts = found != values_.end() && !found->second.empty();
+  const auto before = counts ? parse_int(found->second) : 0;
   const auto more = parse_int(words[1]);
-  if (!before || !more) return reply_(client, {Kind::failed, {"no number"}});
-  sum = std::to_string(*before + *more);
-  done(client, {sum});
+  std::int64_t sum = 0;
+  // Before the key is made: a request that fails must not end the waits for it.
+  if (!before || !more || __builtin_add_overflow(*before, *more, &sum)) {
+    return reply_(client, {Kind::failed, {"not a number"}});
+  }
+  done(client, {value(words[0]) = std::to_string(sum)});
 }
 
 void StoreTable::compare_set(Client client, const Words& words) {
@@ -143,7 +152,9 @@ void StoreTable::await(Client client, Words words, SteadyTime now) {
   require(!words.empty());
   const std::int64_t limit = std::clamp<std::int64_t>(number(words[0]), 0, kLongestWait);
   words.erase(words.begin());
+  // A limit of 0 is a question and no wait.
   if (limit == 0) return done(client, missing_of({.keys = std::move(words)}));
+  // Equal lists are one wait, so a thousand ranks that wait for the same keys cost one entry for each key.
   std::sort(words.begin(), words.end());
   words.erase(std::unique(words.begin(), words.end()), words.end());
   const auto missing = static_cast<std::size_t>(std::count_if(
@@ -179,6 +190,7 @@ void StoreTable::vote(Client client, const Message& request) {
     BallotBox& box = boxes_.try_emplace(words[0], voters).first->second;
     if (box.broken()) return reply_(client, {Kind::failed, {kBroken}});
     require(box.voters() == voters);
+    // Nobody is answered until all have joined: the first vote then finds all voters.
     if (!box.join(client)) return;
     for (const Client member : box.members()) done(member);
     return;
@@ -197,6 +209,7 @@ void StoreTable::vote(Client client, const Message& request) {
 void StoreTable::leave(Client client) {
   forget(client);
   if (const auto will = wills_.find(client); will != wills_.end()) {
+    // The will is a value like any other, so those who wait for it wake up.
     value(will->second.first) = will->second.second;
     wills_.erase(will);
   }

@@ -11,8 +11,11 @@ VoteCadence::VoteCadence(int world_size)
 
 void VoteCadence::learn(const Agreed& agreed) {
   newest_ = agreed.step;
+  // As many steps as fit into the interval, by a step time that all ranks have agreed on.
   const std::int64_t fitting = agreed.step_time > Duration::zero() ? interval_ / agreed.step_time : 1;
+  // At most twice as many as last time: one step that looked short must not stop the votes for long.
   steps_ = std::clamp<std::int64_t>(fitting, 1, std::min(2 * steps_, kMostSteps));
+  // The first news of an end, and the last minutes before it, need a vote at each step.
   const bool news = !std::exchange(end_announced_, agreed.left.has_value()) && agreed.left;
   const bool near = agreed.left && *agreed.left <= kNear + 2 * agreed.needs;
   const bool done = agreed.saves() || agreed.pause >= 0;

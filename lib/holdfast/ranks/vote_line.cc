@@ -16,6 +16,7 @@ void VoteLine::join(Duration limit) {
 }
 
 void VoteLine::post(const Ballot& mine) {
+  // One ballot at a time, because answers carry no number.
   if (pending_) throw UsageError("a ballot was posted while another is pending");
   connection_->begin(Kind::vote,
                      {name_, std::string(reinterpret_cast<const char*>(mine.data()), sizeof mine)});
@@ -29,7 +30,7 @@ std::optional<Ballot> VoteLine::result(Duration limit) {
   pending_ = false;
   Ballot largest;
   if (words->size() != 1 || words->front().size() != sizeof largest) {
-    throw StoreClosed("the store's answer to a vote is not one");
+    throw StoreClosed("the store sent a malformed answer to a vote");
   }
   std::memcpy(largest.data(), words->front().data(), sizeof largest);
   return largest;

@@ -14,6 +14,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+// Of the kernel on x86-64, and the usual size on other machines.
 constexpr std::uint64_t kHugePage = 2u << 20;
 
 [[noreturn]] void refuse(std::uint64_t size, int code) {
@@ -31,8 +32,10 @@ Arena::Arena(std::uint64_t size) : size_(size) {
   capacity_ = round_up(size, kPage);
   const bool huge = size > kHugePage;
   // Maps whole huge pages, so that the last part of the image lies on one too.
+  // At least a page, because mmap() refuses a length of 0.
   mapped_ = huge ? round_up(size, kHugePage) : round_up(size == 0 ? 1 : size, kPage);
 
+  // mmap() reserves addresses only, so the extra part costs no memory before it is touched.
   const std::uint64_t asked = huge ? mapped_ + kHugePage : mapped_;
   void* const raw = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) refuse(size, errno);
@@ -50,6 +53,7 @@ Arena::Arena(std::uint64_t size) : size_(size) {
 }
 
 Arena::~Arena() {
+  // The companion uses the memory (it may have page-locked it), so it must go before the mapping.
   companion_.reset();
   munmap(data_, mapped_);
 }

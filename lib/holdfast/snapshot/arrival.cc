@@ -20,12 +20,14 @@ void Arrival::settle() noexcept {
     const MutexLock lock(mutex_);
     done_ = true;
   }
+  // Outside the lock, so that a waiter that wakes up does not block on it at once.
   settled_.notify_all();
 }
 
 void Arrival::fail(std::string_view reason) noexcept {
   {
     const MutexLock lock(mutex_);
+    // Without memory for the reason the waiter still learns that the copy failed.
     failure_ = text_or_out_of_memory([&] { return std::string(reason); });
     done_ = true;
   }

@@ -17,6 +17,8 @@ constexpr std::array<const char*, std::variant_size_v<AttributeValue>> kTypeName
     "a list of integers", "a list of floats", "a list of texts"};
 
 bool same_item(double a, double b) {
+  // By bits: NaN equals itself here, and -0.0 differs from 0.0, because a resumed run must have the same
+  // bits.
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
@@ -36,6 +38,7 @@ std::string item_text(std::int64_t value) { return std::to_string(value); }
 std::string item_text(double value) { return shortest_decimal(value); }
 std::string item_text(const std::string& value) {
   std::string text = "\"";
+  // Quotes show where a text ends; an empty one would otherwise be invisible in a message.
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
     text += c;
@@ -80,6 +83,7 @@ bool same_bits(const AttributeValue& a, const AttributeValue& b) {
   return std::visit(
       [](const auto& x, const auto& y) {
         if constexpr (std::is_same_v<decltype(x), decltype(y)>) {
+          // Values of two types are never equal, even if 1 and 1.0 look alike.
           return same_item(x, y);
         } else {
           return false;

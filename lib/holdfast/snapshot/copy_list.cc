@@ -14,6 +14,7 @@ constexpr std::uint64_t kPiece = 1u << 20;
 }  // namespace
 
 void CopyList::add(std::span<const std::byte> from, std::span<std::byte> to) {
+  // An empty tensor has no place in the order of bytes, and the search below needs each start to differ.
   if (from.empty()) return;
   jobs_.push_back({bytes_, from.size(), to.data(), from.data()});
   bytes_ += from.size();
@@ -23,6 +24,7 @@ void CopyList::copy(std::uint64_t begin, std::uint64_t end) const noexcept {
   if (begin >= end) return;
   auto job = std::upper_bound(jobs_.begin(), jobs_.end(), begin,
                               [](std::uint64_t at, const Job& other) { return at < other.start; });
+  // The last job that starts at or before `begin`.
   for (--job; begin < end; ++job) {
     const std::uint64_t skip = begin - job->start;
     const std::uint64_t bytes = std::min(end - begin, job->bytes - skip);
@@ -33,6 +35,7 @@ void CopyList::copy(std::uint64_t begin, std::uint64_t end) const noexcept {
 
 void CopyList::work() noexcept {
   while (true) {
+    // Relaxed: the counter only divides the work. The end of the threads makes the copies visible.
     const std::uint64_t begin = taken_.fetch_add(kPiece, std::memory_order_relaxed);
     if (begin >= bytes_) return;
     copy(begin, std::min(bytes_, begin + kPiece));

@@ -21,6 +21,8 @@ constexpr std::uint64_t kSpareUnit = 512;
 
 // Polls, because a thread that spins in the driver takes a core and the driver's lock from training.
 void wait_for(CopyDevice& device, std::size_t mark) {
+  // A short pause first: a small state arrives within microseconds, and the limit bounds the waste for a
+  // large one.
   auto pause = std::chrono::microseconds(50);
   while (!device.reached(mark)) {
     std::this_thread::sleep_for(pause);
@@ -68,6 +70,7 @@ std::unique_ptr<DeviceCopy> DeviceCopy::begin(std::vector<DeviceShare> shares, s
   std::unique_ptr<DeviceCopy> copy(new DeviceCopy());
   copy->image_ = image;
   copy->locked_ = locked;
+  // No reallocation later: start() keeps references into this list if the destructor has to drain.
   copy->lanes_.reserve(shares.size());
   for (DeviceShare& share : shares) {
     copy->lanes_.emplace_back().share = std::move(share);
@@ -79,6 +82,7 @@ std::unique_ptr<DeviceCopy> DeviceCopy::begin(std::vector<DeviceShare> shares, s
 }
 
 DeviceCopy::~DeviceCopy() {
+  // The device may still write into the image, so its memory must outlive the copies.
   if (arrived_) return;
   for (const Lane& lane : lanes_) lane.share.device->drain();
 }
@@ -92,12 +96,14 @@ void DeviceCopy::lay_out(Lane& lane, bool early_only) {
   const auto& tensors = lane.share.tensors;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    // A tensor that another rank stages has no place in this image.
     if (!tensors[i].to.empty() && (tensors[i].early || !early_only)) order.push_back(i);
   }
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return tensors[a].to.data() < tensors[b].to.data(); });
   for (const std::size_t i : order) {
     const DeviceTensor& tensor = tensors[i];
+    // CopyDevice wants each tensor's spare place aligned to its element.
     const bool joins = !lane.runs.empty() &&
                        lane.runs.back().to.data() + lane.runs.back().to.size() == tensor.to.data() &&
                        lane.runs.back().to.size() % tensor.element == 0;
@@ -115,13 +121,17 @@ void DeviceCopy::lay_out(Lane& lane, bool early_only) {
 void DeviceCopy::start(Lane& lane, NextUpdate update) {
   CopyDevice& device = *lane.share.device;
   lay_out(lane, false);
+  // Spare memory for everything is the best way: training overwrites the live tensors freely afterwards.
   if (!lane.share.at_once && device.reserve(lane.spare, false)) {
     lane.way = Way::aside;
     device.set_aside(lane.places);
+    // In the training's queue, so the copy is of this step boundary, whatever training does next.
     device.follow_training();
     return;  // arrive() fetches: training need not wait for hundreds of calls
   }
   lay_out(lane, true);
+  // Without page-locked memory a fetch would block this thread, and a gate would then stop training for all
+  // of it.
   if (!lane.share.at_once && update == NextUpdate::announced && locked_ && device.reserve(lane.spare, true)) {
     lane.way = Way::gated;
     device.set_aside(lane.places);
@@ -146,6 +156,8 @@ void DeviceCopy::in_pieces(std::span<std::byte> to, const Fetch& fetch) const {
   std::uint64_t done = 0;
   while (done < to.size()) {
     const auto at = static_cast<std::uint64_t>(to.data() + done - image_.data());
+    // Up to the next multiple of kPiece in the image, so that each fetch stays within one page-locked
+    // piece.
     const std::uint64_t bytes = std::min<std::uint64_t>(to.size() - done, kPiece - at % kPiece);
     fetch(done, to.subspan(done, bytes));
     done += bytes;
@@ -190,6 +202,7 @@ void DeviceCopy::arrive() {
   for (Lane& lane : lanes_) {
     if (lane.way != Way::at_once) wait_for(*lane.share.device, 0);
   }
+  // From here on no device touches the image; the destructor relies on it.
   arrived_ = true;
 }
 
@@ -212,6 +225,7 @@ void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce) const {
   for (const Run& run : lane.runs) {
     for (std::uint64_t done = 0; done < run.to.size();) {
       const std::size_t bytes = std::min<std::uint64_t>(half, run.to.size() - done);
+      // The half may still hold bytes of two fetches ago.
       empty(which);
       device.fetch_spare(run.offset + done, bounce.subspan(which * half, bytes));
       device.mark(which);
@@ -222,6 +236,7 @@ void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce) const {
   }
   empty(which);
   empty(1 - which);
+  // Later waiters look at mark 0 alone.
   device.mark(0);
 }
 
@@ -231,6 +246,7 @@ std::vector<std::string> DeviceCopy::changed() const {
     if (lane.way != Way::gated) continue;
     for (std::size_t i = 0; i < lane.share.tensors.size(); ++i) {
       const DeviceTensor& tensor = lane.share.tensors[i];
+      // Early tensors were set aside, so a later change of them does no harm.
       if (!tensor.early && !lane.share.device->equals(i, tensor.to)) names.push_back(tensor.name);
     }
   }

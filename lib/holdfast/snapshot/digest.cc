@@ -10,6 +10,7 @@ namespace holdfast { inline namespace v0_2 {
 
 Digest digest_of(std::span<const std::byte> bytes) {
   unsigned char canonical[sizeof(Digest)];
+  // The canonical form of XXH3 is big-endian, so a digest has the same bytes on every machine.
   internal::digest_kernel()(bytes.data(), bytes.size(), {}, canonical);
   Digest digest;
   std::memcpy(digest.bytes.data(), canonical, sizeof canonical);
@@ -29,6 +30,7 @@ Digest tensor_digest(std::span<const std::byte> bytes) {
     pieces.push_back(digest_of(bytes.first(size)));
     bytes = bytes.subspan(size);
   }
+  // Digests of pieces, then one digest of those: several cores and several ranks can share a tensor.
   return combine_digests(pieces);
 }
 
@@ -54,6 +56,7 @@ std::optional<Digest> digest_from_hex(std::string_view hex) {
     } else if (c >= 'a' && c <= 'f') {
       value = static_cast<unsigned>(c - 'a') + 10;
     } else {
+      // Capital letters are refused: one digest has one spelling, so texts of digests can be compared.
       return std::nullopt;
     }
     digest.bytes[i / 2] = (digest.bytes[i / 2] << 4) | static_cast<std::byte>(value);

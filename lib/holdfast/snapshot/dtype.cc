@@ -37,6 +37,7 @@ static_assert(static_cast<std::size_t>(DType::uint64) + 1 == kFacts.size());
 
 const DTypeFacts& facts_of(DType dtype) {
   const auto index = static_cast<std::size_t>(dtype);
+  // A value from a file or another version may lie outside of the enumeration.
   if (index >= kFacts.size()) throw Error("unknown element type number " + std::to_string(index));
   return kFacts[index];
 }

@@ -24,6 +24,7 @@ internal::FloatBits finite_bits(DType dtype) {
     case DType::float8_e4m3fn:  // has no infinity; all ones is NaN
       return {1, 0x7f, 0x7e};
     default:
+      // Integers and truth values are always finite; zero bytes mean that nothing is looked at.
       return {};
   }
 }
@@ -31,6 +32,7 @@ internal::FloatBits finite_bits(DType dtype) {
 internal::FloatBits float_bits(DType dtype, Infinity infinity) {
   internal::FloatBits bits = finite_bits(dtype);
   const bool has_infinity = bits.bytes != 0 && dtype != DType::float8_e4m3fn;
+  // The bit pattern after the largest finite number is that of infinity.
   if (infinity == Infinity::allowed && has_infinity) ++bits.largest;
   return bits;
 }
@@ -40,6 +42,7 @@ internal::FloatBits float_bits(DType dtype, Infinity infinity) {
 Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype, Infinity infinity) {
   unsigned char digest[sizeof(Digest)];
   Inspected inspected;
+  // One pass over the memory does both: hashing is limited by it, so the look at the floats is nearly free.
   inspected.finite =
       internal::digest_kernel()(bytes.data(), bytes.size(), float_bits(dtype, infinity), digest);
   for (std::size_t i = 0; i < sizeof digest; ++i) inspected.digest.bytes[i] = std::byte{digest[i]};

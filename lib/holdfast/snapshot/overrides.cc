@@ -9,6 +9,7 @@ std::vector<std::string> overridden(const std::vector<std::string>& options, con
   std::vector<std::string> found;
   for (const std::string& option : options) {
     const bool named = std::any_of(overrides.begin(), overrides.end(), [&](const std::string& name) {
+      // The last part of a name is enough: `--override lr` means "optimizer.group.0.lr" as well.
       return option == name || (!name.empty() && option.ends_with("." + name));
     });
     if (named) found.push_back(option);

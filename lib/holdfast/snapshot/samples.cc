@@ -23,6 +23,7 @@ std::uint64_t mixed(std::uint64_t state) {  // splitmix64
 
 std::uint64_t new_seed() {
   static std::atomic<std::uint64_t> made{0};
+  // Every object draws other places, so a change that one misses can be seen by the next.
   return mixed(made.fetch_add(1, std::memory_order_relaxed));
 }
 
@@ -61,13 +62,16 @@ void Samples::add(std::size_t owner, std::span<const std::byte> memory) {
   if (memory.empty()) return;
   if (places_.empty()) places_.reserve(kExpected);
   const std::size_t wanted = memory.size() > kSmall ? kPlace : kSmallPlace;
+  // Too small to choose within: take all of it.
   if (memory.size() < wanted + kLine) {
     return places_.push_back(
         {memory.data(), static_cast<std::uint32_t>(memory.size()), static_cast<std::uint32_t>(owner), 0});
   }
+  // From the next cache line on, so that a place never touches one line more than it must.
   const std::size_t skew = -reinterpret_cast<std::uintptr_t>(memory.data()) % kLine;
   const std::uint64_t lines = (memory.size() - skew - wanted) / kLine + 1;
   draw_ = mixed(draw_);
+  // A multiplication instead of a division: the high half of the product is evenly distributed.
   const std::size_t drawn = ((draw_ >> 32) * lines >> 32) * kLine;
   places_.push_back({memory.data() + skew + drawn, static_cast<std::uint32_t>(wanted),
                      static_cast<std::uint32_t>(owner), 0});
@@ -97,6 +101,7 @@ std::vector<std::size_t> Samples::changed() const {
   for (std::size_t i = 0; i < kept_; ++i) {
     const Place& place = places_[i];
     if (hash_of(place.at, place.bytes) == place.hash) continue;
+    // Places of one owner are adjacent, so the last entry tells whether it is listed already.
     if (owners.empty() || owners.back() != place.owner) owners.push_back(place.owner);
   }
   return owners;

@@ -19,6 +19,7 @@ ImageLayout::ImageLayout(std::vector<TensorSpec> tensors, std::vector<std::uint6
   by_name_.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::uint64_t bytes = tensors_[i].bytes();
+    // By subtraction, because a sum with a hostile offset could overflow.
     if (offsets_[i] > length_ || bytes > length_ - offsets_[i]) {
       throw Error("tensor '" + tensors_[i].name + "' lies outside its image");
     }

@@ -70,8 +70,10 @@ Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_dig
   std::vector<std::size_t> order;
   order.reserve(tensors.size());
   for (std::size_t index = 0; index < tensors.size(); ++index) {
+    // State of single ranks differs with their number, and equal runs must have equal digests.
     if (!tensors[index].name.starts_with(kRankGroup)) order.push_back(index);
   }
+  // File order depends on the order of add(); the digest must not.
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return tensors[a].name < tensors[b].name; });
 
@@ -88,6 +90,7 @@ Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_dig
   const auto deciding = std::count_if(snapshot.attributes.begin(), snapshot.attributes.end(),
                                       [](const auto& item) { return item.second.role == Role::decides; });
   encoder.put(static_cast<std::uint64_t>(deciding));
+  // Attributes lie in a map, so their order is that of the names.
   for (const auto& [name, attribute] : snapshot.attributes) {
     if (attribute.role != Role::decides) continue;
     encoder.put(name);

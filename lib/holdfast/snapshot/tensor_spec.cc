@@ -13,6 +13,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::size_t kMaxName = 1024;
+// Offsets of tensors and files are signed 64-bit numbers in LibTorch and in the kernel.
 constexpr auto kMaxBytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 // nullopt if a dimension is negative, or if the product exceeds 2^63 - 1. An empty tensor's other dimensions
@@ -22,6 +23,7 @@ std::optional<std::uint64_t> elements_of(const std::vector<std::int64_t>& shape,
   bool empty = false;
   for (const std::int64_t dimension : shape) {
     if (dimension < 0) return std::nullopt;
+    // The others still have to be checked: a shape like [0, -1] is wrong as well.
     if (dimension == 0) {
       empty = true;
       continue;
@@ -72,11 +74,13 @@ std::uint64_t TensorSpec::bytes() const {
 void check_tensor_specs(std::span<const TensorSpec> specs) {
   std::unordered_set<std::string_view> names;
   names.reserve(specs.size());
+  // Makes an overflow throw here, before anybody computes an offset with it.
   for (const TensorSpec& spec : specs) {
     check_name(spec.name);
     static_cast<void>(spec.bytes());
     if (!names.insert(spec.name).second) refuse(spec.name, "there are two tensors of this name");
   }
+  // HDF5 has one name space for groups and datasets, and so has a path in Python.
   for (const std::string_view name : names) {
     for (std::size_t slash = name.find('/'); slash != std::string_view::npos;
          slash = name.find('/', slash + 1)) {

@@ -19,6 +19,7 @@ ArrivalKeeper::~ArrivalKeeper() {
 }
 
 void ArrivalKeeper::keep(std::unique_ptr<LateCopy>& copy, Snapshot& snapshot) {
+  // All bytes are there already, so nobody has to wait.
   if (!copy->on_its_way()) {
     copy.reset();
     return;
@@ -49,6 +50,7 @@ void ArrivalKeeper::work() noexcept {
   MutexLock lock(mutex_);
   while (true) {
     wake_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || !items_.empty(); });
+    // Not at stopping_ alone: the copies that were handed over are still seen in.
     if (items_.empty()) return;
     Item item = std::move(items_.front());
     items_.pop_front();

@@ -67,6 +67,7 @@ PrepareImage ImageStager::preparation() const {
   PrepareImage whole = source_.image_preparation();
   if (!whole || rank_ == 0 || !shares_) return whole;
   std::vector<ByteRange> pages;
+  // Memory is touched and locked by whole pages.
   for (const ByteRange& staged : share().stages) {
     const ByteRange range{staged.begin / kPage * kPage, (staged.end + kPage - 1) / kPage * kPage};
     if (!pages.empty() && range.begin <= pages.back().end) {
@@ -76,6 +77,7 @@ PrepareImage ImageStager::preparation() const {
     }
   }
   return [whole = std::move(whole), pages = std::move(pages)](std::span<std::byte> image) {
+    // The pages stay prepared for as long as the image lives.
     auto held = std::make_shared<std::vector<std::shared_ptr<void>>>();
     for (const ByteRange& range : pages) {
       const std::uint64_t end = std::min<std::uint64_t>(range.end, image.size());
@@ -98,6 +100,7 @@ void ImageStager::divide_among(int rank, std::vector<bool> sees) {
 }
 
 void ImageStager::divide_plan() {
+  // Undivided until all that follows has worked.
   mark_ = 0;
   shares_ = nullptr;
   pool_.prepare_with(source_.image_preparation());

@@ -39,6 +39,7 @@ void LateStager::complete() noexcept {
   copy_->run();
   // The training thread helps: run() may be called on several threads, and each copies what is left.
   const MutexLock lock(mutex_);
+  // A thread that has not begun need not begin any more.
   wanted_ = nullptr;
   rest_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return !copying_; });
   copy_->hold_update();

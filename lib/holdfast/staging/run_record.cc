@@ -27,6 +27,7 @@ Ancestry unflatten(const std::vector<std::int64_t>& pairs) {
   Ancestry ancestry;
   bool well_formed = pairs.size() % 2 == 0;
   for (std::size_t i = 0; well_formed && i < pairs.size(); i += 2) {
+    // The list comes from a file, which may name an attempt twice.
     well_formed = pairs[i] > 0 && pairs[i + 1] >= 0 &&
                   ancestry.emplace(static_cast<AttemptNumber>(pairs[i]), pairs[i + 1]).second;
   }

@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kMostName = 768;
 
 bool same_view(const at::Tensor& a, const at::Tensor& b) {
+  // The same object, or the same memory seen in the same way: both are one tensor in the file.
   if (a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl()) return true;
   return a.numel() > 0 && a.const_data_ptr() == b.const_data_ptr() && a.device() == b.device() &&
          a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
@@ -55,10 +56,12 @@ class Taker {
                        ": register it under another");
     }
     std::string name = module + "/" + dotted;
+    // Throws for tensors that cannot be stored, before anything is kept.
     static_cast<void>(spec_of(name, tensor));
     if (!buffer)
       inventory.parameters.try_emplace(tensor.unsafeGetTensorImpl(), ParameterName{module, dotted});
     const auto [first, last] = by_address_.equal_range(address_of(tensor));
+    // Two modules may share a tensor; it is stored once and named twice.
     for (auto it = first; it != last; ++it) {
       ModuleTensor& known = inventory.tensors[it->second];
       if (!same_view(known.tensor, tensor)) continue;
@@ -78,6 +81,7 @@ class Taker {
   // Adds an alias that the module itself does not register.
   void tie(const std::string& module, const TiedKey& tied) {
     std::string stored = module + "/" + tied.stored;
+    // The module's own alias leads on to the stored tensor.
     const auto again = inventory.aliases.find(stored);
     if (again != inventory.aliases.end()) stored = again->second;
     inventory.aliases.emplace(module + "/" + tied.key, std::move(stored));
@@ -142,12 +146,14 @@ std::string attribute_of(const std::string& tensor_name, const char* what) {
 void put_module_attributes(std::span<const NamedModule> modules, const ModuleInventory& inventory,
                            Attributes& out) {
   for (const auto& [name, target] : inventory.aliases) out.set(attribute_of(name, "alias"), target);
+  // Only unusual strides, so that files of most models have no such attribute.
   for (const ModuleTensor& item : inventory.tensors) {
     if (auto strides = unusual_strides(item.tensor)) out.set(attribute_of(item.name, "strides"), *strides);
   }
   for (const auto& [name, module] : modules) {
     std::vector<std::string> frozen;
     for (const auto& item : module->named_parameters()) {
+      // Parameters are listed that are frozen, because usually few or none are.
       if (!item.value().requires_grad()) frozen.push_back(item.key());
     }
     std::vector<std::string> evaluating;
@@ -160,6 +166,7 @@ void put_module_attributes(std::span<const NamedModule> modules, const ModuleInv
     if (others == nullptr) continue;
     std::vector<std::string> spellings;
     for (const auto& [there, here] : others->spellings()) spellings.insert(spellings.end(), {there, here});
+    // A record: it helps to read foreign weights and decides no step.
     if (!spellings.empty()) out.set(name + ".spellings", std::move(spellings), Role::record);
   }
 }

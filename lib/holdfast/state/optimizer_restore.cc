@@ -40,6 +40,7 @@ std::string names_difference(const std::vector<std::string>& here, const std::ve
     return missing;
   };
   const auto only_here = missing_from(here, there), only_there = missing_from(there, here);
+  // The recorded counts of steps follow the order of the parameters.
   if (only_here.empty() && only_there.empty()) return "has its parameters in another order";
   std::string text = "has other parameters:";
   if (!only_here.empty()) text += " only here " + list_text(only_here);
@@ -52,6 +53,7 @@ at::Tensor slot_tensor(const TensorSpec& spec, const Attributes& recorded, const
                        bool own_layout) {
   std::optional<std::vector<std::int64_t>> strides;
   const std::string name = attribute_of(spec.name, "strides");
+  // The slot then follows its parameter, because this run has chosen a layout of its own.
   if (own_layout && spec.shape == parameter.sizes()) {
     strides = parameter.strides().vec();
   } else if (recorded.has(name)) {
@@ -70,6 +72,7 @@ std::vector<std::string> OptimizerState::differences(const ModuleInventory& modu
 
   const Groups names = group_names(modules);
   std::size_t groups = 0;
+  // Groups are numbered without gaps.
   while (recorded.has(group_prefix(groups) + "parameters")) ++groups;
   if (groups != names.size()) {
     return {"'" + name_ + "' has " + std::to_string(names.size()) + " parameter groups here and " +
@@ -83,6 +86,7 @@ std::vector<std::string> OptimizerState::differences(const ModuleInventory& modu
                       names_difference(names[g], there));
     }
   }
+  // With other parameters the comparison of slots would only repeat the difference.
   if (!texts.empty()) return texts;
   try {
     // Without a snapshot build() runs every check of a load and allocates no tensor.
@@ -109,6 +113,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
   Stager copies;
   const auto restore = [&](const TensorSpec& spec, const at::Tensor& parameter) {
     if (!snapshot) return at::Tensor();
+    // Allocated now, so that commit() cannot fail.
     at::Tensor tensor = slot_tensor(spec, recorded, parameter, own_layout);
     copies.add(snapshot->find(spec.name).value(), tensor);
     return tensor;
@@ -139,6 +144,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
           throw RefusedError("attribute '" + group_prefix(g) + "steps' has another length than the group");
         }
         for (std::size_t i = 0; i < steps.size(); ++i) {
+          // -1 means that this parameter has had no step.
           if (steps[i] < 0) continue;
           const at::Tensor& parameter = groups[g].params()[i];
           // A parameter that is listed twice has one state, as in torch::optim.
@@ -147,6 +153,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
           set_step(*state, steps[i]);
           visit_slots(*state, [&](const char* slot, at::Tensor& tensor) {
             const auto found = slots.find(slot + ("/" + names[g][i]));
+            // A slot that this optimizer has and the file lacks stays undefined, as in a fresh state.
             if (found == slots.end()) return;
             const TensorSpec& spec = *found->second;
             if (spec.shape != parameter.sizes()) {
@@ -154,6 +161,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
                                  ", its parameter " + shape_text(parameter.sizes()));
             }
             tensor = restore(spec, parameter);
+            // What is left at the end has no place, and is refused.
             slots.erase(found);
           });
           loaded.states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
@@ -186,6 +194,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
 void OptimizerState::commit(Loaded loaded, const Attributes& recorded,
                             const std::vector<std::string>& overridden) {
   auto& states = optimizer_->state();
+  // States of parameters that the checkpoint does not have must not survive.
   states.clear();
   for (auto& [parameter, state] : loaded.states) states[parameter] = std::move(state);
 

@@ -62,6 +62,7 @@ bool depends_on_kernels(Optimizer& optimizer, std::string_view type) {
 
 OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
     : name_(std::move(name)), optimizer_(&optimizer) {
+  // with_kind() compares the exact type: a derived class may have state that nobody knows here.
   const bool known = with_kind(optimizer, [&](auto, const char* type) { type_ = type; });
   if (known) return;
   throw UsageError(
@@ -93,6 +94,7 @@ OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& module
     }
   }
   Groups groups;
+  // Two passes: whether the module's name is needed is known only after all groups.
   for (const auto& names : found) {
     auto& group = groups.emplace_back();
     for (const auto* name : names) {
@@ -114,6 +116,8 @@ void OptimizerState::look(const ModuleInventory& modules) {
   }
   // A program may remove groups. Options of later groups would then be compared with those of a removed one.
   if (chosen_.size() > groups.size()) chosen_.resize(groups.size());
+  // Options as they were when the group was first seen are the program's choice; a schedule changes them
+  // later.
   for (std::size_t g = chosen_.size(); g < groups.size(); ++g) {
     with_kind(*optimizer_, [&](auto kind, const char*) {
       chosen_.push_back(values_of(options_as<typename decltype(kind)::Options>(groups[g].options(), name_)));
@@ -133,6 +137,7 @@ std::vector<SlotTensor> OptimizerState::slots(const ModuleInventory& modules) co
       for (std::size_t g = 0; g < groups.size(); ++g) {
         for (std::size_t i = 0; i < names[g].size(); ++i) {
           auto* const state = state_of<State>(*optimizer_, groups[g].params()[i]);
+          // A parameter that is listed twice has one state.
           if (!state || !stored.insert(state).second) continue;
           visit_slots(*state, [&](const char* slot, const at::Tensor& tensor) {
             if (tensor.defined()) slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
@@ -179,6 +184,7 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& 
                         out.set(prefix + option, chosen);
                         options.push_back(prefix + option);
                       }
+                      // Written only if a schedule or the program has changed it since.
                       if (!same_bits(to_value(field), chosen))
                         out.set(prefix + "now." + option, to_value(field));
                     });

@@ -19,6 +19,7 @@ std::vector<NamedGenerator> default_generators() {
   if (!at::hasCUDA()) return streams;
   const auto devices = at::detail::getCUDAHooks().deviceCount();
   for (c10::DeviceIndex i = 0; i < devices; ++i) {
+    // Optional: a machine with fewer GPUs can resume, because it never draws from the others.
     streams.push_back(
         {"cuda." + std::to_string(i), at::globalContext().defaultGenerator({at::kCUDA, i}), true});
   }
@@ -27,6 +28,7 @@ std::vector<NamedGenerator> default_generators() {
 
 at::Tensor rng_state(const NamedGenerator& stream) {
   at::Generator generator = stream.generator;
+  // A generator has a lock of its own for its state.
   const std::lock_guard lock(generator.mutex());
   return generator.get_state();
 }

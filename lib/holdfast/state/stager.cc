@@ -21,6 +21,7 @@ bool aligned(const void* address, std::size_t unit) {
 }
 
 at::Tensor view_of(std::byte* bytes, const at::Tensor& like) {
+  // A view without an owner: the image outlives it.
   return at::from_blob(bytes, like.sizes(), at::TensorOptions(like.scalar_type()));
 }
 
@@ -31,12 +32,14 @@ bool plain_memory(const at::Tensor& tensor) {
 }
 
 void Stager::add(const at::Tensor& from, std::span<std::byte> to) {
+  // Sizes were planned from the same tensors, so a difference is a defect.
   if (to.size() != from.nbytes()) throw Error("a tensor and its place in the image differ in size");
   if (to.empty()) return;
   if (internal::in_cuda(from)) return cuda_.fetch(from, to);
   if (plain_memory(from)) {
     return copies_.add({static_cast<const std::byte*>(from.const_data_ptr()), to.size()}, to);
   }
+  // In one go by ATen, which copies strided tensors faster than a loop over elements.
   const at::NoGradGuard no_grad;
   if (aligned(to.data(), from.element_size())) {
     view_of(to.data(), from).copy_(from);
@@ -64,6 +67,7 @@ void Stager::add(std::span<const std::byte> from, const at::Tensor& to) {
 }
 
 void Stager::run() {
+  // Divided by bytes and not by tensors, so that one huge weight uses all threads.
   at::parallel_for(0, static_cast<std::int64_t>(copies_.bytes()), kGrain,
                    [this](std::int64_t begin, std::int64_t end) {
                      copies_.copy(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));

@@ -55,6 +55,7 @@ TensorSpec spec_of(std::string name, const at::Tensor& tensor) {
                      ": leave it out of the state, or store what it is made of");
   };
   if (!tensor.defined()) refuse("is undefined");
+  // Sparse, quantized and meta tensors have no plain bytes.
   if (tensor.layout() != at::kStrided) refuse("is sparse");
   if (tensor.is_meta()) refuse("is on the meta device and has no elements");
   if (tensor.is_quantized()) refuse("is quantized");
@@ -66,6 +67,7 @@ TensorSpec spec_of(std::string name, const at::Tensor& tensor) {
 at::Tensor empty_like_spec(const TensorSpec& spec, std::optional<std::vector<std::int64_t>> strides,
                            at::Device device) {
   const auto options = at::TensorOptions(scalar_type_of(spec.dtype)).device(device);
+  // Strides that leave gaps or overlap cannot be made; contiguous memory has the same values.
   if (strides && dense_strides(spec.shape, *strides)) return at::empty_strided(spec.shape, *strides, options);
   return at::empty(spec.shape, options);
 }
@@ -80,11 +82,13 @@ bool dense_strides(std::span<const std::int64_t> shape, std::span<const std::int
   if (shape.size() != strides.size()) return false;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < shape.size(); ++i) {
+    // Not dense: with a dimension of 0 or a negative stride nothing lies where it should.
     if (shape[i] == 0 || strides[i] < 0) return false;
     if (shape[i] > 1) order.push_back(i);
   }
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return strides[a] < strides[b]; });
+  // In order of strides each dimension must begin where the one before ends.
   std::int64_t expected = 1;
   for (const std::size_t i : order) {
     if (strides[i] != expected) return false;

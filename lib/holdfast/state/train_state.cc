@@ -27,6 +27,7 @@ bool reserved(std::string_view name) {
 }
 
 void set_new(Attributes& out, std::string name, AttributeValue value, Role role = Role::decides) {
+  // Two parts under one name would overwrite each other without a word.
   if (out.has(name)) throw UsageError("the state writes '" + name + "' twice");
   out.set(std::move(name), std::move(value), role);
 }
@@ -89,6 +90,7 @@ void TrainState::State::visit_tensors(
   const ModuleInventory inventory = look();
   const auto still = trained_by(optimizers);
   for (const ModuleTensor& item : inventory.tensors) {
+    // Buffers may change in forward(), so only trained parameters are late.
     const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
     visit(item.name, item.tensor, when(item.name, late));
   }
@@ -326,6 +328,7 @@ void TrainState::copy_early(std::span<const std::string> names) {
   state_->early.insert(names.begin(), names.end());
 }
 
+// Random streams are the one thing in which ranks differ.
 bool TrainState::own_of_rank(const TensorSpec& tensor) const { return tensor.name.starts_with("rng/"); }
 
 bool TrainState::replicated(const TensorSpec& tensor) const {
@@ -369,6 +372,7 @@ void TrainState::advance(const StepReport& report) {
   std::optional<Cursor> cursor = report.applied;
   for (const State::Part& part : state_->components) {
     if (report.applied) {
+      // A loader's position moves only with applied samples; what it delivered may still be on its way.
       part.component->applied(*report.applied);
     } else {
       part.component->applied_all_delivered();

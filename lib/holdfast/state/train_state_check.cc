@@ -54,6 +54,7 @@ AttributeValue in_words_of_today(const std::string& name, const AttributeValue& 
   if (!lists(recorded_options) || lists(options_here) || !recorded.has(passes)) return there;
   const auto* const samples = std::get_if<std::int64_t>(&there);
   std::int64_t update = 0;
+  // An overflow comes from a hostile file, and the comparison then fails as it should.
   if (samples == nullptr || __builtin_mul_overflow(*samples, recorded.get_int(passes), &update)) return there;
   return update;
 }
@@ -85,6 +86,7 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
                                             std::span<const TensorSpec> tensors, const Attributes& recorded,
                                             bool strides) {
   // Every name, tied ones included: its tensor, and the name under which the file stores it.
+  // By name, because a tied tensor may be stored under any of its names.
   std::map<std::string, std::pair<const TensorSpec*, std::string>> there;
   for (const NamedModule& module : modules) {
     for (const TensorSpec& spec : tensors) {
@@ -109,6 +111,7 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
     const auto found = there.find(name);
     if (found == there.end()) {
       texts.push_back(name + " (" + type_and_shape(spec) + ") is missing in the checkpoint");
+      // Nothing more can be compared.
       return;
     }
     const auto& [other, other_stored] = found->second;
@@ -181,6 +184,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   const State::Look now = state_->look_at_attributes(inventory);
   static_cast<void>(attributes.get_int("step"));
 
+  // Everything is compared before anything is reported: a user wants all differences at once.
   Texts structure;  // differences that no override can accept
   const Texts parts = state_->parts();
   Texts wanted = parts;
@@ -209,6 +213,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
     const std::string name = "rng/" + stream.name;
     const auto found = std::find_if(tensors.begin(), tensors.end(),
                                     [&](const TensorSpec& spec) { return spec.name == name; });
+    // An optional stream, of a GPU that the recorded machine lacked, keeps its own state.
     if (unlike.contains(stream.name) || (found == tensors.end() && stream.optional)) continue;
     if (found == tensors.end()) {
       structure.push_back(name + " is missing in the checkpoint");
@@ -220,6 +225,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   Texts options;
   const Texts& recorded_options = attributes.get_strings(kStateOptions);
   const auto accepted = [&](const std::string& name) {
+    // Options of a part that differs as a whole say nothing new.
     return belongs_to(name, unlike) || !overridden({name}, overrides).empty();
   };
   for (const std::string& name : now.options) {

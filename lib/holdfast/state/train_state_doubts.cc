@@ -17,6 +17,7 @@ std::string TrainState::State::drawn_elsewhere() const {
     const bool in_state = std::any_of(known.begin(), known.end(), [&](const NamedGenerator& stream) {
       return stream.generator == one.generator;
     });
+    // A stream that was dropped since cannot matter to a later step.
     if (in_state || one.outlived) continue;
     text += (text.empty() ? "" : ", ") + one.by + " drew from a generator of " +
             one.generator.device().str() + " (seed " + std::to_string(one.generator.current_seed()) + ")";
@@ -26,6 +27,7 @@ std::string TrainState::State::drawn_elsewhere() const {
 }
 
 void TrainState::State::forget_drawn() {
+  // The first updates are enough; after that the callback would only cost time.
   if (++updates_heard < kUpdatesHeard) return;
   drawn_text = drawn_elsewhere();
   drawn.reset();
@@ -37,6 +39,7 @@ void TrainState::told_to_stop() {
 
 std::vector<std::string> TrainState::doubts() {
   State& state = *state_;
+  // Once, after the first update: only then gradients and slots exist.
   if (!state.updated || std::exchange(state.doubted, true)) return {};
   std::string reassigned = state.buffers.reassigned(state.modules);  // first: an inventory holds buffers, too
   const ModuleInventory inventory = state.look();

@@ -45,6 +45,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   check(snapshot.layout->tensors(), recorded, overrides);
 
   const ModuleInventory inventory = state_->look();
+  // Before any change, because it throws for parts that cannot be described.
   const State::Look now = state_->look_at_attributes(inventory);
   // Reads every attribute that the second half needs now, so that a missing one throws before anything
   // changes.
@@ -58,6 +59,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   std::vector<std::pair<at::Tensor, at::Tensor>> restrided;  // the tensor and its new memory
   const bool own_layout = state_->own_layout(overrides);
   for (const ModuleTensor& item : inventory.tensors) {
+    // This run has chosen its own memory format, so the recorded one does not matter.
     if (own_layout) break;
     const auto strides = internal::recorded_strides(item, recorded);
     if (item.tensor.strides() == at::IntArrayRef(strides) || !dense_strides(item.tensor.sizes(), strides))
@@ -73,6 +75,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   for (const NamedGenerator& stream : state_->streams()) {
     const at::Tensor state = stream_state(snapshot, "rng/" + stream.name);
     if (!state.defined()) continue;  // a device that the recorded machine did not have
+    // On a copy, so that a wrong state is refused before anything changes.
     check_rng_state(stream, state);
     streams.emplace_back(stream, state);
   }
@@ -84,6 +87,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   if (in_cuda && !snapshot.arena->attached()) {
     snapshot.arena->attach(internal::cuda_image_preparation()(snapshot.arena->bytes()));
   }
+  // From here on nothing may fail: see the top of this file.
   for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
   copy_module_tensors(inventory, snapshot);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
@@ -104,6 +108,7 @@ void TrainState::load_components(const Snapshot& snapshot) {
   const auto& components = state_->components;
   std::vector<internal::ComponentBackup> backups(components.size());
   for (std::size_t i = 0; i < components.size(); ++i) {
+    // A backup of each component, because its load() is the program's code and may throw halfway.
     internal::BackupWriter writer(components[i].name, backups[i]);
     components[i].component->save(writer);
   }
@@ -118,6 +123,7 @@ void TrainState::load_components(const Snapshot& snapshot) {
       components[loading].component->load(internal::SnapshotReader(components[loading].name, snapshot));
     }
   } catch (...) {
+    // Up to and including the one that threw, which may be half loaded.
     for (std::size_t i = 0; i <= loading; ++i) {
       try {
         components[i].component->load(internal::BackupReader(components[i].name, backups[i]));
@@ -134,6 +140,7 @@ bool TrainState::takes_weight(const TensorSpec& tensor) const {
 }
 
 void TrainState::load_weights(const Snapshot& snapshot) {
+  // Without look(): the optimizers have no part in loading weights.
   const ModuleInventory inventory = take_inventory(state_->modules);
   const auto texts = internal::module_differences(state_->modules, inventory, snapshot.layout->tensors(),
                                                   snapshot.attributes, false);

@@ -38,6 +38,7 @@ at::Device device_for(const StateReader& in, const std::string& name, const at::
 
 std::string class_name(const std::type_info& type) {
   int status = 0;
+  // Demangled, because people compare it in messages.
   const std::unique_ptr<char, decltype(&std::free)> name(
       abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
   return name ? name.get() : type.name();
@@ -71,6 +72,7 @@ void get_numbers(const StateReader& in, const std::string& name, std::size_t siz
     return;
   }
   const at::Tensor row = in.get_tensor(name).contiguous();
+  // Compared before a byte is copied: the size decides how much is read.
   if (row.scalar_type() != scalar_type(size, floating) || row.dim() != 1) {
     throw RefusedError("refused: '" + name + "' is a tensor of another type or shape in the checkpoint");
   }
@@ -79,6 +81,7 @@ void get_numbers(const StateReader& in, const std::string& name, std::size_t siz
 }
 
 void put_text(StateWriter& out, const std::string& name, const std::string& text) {
+  // JSON cannot hold every text, so the others become a tensor of bytes.
   if (storable(text)) {
     out.put(name, text);
   } else {
@@ -116,6 +119,7 @@ at::Tensor get_tensor(const StateReader& in, const std::string& name, const at::
 void put_engine(StateWriter& out, const std::string& name, const std::string& text) {
   std::istringstream words(text);
   words.imbue(std::locale::classic());
+  // Engines of <random> write their state as whole numbers; as numbers they need less than as text.
   std::vector<std::uint64_t> numbers;
   for (std::uint64_t number = 0; words >> number;) numbers.push_back(number);
   if (!words.eof() || numbers.empty()) {

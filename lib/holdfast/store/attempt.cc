@@ -17,6 +17,7 @@ namespace {
 AttemptNumber attempt_in_run(std::string_view name) {
   if (const auto id = parse_checkpoint_name(name)) return id->attempt;
   if (const auto id = parse_damaged_name(name)) return id->attempt;
+  // Temporary files carry their attempt's number too: after somebody deleted the claims they still show it.
   return parse_temporary_name(name).value_or(0);
 }
 
@@ -31,6 +32,7 @@ void sign(File& claim, const std::string& by) {
   const std::string text = claim_text(by);
   try {
     claim.write_at(std::as_bytes(std::span(text)), 0);
+    // A run's claim needs no sync: only its existence counts.
     // Without the text, a prune's claim looks like that of a run that has not written a state yet.
     if (!by.empty()) claim.sync();
     claim.close();
@@ -66,11 +68,13 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
   // A turn without a claim lost the race for its number; the next turn lists again.
   while (!claim) {
     const AttemptNumber highest = highest_attempt(directory_.run(), &attempts);
+    // The next number would not fit into 18 digits, so every later start would fail as well.
     if (highest >= kHighestNumber || least > kHighestNumber) {
       throw RefusedError(directory_.path() + " holds a file of attempt " + std::to_string(highest) +
                          ", the last number there is; move that file away and start again");
     }
     number = std::max(highest + 1, least);
+    // The caller looked at the run as it was before this number; a newer claim makes that view worthless.
     if (only != 0 && number != only) {
       throw RefusedError(directory_.path() + ": an attempt has just begun; nothing was claimed or deleted");
     }
@@ -92,6 +96,7 @@ AttemptNumber Attempt::claim_further(const std::string& by, AttemptNumber least)
 }
 
 void Attempt::check_not_superseded() {
+  // Once superseded, for ever: the newer claim may have been removed since, and its run may have written.
   if (superseded()) throw SupersededError(superseded_by_);
   bool own_claim = false;
   AttemptNumber highest = 0;
@@ -102,6 +107,7 @@ void Attempt::check_not_superseded() {
     own_claim = own_claim || parse_claim_name(entry.name) == number_;
   }
   if (highest > highest_own_) supersede("attempt " + std::to_string(highest) + " has taken over");
+  // Without the claim a third attempt could get the same number, so two processes would own one name.
   if (!own_claim) supersede("its claim is gone, so somebody emptied the directory");
 }
 

@@ -33,6 +33,7 @@ struct CheckpointStore::State {
   Recovery recovery;
   RetentionPlanner planner;
   const OwnerProcess process = {};
+  // Declared before those that hold a reference to it, so it is destroyed after them.
   std::unique_ptr<RunDirectory> directory;  // nullptr: it does not exist yet
   // From claim() on.
   internal::BlockReaper reaper;
@@ -43,6 +44,7 @@ struct CheckpointStore::State {
   std::optional<Selection> selection;  // of the last preflight() or recover()
   // Found by recover(), not yet moved aside.
   std::vector<FileId> damaged;
+  // Opened late: an attempt that never writes a line leaves no file.
   std::unique_ptr<LineFile> ledger;
   bool ledger_failed = false;
 
@@ -60,9 +62,11 @@ struct CheckpointStore::State {
   // Plans as if the newest checkpoint that verifies had been acknowledged just now.
   RetentionPlanner::Plan plan() {
     if (!selection->newest) return {};
+    // This attempt's history is that of the newest checkpoint, which it would continue.
     const CheckpointInfo& newest = *selection->newest;
     Lineage lineage{.own = attempt ? attempt->number() : 0, .ancestry = newest.ancestry};
     lineage.ancestry[newest.attempt] = newest.step;
+    // Retention needs two trusted files before it deletes anything (rule 4).
     planner.verified(newest);
     planner.verify_newest(directory->run(), lineage);
     return planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
@@ -76,6 +80,7 @@ struct CheckpointStore::State {
 CheckpointStore::CheckpointStore(FileSystem& file_system, Clock& clock, StoreOptions options,
                                  Verifier& verifier) {
   options.keep.check();
+  // Checked before any file is touched, so that a wrong option costs nothing.
   if (options.start.step && options.start.file) {
     throw UsageError("a starting point is a step or a file, not both");
   }
@@ -95,6 +100,7 @@ Selection CheckpointStore::preflight() {
     throw RefusedError(state_->options.directory.native() +
                        " does not exist: there is nothing to resume from");
   }
+  // Before the first read: content that strangers can write must not even be parsed.
   if (state_->options.only_ours) internal::require_trusted(*directory);
   state_->selection = state_->recovery.select(directory->run(), directory->attempts());
   return *state_->selection;
@@ -102,6 +108,7 @@ Selection CheckpointStore::preflight() {
 
 AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only, AttemptNumber least) {
   State& s = *state_;
+  // A second claim would fence off this very process.
   if (s.attempt) throw Error("claim() twice");
   s.directory = RunDirectory::make(s.file_system, s.options.directory);
   // After make(): if the volume is gone by now, the directory was created below the mount point.
@@ -123,6 +130,7 @@ Selection CheckpointStore::recover() {
   internal::sweep_temporaries(*s.directory, s.claimed("recover()"), s.reaper);
   Selection selection = s.recovery.select(s.directory->run(), s.directory->attempts());
   // The verification may have taken minutes, and a newer claim may have come meanwhile.
+  // Throws, before the caller believes a selection that a successor may be deleting.
   s.attempt->check_not_superseded();
   s.damaged = s.recovery.damaged();
   if (selection.newest) {
@@ -132,6 +140,7 @@ Selection CheckpointStore::recover() {
   }
   s.recovered = true;
   s.selection = selection;
+  // Last: old attempts' files may only go when this attempt has its starting point.
   internal::forget_old_attempts(*s.directory, *s.attempt, s.options.attempts_kept);
   return selection;
 }
@@ -140,9 +149,11 @@ bool CheckpointStore::set_aside(FileId id) {
   state_->claimed("set_aside()");
   Directory& run = state_->directory->run();
   const std::string name = checkpoint_name(id);
+  // The caller found it damaged; another process may have moved it since.
   if (!run.status(name)) return false;
   check_claim();
   const bool renamed = run.rename_new(name, damaged_name(id));
+  // A file of that name was set aside before, and one is enough to look into the damage.
   if (!renamed) run.unlink(name);
   run.sync();
   return renamed;
@@ -157,6 +168,7 @@ std::unique_ptr<File> CheckpointStore::open(const CheckpointInfo& checkpoint) {
 
 CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
   State& s = *state_;
+  // Without the sweep an older attempt could still rename a file into the run directory (rule 6).
   if (!s.recovered) throw Error("commit() before recover()");
   CheckpointInfo checkpoint = s.committer->commit(request);
   s.planner.wrote(checkpoint);
@@ -183,6 +195,7 @@ void CheckpointStore::apply_retention() {
     s.housekeeper->move_damaged(s.damaged);
     s.damaged.clear();
   }
+  // The highest identifier is the newest: recovery orders in the same way.
   const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
   Lineage lineage{.own = s.attempt->number(), .ancestry = newest.ancestry};
   if (newest.attempt != lineage.own) lineage.ancestry[newest.attempt] = newest.step;  // a copy
@@ -223,6 +236,7 @@ void CheckpointStore::write_run_state(const RunState& state) {
 void CheckpointStore::append_ledger(const std::string& json_line) {
   State& s = *state_;
   const Attempt& attempt = s.claimed("append_ledger()");
+  // Nothing more is written into a run that another attempt owns.
   if (attempt.superseded()) return;
   try {
     if (!s.ledger) {
@@ -231,6 +245,7 @@ void CheckpointStore::append_ledger(const std::string& json_line) {
     }
     s.ledger->append(json_line);
   } catch (const std::exception& error) {
+    // Once for each process: a full disk would otherwise log a line for every ledger line.
     if (!std::exchange(s.ledger_failed, true)) {
       log_warning("the ledger has gaps from here on: {}; checkpoints are not affected", what_of(error));
     }
@@ -243,6 +258,7 @@ std::vector<CheckpointInfo> CheckpointStore::list() {
   if (directory == nullptr) return all;
   for (const Candidate& candidate : candidates_in(directory->run())) {
     const auto status = directory->run().status(candidate.name);
+    // Links and directories are no checkpoints, whatever their name says.
     if (!status || status->kind != FileKind::regular) continue;
     all.push_back({.step = candidate.id.step,
                    .attempt = candidate.id.attempt,

@@ -26,6 +26,7 @@ std::string text_in(const JsonValue& object, const char* name) {
 
 }  // namespace
 
+// For people alone; no decision reads it. An empty or torn claim fences just as well (rule 6).
 std::string claim_text(const std::string& by) {
   const ProcessIdentity process = own_process();
   std::string text = "{\"boot_id\":" + json_text(boot_id()) + ",\"host\":" + json_text(host_name()) +
@@ -34,6 +35,7 @@ std::string claim_text(const std::string& by) {
                      ",\"pid_ns\":" + std::to_string(process.pid_namespace) +
                      ",\"time\":" + json_text(format_utc(Clock::real().wall_now()));
   const auto supervisor = env_text(kEnvSupervisor);
+  // The variable may hold anything; a claim stays small.
   if (supervisor && supervisor->size() <= kLongestSupervisor)
     text += ",\"supervisor\":" + json_text(*supervisor);
   if (!by.empty()) text += ",\"by\":" + json_text(by);
@@ -59,16 +61,19 @@ std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber s
   std::vector<AttemptWord> words;
   const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
   if (!attempts) return words;
+  // Highest first: the newest attempts answer most questions.
   std::set<AttemptNumber, std::greater<>> claims;
   for (const DirectoryEntry& entry : attempts->list()) {
     if (const auto number = parse_claim_name(entry.name)) claims.insert(*number);
   }
   for (const AttemptNumber attempt : claims) {
+    // The newest attempt is always reported, even if the caller knows it already.
     if (!words.empty() && (attempt <= since || words.size() == kMostAttempts)) break;
     AttemptWord word{.attempt = attempt};
     if (const auto text = internal::read_small(*attempts, claim_name(attempt), internal::kLongestRecord)) {
       word.claimant = claimant_from_text(*text);
     }
+    // A prune or a copy claims numbers too, but says nothing about a training.
     if (never_trains(word.claimant.by)) continue;
     if (const auto text = internal::read_small(*attempts, state_name(attempt), internal::kLongestRecord)) {
       auto state = run_state_from_json(*text);

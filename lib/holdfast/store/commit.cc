@@ -29,7 +29,9 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
     return known->second;
   }
   directory_.require_sound();
+  // Before any file is made: a superseded attempt must leave the directory as it is.
   if (attempt_.superseded()) throw SupersededError(attempt_.superseded_by());
+  // Space first: a temporary file of a failed save may be as large as this checkpoint.
   remove_abandoned();
   // Rule 2. The read-back precedes the rename: a file that the device lost must never get a checkpoint's name.
   // The rename is durable only after the directory's fsync. A claim may come in between, so look again: a
@@ -58,10 +60,13 @@ FileId Committer::id_of(const CommitRequest& request) const {
 }
 
 std::string Committer::write_temporary(const CommitRequest& request) {
+  // The temporary's name is known before the first byte, because other ranks write into the same file (rule
+  // 13).
   const auto file = open_temporary(request);
   std::string name = temporaries_.back();
   if (request.opened) request.opened(name);
   request.write(*file);
+  // Before close(), which cannot report what the device did (rule 3). Either failure abandons the file.
   file->sync();
   file->close();
   return name;
@@ -69,6 +74,7 @@ std::string Committer::write_temporary(const CommitRequest& request) {
 
 template <class Work>
 void Committer::with_room(const Work& work) {
+  // Asked before the work: blocks that become free during it may be too late for it.
   const bool freeing = reaper_.busy();
   try {
     work();
@@ -104,15 +110,18 @@ std::unique_ptr<File> Committer::open_temporary(const CommitRequest& request) {
 }
 
 CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest& request) {
+  // Opened again by name: this also shows whether a newer attempt's sweep has removed it.
   const auto file = directory_.run().open(name, OpenMode::read);
   if (!file) {
     attempt_.check_not_superseded();
     attempt_.supersede("its temporary file " + name + " was removed");
   }
   const auto depth = read_back_ == ReadBack::all ? Verifier::Depth::full : Verifier::Depth::head;
+  // From the device, because the page cache would return the bytes that it was given.
   const Verdict verdict = verifier_.inspect(*file, depth, true);
   const bool good = verdict.kind == Verdict::Kind::good;
   const FileId id = id_of(request);
+  // A file that belongs to another step verifies as well, so compare its identity.
   if (!good || verdict.step != id.step || verdict.attempt != id.attempt) {
     throw IoError(
         "read back", directory_.path_of(name), EIO,
@@ -135,6 +144,7 @@ void Committer::publish(const std::string& temporary, const CommitRequest& reque
                         CheckpointInfo& checkpoint) {
   try {
     if (directory_.run().rename_new(temporary, checkpoint.name)) {
+      // It has its final name now; remove_abandoned() must not delete it.
       std::erase(temporaries_, temporary);
       return;
     }

@@ -36,6 +36,8 @@ bool take_end(std::string_view& text, std::string_view suffix) {
 // Accepts exactly what padded(number, digits) writes.
 std::optional<std::uint64_t> take_number(std::string_view& text, std::size_t digits) {
   const std::size_t length = std::min(text.find_first_not_of("0123456789"), text.size());
+  // At most 18 digits fit into a signed 64-bit number. A second spelling of a number would be a second
+  // file.
   if (length < digits || length > 18 || (length > digits && text.front() == '0')) return std::nullopt;
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + length, number);
@@ -46,6 +48,7 @@ std::optional<std::uint64_t> take_number(std::string_view& text, std::size_t dig
 
 std::optional<AttemptNumber> take_attempt(std::string_view& text, std::size_t digits) {
   const auto number = take_number(text, digits);
+  // Attempts count from 1; 0 stands for none.
   return number && *number > 0 ? number : std::nullopt;
 }
 
@@ -92,6 +95,7 @@ std::optional<FileId> parse_damaged_name(std::string_view name) {
 std::optional<AttemptNumber> parse_temporary_name(std::string_view name) {
   if (!take(name, kTemporaryPrefix)) return std::nullopt;
   const auto attempt = take_attempt(name, kAttemptDigits);
+  // Something must follow the dash, because temporary_name() never writes less.
   return attempt && name.size() > 1 && name.front() == '-' ? attempt : std::nullopt;
 }
 

@@ -15,7 +15,9 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 bool has_ended(const LastWord& word) {
+  // No attempt has trained here, so nobody can be disturbed.
   if (word.attempt == 0) return true;
+  // A state without a final phase may belong to a living run, or to one that was killed: nobody can tell.
   return word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running;
 }
 
@@ -44,6 +46,7 @@ RunState repeated(const LastWord& word, const Selection& selection, const Clock&
   RunState state;
   if (has_ended(word) && word.state) {
     state = *word.state;
+    // A copy of a copy names the attempt that trained.
     if (state.copy_of == 0) state.copy_of = word.attempt;
   } else {
     state.phase = RunPhase::interrupted;
@@ -55,6 +58,7 @@ RunState repeated(const LastWord& word, const Selection& selection, const Clock&
     state.step = selection.newest ? selection.newest->step : 0;
     state.time = format_utc(clock.wall_now());
   }
+  // The prune is the highest attempt now, so readers take the durable step from this state.
   if (selection.newest) {
     state.durable_step = selection.newest->step;
     state.checkpoint = selection.newest->name;
@@ -81,6 +85,7 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   PruneResult result{.report = store.plan_retention()};
   if (options.planned) options.planned(result.report);
   const auto& files = result.report.files;
+  // Nothing to delete: then the run's claims and states stay untouched as well.
   if (options.dry_run || std::none_of(files.begin(), files.end(), goes)) return result;
 
   // Reading took time. An attempt that claims after this check takes the number `next`, so our claim fails
@@ -99,6 +104,7 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
     store.write_run_state(state);
     written = true;
   } catch (const IoError& error) {
+    // Any other error is not cured by deletions.
     if (!no_room(error)) throw;
     log_debug("the state is written after there is room: {}", error.what());
   }

@@ -42,6 +42,7 @@ std::optional<std::string> recorded_commit(Directory& run, Directory* attempts) 
     return path_in(directory, name) + " records step " + std::to_string(state->durable_step) +
            " as committed";
   };
+  // The copy first: it is one file, and its content is that of the newest state.
   if (auto found = look(run, kRunStateName)) return found;
   if (attempts == nullptr) return std::nullopt;
   for (const DirectoryEntry& entry : attempts->list()) {
@@ -76,6 +77,7 @@ std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attemp
   Selection selection;
   std::vector<FileId> damaged;
   std::optional<IoError> refused;  // of the newest unreadable file
+  // From the newest to the oldest, so the first good one is the answer.
   for (const Candidate& candidate : candidates_in(run)) {
     if (candidate.kind != FileKind::regular) {
       selection.skipped.push_back({candidate.name, "is " + what_is(candidate.kind)});
@@ -88,8 +90,10 @@ std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attemp
         damaged_ = std::move(damaged);
         return selection;
       case Outcome::vanished:
+        // A retention elsewhere deletes older files only, so a new list has a newer file to start from.
         return std::nullopt;
       case Outcome::newer_format:
+        // Falling back to an older file would lose what the newer program has trained since.
         throw RefusedError(path_in(run, candidate.name) + " is newer than this program can read (" +
                            found.verdict.reason +
                            "); use the version that wrote it, or go back to an older one with "
@@ -98,6 +102,7 @@ std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attemp
         damaged.push_back(candidate.id);
         [[fallthrough]];
       case Outcome::unreadable:
+        // The newest one explains best what is wrong with the volume.
         if (found.refused && !refused) refused = found.refused;
         [[fallthrough]];
       case Outcome::misnamed:
@@ -115,6 +120,7 @@ void Recovery::refuse_unless_fresh(Directory& run, Directory* attempts,
   std::string held;
   for (const Skipped& file : skipped) held += (held.empty() ? "" : "; ") + file.name + ": " + file.reason;
   for (const DirectoryEntry& entry : run.list()) {
+    // Checkpoints under `.damaged` count as well: their run has held something (rule 7).
     if (!looks_like_checkpoint(entry.name) || parse_checkpoint_name(entry.name)) continue;
     held += (held.empty() ? "" : "; ") + entry.name;
   }
@@ -133,6 +139,7 @@ void Recovery::refuse_unless_fresh(Directory& run, Directory* attempts,
 Selection Recovery::chosen(Directory& run) {
   std::string name;
   std::optional<FileId> id;
+  // A file of another name is a person's own; its content is checked, its name is not.
   if (options_.start.file) {
     name = *options_.start.file;
     id = parse_checkpoint_name(name);
@@ -174,7 +181,9 @@ Recovery::Look Recovery::look(Directory& run, const std::string& name, std::opti
   };
   const auto earlier = found_unreadable_.find(name);
   std::optional<Look> unreadable;
+  // A file that failed three looks in an earlier selection gets one more, not three: each may take minutes.
   if (earlier != found_unreadable_.end()) unreadable = earlier->second;
+  // One look through the page cache, then two that read the device (rule 5).
   const int looks = unreadable ? 1 : 3;
   Look found = look_once(run, name, false);
   for (int looked = 1;; ++looked) {
@@ -224,6 +233,8 @@ Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool
                           "the checkpoint itself may be good: repair the volume and start again, "
                           "or choose another checkpoint with CheckpointerOptions::start.resume_from "
                           "(--resume-from in Holdfast's example)");
+    // ENOMEM, ESTALE or EACCES are about this moment or this machine, so no checkpoint is condemned for
+    // them.
     if (error.code() != EIO) throw refused;
     Look found{.outcome = Outcome::unreadable, .verdict = {}, .bytes = 0, .refused = refused};
     found.verdict.reason = std::string("cannot be read: ") + what_of(error) +

@@ -55,8 +55,10 @@ class Staying {
   void add(const KeepEvery& policy) {
     const std::string reason = "every " + format_count(policy.steps);
     std::set<std::int64_t> begun;
+    // From the oldest, so that the first checkpoint of each stretch is the one that stays.
     for (auto id = view_.present.rbegin(); id != view_.present.rend(); ++id) {
       const std::int64_t stretch = id->step / policy.steps;
+      // Stretch 0 lies before the first multiple, so no checkpoint opens it.
       if (stretch > 0 && begun.insert(stretch).second) want(*id, reason);
     }
   }
@@ -65,10 +67,12 @@ class Staying {
     std::vector<std::pair<double, FileId>> ranked;
     for (const auto& [id, facts] : view_.facts) {
       const auto value = facts.metrics.find(policy.metric);
+      // A loss that is not a number would otherwise be the smallest of all comparisons.
       if (value == facts.metrics.end() || !std::isfinite(value->second) || !facts.finite) continue;
       ranked.emplace_back(policy.better == Better::higher ? -value->second : value->second, id);
     }
     std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+      // Of equal values the newer checkpoint is better.
       return a.first != b.first ? a.first < b.first : a.second > b.second;
     });
     const std::size_t count = std::min(ranked.size(), static_cast<std::size_t>(policy.count));
@@ -105,6 +109,7 @@ Retention operator|(Retention a, const Retention& b) { return a |= b; }
 int Retention::last() const {
   std::optional<int> most;
   for (const KeepPolicy& policy : policies_) {
+    // The widest policy wins, because together the policies keep everything that one of them keeps.
     if (const auto* last = std::get_if<KeepLast>(&policy)) most = std::max(most.value_or(0), last->count);
   }
   return most.value_or(KeepLast{}.count);

@@ -28,7 +28,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 int count_in(std::string_view part, std::string_view digits) {
   const auto count = parse_int(digits);
   if (!count || *count > std::numeric_limits<int>::max() || *count < std::numeric_limits<int>::min()) {
-    misunderstood(part, "has no number that could be counted to");
+    misunderstood(part, "has no number, or too large a one");
   }
   return static_cast<int>(*count);
 }
@@ -37,6 +37,7 @@ Retention best_in(std::string_view part, std::string_view value) {
   const auto fields = split(value, ':');
   KeepBest best{.metric = std::string(fields[0])};
   if (fields.size() > 3) misunderstood(part, "has too many colons");
+  // Only of a loss is it clear that smaller is better.
   if (fields.size() == 1 && best.metric != "loss") {
     misunderstood(part, "does not say whether the greatest (:max) or the smallest (:min) is the best");
   }
@@ -49,6 +50,7 @@ Retention best_in(std::string_view part, std::string_view value) {
 }
 
 Retention one_policy(std::string_view part) {
+  // A bare number is the short form of last=N.
   if (parse_int(part)) return KeepLast{count_in(part, part)};
   const std::size_t equals = part.find('=');
   if (equals == std::string_view::npos) misunderstood(part, "is no policy");
@@ -77,6 +79,7 @@ std::string text_of(const KeepBest& policy) {
 }
 std::string text_of(const KeepNewer& policy) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(policy.age);
+  // Whole seconds read better; anything finer keeps its exact value in nanoseconds.
   if (seconds != policy.age) return "newer=" + std::to_string(policy.age.count()) + "ns";
   if (seconds.count() % 86400 == 0) return "newer=" + std::to_string(seconds.count() / 86400) + "d";
   return "newer=" + std::to_string(seconds.count()) + "s";

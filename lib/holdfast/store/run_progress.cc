@@ -25,6 +25,7 @@ constexpr std::int64_t kLastMs = std::numeric_limits<std::int64_t>::max() / 1'00
 
 // A number where JSON has one, a text for nan, inf and -inf.
 std::string number_text(double value) {
+  // JSON has no nan and no inf.
   const std::string text = shortest_decimal(value);
   return std::isfinite(value) ? text : json_text(text);
 }
@@ -64,6 +65,7 @@ std::string to_record(const RunProgress& progress) {
   count("attempt", progress.attempt);
   put("phase", json_text(word_of(progress.phase)));
   count("unix_ms", progress.unix_ms);
+  // Each value on its own line, so that people can read the file with any tool.
   count("step", progress.step);
   count("last_step", progress.last_step);
   count("still_ms", progress.still_ms);
@@ -83,12 +85,15 @@ std::string to_record(const RunProgress& progress) {
   if (!progress.failure.empty()) {
     put("failure", json_text(printable(progress.failure, kLongestFailure)));
   }
+  // The same number at both ends: a reader that meets the write sees two different ones.
   const std::string end = ",\n\"beat_ends\":" + std::to_string(progress.beat) + "}\n";
   if (text.size() + end.size() > kProgressBytes) throw Error("a progress record is too long");
+  // Always the same size, so that one write replaces the whole record.
   return text + std::string(kProgressBytes - text.size() - end.size(), ' ') + end;
 }
 
 std::optional<RunProgress> progress_from_record(const std::string& text) {
+  // A torn record of a crash or of a running write is simply read again.
   if (text.size() != kProgressBytes) return std::nullopt;
   const JsonValue json = parse_json(text);
   const auto phase = phase_named(text_member(json, "phase").value_or(""));
@@ -116,6 +121,7 @@ std::optional<RunProgress> progress_from_record(const std::string& text) {
   take(progress.last_bytes, json, "last_bytes");
   take(progress.last_save_ms, json, "last_save_ms");
   progress.failure = text_member(json, "failure").value_or("");
+  // A foreign or broken time would overflow in the reader's arithmetic.
   const bool is_time = progress.unix_ms >= 0 && progress.unix_ms <= kLastMs;
   return progress.attempt != 0 && is_time ? std::optional(std::move(progress)) : std::nullopt;
 }

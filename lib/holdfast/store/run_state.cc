@@ -45,6 +45,7 @@ bool put(Member& member, const JsonValue& value) {
 // version may have more.
 bool take(RunState& state, const std::string& name, const JsonValue& value) {
   if (name == "phase") {
+    // An unknown phase means a newer writer, and its meaning must not be guessed.
     const auto known = phase_named(value.text);
     state.phase = known.value_or(RunPhase::starting);
     return known.has_value();
@@ -110,6 +111,7 @@ std::optional<RunState> run_state_from_json(const std::string& text) {
   for (std::size_t i = 0; i < json.items.size(); ++i) {
     if (!take(state, json.names[i], json.items[i])) return std::nullopt;
   }
+  // Attempts count from 1, so a state without a number is torn or foreign.
   return state.attempt != 0 ? std::optional(std::move(state)) : std::nullopt;
 }
 
@@ -119,6 +121,7 @@ std::optional<RunState> read_run_state(Directory& run_directory) {
   const auto believed = [&](Directory& directory, const std::string& name) -> std::optional<RunState> {
     const auto text = internal::read_small(directory, name, internal::kLongestRecord);
     auto state = text ? run_state_from_json(*text) : std::nullopt;
+    // Only the highest attempt is believed, so a zombie cannot declare the run complete (rule 10).
     return state && state->attempt == highest ? state : std::nullopt;
   };
   // The attempt's own file first: RUN_STATE.json is a copy, and a crash may have undone it.
@@ -142,6 +145,7 @@ LastWord last_word(Directory& run_directory) {
     auto state = text ? run_state_from_json(*text) : std::nullopt;
     if (state && state->attempt == attempt) return {attempt, std::move(state)};
     const auto claim = internal::read_small(*attempts, claim_name(attempt), internal::kLongestRecord);
+    // A prune's claim without a state has nothing to say; the attempt before it has.
     if (!claim || !never_trains(text_member(parse_json(*claim), "by").value_or("")))
       return {attempt, std::nullopt};
   }

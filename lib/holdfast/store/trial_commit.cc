@@ -27,6 +27,7 @@ bool may_never_work(const IoError& error) {
 
 void Committer::trial_commit(bool holds_checkpoint) {
   directory_.require_sound();
+  // A trial writes files, which a superseded attempt must not do.
   if (attempt_.superseded()) throw SupersededError(attempt_.superseded_by());
   try {
     try_calls_twice(holds_checkpoint);
@@ -52,6 +53,7 @@ void Committer::try_calls_twice(bool holds_checkpoint) {
   try {
     return try_calls();
   } catch (const IoError& error) {
+    // Only "cannot" is worth a second try; any other error is reported as it is.
     if (!may_never_work(error)) throw;
     log_debug("once more: {}", error.what());
     operation = error.operation();
@@ -61,6 +63,7 @@ void Committer::try_calls_twice(bool holds_checkpoint) {
   try {
     try_calls();
   } catch (const IoError& error) {
+    // Two different answers are a sick volume, not one that lacks the call.
     if (holds_checkpoint || error.operation() != operation || error.code() != code) throw;
     refuse_volume(directory_, error.what());
   }
@@ -73,6 +76,7 @@ void Committer::try_calls() {
   const std::string target = new_name("probe");
   rename_trial(first, target);
   const bool replaces = directory_.run().rename_new(second, target);
+  // The rename kept both files apart. Now O_EXCL is tried, because claims depend on it.
   const bool creates = !replaces && directory_.run().open(target, OpenMode::create) != nullptr;
   if (replaces || creates) {
     attempt_.check_not_superseded();  // a successor's sweep removes the target, and looks the same
@@ -82,6 +86,7 @@ void Committer::try_calls() {
 }
 
 std::string Committer::write_trial() {
+  // Aligned to a page, as O_DIRECT needs it.
   alignas(4096) std::array<std::byte, 4096> page;
   page.fill(std::byte{'H'});
   const auto trial = open_new("probe");
@@ -90,6 +95,7 @@ std::string Committer::write_trial() {
   trial->write_at(page, 0);
   trial->sync();
   auto read = page;
+  // Cleared first, so that a read that fills nothing cannot pass.
   read.fill({});
   if (trial->read_uncached_at(read, 0) != read.size() || read != page) {
     throw IoError("read back", directory_.path_of(name), EIO, "the device does not hold what was written");

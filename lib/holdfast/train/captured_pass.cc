@@ -27,6 +27,7 @@ constexpr int kLongWithout = 50;
 
 at::Tensor place_for(const at::Tensor& tensor, at::Device device) {
   const auto options = tensor.options().device(device);
+  // Gaps and overlaps are not needed in a copy.
   if (!tensor.is_non_overlapping_and_dense()) return at::empty(tensor.sizes(), options);
   return at::empty_strided(tensor.sizes(), tensor.strides(), options);
 }
@@ -41,9 +42,11 @@ CapturedPass::CapturedPass(torch::optim::Optimizer& optimizer, GraphOptions opti
 at::Tensor CapturedPass::run(const Batch& batch, bool first, const Pass& pass) {
   replayed_ = false;
   if (first) {
+    // Before the pass, because a recorded one adds to gradients that exist.
     optimizer_->zero_grad();
     began_replayed_ = false;
     // Once per update: parameters do not move between its micro-batches.
+    // A graph holds addresses; a parameter that has moved makes it useless.
     if (!inputs_layout_.empty() && places() != places_) forget();
   }
   if (!ready()) return pass(batch);
@@ -57,6 +60,7 @@ at::Tensor CapturedPass::run(const Batch& batch, bool first, const Pass& pass) {
   if (!first && !(fits && began_replayed_)) return ordinary(batch, pass);
   Recorded& wanted = recorded_[first ? 0 : 1];
   if (!fits || !wanted.graph) {
+    // Warm-up passes let cuDNN choose kernels and allocators fill, which must not happen inside a capture.
     if (in_a_row_ <= options_.warm_up) return ordinary(batch, pass);
     record(batch, first, pass);
     if (given_up_) return pass(batch);
@@ -104,6 +108,7 @@ at::Tensor CapturedPass::ordinary(const Batch& batch, const Pass& pass) {
 
 void CapturedPass::record(const Batch& batch, bool first, const Pass& pass) {
   const std::vector<at::Tensor> before = gradients();
+  // A capture that fails must leave the gradients as they were.
   try {
     if (first) make_inputs(batch);
     Recorded& made = recorded_[first ? 0 : 1];
@@ -138,6 +143,7 @@ std::vector<CapturedPass::Layout> CapturedPass::layout_of(const Batch& batch) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = *tensors[i];
     Layout& layout = layouts.emplace_back();
+    // Equal tensors share one place: a data set often gives inputs twice, as a field of their own.
     while (!tensors[layout.first]->is_same(tensor)) ++layout.first;
     if (!tensor.defined()) continue;
     layout.sizes = tensor.sizes().vec();
@@ -172,6 +178,7 @@ void CapturedPass::copy_inputs(const Batch& batch) {
   const at::NoGradGuard no_grad;
   const std::vector<const at::Tensor*> from = tensors_of(batch), to = tensors_of(inputs_);
   for (std::size_t i = 0; i < from.size(); ++i) {
+    // Each place once; without waiting, because the replay is ordered behind the copy.
     if (from[i]->defined() && layout_[i].first == i) to[i]->copy_(*from[i], /*non_blocking=*/true);
   }
 }

@@ -27,6 +27,7 @@ void quietly(const Work& work) {
   try {
     work();
   } catch (const std::exception&) {
+    // Clears the error, which the next CUDA call would report otherwise.
     static_cast<void>(cudaGetLastError());
   }
 }
@@ -40,6 +41,7 @@ void require(cudaError_t result, const char* what) {
 // Makes the stream `second` wait for everything in `first`.
 class Order {
  public:
+  // Without timing: CUDA's manual calls such events the fastest to wait for.
   Order() { require(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cannot make an event"); }
   ~Order() { static_cast<void>(cudaEventDestroy(event_)); }
   Order(const Order&) = delete;
@@ -62,6 +64,7 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
     for (const at::Generator& generator : generators) compat::register_generator(*this, generator);
     try {
       decltype(pool()) memory{};
+      // A second graph uses the memory of the first: they never run at the same time.
       if (with != nullptr) memory = with->pool();
       // Thread-local: CUDA calls of other threads (a loader, a writer) must not invalidate the capture.
       capture_begin(memory, cudaStreamCaptureModeThreadLocal);
@@ -104,6 +107,7 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
 
 class CudaGraphs final : public GraphDevice {
  public:
+  // A capture is not possible on the default stream.
   CudaGraphs(c10::Device device, std::vector<at::Generator> generators)
       : side_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
         generators_(std::move(generators)) {}
@@ -111,11 +115,13 @@ class CudaGraphs final : public GraphDevice {
   void aside(const std::function<void()>& work) override {
     const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(side_.device_index());
     const c10::cuda::CUDAStreamGuard guard(side_);
+    // Made late: an event belongs to the device that is current.
     if (!order_) order_ = std::make_unique<Order>();
     order_->between(caller, side_);
     try {
       work();
     } catch (...) {
+      // Work that was begun still has to be waited for.
       quietly([&] { order_->between(side_, caller); });
       throw;
     }

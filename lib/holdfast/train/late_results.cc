@@ -40,6 +40,7 @@ void LateResults::begin(const std::vector<at::Tensor>& scalars) {
   on_their_way_ = false;
   const at::Device device = scalars.front().device();
   if (device.is_cpu()) {
+    // On a CPU the values are there already.
     for (const at::Tensor& scalar : scalars) values_.push_back(value_of(scalar.cpu(), 0));
     return;
   }
@@ -49,8 +50,10 @@ void LateResults::begin(const std::vector<at::Tensor>& scalars) {
   for (const at::Tensor& scalar : scalars) {
     gathered.push_back(scalar.detach().reshape({1}).to(device, /*non_blocking=*/true));
   }
+  // All numbers in one copy: each copy by itself would cost a launch.
   const at::Tensor all = gathered.size() == 1 ? gathered.front() : at::cat(gathered);
   if (!host_.defined() || host_.scalar_type() != all.scalar_type() || host_.numel() != all.numel()) {
+    // Pinned, because only then the copy runs without waiting.
     host_ = at::empty({all.numel()}, at::TensorOptions(all.scalar_type()).pinned_memory(true));
   }
   host_.copy_(all, /*non_blocking=*/true);
@@ -61,6 +64,7 @@ void LateResults::begin(const std::vector<at::Tensor>& scalars) {
 
 const std::vector<double>& LateResults::wait() {
   if (!on_their_way_) return values_;
+  // Sleeps instead of spinning: the core belongs to the loader and the writer.
   while (!copied_->query()) std::this_thread::sleep_for(kPoll);
   for (std::int64_t i = 0; i < host_.numel(); ++i) values_.push_back(value_of(host_, i));
   on_their_way_ = false;

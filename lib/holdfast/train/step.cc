@@ -33,6 +33,7 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
   if (options.accumulation < 1) {
     throw UsageError("a step needs at least one micro-batch, not " + std::to_string(options.accumulation));
   }
+  // Negated, so that NaN is refused as well.
   if (!(options.clip_grad_norm >= 0)) throw UsageError("clip_grad_norm must not be negative");
   if (!(options.clip_micro_batches >= 0)) throw UsageError("clip_micro_batches must not be negative");
   if (needs_scaler(options.precision) && options.scaler == nullptr) {
@@ -48,6 +49,7 @@ Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& opt
       throw UsageError(
           "clip_micro_batches clips what one process adds to the gradient: not with several ranks");
     }
+    // Begun before the backward pass and read after the update, so no rank waits for it.
     sum_ = std::make_unique<SumOverRanks>(options.parallel->group(), "losses");
     if (options.graph && options.parallel->group().rank() == 0) {
       log_warning(
@@ -104,6 +106,7 @@ at::Tensor Step::pass(const Batch& batch) {
   if (options_.parallel != nullptr) options_.parallel->before_forward();
   const at::Tensor loss = forward(batch);
   if (sum_ && batch.completes_update) {
+    // In double: with many ranks a float sum would lose digits of the loss.
     at::Tensor sum = loss.detach().to(at::kDouble).reshape({1}).clone();
     for (const at::Tensor& earlier : losses_) sum.add_(earlier);
     sum_->begin(sum);
@@ -128,6 +131,7 @@ at::Tensor Step::forward(const Batch& batch) {
 }
 
 void Step::backward(const at::Tensor& loss, bool last) {
+  // The mean over the micro-batches, as if all samples had been in one batch.
   const at::Tensor mean =
       options_.accumulation == 1 ? loss : loss / static_cast<double>(options_.accumulation);
   const at::Tensor scaled = options_.scaler != nullptr ? options_.scaler->scale(mean) : mean;
@@ -143,6 +147,7 @@ void Step::clipped_backward(const at::Tensor& loss) {
   std::vector<std::pair<at::Tensor, at::Tensor>> sums;  // parameter, gradient so far
   for (auto& group : optimizer_->param_groups()) {
     for (at::Tensor& parameter : group.params()) {
+      // Set aside, so that this micro-batch's gradient can be clipped by itself.
       if (!parameter.grad().defined()) continue;
       sums.emplace_back(parameter, parameter.grad());
       parameter.mutable_grad() = at::Tensor();
@@ -152,6 +157,7 @@ void Step::clipped_backward(const at::Tensor& loss) {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> added = gradients_of(*optimizer_);
   at::Tensor over = grad_norm(added) / options_.clip_micro_batches;
+  // The gradients are scaled by the loss scale here, so the limit has to be as well.
   if (options_.scaler != nullptr) over = over / options_.scaler->scale_tensor();
   divide_gradients(added, over.clamp_min(1));
   std::vector<at::Tensor> to, more;
@@ -193,6 +199,7 @@ StepResult Step::result() {
   const auto count = static_cast<std::size_t>(options_.accumulation);
   StepResult result;
   result.update = updates_;
+  // With several ranks one sum stands in the place of the losses.
   std::size_t next = sum_ ? 1 : count;
   double sum = 0;
   for (std::size_t i = 0; i < next; ++i) sum += numbers[i];
@@ -211,6 +218,7 @@ void Step::apply() {
   } else if (fused_ != nullptr) {
     fused_->step_scaled(std::nullopt, left_out_);
   } else if (left_out_.item<float>() == 0) {
+    // Without a fused kernel the host has to know, which waits for the device.
     optimizer_->step();
   }
 }

@@ -15,6 +15,7 @@ constexpr std::int64_t kBins = 64;
 HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int64_t step) {
   const at::NoGradGuard no_grad;
   HistogramEvent event{.step = step, .name = std::move(name)};
+  // NaN and infinities have no bin.
   at::Tensor values = tensor.detach().reshape({-1}).to(at::kFloat);
   values = values.index({values.isfinite()});
   if (values.numel() == 0) {
@@ -22,6 +23,7 @@ HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int
     event.counts = {0};
     return event;
   }
+  // In double: the square of a large float overflows.
   const at::Tensor wide = values.to(at::kDouble);
   const at::Tensor figures =
       at::stack({wide.min(), wide.max(), wide.sum(), wide.square().sum()}).to(at::kCPU).contiguous();
@@ -31,12 +33,14 @@ HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int
   event.sum = numbers[2];
   event.sum_of_squares = numbers[3];
   event.count = static_cast<double>(values.numel());
+  // Without a range the width of a bin would be 0.
   if (event.min == event.max) {
     event.limits = {event.max};
     event.counts = {event.count};
     return event;
   }
   // Not histc: it overflows for a range beyond float's, and a GPU refuses it where it must be deterministic.
+  // The largest value belongs to the last bin.
   const at::Tensor bin_of =
       ((wide - event.min) * (kBins / (event.max - event.min))).to(at::kLong).clamp_max(kBins - 1);
   const at::Tensor counts = at::bincount(bin_of, {}, kBins).to(at::kCPU, at::kDouble).contiguous();

@@ -90,6 +90,7 @@ std::optional<Duration> AsyncWriter::writing_for() const noexcept {
 }
 
 void AsyncWriter::note_activity() noexcept {
+  // Odd while a save waits or is written. So a change between two looks shows even a short save.
   const std::uint64_t now = activity_.load(std::memory_order_relaxed);
   const bool active = writing_ || waiting_;
   if ((now % 2 != 0) != active) activity_.store(now + 1, std::memory_order_relaxed);
@@ -101,6 +102,7 @@ bool AsyncWriter::wait_idle(std::chrono::nanoseconds limit) const {
 }
 
 void AsyncWriter::stop() {
+  // In a child of fork() the thread does not exist, and a lock of it may be held for ever.
   if (!process_.is_this_one()) {
     abandon(thread_);
     abandon(wake_);
@@ -153,6 +155,7 @@ void AsyncWriter::run() noexcept {
   const InRole role(thread_role_);
   MutexLock lock(mutex_);
   while (true) {
+    // Wakes up for the ledger even if nothing is saved.
     wake_.wait_for(mutex_, options_.ledger_interval,
                    [&]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || waiting_; });
     if (waiting_) {
@@ -175,6 +178,7 @@ void AsyncWriter::run() noexcept {
     }
   }
   lock.unlock();
+  // The lines that came after the last save.
   flush_ledger();
 }
 
@@ -219,6 +223,7 @@ void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
 
 void AsyncWriter::spoiled_by(const OtherRankError& error, Job& job) noexcept {
   spoiled_.fetch_add(1, std::memory_order_relaxed);
+  // The first refusal in a row costs one save: the rank may take part in the next.
   if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what());
   if (!others_failed_.exchange(true)) {
     log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(error));
@@ -305,6 +310,7 @@ void AsyncWriter::supersede(const char* reason) noexcept {
 // The checkpoint is acknowledged: a failure from here on leaves files behind, but loses no work.
 void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept {
   const auto guarded = [&](const auto& work) HOLDFAST_REQUIRES(thread_role_) {
+    // The directory belongs to another attempt, so nothing in it may change.
     if (superseded()) return;
     try {
       work();
@@ -334,6 +340,7 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle:
   });
   // Runs even if the steps above failed, because it frees the space for the next save.
   guarded([&] {
+    // A run that leaves soon must not wait for deletions; the next start makes them.
     if (!leaving_.load(std::memory_order_relaxed)) store_.apply_retention();
   });
 }

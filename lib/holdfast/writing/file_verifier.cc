@@ -27,6 +27,7 @@ Verdict accepted(const CheckpointIndex& index) {
     verdict.ancestry = record.ancestry;
     verdict.finite = record.finite;
     verdict.metrics = record.metrics;
+    // NaN compares with nothing, so it is no metric that a policy could choose by.
     if (record.loss && !std::isnan(*record.loss)) verdict.metrics["loss"][index.step] = *record.loss;
     if (const auto time = parse_utc(record.time)) {
       verdict.unix_seconds = std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count();
@@ -68,12 +69,14 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
     return rejection ? rejected(*rejection) : verdict;
   }
   if (kept_of(index)) return verdict;
+  // First, because two states at once may not fit into memory.
   forget();
   if (listener_) listener_(index);
   auto state = read_snapshot(file, index, threads_, mode);
   if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
   auto kept_index = std::make_shared<const CheckpointIndex>(std::move(index));
   const MutexLock lock(mutex_);
+  // stop_keeping() may have come during the read.
   if (!keeping_) return verdict;
   kept_index_ = std::move(kept_index);
   kept_ = std::get<std::shared_ptr<Snapshot>>(std::move(state));
@@ -113,6 +116,7 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& fil
   Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
   loaded.snapshot = kept_of(loaded.index);
   if (!loaded.snapshot) {
+    // First, because two states at once may not fit into memory.
     forget();
     if (listener_) listener_(loaded.index);
     auto state = read_snapshot(file, loaded.index, threads_, mode);

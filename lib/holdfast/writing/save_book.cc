@@ -14,6 +14,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Fewer show no spread.
 constexpr std::int64_t kFewestWindows = 3;
 
 Duration from_seconds(double seconds) {
@@ -57,6 +58,7 @@ void SaveBook::window(Duration longer) noexcept {
 void SaveBook::finished(Duration ending) noexcept {
   const SteadyTime now = clock_.now();
   const MutexLock lock(mutex_);
+  // Only the first end counts.
   if (over_) return;
   over_ = true;
   known_.ending = ending;
@@ -78,10 +80,13 @@ RunFigures SaveBook::figures() const {
     figures.elapsed = now - began_;
     put_risk(figures.risk_steps, figures.risk_time, now);
   }
+  // The work at risk now may be the most so far.
   figures.most_risk_steps = std::max(figures.most_risk_steps, figures.risk_steps);
   figures.most_risk_time = std::max(figures.most_risk_time, figures.risk_time);
   if (windows_ >= kFewestWindows) {
     const auto count = static_cast<double>(windows_);
+    // The sample variance from sums, which rounding may make negative. The uncertainty is two standard
+    // errors of the sum.
     const double spread = std::max(longer_squared_ - longer_ * longer_ / count, 0.0) / (count - 1);
     figures.beside = StepsBeside{.windows = windows_,
                                  .lost = from_seconds(longer_),
@@ -129,6 +134,7 @@ void SaveBook::tell(const SaveEvent& event) noexcept {
 }
 
 void SaveBook::close() noexcept {
+  // Waits for an on_save in progress: the program may destroy what that uses.
   const MutexLock lock(telling_);
   on_save_ = nullptr;
 }

@@ -60,6 +60,7 @@ void SaveHandle::Shared::settle(SaveStatus outcome, std::string_view outcome_tex
   {
     const MutexLock lock(mutex);
     status = outcome;
+    // The keeper has added the figures of the risk.
     figures = known;
     try {
       text.assign(outcome_text);

@@ -40,6 +40,7 @@ CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::
                    .time = format_utc(clock.wall_now()),
                    .host = {},
                    .metrics = {}};
+  // Only for the size of the attributes: the attempt's number is not known yet.
   put_run_record(attributes, record);
 
   const auto& tensors = weights.layout->tensors();
@@ -56,6 +57,7 @@ CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::
   static_cast<void>(store.preflight());
   record.attempt = store.claim(kClaimedByImport);
   static_cast<void>(store.recover());
+  // A volume that cannot commit shows before the large file is written.
   store.trial_commit();
   put_run_record(attributes, record);
   snapshot.attributes = attributes;

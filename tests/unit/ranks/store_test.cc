@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <future>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -92,6 +93,16 @@ TEST_F(Store, KeepsWhatItIsTold) {
   one->set_all({"a", "b"}, long_one);
   one->call(Kind::append, {"b", "y"});
   EXPECT_THAT(other->get({"a", "b"}), ElementsAre(long_one, long_one + "y"));
+}
+
+TEST_F(Store, AnAdditionThatFailsLeavesNoKey) {
+  const auto one = client();
+  EXPECT_THROW(one->call(Kind::add, {"count", "many"}), StoreFailed);
+  EXPECT_FALSE(one->check({"count"}));
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(one->add("count", kMost), kMost);
+  EXPECT_THROW(one->add("count", 1), StoreFailed) << "the sum would overflow";
+  EXPECT_EQ(one->add("count", -1), kMost - 1);
 }
 
 TEST_F(Store, ASwapTellsAndReadsAtOnce) {

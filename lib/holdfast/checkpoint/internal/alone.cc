@@ -26,6 +26,7 @@ void Alone::at_boundary(Decision& decision) {
   run.time.step(now, writer.activity());
   run.book->boundary(step);
 
+  // Nearly all steps end after these looks, which take no lock.
   const bool asked =
       run.monitor.pending() || writer.superseded() || engine_.limit.lifted() || run.outlook.leaving();
   const SaveSchedule& schedule = engine_.schedule;
@@ -105,6 +106,7 @@ void Alone::save_best(const std::string& /*name*/, double /*value*/) {
   if (engine_.evaluation.running()) {
     engine_.evaluation.want_best();
   } else if (!engine_.run.outlook.should_stop()) {
+    // After a stop, the last save follows anyway.
     save();
   }
 }

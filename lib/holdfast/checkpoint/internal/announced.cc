@@ -15,6 +15,7 @@ std::optional<SteadyTime> earlier(std::optional<SteadyTime> one, std::optional<S
 
 void Announced::others_end(std::optional<Notice> end) {
   const MutexLock lock(mutex_);
+  // An end that only comes earlier is still the same notice, and keeps the answer to it.
   if (end_ && end && *end->deadline < *end_->deadline) end->seen = end_->seen;
   end_ = std::move(end);
 }
@@ -54,6 +55,7 @@ std::optional<SteadyTime> Announced::earliest_of_others(bool named) const noexce
   for (const auto* const notice : {&end_, &stop_}) {
     if (!*notice || (named && (*notice)->guessed)) continue;
     const auto& deadline = (*notice)->deadline;
+    // An end that had passed when the stop came did not end the machine.
     if (!(stopped && deadline && *deadline <= *stopped)) earliest = earlier(earliest, deadline);
   }
   return earliest;

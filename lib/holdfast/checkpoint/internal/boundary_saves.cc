@@ -21,10 +21,12 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
   BegunSave save;
   try {
     lay_out();
+    // Frees the image of an earlier last save.
     last_ = {};
     schedule_.choose_interval();
     if (last_one) {
       if (plan.too_late || saves_.covered() || !saves_.wait_for_image()) return;
+      // The wait for the image may have used up the time.
       if (run_.outlook.decide(saves_.reached()).too_late) return;
     } else {
       const bool now_or_later = urgent || (plan.room && (schedule_.wanted() || schedule_.due(now, step)));
@@ -53,6 +55,7 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
 }
 
 SaveHandle BoundarySaves::save_now(const Waiting& waiting) noexcept {
+  // The step is durable or on its way, and needs no second file.
   if (saves_.covered()) {
     saves_.ask_for_newest();
     return saves_.newest();
@@ -63,6 +66,7 @@ SaveHandle BoundarySaves::save_now(const Waiting& waiting) noexcept {
     schedule_.want(false);
     schedule_.saved(waiting.began(), run_.step());
   } catch (...) {
+    // Asked for again once the update is over.
     if (boundary_.updating()) schedule_.want();
     return saves_.fail(std::move(save));
   }
@@ -98,6 +102,7 @@ bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
 }
 
 Digest BoundarySaves::digest() const {
+  // An image of this boundary spares another copy of the state.
   if (evaluation_.image() && partners_.holds_all()) return state_digest(*evaluation_.image().snapshot);
   if (last_ && !last_.shares && last_.snapshot->step == run_.step()) return state_digest(*last_.snapshot);
   return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));

@@ -61,6 +61,7 @@ bool BoundaryShelf::commit() noexcept {
 
 BegunSave BoundaryShelf::clear() noexcept {
   const MutexLock lock(mutex_);
+  // on_save may come here from inside submit(), and must not wait for itself.
   handed_over_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) {
     return !handing_ || *handing_ == std::this_thread::get_id();
   });

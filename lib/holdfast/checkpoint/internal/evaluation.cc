@@ -20,6 +20,7 @@ constexpr char kDisturbed[] =
 void Evaluation::enter() {
   if (running()) throw UsageError("an EvaluationScope inside another one");
   run_.time.leave_step_out();
+  // Before the program's code changes the memory that is being copied.
   late_.complete();
   running_ = true;
   unfinished_ = false;
@@ -47,6 +48,7 @@ Staged Evaluation::image_of_boundary() {
   if (image) {
     auto snapshot = std::make_shared<Snapshot>(*image.snapshot);
     put_run_record(snapshot->attributes, saves_.record());
+    // The record may have grown beyond the place in that file's head.
     if (attribute_bytes(snapshot->attributes) <= image.plan->attribute_capacity) {
       image.snapshot = std::move(snapshot);
       return image;

@@ -13,6 +13,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 void Pace::note(SteadyTime now, std::int64_t step) {
   if (marks_.empty() || step != marks_.back().second) moved_ = now;
   marks_.emplace_back(now, step);
+  // Two marks always stay, because a rate needs both ends.
   while (marks_.size() > 2 && now - marks_[1].first >= kWindow) marks_.pop_front();
 }
 
@@ -128,8 +129,10 @@ void Heartbeat::stop(Duration patience) noexcept {
           shared_->mutex, slice, [this]() HOLDFAST_REQUIRES(shared_->mutex) { return shared_->over; });
       hangs = !over && was_writing && shared_->writing;
     }
+    // The thread outlives the run, and must not ask it any more.
     if (hangs) shared_->sample = nullptr;
   }
+  // A thread that hangs in the disk could not be joined.
   hangs ? thread_.detach() : thread_.join();
 }
 

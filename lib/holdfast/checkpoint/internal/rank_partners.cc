@@ -26,6 +26,7 @@ void RankPartners::bring_together() {
 
 std::string RankPartners::next_evaluation() {
   const std::int64_t step = run_.step();
+  // A second evaluation at one step is another boundary in the ranks' messages.
   const bool another = std::exchange(evaluated_, step) == step;
   evaluations_ = another ? evaluations_ + 1 : 0;
   return boundary_text(step, evaluations_);
@@ -80,6 +81,7 @@ bool RankPartners::complete(BoundaryShelf& shelf) noexcept {
     if (name->empty()) return true;
     std::vector<std::string> own;
     for (int rank = 1; rank < group_.world_size(); ++rank) {
+      // Without waiting: the next look asks again.
       own.push_back(group_.guarded().hear(rank, *name, Duration::zero()));
     }
     return shelf.complete(*name, [&](const Snapshot& image) {

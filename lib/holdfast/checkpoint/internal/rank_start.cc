@@ -81,6 +81,7 @@ void RankStart::share_volume(bool wanted) {
 
 // Rank 0 may wait for its volume. A signal ends this wait as it ends rank 0's.
 json RankStart::hear(int rank, const char* name, Duration limit) {
+  // Real time, because the other ranks are other processes.
   const SteadyTime end = Clock::real().now() + limit;
   while (true) {
     const SteadyTime asked = Clock::real().now();
@@ -90,6 +91,7 @@ json RankStart::hear(int rank, const char* name, Duration limit) {
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception&) {
+      // An error before the end of the slice is no timeout.
       if (Clock::real().now() - asked < slice) throw;
     }
     const std::string who = "rank " + std::to_string(rank);
@@ -126,6 +128,7 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
     head.resize(std::get<CheckpointIndex>(index).user_block);
     file->read_at(head, 0);
   }
+  // From here on the others wait for the verdict, and errors are sent under its name.
   asked_ = true;
   group_.tell(kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}});
   if (file) group_.channel().broadcast(head);

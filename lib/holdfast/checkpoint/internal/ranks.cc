@@ -24,6 +24,7 @@ Ranks::Ranks(Engine& engine, RankGroup& group, RankPartners& partners)
       sender_(engine, group, rounds_),
       votes_(engine, group, rounds_, sender_),
       end_(engine, group, partners, sender_, votes_) {
+  // From here on costs include the time in which ranks agree.
   run_.outlook.add_agreement(Duration::zero());
 }
 
@@ -121,6 +122,7 @@ void Ranks::stop(Decision& decision, const Agreed& agreed) {
     if (group_.leads() && !engine_.saves.covered()) run_.outlook.warn_too_late(engine_.saves.reached());
     return;
   }
+  // The step is durable: nothing is left to save.
   if (agreed.durable >= run_.step()) return;
   save(decision, agreed, group_.leads() ? engine_.plan() : Plan{}, true);
 }

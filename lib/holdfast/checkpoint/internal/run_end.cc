@@ -33,6 +33,7 @@ void RunEnd::finish() {
   reason_ = run_.outlook.reason();
   run_.outlook.take_time(!interrupted);
   if (interrupted) limit_.lift();
+  // A copy in progress is completed only if its commit can end in time.
   interrupted && !run_.commit_fits() ? late_.drop() : evaluation_.settle_late();
   if (interrupted) run_.writer->leave_soon();
 

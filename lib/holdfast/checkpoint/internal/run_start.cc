@@ -40,6 +40,7 @@ std::map<std::int64_t, double> recorded_losses(FileSystem& file_system,
 
 Receipt expected_losses(Run& run, const Start& start, bool bit_exact) {
   std::vector<AttemptNumber> attempts{start.record.attempt};
+  // After an override losses may differ for good reason, so older attempts are not compared.
   if (start.record.overrides.empty()) {
     const Ancestry& ancestry = start.record.ancestry;
     for (auto it = ancestry.rbegin(); it != ancestry.rend() && attempts.size() < kLedgersCompared; ++it) {
@@ -49,6 +50,7 @@ Receipt expected_losses(Run& run, const Start& start, bool bit_exact) {
   std::map<std::int64_t, double> recorded;
   for (const AttemptNumber attempt : attempts) {
     if (recorded.size() >= Receipt::kMostSteps) break;
+    // merge() keeps what is there: the newest attempt's record of a step counts.
     recorded.merge(recorded_losses(run.file_system, run.options.directory, ledger_name(attempt), start.step));
   }
   return {recorded, start.step, bit_exact};
@@ -201,6 +203,7 @@ StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_s
   }
   started.record.host = host_name();
   try_record(run, start, started.record);
+  // Right before the claim, which would otherwise lie in the empty mount point.
   wait.check_mounted();
 
   started.record.attempt = started.store->claim();
@@ -213,6 +216,7 @@ bool load_state(Run& run, const Start& start, int rank, StartedRun& started) {
   const Overrides& overrides = run.options.start.overrides;
   const auto accepted = accepted_differences(start.attributes, run.source.attributes(), overrides);
   started.resumed.bit_exact = promise_bits(run, start, started.record.world_size, accepted);
+  // A rank that has no state of its own in the file derives it from rank 0's.
   const bool derives = rank > 0 && !has_own_of(rank, start.snapshot->layout->tensors());
   run.source.load(*share_of(rank, start.snapshot), overrides);
   if (derives) run.source.derive_own(rank);

@@ -46,6 +46,7 @@ Staged SaveFlow::stage(Part part) {
 }
 
 void SaveFlow::submit(Staged staged, const BegunSave& save, Duration waited) {
+  // Held weakly, because the writer alone decides how long the image lives.
   snapshot_in_flight_ = staged.snapshot;
   in_flight_ = staged;
   in_flight_.snapshot = nullptr;
@@ -108,6 +109,7 @@ bool SaveFlow::covered() const {
     const SaveStatus status = newest_.status();
     if (is_open(status) || status == SaveStatus::durable) return true;
   }
+  // A resumed step lies in its checkpoint already, if the next start would find that one.
   return step == run_.started.resumed.step && run_.started.is_safe;
 }
 

@@ -62,7 +62,9 @@ void SaveSchedule::take_requests() {
 bool SaveSchedule::choose_interval() {
   if (!policy_.automatic()) return false;
   const RunFigures figures = run_.book->figures();
+  // Only after a new durable save.
   if (figures.durable == 0 || std::exchange(measured_, figures.durable) == figures.durable) return false;
+  // The measured loss of time, once it is known; until then the training's waits.
   const Duration stall = figures.lost().value_or(figures.blocked) / figures.durable;
   policy_.measured({.stall = stall, .write = figures.last.write + figures.last.commit});
   publish();

@@ -43,6 +43,7 @@ void ShareSender::send_share(Decision& decision, bool last_one) {
   const Waiting waiting(run_.time);
   if (last_one) engine_.limit.lift();
   engine_.schedule.want(false);
+  // Another save begins only while no rank is busy, so its image is free.
   const bool free = !last_one || wait_for_image();
   const BegunSave save = engine_.saves.begin(true);
   HandedShare share{.save = {.plan = nullptr, .shares = nullptr, .number = rounds_.number()},
@@ -142,6 +143,7 @@ bool ShareSender::rest(Duration grace) noexcept {
   while (waited < grace + kRest && !writer_->wait_idle(kShareSlice)) {
     engine_.listener.heard();
     waited += kShareSlice;
+    // No time is left: the thread gives up its waits.
     if (run_.outlook.out_of_time(began) || waited >= grace) group_.patience().end_by(SteadyTime::min());
   }
   return !writer_->busy();

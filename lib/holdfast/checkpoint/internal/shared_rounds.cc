@@ -56,6 +56,7 @@ std::shared_ptr<JointSave> SharedRounds::led(const WriteRequest& request,
 
 SharedWriteOptions SharedRounds::limits() const {
   const WritingOptions& writing = run_.options.writing;
+  // The limit is the volume's, and all ranks write to it.
   SharedWriteOptions limits{.how = {.threads = writing.threads,
                                     .write_limit = writing.write_limit / group_.world_size(),
                                     .clock = &run_.clock,
@@ -76,6 +77,7 @@ void SharedRounds::limit_patience() noexcept {
   const Duration left = *group_.end() - run_.clock.now();
   if (group_.leads() && group_.sharing() && !group_.alone() && left > Duration::zero()) {
     const Costs known = run_.outlook.costs();
+    // Without known costs, a third of the time for each.
     const Duration together = known.commit.value_or(left / 3);
     const Duration alone = known.commit ? *known.commit * group_.world_size() : left / 3;
     if (left >= together + alone + known.agreement) until -= alone + known.agreement;

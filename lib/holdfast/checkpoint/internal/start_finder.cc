@@ -24,6 +24,7 @@ std::unique_ptr<File> open_given(FileSystem& file_system, const std::filesystem:
   try {
     if (auto file = file_system.open_file(path, OpenMode::read)) return file;
   } catch (const IoError& error) {
+    // Any other error is a fault of the volume.
     if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
   }
   throw RefusedError(option + path.native() + ": no such file");
@@ -38,10 +39,12 @@ bool looks_like_checkpoint(const File& file) {
 }  // namespace
 
 void StartFinder::read_ahead() noexcept {
+  // Only a start from the newest checkpoint can be foreseen.
   if (reading_ahead_.valid() || !run_.options.start.resume_from.empty()) return;
   const auto look = [this] {
     try {
       const auto& mount = run_.options.mount;
+      // Without the mount this would read the empty mount point.
       if (!mount.empty() && !run_.file_system.is_mount_point(mount)) return;
       CheckpointStore(run_.file_system, run_.clock, store_options({}), run_.verifier).preflight();
     } catch (const std::exception& error) {
@@ -57,6 +60,7 @@ void StartFinder::read_ahead() noexcept {
 
 std::unique_ptr<CheckpointStore> StartFinder::open_store() {
   const StartingPoint point = starting_point();
+  // The store then looks again, and finds in the verifier what was read ahead.
   if (reading_ahead_.valid()) reading_ahead_.get();
   return std::make_unique<CheckpointStore>(run_.file_system, run_.clock, store_options(point), run_.verifier);
 }

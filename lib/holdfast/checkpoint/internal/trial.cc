@@ -40,6 +40,7 @@ void Trial::note(std::optional<double> loss, const Attributes& now, const Digest
   line.loss = loss ? std::to_string(std::bit_cast<std::uint64_t>(*loss)) : "-";
   line.epoch = now.has("cursor.epoch") ? now.get_int("cursor.epoch") : 0;
   line.state = to_hex(state);
+  // In a trial standard output is a file, so its offset tells how much was printed.
   line.output = ::lseek(STDOUT_FILENO, 0, SEEK_CUR);
   append_step(folder_, line);
 }

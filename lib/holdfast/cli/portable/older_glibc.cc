@@ -55,6 +55,7 @@ extern "C" int _dl_find_object(void* address, dl_find_object* result) noexcept {
 // For std::random_device.
 extern "C" std::uint32_t arc4random() noexcept {
   std::uint32_t value = 0;
+  // A signal may interrupt it while the kernel's pool is not ready.
   while (getrandom(&value, sizeof value, 0) != sizeof value) {
   }
   return value;

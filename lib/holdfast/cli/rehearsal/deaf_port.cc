@@ -26,6 +26,7 @@ DeafPort::DeafPort() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   socklen_t size = sizeof address;
+  // With the least queue Linux still lets one connection wait.
   if (bind(listening, generic, size) != 0 || listen(listening, 0) != 0 ||
       getsockname(listening, generic, &size) != 0) {
     const int code = errno;
@@ -40,6 +41,7 @@ DeafPort::DeafPort() {
     sockets_.push_back(filler);
     static_cast<void>(connect(filler, generic, size));  // completes in the background
     pollfd writable{.fd = filler, .events = POLLOUT, .revents = 0};
+    // Not answered in time: the queue is full, as wanted.
     if (::poll(&writable, 1, kLongEnough) == 0) break;
   }
 }

@@ -88,6 +88,7 @@ MetadataServer::MetadataServer(Clock& clock, Duration keep_alive) : state_(std::
   httplib::Server& server = state_->server;
   server.new_task_queue = [] { return new ThreadEach; };  // httplib owns it
   server.set_tcp_nodelay(true);
+  // The library's default ends a connection after a few requests, which no real service does.
   server.set_keep_alive_max_count(1'000'000);
   server.set_keep_alive_timeout(std::chrono::duration_cast<std::chrono::seconds>(keep_alive).count());
   const auto handler = [state = state_.get()](const httplib::Request& request, httplib::Response& response) {
@@ -227,6 +228,7 @@ void MetadataServer::State::handle(const httplib::Request& request, httplib::Res
   ScriptedAnswer answer{.status = 404};
   if (auto said = scripted(path)) {
     answer = std::move(*said);
+    // The real service wants a token for each of these paths.
     const bool wants_token = path.starts_with("/latest/meta-data/") && answer.status == 200;
     if (wants_token && !has_token(request)) answer = {.status = 401};
   } else if (path.starts_with("/latest/")) {
@@ -263,6 +265,7 @@ ScriptedAnswer MetadataServer::State::ec2(const httplib::Request& request, const
   if (path == kEc2Token) {
     if (request.method != "PUT") return {.status = 405};
     const auto seconds = parse_int(request.get_header_value("X-aws-ec2-metadata-token-ttl-seconds"));
+    // The limits of the real service: 1 s to 6 h.
     if (!seconds || *seconds < 1 || *seconds > 21600) return {.status = 400};
     std::string token = "token-" + std::to_string(++tokens_made);
     tokens[token] = clock.now() + std::chrono::seconds(*seconds);
@@ -282,12 +285,14 @@ ScriptedAnswer MetadataServer::State::ec2(const httplib::Request& request, const
 }
 
 ScriptedAnswer MetadataServer::State::gcp(const httplib::Request& request, const std::string& path) {
+  // The real service refuses requests that lack this header.
   if (request.get_header_value("Metadata-Flavor") != "Google") return {.status = 403};
   if (path != kGcpPreempted && path != kGcpMaintenance) return {.status = 404};
   const auto etag = [&]() HOLDFAST_REQUIRES(mutex) {
     return path == kGcpPreempted ? "e" + std::to_string(serial) : std::string("e");
   };
   if (request.get_param_value("wait_for_change") == "true") {
+    // Without a state that it knows, a client waits for the next change.
     const auto known = request.has_param("last_etag") ? request.get_param_value("last_etag") : etag();
     const auto limit = parse_int(request.get_param_value("timeout_sec")).value_or(3600);
     const auto scripted_now = [&]() HOLDFAST_REQUIRES(mutex) {
@@ -361,6 +366,7 @@ void MetadataServer::State::give_slowly(const ScriptedAnswer& answer, const std:
   response.set_content_provider(
       answer.body.size(), type,
       [this, drips, body = answer.body](std::size_t offset, std::size_t, httplib::DataSink& sink) {
+        // Without dripping: half of the body, and then nothing.
         const std::size_t end = drips ? body.size() : body.size() / 2;
         if (offset >= end) {
           pause(std::nullopt);

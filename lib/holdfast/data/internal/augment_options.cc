@@ -14,6 +14,7 @@ void check_augmentation(const AugmentOptions& options, const PictureShape& shape
                      std::to_string(options.padding));
   }
   for (int c = 0; c < shape.channels; ++c) {
+    // Negated, so that NaN is refused as well. The table divides by it.
     if (!(options.stddev[static_cast<std::size_t>(c)] > 0)) {
       throw UsageError("the standard deviation of channel " + std::to_string(c) + " must be above 0");
     }

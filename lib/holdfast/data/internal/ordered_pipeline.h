@@ -102,6 +102,8 @@ class OrderedPipeline {
         failure = std::current_exception();
       }
       lock.lock();
+      // The slot is this worker's alone until `ready`: at most as many results are taken as there are
+      // slots.
       slot.ticket = std::move(ticket);
       slot.result = std::move(result);
       slot.failure = std::move(failure);

@@ -60,6 +60,7 @@ void read_record_file(const std::string& path, const RecordFormat& format, std::
     throw Error("a record file needs room for exactly its records");
   const Descriptor file(path, format);
   const std::int64_t size = file.size();
+  // The size first: a file of the wrong size is not read at all.
   const std::int64_t got = size == expected ? file.read(to) : size;
   const auto refuse = [&](const std::string& what) {
     throw RefusedError(std::string(format.what) + ": " + path + " has " + what + "; " + format.remedy);
@@ -69,6 +70,7 @@ void read_record_file(const std::string& path, const RecordFormat& format, std::
            (got < expected ? ": it ends at byte " : ": it should end at byte ") +
            std::to_string(std::min(got, expected)));
   }
+  // A label outside of the classes would index past the end of the loss.
   for (std::int64_t i = 0; i < format.records; ++i) {
     const int label = to[static_cast<std::size_t>(i * format.record_bytes)];
     if (label < format.classes) continue;

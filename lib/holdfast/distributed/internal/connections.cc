@@ -17,6 +17,7 @@ int port_at(const sockaddr_storage& end) {
 }
 
 // Empty if it is no Internet socket with two ends, or if one end has that port.
+// Number and both ends: the number alone may be another socket's by now.
 std::string ends_of(int socket, int store_port) {
   std::string text = std::to_string(socket);
   for (const auto& ask : {getsockname, getpeername}) {
@@ -44,9 +45,11 @@ std::set<std::string> Connections::all(int store_port) {
 }
 
 void Connections::add_since(const std::set<std::string>& before, int store_port) {
+  // Gloo does not tell its sockets, so what has appeared while it connected is taken.
   const auto now = all(store_port);
   std::unique_lock lock(mutex_);
   std::set_difference(now.begin(), now.end(), before.begin(), before.end(), std::inserter(own_, own_.end()));
+  // A shut down that came while the group was being made counts for the new ones as well.
   if (!shut_) return;
   lock.unlock();
   shut();
@@ -58,6 +61,7 @@ void Connections::shut() noexcept {
   for (const std::string& own : own_) {
     const int socket = std::stoi(own);
     try {
+      // Compared again: another thread may have opened something else under this number.
       if (ends_of(socket, -1) == own) ::shutdown(socket, SHUT_RDWR);
     } catch (const std::bad_alloc&) {  // its timeout remains
     }

@@ -11,6 +11,7 @@ auto as_ours(const auto& work) {
   try {
     return work();
   } catch (const c10::DistNetworkError& error) {
+    // One kind of exception for all stores, so that callers need not know c10d's.
     throw StoreClosed(error.what_without_backtrace());
   }
 }

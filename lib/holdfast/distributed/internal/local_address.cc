@@ -47,6 +47,8 @@ std::string first_address(const Wanted& wanted) {
 }
 
 std::string source_towards(const addrinfo& target) {
+  // A datagram socket sends nothing on connect(), but the kernel chooses the address that it would send
+  // from.
   const int probe = socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (probe < 0) return {};
   sockaddr_storage own{};
@@ -69,6 +71,7 @@ std::string address_towards(const std::string& host, std::uint16_t port) {
   for (const addrinfo* target = found; target != nullptr && address.empty(); target = target->ai_next) {
     address = source_towards(*target);
   }
+  // A host whose name points to its own loopback must still name an address that others can reach.
   if (is_loopback(address)) {
     const std::string other = first_address([](const ifaddrs& entry) {
       return (entry.ifa_flags & IFF_UP) != 0 && (entry.ifa_flags & IFF_LOOPBACK) == 0;

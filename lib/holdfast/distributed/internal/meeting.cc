@@ -48,14 +48,17 @@ bool listens(int socket, std::uint16_t port) {
 
 // Ranks of one host meet on its loopback device, whatever MASTER_ADDR resolves to.
 std::string host_to_meet_at(const LaunchEnvironment& place) {
+  // torchrun's store may be elsewhere, even for ranks of one host.
   if (place.agent_keeps_store || !place.one_host()) return place.master_address;
   const auto found = endpoints_of(place.master_address);
+  // An address in 127.0.0.0/8 of the user's choice is respected.
   return !found.empty() && found.front().loopback ? found.front().address : "127.0.0.1";
 }
 
 // Rank 0 listens only at the address that the ranks name.
 Socket listen_for(const LaunchEnvironment& place) {
   if (place.listening_socket && listens(*place.listening_socket, place.master_port)) {
+    // The launcher has opened the socket before it started the ranks, so no other job can take the port.
     const int flags = fcntl(*place.listening_socket, F_GETFL);
     fcntl(*place.listening_socket, F_SETFL, flags | O_NONBLOCK);
     fcntl(*place.listening_socket, F_SETFD, FD_CLOEXEC);
@@ -71,6 +74,7 @@ Socket listen_for(const LaunchEnvironment& place) {
   for (const Endpoint& own : endpoints_of(host)) {
     if (own.loopback && !local) continue;
     if (auto made = listen_at(own.address, place.master_port)) return std::move(*made);
+    // Not one of this host's addresses, so try the next; any other reason is a refusal.
     if (errno != EADDRNOTAVAIL) throw refuse();
   }
   for (const char* const all : {"::", "0.0.0.0"}) {
@@ -84,6 +88,7 @@ Socket listen_for(const LaunchEnvironment& place) {
     }
     if (errno == EADDRINUSE) break;
   }
+  // The last address that was tried is in errno.
   throw refuse();
 }
 
@@ -162,6 +167,7 @@ std::string brief(const std::exception& error) {
 }
 
 StoreLine meet(const LaunchEnvironment& place, Duration limit) {
+  // Before the first connection: a thousand ranks need thousands of descriptors.
   make_room_for_ranks(place.rank, place.world_size);
   const SteadyTime end = Clock::real().now() + limit;
   const bool keeps_it = place.rank == 0 && !place.agent_keeps_store;

@@ -47,6 +47,7 @@ void make_nccl_by(MakeNccl make, Duration patience) noexcept {
 
 Duration nccl_patience() noexcept { return patience_of_watch; }
 
+// c10d's watchdog for NCCL would end the process on an error, without a word about the lost rank.
 void prepare_nccl() { ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0); }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
@@ -58,6 +59,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
 void finish_nccl(c10d::Backend& nccl, [[maybe_unused]] c10::Device device) {
 #ifdef HOLDFAST_WITH_NCCL
   if (made_by.load() == nullptr) {
+    // Kernels that still run would otherwise use communicators that are gone.
     const c10::cuda::OptionalCUDAGuard guard(device.has_index() ? std::optional(device) : std::nullopt);
     c10::cuda::device_synchronize();
   }

@@ -27,10 +27,13 @@ NcclWatch::~NcclWatch() {
 void NcclWatch::tell(const std::string& failure) {
   {
     const std::lock_guard lock(mutex_);
+    // The first failure is the cause; the others follow from it.
     if (over_ || !failure_.empty()) return;
     failure_ = failure;
   }
   changed_.notify_all();
+  // The thread of the training waits in a kernel that cannot be interrupted, so ending the process is all
+  // that is left.
   log_warning("{}: if this rank still waits for its GPU in {}, it ends with exit code 75", failure,
               format_duration(options_.patience));
 }
@@ -53,6 +56,7 @@ void NcclWatch::run() {
     if (!found.empty()) tell(found);
     lock.lock();
   }
+  // The training may notice by itself and end in order.
   if (changed_.wait_for(lock, options_.patience, [this] { return over_; })) return;
   const std::string failure = failure_;
   lock.unlock();

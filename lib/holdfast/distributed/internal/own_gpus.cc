@@ -18,6 +18,7 @@ constexpr Duration kUntilAllKnow = std::chrono::seconds(10);
 std::string shared_gpu(std::span<const std::string> gpus) {
   std::map<std::string_view, std::vector<int>> ranks;
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+    // An empty name means a build without CUDA, or a test.
     if (!gpus[rank].empty()) ranks[gpus[rank]].push_back(static_cast<int>(rank));
   }
   for (const auto& [gpu, sharing] : ranks) {
@@ -38,6 +39,7 @@ void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const std
     throw GroupError(ranks_in_words(missing) + " did not say which GPU is theirs within " +
                      format_duration(limit) + ": start all ranks again");
   }
+  // Every rank looks at all names, so every rank ends with the same message.
   const std::string refusal = shared_gpu(line.get_all(keys));
   if (refusal.empty()) return;
   // The store ends with rank 0, so rank 0 waits until the others have read it.

@@ -25,6 +25,7 @@ std::vector<std::string> lines_in(const std::string& text) {
 std::vector<ModuleTensor> replica_of(torch::nn::Module& module) {
   const std::array modules{NamedModule{kRoot, &module}};
   std::vector<ModuleTensor> tensors = take_inventory(modules).tensors;
+  // Names without the invented root, as the user knows them.
   for (ModuleTensor& entry : tensors) entry.name.erase(0, std::string(kRoot).size() + 1);
   return tensors;
 }
@@ -33,6 +34,7 @@ std::string layout_text(const std::vector<ModuleTensor>& tensors) {
   std::ostringstream text;
   for (const ModuleTensor& entry : tensors) {
     const char* const kind = entry.buffer ? "buffer" : entry.tensor.requires_grad() ? "parameter" : "frozen";
+    // Shapes and types alone: values are compared later, after rank 0's have been sent.
     text << kind << ' ' << entry.name << ' ' << c10::toString(entry.tensor.scalar_type()) << ' '
          << entry.tensor.sizes() << '\n';
   }
@@ -53,6 +55,7 @@ std::vector<Digest> digests_of(const std::vector<ModuleTensor>& tensors) {
   std::vector<Digest> digests;
   digests.reserve(tensors.size());
   for (const ModuleTensor& entry : tensors) {
+    // In host memory, because the digest is computed there.
     const at::Tensor bytes = entry.tensor.detach().cpu().contiguous();
     digests.push_back(tensor_digest({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()}));
   }

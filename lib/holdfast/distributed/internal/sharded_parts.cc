@@ -37,10 +37,13 @@ std::span<const Piece> ShardedOptimizer::Parts::pieces(const at::Tensor& share) 
       if (part.share.is_same(share)) return part.own;
     }
   }
-  throw UsageError("a ShardedOptimizer's optimizer has a parameter that is no share: give it none besides");
+  throw UsageError(
+      "a ShardedOptimizer's optimizer has a parameter that is not one of its shares: give it the shares "
+      "alone");
 }
 
 void ShardedOptimizer::Parts::add_up(at::Tensor& numbers) const {
+  // Without partners the sum would be this rank's part, which is a wrong norm.
   if (group->alone() && world > 1) throw UsageError("norms over all ranks: the ranks have parted already");
   if (group->alone()) return;
   std::vector<at::Tensor> sum{numbers};
@@ -72,10 +75,13 @@ void ShardedOptimizer::Parts::reduce_scatter(const Group& of, const Part& part,
                 at::scalar_tensor(1.0 / world, sent.options()));
   }
   const Piece& last = part.chunk.pieces.back();
+  // The padding at the end of the last share must not hold old memory: a NaN there would reach the norm.
   sent.narrow(0, last.at + last.count, sent.numel() - last.at - last.count).zero_();
   group->guard("gradients", [&] {
     c10d::ProcessGroup& c10d = *group->c10d();
     at::Tensor into = gradient;
+    // On the host each rank adds the parts itself, in the order of the ranks, so a sum always has the same
+    // bits.
     if (!sent.is_cpu()) {
       compat::reduce_scatter(c10d, into, sent)->wait();
       return;
@@ -89,6 +95,7 @@ void ShardedOptimizer::Parts::reduce_scatter(const Group& of, const Part& part,
 
 at::Tensor ShardedOptimizer::Parts::all_of(const char* what, const Part& part,
                                            const at::Tensor& share) const {
+  // One rank has everything already.
   if (group->alone()) return share;
   at::Tensor all = at::empty({world * part.chunk.share}, share.options().requires_grad(false));
   at::Tensor own = share;

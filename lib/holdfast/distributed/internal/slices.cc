@@ -13,12 +13,14 @@ std::vector<Chunk> cut(const std::vector<at::Tensor>& parameters, std::int64_t b
   std::int64_t used = 0;
   std::int64_t room = 0;
   const auto close = [&] {
+    // Rounded up: the last share is padded, because all ranks send and receive the same number.
     if (!chunks.empty()) chunks.back().share = (used + ranks - 1) / ranks;
   };
   for (std::size_t index = 0; index < parameters.size(); ++index) {
     const at::Tensor& parameter = parameters[index];
     const auto options = at::TensorOptions(parameter.scalar_type()).device(parameter.device());
     for (std::int64_t from = 0; from < parameter.numel();) {
+      // A chunk has one type and one device, because it is one message.
       if (chunks.empty() || room == 0 || chunks.back().options.dtype() != options.dtype() ||
           chunks.back().options.device() != options.device()) {
         close();
@@ -54,6 +56,7 @@ std::vector<Piece> within_part(const std::vector<Piece>& pieces, std::int64_t be
 bool is_dense(const at::Tensor& tensor) { return dense_strides(tensor.sizes(), tensor.strides()); }
 
 at::Tensor dense_view(const at::Tensor& tensor) {
+  // In the order of memory and not of dimensions: channels-last parameters are shared as they lie.
   return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
 }
 

@@ -49,6 +49,7 @@ std::vector<std::uint8_t> StoreClient::compareSet(const std::string& key,
 }
 
 std::vector<std::uint8_t> StoreClient::get(const std::string& key) {
+  // c10d's get() waits for the key; the store's own does not.
   wait({key});
   return as_bytes(call(Kind::get, {key}).at(0));
 }

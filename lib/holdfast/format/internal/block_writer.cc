@@ -11,6 +11,7 @@ BlockWriter::BlockWriter(File& file, std::span<const std::byte> image, std::span
     : file_(file),
       image_(image),
       ranges_(ranges),
+      // Smaller blocks under a limit, so that the rate is even instead of coming in bursts.
       block_(throttle.block(kTransferBlock)),
       first_{0},
       throttle_(throttle) {
@@ -21,8 +22,10 @@ BlockWriter::BlockWriter(File& file, std::span<const std::byte> image, std::span
 
 void BlockWriter::work(const Stopped& stopped) {
   while (!stopped) {
+    // Threads take blocks one by one, so a slow write of one thread delays no other.
     const std::uint64_t number = next_++;
     if (number >= first_.back()) return;
+    // The last range that starts at or before this block.
     const auto range =
         static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), number) - first_.begin() - 1);
     const std::uint64_t offset = ranges_[range].begin + block_ * (number - first_[range]);

@@ -12,6 +12,7 @@ constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t value = byte;
+    // The reflected polynomial of zip and Ethernet (IEEE 802.3).
     for (int bit = 0; bit < 8; ++bit) value = (value & 1U) != 0 ? value >> 1U ^ 0xEDB88320U : value >> 1U;
     tables[0][byte] = value;
   }
@@ -31,6 +32,7 @@ constexpr Tables kTables = make_tables();
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) {
   const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); };
   std::uint32_t crc = ~before;
+  // Eight bytes at a time ("slicing by 8"), which is several times faster than one.
   for (; bytes.size() >= kStride; bytes = bytes.subspan(kStride)) {
     const std::uint32_t low = crc ^ (at(0) | at(1) << 8U | at(2) << 16U | at(3) << 24U);
     crc = kTables[7][low & 0xFFU] ^ kTables[6][low >> 8U & 0xFFU] ^ kTables[5][low >> 16U & 0xFFU] ^

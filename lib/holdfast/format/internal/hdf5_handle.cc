@@ -17,6 +17,7 @@ herr_t take_description(unsigned /*depth*/, const H5E_error2_t* error, void* tex
 
 [[noreturn]] void fail(std::string_view doing) {
   std::string innermost;
+  // Downward: the last description that is taken is the innermost, which names the cause.
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, take_description, &innermost);
   throw RefusedError("cannot lay out the checkpoint file: " + std::string(doing) + ": HDF5 says '" +
                      innermost + "'");
@@ -28,6 +29,7 @@ Hdf5Handle::Hdf5Handle(hid_t id, Close close, std::string_view doing) : id_(id),
   if (id < 0) fail(doing);
 }
 
+// The handle is given up first: a failed close must not be repeated by the destructor.
 void Hdf5Handle::close(std::string_view doing) { check_hdf5(close_(std::exchange(id_, -1)), doing); }
 
 void check_hdf5(herr_t status, std::string_view doing) {
@@ -36,6 +38,7 @@ void check_hdf5(herr_t status, std::string_view doing) {
 
 QuietHdf5::QuietHdf5() {
   H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
+  // libhdf5 would print its whole error stack to standard error; the message of fail() says it in one line.
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 

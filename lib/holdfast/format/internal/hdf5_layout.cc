@@ -38,6 +38,7 @@ class Layouter {
         links_(properties(H5P_LINK_CREATE)),
         groups_(properties(H5P_GROUP_CREATE)),
         datasets_(properties(H5P_DATASET_CREATE)) {
+    // Names of parameters may hold any UTF-8; without this h5py would take them for ASCII.
     check_hdf5(H5Pset_char_encoding(links_.get(), H5T_CSET_UTF8), kSettings);
     // Time stamps would make two plans of the same tensors differ.
     check_hdf5(H5Pset_obj_track_times(groups_.get(), false), kSettings);
@@ -61,6 +62,7 @@ class Layouter {
                             std::string_view dtype = {}) {
     const std::string doing = "dataset '" + printable(name) + "'";
     const std::vector<hsize_t> dimensions(shape.begin(), shape.end());
+    // A shape without dimensions is a scalar, which H5Screate_simple() cannot make.
     const Hdf5Handle space(dimensions.empty() ? H5Screate(H5S_SCALAR)
                                               : H5Screate_simple(static_cast<int>(dimensions.size()),
                                                                  dimensions.data(), nullptr),
@@ -68,6 +70,7 @@ class Layouter {
     const Hdf5Handle dataset(H5Dcreate2(file_.get(), name.c_str(), type.get(), space.get(), links_.get(),
                                         datasets_.get(), H5P_DEFAULT),
                              H5Dclose, doing);
+    // Foreign readers see uint8 for the 8-bit floats; the attribute tells them the type.
     if (!dtype.empty()) add_text(dataset, "dtype", dtype, doing);
     // For a dataset without bytes H5Dget_offset() returns a meaningless value.
     return bytes == 0 ? 0 : H5Dget_offset(dataset.get());
@@ -134,6 +137,7 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
   const QuietHdf5 quiet;
 
   const std::vector<std::string> groups = groups_of(tensors);
+  // Each object has a header and a link, hence the size of the metadata block.
   const std::uint64_t objects = tensors.size() + groups.size() + 3;  // root, step, json
   std::uint64_t small_data = sizeof(std::int64_t) + small_bytes(attribute_capacity);
   for (const TensorSpec& tensor : tensors) small_data += small_bytes(tensor.bytes());
@@ -141,6 +145,7 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                     std::clamp(objects * kMetadataPerObject, kMinMetadataBlock, kMaxMetadataBlock),
                     small_data);
 
+  // The open file needs no name any more, so a crash from here on leaves nothing behind.
   file.drop_name();
 
   // /meta comes first, so that the head, which is written last, is short.
@@ -158,6 +163,7 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
                              stored_as_bytes(tensor.dtype) ? name_of(tensor.dtype) : std::string_view()));
   }
   layouter.close();
+  // libhdf5 keeps freed blocks in lists of its own; the image needs that memory more.
   H5garbage_collect();
   return layout;
 }

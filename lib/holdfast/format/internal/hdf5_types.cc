@@ -10,7 +10,9 @@ Hdf5Handle copy_of(hid_t type) { return {H5Tcopy(type), H5Tclose, "copying a typ
 // Bit 15 is the sign, then come `exponent` bits, then the mantissa.
 Hdf5Handle two_byte_float(std::size_t exponent, std::size_t bias) {
   Hdf5Handle type = copy_of(H5T_IEEE_F32LE);
+  // The sign bit is bit 15, so 15 bits are left for exponent and mantissa.
   const std::size_t mantissa = 15 - exponent;
+  // Fields first: libhdf5 refuses to shrink a type below the bits that its fields use.
   check_hdf5(H5Tset_fields(type.get(), 15, mantissa, exponent, 0, mantissa), "making a 2-byte float");
   check_hdf5(H5Tset_size(type.get(), 2), "making a 2-byte float");
   check_hdf5(H5Tset_ebias(type.get(), bias), "making a 2-byte float");
@@ -18,6 +20,7 @@ Hdf5Handle two_byte_float(std::size_t exponent, std::size_t bias) {
 }
 
 Hdf5Handle boolean() {
+  // h5py's convention for truth values: an enumeration of FALSE and TRUE.
   Hdf5Handle type(H5Tenum_create(H5T_STD_I8LE), H5Tclose, "making the bool type");
   signed char value = 0;
   check_hdf5(H5Tenum_insert(type.get(), "FALSE", &value), "making the bool type");
@@ -27,6 +30,7 @@ Hdf5Handle boolean() {
 }
 
 Hdf5Handle complex(hid_t part, std::size_t part_size) {
+  // h5py and NumPy name the parts of a complex number r and i.
   Hdf5Handle type(H5Tcreate(H5T_COMPOUND, 2 * part_size), H5Tclose, "making a complex type");
   check_hdf5(H5Tinsert(type.get(), "r", 0, part), "making a complex type");
   check_hdf5(H5Tinsert(type.get(), "i", part_size, part), "making a complex type");
@@ -76,6 +80,7 @@ Hdf5Handle hdf5_type(DType dtype) {
 Hdf5Handle hdf5_text_type(std::size_t size) {
   Hdf5Handle type = copy_of(H5T_C_S1);
   check_hdf5(H5Tset_size(type.get(), size), "making a text type");
+  // NUL padding, because the JSON text is shorter than its place.
   check_hdf5(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), "making a text type");
   check_hdf5(H5Tset_cset(type.get(), H5T_CSET_UTF8), "making a text type");
   return type;

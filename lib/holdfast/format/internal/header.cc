@@ -25,6 +25,7 @@ Digest get_digest(std::span<const std::byte> bytes, std::size_t at) {
 Digest header_digest(std::span<const std::byte> bytes) {
   std::array<std::byte, kHeaderSize> copy;
   std::copy_n(bytes.begin(), kHeaderSize, copy.begin());
+  // The digest's own field counts as zeros; it cannot cover itself.
   put_digest(copy, kHeaderDigestAt, Digest{});
   return digest_of(copy);
 }
@@ -40,6 +41,7 @@ std::string wrong_length(std::uint64_t sealed, std::uint64_t actual) {
 
 void write_header(std::span<std::byte> bytes, const Header& header) {
   bytes = bytes.first(kHeaderSize);
+  // Unused bytes are zero, so that a later version can give them a meaning.
   std::fill(bytes.begin(), bytes.end(), std::byte{0});
   std::memcpy(bytes.data() + kMagicAt, kMagic.data(), kMagic.size());
   put_little_endian(bytes, kFormatVersionAt, header.format_version);
@@ -52,6 +54,7 @@ void write_header(std::span<std::byte> bytes, const Header& header) {
 }
 
 std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, std::uint64_t file_size) {
+  // Hash first, parse after: no field of a damaged header is believed.
   if (header_digest(bytes) != get_digest(bytes, kHeaderDigestAt)) {
     // A file without the magic number is more likely a foreign file than a damaged checkpoint.
     const bool magic = std::memcmp(bytes.data() + kMagicAt, kMagic.data(), kMagic.size()) == 0;
@@ -82,10 +85,12 @@ std::variant<Header, Rejection> read_header(std::span<const std::byte> bytes, st
   header.index_length = get_little_endian<std::uint64_t>(bytes, kIndexLengthAt);
   header.index_digest = get_digest(bytes, kIndexDigestAt);
   if (header.file_length != file_size) return damaged(wrong_length(header.file_length, file_size));
+  // Bounded before it is used: the index's buffer has the size of the user block.
   if (!std::has_single_bit(header.user_block) || header.user_block < kMinUserBlock ||
       header.user_block > kMaxUserBlock || header.user_block > file_size) {
     return damaged("header: a user block of " + std::to_string(header.user_block) + " bytes cannot be");
   }
+  // Cannot underflow, because the block has at least 8192 bytes.
   if (header.index_length > header.user_block - kIndexOffset) {
     return damaged("header: an index of " + std::to_string(header.index_length) + " bytes cannot be");
   }

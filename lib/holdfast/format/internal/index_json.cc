@@ -9,6 +9,7 @@ namespace {
 
 void put_text(std::string& json, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
+  // Byte by byte: the text was checked to be UTF-8, so only quotes, backslashes and controls need care.
   json += '"';
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -57,6 +58,7 @@ struct PutTyped {
   void operator()(bool value) const { json += value ? "true" : "false"; }
   void operator()(std::int64_t value) const { json += std::to_string(value); }
   void operator()(const std::string& value) const { put_text(json, value); }
+  // As bits, because decimal JSON has no nan or inf and a reader might round.
   void operator()(double value) const {
     wrap("float", [&] { put_bits(json, value); });
   }
@@ -109,6 +111,7 @@ void put_role(std::string& json, const Attributes& attributes, std::string_view 
   put_member(json, word);
   json += '{';
   for (const auto& [name, attribute] : attributes) {
+    // Values that decide come apart from records: readers need not know the names to compare two states.
     if (attribute.role != role) continue;
     put_member(json, name);
     std::visit(PutTyped{json}, attribute.value);
@@ -129,6 +132,7 @@ std::string meta_json(const Attributes& attributes) {
   std::string json = "{";
   for (const auto& [name, attribute] : attributes) {
     put_member(json, name);
+    // /meta/json is for people and foreign tools, so its floats are decimal.
     std::visit(PutPlain{json}, attribute.value);
   }
   return json + '}';

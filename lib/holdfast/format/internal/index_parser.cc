@@ -51,6 +51,7 @@ class IndexHandler {
   }
   bool number_integer(std::int64_t value) { return integer(value); }
   bool number_unsigned(std::uint64_t value) {
+    // Sizes are unsigned and may need all 64 bits; other numbers must fit a signed one.
     if (const auto to = size_target()) {
       *to = value;
       return true;
@@ -91,6 +92,7 @@ class IndexHandler {
       case Place::outside:
         return enter(Place::top);
       case Place::tensors:
+        // A missing member must not take the value of the tensor before.
         tensor_ = {};
         length_ = 0;
         return enter(Place::tensor);
@@ -162,8 +164,9 @@ class IndexHandler {
       case Place::role:
         return leave(Place::attributes);
       case Place::value:
+        // Exactly one type: an empty object or two types are not a value.
         if (!std::has_single_bit(seen_[static_cast<std::size_t>(Place::value)]))
-          return fail("a value of no one type");
+          return fail("a value that does not have exactly one type");
         leave(Place::role);
         key_ = attribute_name_;
         return set_attribute(std::move(value_));
@@ -200,6 +203,7 @@ class IndexHandler {
     return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the format allows none");
   }
 
+  // Each object of a kind starts with no keys seen.
   bool enter(Place place) {
     place_ = place;
     seen_[static_cast<std::size_t>(place)] = 0;
@@ -224,6 +228,7 @@ class IndexHandler {
       seen |= 1u << i;
       return true;
     }
+    // A newer minor version may have added members, and those are ignored. Elsewhere the format is closed.
     if (place_ == Place::top && newer_minor_) {
       skipped_depth_ = 0;
       return leave(Place::skipped);
@@ -308,6 +313,7 @@ class IndexHandler {
   }
 
   bool end_tensor() {
+    // The length is redundant on purpose: it must agree with dtype and shape.
     if (length_ != tensor_.spec.bytes()) {
       return refuse("tensor '" + printable(tensor_.spec.name) + "' has a length that is not its shape's");
     }
@@ -343,6 +349,7 @@ std::optional<std::string> check_index(const CheckpointIndex& index) {
   std::vector<TensorSpec> specs;
   specs.reserve(index.tensors.size());
   for (const IndexedTensor& tensor : index.tensors) {
+    // /meta belongs to the format, and a tensor there could hide the copy for people.
     if (tensor.spec.name.starts_with("meta/"))
       return "tensor '" + printable(tensor.spec.name) + "' lies in /meta";
     specs.push_back(tensor.spec);
@@ -367,6 +374,7 @@ std::variant<CheckpointIndex, Rejection> parse_index(std::string_view json, bool
     if (!nlohmann::json::sax_parse(json.begin(), json.end(), &handler)) return damaged(handler.reason());
     if (const auto reason = check_index(index)) return damaged(*reason);
   } catch (const Error& error) {
+    // check_tensor_specs() throws for names and sizes that no writer makes.
     return damaged(error.what());
   }
   return index;

@@ -35,6 +35,7 @@ std::string_view behind_torch(std::string_view name) {
 }
 
 std::int64_t count(const PickleValue& value, const char* what) {
+  // Every number of a description comes from a file that may be hostile.
   if (value.kind != Kind::integer || value.integer < 0 || value.integer > kMost) {
     refuse(std::string("a tensor's ") + what + " is no size");
   }
@@ -52,9 +53,11 @@ std::vector<std::int64_t> counts(const PickleValue& value, const char* what) {
 
 // Elements of the storage from its start to the tensor's last element.
 std::uint64_t reach(const PickleTensor& tensor) {
+  // 128 bits: a product of two numbers of the file may need them.
   __extension__ using Wide = unsigned __int128;
   Wide last = tensor.offset;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    // A tensor without elements reaches nothing, wherever it starts.
     if (tensor.shape[i] == 0) return 0;
     last += Wide(tensor.shape[i] - 1) * Wide(tensor.strides[i]);
     if (last > Wide(kMost)) refuse("a tensor is larger than any memory");
@@ -84,6 +87,7 @@ bool is_known_name(std::string_view name) {
 }
 
 PickleStorage storage_of(const PickleValue& id) {
+  // PyTorch's persistent id: ("storage", class, key, location, number of elements).
   const Values& parts = id.items;
   if (id.kind != Kind::tuple || parts.size() != 5 || parts[0]->kind != Kind::text ||
       parts[0]->text() != "storage" || parts[1]->kind != Kind::name || parts[2]->kind != Kind::text ||
@@ -124,6 +128,7 @@ PickleTensor tensor_of(std::string_view maker, const Values& arguments) {
   tensor.shape = counts(*arguments[2], "shape");
   tensor.strides = counts(*arguments[3], "stride");
   if (tensor.shape.size() != tensor.strides.size()) refuse("a tensor with more sizes than strides, or fewer");
+  // An untyped storage counts bytes.
   const std::uint64_t unit = tensor.storage->dtype ? size_of(*tensor.storage->dtype) : 1;
   if (reach(tensor) > tensor.storage->elements * unit / size_of(tensor.dtype)) {
     refuse("a tensor reaches out of its storage");

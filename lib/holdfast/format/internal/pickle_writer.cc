@@ -10,6 +10,7 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
+// Protocol 2, which torch.load() with weights_only=True reads.
 PickleWriter::PickleWriter() : out_{static_cast<char>(Opcode::proto), '\x02'} {}
 
 template <class Integer>
@@ -39,6 +40,7 @@ void PickleWriter::text(std::string_view utf8) {
 }
 
 void PickleWriter::integer(std::int64_t value) {
+  // Short opcodes keep the pickle small.
   if (value >= 0 && value <= 0xFF) {
     put(Opcode::bin_int1);
     number(static_cast<std::uint8_t>(value));
@@ -68,9 +70,11 @@ void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const st
   std::int64_t elements = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
+    // A dimension of 0 must not make the strides before it 0, which PyTorch never writes.
     stride *= std::max<std::int64_t>(shape[i], 1);
     elements *= shape[i];
   }
+  // Types without a storage class of their own are only known to version 3.
   global("torch._utils", untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
   begin_tuple();
   begin_tuple();
@@ -84,6 +88,7 @@ void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const st
   text("cpu");
   integer(untyped ? elements * static_cast<std::int64_t>(size_of(dtype)) : elements);
   end_tuple();
+  // Turns the tuple into a storage on the reading side.
   put(Opcode::bin_pers_id);
   integer(0);  // offset
   integers(shape);

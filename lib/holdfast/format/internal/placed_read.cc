@@ -23,6 +23,7 @@ std::vector<Block> blocks_of(const std::vector<Extent>& extents, const std::vect
   for (const Extent& extent : extents) {
     for (std::uint64_t at = extent.begin; at < extent.end; at += kTransferBlock) {
       Block block{at, std::min(extent.end, at + kTransferBlock), extent.image + (at - extent.begin), 0, 0};
+      // Pieces and blocks are both in file order, so one pass over each is enough.
       while (piece < pieces.size() && pieces[piece].offset + pieces[piece].length <= block.begin) ++piece;
       block.first_piece = piece;
       block.last_piece = piece;
@@ -41,6 +42,7 @@ std::vector<Extent> extents_of(const std::vector<Segment>& segments) {
   std::vector<Extent> extents;
   std::uint64_t image = 0;
   for (const Segment& segment : segments) {
+    // Whole blocks, as O_DIRECT reads them; neighbours that share a block become one extent.
     const std::uint64_t begin = round_down(segment.offset);
     const std::uint64_t end = round_up(segment.offset + segment.length);
     if (extents.empty() || begin > extents.back().end) {
@@ -83,11 +85,13 @@ std::optional<Rejection> read_segments(const File& file, const CheckpointIndex& 
       const Block& block = blocks[i];
       const std::size_t got =
           read_bytes(file, mode, image.subspan(block.image, block.end - block.begin), block.begin);
+      // The file's last block ends early, and only there less is right.
       if (got < std::min(block.end, index.file_length) - block.begin) {
         short_read = true;
         return;
       }
       for (std::size_t p = block.first_piece; p < block.last_piece; ++p) {
+        // The last decrement sees all other threads' reads (acquire), and publishes its own (release).
         if (missing[p].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
         // An extent is contiguous in memory, so the piece's other blocks are adjacent to this one.
         const std::uint64_t at = block.image + pieces[p].offset - block.begin;

@@ -54,6 +54,7 @@ void check_block(std::span<const std::byte> hdf5, ByteRange block, const char* s
 std::vector<ByteRange> blocks_of_root(std::span<const std::byte> hdf5) {
   const std::uint64_t root = number(hdf5, kRootAddressAt, 8);
   const auto flags = static_cast<unsigned>(number(hdf5, root + 5, 1));
+  // Optional fields of an object header, version 2 (HDF5 File Format Specification 3.0, IV.A.1.b).
   std::uint64_t first = root + 6 + ((flags & kTimesFlag) != 0 ? 16 : 0) + ((flags & kPhaseFlag) != 0 ? 4 : 0);
   const std::uint64_t size_bytes = std::uint64_t{1} << (flags & kSizeFlags);
   const std::uint64_t size = number(hdf5, first, size_bytes);
@@ -62,6 +63,7 @@ std::vector<ByteRange> blocks_of_root(std::span<const std::byte> hdf5) {
 
   std::vector<ByteRange> blocks{{root, first + size + kChecksumSize}};
   check_block(hdf5, blocks[0], "OHDR");
+  // The list grows while it is read: each block may name another one.
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const std::uint64_t end = blocks[i].end - kChecksumSize;
     std::uint64_t at = i == 0 ? first : blocks[i].begin + kSignatureSize;
@@ -86,6 +88,7 @@ std::uint64_t place_of(std::string_view placeholder, std::span<const std::byte> 
   for (const ByteRange& block : blocks) {
     const auto bytes = part(hdf5, block.begin, block.size());
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    // The placeholders are long and unusual enough to appear once.
     if (const std::size_t at = text.find(placeholder); at != text.npos) return block.begin + at;
   }
   unexpected("an attribute is missing");
@@ -103,6 +106,7 @@ std::string text_of(const Attributes& attributes, std::string_view name) {
 void put_text(std::span<std::byte> room, std::string text) {
   if (text.size() > room.size()) {
     std::size_t size = room.size();
+    // A byte of the form 10xxxxxx continues a character, so step back to its first byte.
     while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) --size;
     text.resize(size);
   }
@@ -139,11 +143,13 @@ void put_root_attributes(std::span<std::byte> image, const RootAttributes& place
   put_text(image.subspan(places.version, kRootVersionSize), text_of(all, "environment.holdfast"));
   for (const ByteRange& block : places.blocks) {
     const auto bytes = image.subspan(block.begin, block.size());
+    // libhdf5 checks these sums when it opens the file, so they must follow every change.
     const std::uint64_t checked = block.size() - kChecksumSize;
     put_little_endian(bytes, checked, lookup3(bytes.first(checked)));
   }
 }
 
+// Bob Jenkins' lookup3, hashlittle() with the initial value 0, as HDF5 uses it for metadata.
 std::uint32_t lookup3(std::span<const std::byte> bytes) {
   constexpr std::size_t kRound = 12;
   std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(bytes.size());

@@ -8,6 +8,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// By growing alignment, in the order of the safetensors crate: its writer sorts tensors by it.
 constexpr std::pair<DType, std::string_view> kNames[] = {
     {DType::boolean, "BOOL"},
     {DType::uint8, "U8"},

@@ -39,6 +39,7 @@ class HeaderHandler {
 
   bool number_unsigned(std::uint64_t value) {
     if (place_ == Place::offsets) {
+      // Counted, because a third number would write past the pair.
       if (numbers_ == tensor_.at.size()) return fail("a third number");
       tensor_.at[numbers_++] = value;
       return true;
@@ -171,6 +172,7 @@ std::optional<std::string> misplaced(const Parsed& tensor, std::uint64_t covered
 // Sorts the tensors by their bytes. Returns why they do not tile the data, or nullopt.
 std::optional<std::string> tile(std::vector<Parsed>& tensors, std::uint64_t data_length) {
   std::sort(tensors.begin(), tensors.end(), [](const Parsed& a, const Parsed& b) {
+    // Empty tensors share their place with a neighbour; the name makes the order complete.
     return std::tie(a.at, a.spec.name) < std::tie(b.at, b.spec.name);
   });
   std::uint64_t covered = 0;
@@ -192,6 +194,7 @@ std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_v
     return Rejection{Rejection::Kind::damaged, "safetensors header: " + reason};
   };
   if (!header.starts_with('{')) return bad("it does not begin with '{'");
+  // The header may be padded with blanks at its end, so that the data is aligned.
   header = header.substr(0, header.find_last_not_of(' ') + 1);
   if (!header.ends_with('}')) return bad("it does not end with '}'");
   // nlohmann takes a NUL for the end of the text and would ignore the rest.

@@ -17,6 +17,7 @@ namespace {
 // Returns errno or 0. Checks that the space exists, and releases it at once.
 int reserve(int descriptor, std::uint64_t room) {
   int error = EINTR;
+  // posix_fallocate() returns the error instead of setting errno.
   while (error == EINTR) error = posix_fallocate(descriptor, 0, static_cast<off_t>(room));
   if (error == 0 && ftruncate(descriptor, 0) != 0) error = errno;
   return error;
@@ -27,12 +28,14 @@ int reserve(int descriptor, std::uint64_t room) {
 // Checks for space in advance, because libhdf5 can crash when the disk fills up during its writes.
 ScratchFile::ScratchFile(std::uint64_t room) {
   int error = 0;
+  // tmpfs first: libhdf5 makes many small writes.
   for (const std::string& folder : {std::string("/dev/shm"), env_text(kEnvTmpDir).value_or("/tmp")}) {
     path_ = folder + "/holdfast-plan-XXXXXX";
     descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
     error = errno;
     if (descriptor_ < 0) continue;
     named_ = true;
+    // mkostemp() changed the template, so path_ names the file that exists.
     error = reserve(descriptor_, room);
     if (error == 0) return;
     drop_name();
@@ -48,6 +51,7 @@ ScratchFile::~ScratchFile() {
 }
 
 void ScratchFile::drop_name() {
+  // The name goes early: nobody can open the file, and no crash leaves it.
   if (named_) unlink(path_.c_str());
   named_ = false;
 }

@@ -45,6 +45,7 @@ std::vector<Run> runs_of(const std::vector<Piece>& pieces) {
 
 // Reads whole blocks around the run, as O_DIRECT needs them. Returns the run's bytes in the buffer.
 std::span<const std::byte> read_through(const File& file, ReadMode mode, const Run& run, Arena& buffer) {
+  // One block more than the run may be needed, if it begins and ends inside blocks.
   const std::uint64_t begin = round_down(run.offset);
   const std::uint64_t end = round_up(run.offset + run.length);
   const std::size_t got = read_bytes(file, mode, buffer.bytes().first(end - begin), begin);
@@ -63,6 +64,7 @@ std::uint64_t round_up(std::uint64_t offset) { return round_down(offset + kBlock
 
 ReadMode resolved(ReadMode mode, std::uint64_t file_size) {
   if (mode != ReadMode::once) return mode;
+  // A large file that is read once would only push the training's pages out of memory.
   return file_size < kReadOnceUncached ? ReadMode::cached : ReadMode::uncached;
 }
 
@@ -109,6 +111,7 @@ std::variant<std::vector<Segment>, Rejection> tile(const CheckpointIndex& index)
     if (bytes == 0 && tensor.offset != 0) {
       return damaged("index: the empty tensor '" + printable(tensor.spec.name) + "' has an offset");
     }
+    // The digest of nothing: even an empty tensor's entry is checked.
     if (bytes == 0 && tensor.digest != combine_digests({})) {
       return damaged("tensor " + printable(tensor.spec.name) + " (empty): digest differs");
     }
@@ -117,6 +120,7 @@ std::variant<std::vector<Segment>, Rejection> tile(const CheckpointIndex& index)
     }
   }
   std::uint64_t last = 0;
+  // Stretches are written in file order, so any other order is not from a writer of ours.
   for (const CheckpointIndex::Stretch& stretch : index.stretches) {
     if (stretch.length == 0 || stretch.offset < last) {
       return damaged("index: the stretch at " + std::to_string(stretch.offset) + " is empty or out of order");
@@ -127,6 +131,7 @@ std::variant<std::vector<Segment>, Rejection> tile(const CheckpointIndex& index)
   std::sort(segments.begin(), segments.end(),
             [](const Segment& a, const Segment& b) { return a.offset < b.offset; });
 
+  // Every byte behind the user block belongs to exactly one segment; gaps and overlaps are damage.
   std::uint64_t covered = index.user_block;
   for (const Segment& segment : segments) {
     if (segment.offset != covered) {
@@ -162,6 +167,7 @@ std::optional<Rejection> check_segments(const File& file, const CheckpointIndex&
     std::optional<Arena> buffer;
     for (std::size_t i = next++; i < runs.size() && !stopped && !short_read; i = next++) {
       const Run& run = runs[i];
+      // Allocated by the thread that uses it, so threads that find no work cost no memory.
       if (!buffer) buffer.emplace(round_up(longest) + kBlockSize);
       const std::span<const std::byte> bytes = read_through(file, mode, run, *buffer);
       if (bytes.size() < run.length) {

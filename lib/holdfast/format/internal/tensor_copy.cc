@@ -21,7 +21,9 @@ static_assert(kDigestPiece == kTransferBlock);
 // To the nearest value, ties to even, as PyTorch rounds. A NaN stays a NaN.
 std::uint16_t bfloat16_of(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
+  // Rounding could carry into the exponent and turn a NaN into infinity, so only set the quiet bit.
   if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16U | 0x40U);
+  // Adds just below half, and exactly half if the kept part is odd: ties go to even.
   bits += 0x7FFFU + (bits >> 16U & 1U);
   return static_cast<std::uint16_t>(bits >> 16U);
 }
@@ -33,6 +35,7 @@ float sticky_float(double value) {
   if (std::isnan(value) || static_cast<double>(near) == value) return near;
   if (std::isinf(near)) return near;
   auto bits = std::bit_cast<std::uint32_t>(near);
+  // The conversion rounded away from zero; step back before the sticky bit is set.
   if (std::abs(static_cast<double>(near)) > std::abs(value)) --bits;
   return std::bit_cast<float>(bits | 1U);
 }
@@ -42,9 +45,11 @@ float float_of_half(std::uint16_t half) {
   const std::uint32_t exponent = half >> 10U & 0x1FU;
   const std::uint32_t fraction = half & 0x3FFU;
   if (exponent == 0) {
+    // Subnormal: no hidden bit, and the exponent of the smallest normal number.
     const float small = static_cast<float>(fraction) * 0x1p-24F;
     return sign != 0 ? -small : small;
   }
+  // 112 is the difference of the two biases, 127 and 15.
   const std::uint32_t wide = exponent == 0x1F ? 0xFFU : exponent + 112;
   return std::bit_cast<float>(sign | wide << 23U | fraction << 13U);
 }
@@ -80,6 +85,7 @@ std::optional<Rejection> copy_tensor(const File& from, const IndexedTensor& tens
   const DType was = tensor.spec.dtype;
   const DType becomes = exported_dtype(was, wanted);
   const std::uint64_t length = tensor.spec.bytes();
+  // A scratch piece only if the bytes change; otherwise the caller's buffer takes them directly.
   Arena scratch(becomes == was ? 0 : std::min(length, kDigestPiece));
   std::vector<Digest> digests;
   for (std::uint64_t done = 0; done < length; done += kDigestPiece) {
@@ -91,6 +97,7 @@ std::optional<Rejection> copy_tensor(const File& from, const IndexedTensor& tens
     digests.push_back(digest_of(piece));
     if (becomes != was) convert(was, piece, to);
   }
+  // Written first, verified last: the caller discards its file if this fails.
   if (combine_digests(digests) == tensor.digest) return std::nullopt;
   return damaged("tensor " + printable(tensor.spec.name) + " (bytes " + std::to_string(tensor.offset) + ".." +
                  std::to_string(tensor.offset + length) + "): digest differs");

@@ -14,6 +14,7 @@ constexpr std::uint64_t kUnit = 4096;
 }  // namespace
 
 bool Throttle::lifted() const {
+  // !(limit > 0), so that a NaN means no limit. Relaxed, because a little delay does no harm.
   return !(limit_ > 0) || (hurry_ != nullptr && hurry_->load(std::memory_order_relaxed));
 }
 
@@ -29,10 +30,12 @@ void Throttle::take(std::uint64_t bytes, const Stopped& stopped) {
   SteadyTime turn;
   {
     const MutexLock lock(mutex_);
+    // Time that nobody used is not saved up; otherwise a pause would allow a burst.
     turn = std::max(free_, clock_.now());
     const std::chrono::duration<double> takes(static_cast<double>(bytes) / (limit_ * 1e6));
     free_ = turn + std::chrono::duration_cast<Duration>(takes);
   }
+  // In slices, because a deadline may lift the limit while this thread sleeps.
   for (SteadyTime now = clock_.now(); now < turn && !stopped && !lifted(); now = clock_.now()) {
     clock_.sleep_for(std::min<Duration>(turn - now, kSlice));
   }

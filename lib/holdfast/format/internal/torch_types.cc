@@ -50,6 +50,7 @@ std::optional<DType> dtype_of_torch(std::string_view name) {
   for (const auto& [known, type] : kSynonyms) {
     if (known == name) return type;
   }
+  // The other names of PyTorch are those that dtype.h uses.
   return dtype_named(name);
 }
 

@@ -15,6 +15,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 const PickleValue* constant(Kind kind, std::int64_t integer) {
+  // Shared values: a pickle of millions of `None` must not need memory for each.
   static const PickleValue none{};
   static const PickleValue yes{.kind = Kind::boolean, .integer = 1};
   static const PickleValue no{.kind = Kind::boolean, .integer = 0};
@@ -54,6 +55,7 @@ class Unpickler {
   }
   std::string_view line() {
     const std::size_t end = rest_.find('\n');
+    // A name of more than 1024 bytes is not one of PyTorch's, and a search without a limit costs time.
     if (end == std::string_view::npos || end > 1024) refuse("a name has no end");
     const std::string_view text = take(end);
     take(1);
@@ -77,6 +79,7 @@ class Unpickler {
     push(&value);
   }
   const PickleValue* pop() {
+    // Values below the last mark belong to an enclosing list and are not to be taken.
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("it takes a value where there is none");
     const PickleValue* const value = stack_.back();
     stack_.pop_back();
@@ -105,6 +108,7 @@ class Unpickler {
     push(&tuple);
   }
   void fill_dict(const Values& values) {
+    // Keys and values alternate; both stay in one list.
     if (values.size() % 2 != 0) refuse("a key without a value");
     PickleValue& dict = top(Kind::dict);
     dict.items.insert(dict.items.end(), values.begin(), values.end());
@@ -112,6 +116,7 @@ class Unpickler {
   void remember(std::uint64_t place) {
     const PickleValue* const value = pop();
     push(value);
+    // PyTorch numbers its memo without gaps. A number of the file must not decide how much is allocated.
     if (place > memo_.size()) refuse("it numbers its values with gaps");
     if (place == memo_.size()) memo_.push_back(nullptr);
     memo_[place] = value;
@@ -126,6 +131,7 @@ class Unpickler {
     const std::size_t module = line().size();
     const std::size_t name = line().size();
     const std::string_view both(begin, module + 1 + name);
+    // A name that is not known is never looked up, so no code of the file can run.
     if (!is_known_name(both)) {
       refuse("it needs " +
              printable(std::string(both.substr(0, module)) + "." + std::string(both.substr(module + 1))) +
@@ -159,7 +165,7 @@ class Unpickler {
     const PickleValue* const arguments = pop();
     const PickleValue* const function = pop();
     if (function->kind != Kind::name || arguments->kind != Kind::tuple)
-      refuse("it calls what is no function");
+      refuse("it calls a value that is not a function");
     const std::string_view name = function->text();
     const Values& given = arguments->items;
     if (name == "collections\nOrderedDict") {
@@ -167,6 +173,7 @@ class Unpickler {
       push(&add(Kind::dict));
     } else if (is_tensor_maker(name)) {
       // So that one description cannot become many tensors.
+      // Each tensor's description has at least this many bytes in the pickle, so the memory stays bounded.
       constexpr std::size_t kLeastBytes = 32;
       dimensions_ += given.size() > 2 ? given[2]->items.size() : 0;
       if ((made_.tensors.size() + 1) * kLeastBytes > size_ || dimensions_ * 4 > size_) {
@@ -193,6 +200,7 @@ class Unpickler {
     const auto opcode = static_cast<Opcode>(take(1)[0]);
     switch (opcode) {
       case Opcode::proto:
+        // torch.save() writes protocol 2; the opcodes below are those that it uses there.
         if (number(1) != 2) refuse("it has another protocol than 2");
         break;
       case Opcode::stop:
@@ -310,6 +318,7 @@ class Unpickler {
     if (size > sizeof(std::int64_t)) refuse("a number of more than 64 bits");
     std::uint64_t value = number(size);
     const std::size_t bits = 8 * size;
+    // Two's complement of `size` bytes: the highest bit is the sign.
     if (size > 0 && size < sizeof value && (value >> (bits - 1)) != 0) value |= ~std::uint64_t{0} << bits;
     push_integer(static_cast<std::int64_t>(value));
   }

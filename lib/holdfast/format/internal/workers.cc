@@ -20,6 +20,7 @@ void run_beside(int background, const std::function<void(const Stopped&)>& backg
     } catch (...) {
       const MutexLock lock(mutex);
       if (!first) first = std::current_exception();
+      // The other threads stop at their next piece; waiting for the whole work would be pointless.
       stopped = true;
     }
   };
@@ -33,9 +34,11 @@ void run_beside(int background, const std::function<void(const Stopped&)>& backg
       break;
     }
   }
+  // This thread works too, so the result is complete even without any other thread.
   guarded(own_work);
   // If no thread could be made, this one does the background work too.
   if (threads.empty()) guarded(background_work);
+  // Joined before anything is thrown: the threads use objects of this frame.
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
 }

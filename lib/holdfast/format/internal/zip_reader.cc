@@ -48,10 +48,12 @@ DirectoryPlace place_of_directory(const File& file) {
   std::uint64_t end = length - kZipEndSize;
   std::array<std::byte, kZipEndSize> last{};
   read(file, last, end);
+  // No comment: the end record is then at a known place, and appended bytes show.
   if (get32(last, 0) != kZipEndSignature || get16(last, 20) != 0) {
     refuse("no directory at its end: it was cut off, or something was appended");
   }
   DirectoryPlace place{get16(last, 10), get32(last, 16), get32(last, 12)};
+  // All ones mean that the value stands in the 64-bit record.
   const bool see_64 = place.entries == kZipSee64Short || place.offset == kZipSee64 || place.size == kZipSee64;
   std::array<std::byte, kZip64LocatorSize> locator{};
   bool has_locator = false;
@@ -72,6 +74,7 @@ DirectoryPlace place_of_directory(const File& file) {
     end = at;
   }
   if (place.offset > end || place.size != end - place.offset) refuse("its directory is not at its end");
+  // A directory must have room for its entries, so that a small file cannot ask for much memory.
   if (place.size > kMaxDirectory || place.entries > kMaxEntries ||
       place.entries > place.size / kZipCentralSize) {
     refuse("a directory of " + std::to_string(place.size) + " bytes cannot have " +
@@ -95,6 +98,7 @@ void take_extra(std::span<const std::byte> extra, std::array<std::uint64_t*, 3> 
     if (kind == kZip64Extra) {
       std::size_t at = 0;
       for (std::uint64_t* const field : fields) {
+        // Only fields that are all ones have a value here.
         if (*field != kZipSee64) continue;
         if (at + 8 > size) refuse("a 64-bit size is missing");
         *field = get64(extra, at);
@@ -119,6 +123,7 @@ std::vector<Listed> read_directory(std::span<const std::byte> directory, std::ui
     if (total > directory.size()) refuse("entry " + std::to_string(i) + " of its directory is broken");
     const std::string_view name(reinterpret_cast<const char*>(&directory[0]) + kZipCentralSize, name_size);
     if ((get16(directory, 8) & kZipEncrypted) != 0) refuse("'" + printable(name) + "' is encrypted");
+    // Tools disagree about which of two equal names counts.
     if (!names.insert(name).second) refuse("two entries are named '" + printable(name) + "'");
     Listed entry;
     entry.entry.name = name;
@@ -129,6 +134,7 @@ std::vector<Listed> read_directory(std::span<const std::byte> directory, std::ui
     entry.header = get32(directory, 42);
     take_extra(directory.subspan(kZipCentralSize + name_size, extra_size),
                {&unpacked, &entry.entry.size, &entry.header});
+    // Compressed entries are listed too, because only those that hold tensors must be plain.
     if (entry.entry.stored && unpacked != entry.entry.size) {
       refuse("'" + printable(name) + "' is stored with another size than it has");
     }
@@ -149,6 +155,7 @@ void check_places(const File& file, std::vector<Listed>& listed, std::uint64_t e
   std::uint64_t covered = 0;
   for (Listed* const each : by_place) {
     const std::string shown = "'" + printable(each->entry.name) + "'";
+    // Overlapping entries could give one stretch of bytes two meanings.
     if (each->header < covered) refuse(shown + " overlaps another entry");
     if (each->header > end || end - each->header < kZipLocalSize + each->entry.name.size()) {
       refuse(shown + " lies outside of it");
@@ -161,6 +168,7 @@ void check_places(const File& file, std::vector<Listed>& listed, std::uint64_t e
         name != each->entry.name || (get16(header, 8) == kZipStored) != each->entry.stored) {
       refuse(shown + " is another entry than its directory says");
     }
+    // The local extra field may have another length than the one in the directory.
     each->entry.offset = each->header + header.size() + get16(header, 28);
     if (each->entry.offset > end || each->entry.size > end - each->entry.offset) {
       refuse(shown + " reaches out of it");

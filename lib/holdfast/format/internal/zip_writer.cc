@@ -14,6 +14,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// As PyTorch aligns storages, so that a program that maps the file can use them in place.
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint16_t kPaddingExtra = 0x4246;  // "FB", the extra field with which PyTorch pads
 constexpr std::uint64_t kExtraHead = 4;          // identifier and size of an extra field
@@ -77,7 +78,9 @@ ZipWriter::ZipWriter(File& file, std::vector<NewZipEntry> entries)
     : file_(file), buffer_(2 * kTransferBlock) {
   std::uint64_t at = 0;
   std::uint64_t directory = 0;
+  // All places are known before the first byte, so that entries can be written in one pass.
   for (NewZipEntry& asked : entries) {
+    // Its length and the padding must fit into 16-bit fields.
     if (asked.name.size() >= 1U << 15U) throw Error("a name in an archive is too long");
     Entry entry{std::move(asked), at, 0, 0};
     const std::uint64_t least = at + kZipLocalSize + entry.asked.name.size() + kLocalExtra + kExtraHead;
@@ -93,6 +96,7 @@ ZipWriter::ZipWriter(File& file, std::vector<NewZipEntry> entries)
 }
 
 std::span<std::byte> ZipWriter::next(std::uint64_t bytes) {
+  // A whole block at once: O_DIRECT and network volumes want large writes.
   if (filled_ >= kTransferBlock) flush();
   end_full_entries();
   if (current_ == entries_.size() || bytes > kTransferBlock ||
@@ -129,6 +133,7 @@ void ZipWriter::flush() {
 
 // The header comes last, because it has the checksum of the data.
 void ZipWriter::end_full_entries() {
+  // Entries without bytes end as soon as they begin, hence the loop.
   while (current_ < entries_.size() && written_ + filled_ == entries_[current_].asked.size) {
     flush();
     const Entry& entry = entries_[current_++];

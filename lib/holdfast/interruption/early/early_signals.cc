@@ -14,6 +14,7 @@ void install(int /*argc*/, char** /*argv*/, char** environment) {
 }
 
 using Entry = void (*)(int, char**, char**);
+// Const data in a section that the loader walks through; `used` keeps the linker from dropping it.
 [[gnu::section(".preinit_array"), gnu::used]] const Entry kInstallEarly = install;
 
 }  // namespace

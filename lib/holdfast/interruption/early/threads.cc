@@ -30,6 +30,7 @@ struct Start {
 constinit std::atomic<Create> next_create{nullptr};
 
 Create next() noexcept {
+  // Acquire pairs with the release below. Two threads may both look it up and find the same.
   Create found = next_create.load(std::memory_order_acquire);
   if (found != nullptr) return found;
   found = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
@@ -49,8 +50,10 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
                                                              const pthread_attr_t* attributes,
                                                              Routine routine, void* argument) noexcept {
   const Create create = next();
+  // EAGAIN is what pthread_create() may return; the caller knows how to handle it.
   if (create == nullptr) return EAGAIN;
   void* const stack = make_alternate_stack();
+  // Without memory for a stack the thread starts as usual. Signals then use its normal stack.
   if (stack == nullptr) return create(thread, attributes, routine, argument);
   *static_cast<Start*>(stack) = {.routine = routine, .argument = argument};
   const int error = create(thread, attributes, holdfast_begin_thread, stack);

@@ -17,6 +17,7 @@ std::size_t page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESI
 
 bool has_alternate_stack() noexcept {
   stack_t current{};
+  // If the state cannot be read, leave it alone.
   return sigaltstack(nullptr, &current) != 0 || (current.ss_flags & SS_DISABLE) == 0;
 }
 
@@ -41,6 +42,7 @@ void* make_alternate_stack() noexcept {
   void* const memory = mmap(nullptr, page() + kAlternateStackSize, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
+  // A guard page: an overflow of the handler's stack ends the process instead of changing other memory.
   mprotect(memory, page(), PROT_NONE);
   return static_cast<std::byte*>(memory) + page();
 }
@@ -50,6 +52,7 @@ void free_alternate_stack(void* stack) noexcept {
 }
 
 void adopt_alternate_stack(void* stack) noexcept {
+  // A thread's key frees its stack at its end; the main thread's stack lives as long as the process.
   // Before main() only the main thread runs, and a key made now would take the first one from other
   // libraries.
   const bool is_main = gettid() == getpid();
@@ -58,6 +61,7 @@ void adopt_alternate_stack(void* stack) noexcept {
   ours.ss_sp = stack;
   ours.ss_size = kAlternateStackSize;
   const bool released_later = is_main || (have_key && pthread_setspecific(key, stack) == 0);
+  // Another library's stack stays (Go, Java and sanitizers set one).
   if (released_later && !has_alternate_stack() && sigaltstack(&ours, nullptr) == 0) return;
   if (!is_main && have_key) pthread_setspecific(key, nullptr);
   free_alternate_stack(stack);

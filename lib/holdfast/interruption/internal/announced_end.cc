@@ -14,6 +14,7 @@ SteadyTime after(SteadyTime from, Duration time) {
 }
 
 std::optional<Duration> left_until(WallTime time, WallTime now) {
+  // A time in the past or far away is a mistake; the caller then uses its own promise.
   if (time <= now || time - now > kFarthestEnd) return std::nullopt;
   return time - now;
 }
@@ -24,6 +25,7 @@ std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& cl
                                    std::optional<WallTime> service_now) {
   if (!time) return std::nullopt;
   auto left = left_until(*time, clock.wall_now());
+  // The earlier of both: the clock of this machine or that of the service may be wrong.
   if (const auto by_service = service_now ? left_until(*time, *service_now) : std::nullopt) {
     left = left ? std::min(*left, *by_service) : *by_service;
   }
@@ -37,6 +39,7 @@ AnnouncedEnd::AnnouncedEnd(Clock& clock, std::string_view name, Duration unknown
 void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
   const auto [at, fresh] = ends_.try_emplace(listed.event);
   End& end = at->second;
+  // The machine has outlived this event, and it now names another end.
   const bool again = !fresh && now > after(end.earliest, kOutlived) && listed.when > now;
   const bool said = end.listed != nullptr;  // this list has an earlier entry of the same name
   const bool no_sleep_after_all = end.hibernates && !listed.hibernates;
@@ -48,6 +51,7 @@ void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
   }
   // A time that was believed stays believed after it has passed.
   const SteadyTime when = listed.when.value_or(end.earliest);
+  // Only an earlier end replaces a known one, so an end that slides gains nothing.
   const bool earlier = when + kSameEnd <= end.earliest;
   if (earlier) end.earliest = when;
   if (earlier || !said) end.listed = &listed;
@@ -67,6 +71,7 @@ void AnnouncedEnd::coming(const std::vector<ListedEnd>& listed, std::vector<Noti
   const SteadyTime now = clock_.now();
   for (auto& [event, end] : ends_) end.listed = nullptr;
   for (const ListedEnd& end : listed) look(end, now);
+  // What the service no longer lists is over.
   std::erase_if(ends_, [](const auto& known) { return known.second.listed == nullptr; });
   const End* const end = earliest(now);
   if (end == nullptr) return;
@@ -74,8 +79,10 @@ void AnnouncedEnd::coming(const std::vector<ListedEnd>& listed, std::vector<Noti
   const bool later = told_ && end->earliest >= told_->deadline + kSameEnd;
   const bool earlier = told_ && end->earliest + kSameEnd <= told_->deadline;
   const bool other = told_ && end->hibernates != told_->hibernates;
+  // Nothing new. But a notice that was lost for lack of memory is told again.
   if (told_ && !later && !earlier && !other && arrived_) return;
   const bool replaces = later || (told_ && !arrived_ && told_->replaces) || (!told_ && lost_withdrawal());
+  // Consumers keep the earliest deadline they heard, so a later one needs a withdrawal first.
   if (replaces) {
     news.push_back({.source = name_,
                     .kind = NoticeKind::withdrawn,
@@ -90,6 +97,7 @@ void AnnouncedEnd::coming(const std::vector<ListedEnd>& listed, std::vector<Noti
                   .seen = now});
   told_ = {.deadline = end->earliest, .hibernates = end->hibernates, .replaces = replaces};
   withdrawn_ = false;
+  // Set when the list is complete: tell_again() clears it if the caller loses the list.
   arrived_ = true;
 }
 

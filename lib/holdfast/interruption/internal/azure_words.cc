@@ -11,6 +11,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 bool is_name(const JsonValue& value, const std::string& machine) {
+  // Azure's names of machines ignore case.
   return value.is(JsonValue::Kind::text) && strcasecmp(value.text.c_str(), machine.c_str()) == 0;
 }
 
@@ -25,6 +26,7 @@ std::optional<std::vector<ScheduledEvent>> parse_scheduled_events(std::string_vi
   const std::string name(machine);
   for (const JsonValue& entry : list->items) {
     const JsonValue* const resources = entry.find("Resources");
+    // A list without resources is no answer of this service; guessing could miss our own event.
     if (resources == nullptr || !resources->is(JsonValue::Kind::list)) return std::nullopt;
     if (std::none_of(resources->items.begin(), resources->items.end(),
                      [&](const JsonValue& resource) { return is_name(resource, name); })) {

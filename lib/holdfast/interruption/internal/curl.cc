@@ -45,8 +45,10 @@ struct Loaded {
 Loaded load() {
   Loaded loaded;
   for (const char* const name : kNames) {
+    // At run time: machines without libcurl, and runs without a cloud, need it not.
     void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     decltype(&::curl_global_init) global_init = nullptr;
+    // An older library lacks a function; the other name may be a newer one.
     if (library == nullptr || !find_all(library, loaded.curl)) continue;
     // Initialises nothing, because plain HTTP needs nothing. Otherwise curl_easy_init would initialise all.
     if (!find(library, "curl_global_init", global_init) || global_init(CURL_GLOBAL_NOTHING) != CURLE_OK)

@@ -11,12 +11,14 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Six hours, the longest that IMDSv2 grants.
 constexpr std::int64_t kTokenSeconds = 21600;
 // Pause between requests for a token if none is given and the service answers without one.
 constexpr Duration kTokenAgain = std::chrono::minutes(1);
 constexpr std::size_t kLongestToken = 1024;
 
 bool may_be_a_token(std::string_view text) {
+  // The token goes into a header, so it must not hold a line end.
   return !text.empty() && text.size() <= kLongestToken &&
          std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
 }
@@ -39,17 +41,19 @@ Ec2Session::Token Ec2Session::have_token() {
                    .headers = {"X-aws-ec2-metadata-token-ttl-seconds: " + std::to_string(kTokenSeconds)},
                    .limit = limit_});
   if (answer.cancelled) return Token::cancelled;
+  // 403 on the token means that the service is switched off, and asking without one would change nothing.
   if (answer.status == 403) return Token::refused;
   if (answer.status == 200 && may_be_a_token(answer.body)) {
     token_ = answer.body;
     const auto header = answer.header("x-aws-ec2-metadata-token-ttl-seconds");
     const auto told = header ? parse_int(*header) : std::nullopt;
     const auto seconds = std::clamp<std::int64_t>(told.value_or(kTokenSeconds), 1, kTokenSeconds);
+    // At 90 % of its life, so that no request meets an expired token.
     refresh_at_ = now + std::chrono::seconds(seconds) * 9 / 10;
     token_failure_.clear();
     return Token::there;
   }
-  token_failure_ = answer.status == 200 ? "a token that is none" : words_for(answer);
+  token_failure_ = answer.status == 200 ? "a malformed token" : words_for(answer);
   if (token_.empty()) return Token::none;
   refresh_at_ = now + kTokenAgain;  // the old token is valid for a while longer
   return Token::there;
@@ -64,6 +68,7 @@ HttpAnswer Ec2Session::ask(std::string_view path) {
 Ec2Reading Ec2Session::get(std::string_view path) {
   using Kind = Ec2Reading::Kind;
   HttpAnswer answer;
+  // Twice at most: a second 401 with a fresh token is another fault.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const Token token = have_token();
     if (token == Token::cancelled) return {.kind = Kind::cancelled};

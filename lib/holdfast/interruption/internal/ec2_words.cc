@@ -27,6 +27,7 @@ std::optional<std::vector<MaintenanceEvent>> parse_maintenance_events(std::strin
   std::vector<MaintenanceEvent> events;
   for (const JsonValue& entry : json.items) {
     if (!entry.is(JsonValue::Kind::object)) continue;
+    // Events without a state are taken as active, because ignoring one could lose a run.
     const std::string state = text_member(entry, "State").value_or("active");
     if (state == "completed" || state == "canceled") continue;
     events.push_back({text_member(entry, "EventId").value_or(""), text_member(entry, "Code").value_or(""),

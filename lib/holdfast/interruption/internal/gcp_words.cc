@@ -7,6 +7,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 std::string either_member(const JsonValue& json, std::string_view name, std::string_view other_name) {
+  // The metadata server and the compute API spell members differently.
   const auto text = text_member(json, name);
   return text ? *text : text_member(json, other_name).value_or("");
 }

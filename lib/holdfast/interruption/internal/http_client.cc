@@ -24,6 +24,7 @@ struct Arriving {
 
 // Exceptions must not pass through the C library.
 template <class Work>
+// Any other count than `size` makes curl end the transfer.
 std::size_t guarded(Arriving& arriving, std::size_t size, const Work& work) noexcept {
   try {
     return work() ? size : 0;
@@ -54,6 +55,7 @@ std::string_view trimmed(std::string_view text) {
 std::size_t take_header(char* data, std::size_t one, std::size_t size, void* user) {
   auto& arriving = *static_cast<Arriving*>(user);
   return guarded(arriving, one * size, [&] {
+    // All headers together are limited; a hostile server could send them without end.
     arriving.header_bytes += size;
     if (arriving.header_bytes > kMostBody) {
       arriving.too_long = true;
@@ -61,6 +63,7 @@ std::size_t take_header(char* data, std::size_t one, std::size_t size, void* use
     }
     const std::string_view line(data, size);
     const auto colon = line.find(':');
+    // The status line and the empty line at the end have no colon.
     if (colon == std::string_view::npos) return true;
     std::string name(line.substr(0, colon));
     std::transform(name.begin(), name.end(), name.begin(),
@@ -90,6 +93,7 @@ struct HttpClient::Handles {
   CURL* easy = nullptr;
   CURLM* multi = nullptr;
   Mutex mutex;
+  // Only this pointer may be used by another thread; curl's handles belong to the asking one.
   CURLM* to_wake HOLDFAST_GUARDED_BY(mutex) = nullptr;  // `multi`, for cancel()
   std::atomic<bool> cancelled{false};
 
@@ -114,6 +118,7 @@ void HttpClient::cancel() {
 bool HttpClient::cancelled() const { return handles_->cancelled; }
 
 bool HttpClient::Handles::open(std::string& why) {
+  // Kept from request to request, so that the connection stays open.
   if (multi != nullptr && easy != nullptr) return true;
   curl = load_curl(why);
   if (curl == nullptr) return false;
@@ -134,13 +139,16 @@ void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* heade
   curl->easy_reset(easy);
   const auto limit = std::chrono::ceil<std::chrono::milliseconds>(request.limit).count();
   set(CURLOPT_URL, request.url.c_str());
+  // Without this, curl would use SIGALRM for name look-ups and disturb the program's handlers.
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_TIMEOUT_MS, static_cast<long>(limit));
   const auto connect = std::chrono::ceil<std::chrono::milliseconds>(std::min(request.limit, kRequestLimit));
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect.count()));
   set(CURLOPT_PROXY, "");  // ignores the environment's proxy too
+  // A redirect could lead the token to another server.
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  // A server that answers without a status line is not the one that was asked.
   set(CURLOPT_HTTP09_ALLOWED, 0L);
   set(CURLOPT_TCP_NODELAY, 1L);
   set(CURLOPT_USERAGENT, "holdfast");
@@ -157,6 +165,7 @@ void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* heade
   if (std::string_view(request.method) != "GET") {
     set(CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
     set(CURLOPT_POSTFIELDS, request.body.c_str());
+    // PUT with a body is a POST with another method for curl.
     set(CURLOPT_CUSTOMREQUEST, request.method);
   }
 }
@@ -169,6 +178,7 @@ CURLcode HttpClient::Handles::perform(bool& interrupted) const {
     interrupted = cancelled;
     if (running > 0 && !interrupted) curl->multi_poll(multi, nullptr, 0, kLookEvery, nullptr);
   }
+  // What stays if the loop was left before the transfer ended.
   CURLcode code = CURLE_ABORTED_BY_CALLBACK;
   int left = 0;
   while (const CURLMsg* message = curl->multi_info_read(multi, &left)) {

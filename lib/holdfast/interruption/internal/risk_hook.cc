@@ -25,7 +25,9 @@ class SpawnSettings {
     sigset_t all;
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
+    // Handlers of this program do not exist in the command, and ignored signals would stay ignored there.
     posix_spawnattr_setsigdefault(&attributes, &all);
+    // A group of its own, so that the terminal's Ctrl-C does not reach the command.
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
@@ -47,12 +49,14 @@ class SpawnSettings {
 
 void RiskHook::start(const RiskCommand& command) noexcept {
   try {
+    // Reserved before the start: afterwards nothing may throw, or the child would never be reaped.
     running_.reserve(running_.size() + 1);
     const SpawnSettings settings;
     std::string text = command.text;
     char shell[] = "sh";
     char option[] = "-c";
     char* const arguments[] = {shell, option, text.data(), nullptr};
+    // The command may start a training of its own, which must not take this supervisor for its own.
     std::vector<std::string> variables =
         environment_for_child(to_environment(command.context),
                               {kEnvSupervisor.name, kEnvSupervisedSince.name, kEnvSupervisedUptime.name});

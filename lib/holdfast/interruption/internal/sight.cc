@@ -10,6 +10,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// A service that is gone for hours must not fill the log.
 constexpr Duration kSayAgain = std::chrono::minutes(10);
 constexpr Duration kFirstPause = std::chrono::seconds(1);
 constexpr int kMostDoublings = 3;
@@ -28,6 +29,7 @@ void Sight::saw() {
     const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
     ++figures_.polls;
+    // Blind since the last sight, because a notice may have come right after it.
     if (streak_ > 0) figures_.blind += now - last_sight_;
     if (std::exchange(said_, false)) blind = now - last_sight_;
     warned_ = false;
@@ -57,17 +59,20 @@ void Sight::missed(std::string_view why, bool refused) {
     ++figures_.failures;
     ++streak_;
     refusals_ = refused ? refusals_ + 1 : 0;
+    // Five in a row: the service is switched off, and asking often would change nothing.
     figures_.refused = refusals_ >= kBelievedRefusals;
     figures_.why = why;
     if (figures_.refused) pause = " every " + format_duration(interval_after_failure());
     blind = now - last_sight_;
     warn = !warned_ && (figures_.refused || blind >= blind_after_);
+    // The first miss is said at once, later ones rarely.
     const bool say = !said_ && (!last_said_ || now - *last_said_ >= kSayAgain);
     if (!warn && !say) return;
     warned_ = warned_ || warn;
     said_ = true;
     last_said_ = now;
   }
+  // Logging may block on a pipe, so it comes after the lock.
   if (warn) {
     log_warning(
         "blind for {}: {} cannot be asked for interruptions, and one would come unannounced: {}; retrying{}, "
@@ -84,6 +89,7 @@ bool Sight::failing() const {
 }
 
 Duration Sight::interval_after_failure() const {
+  // A service that answered before may come back soon. One that never did is asked rarely.
   if (figures_.refused) return seen_ ? kRefusedAfterSight : kAfterRefusal;
   return kFirstPause * (1 << std::min(streak_ - 1, kMostDoublings));
 }

@@ -32,12 +32,14 @@ struct Latch {
   struct sigaction earlier;
 };
 
+// constinit: a signal may arrive before any constructor has run.
 constinit std::array<Latch, kHeardSignals.size()> latches{};
 constinit std::atomic<int> event_fd{-1};
 constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> terminal{false};
 constinit int users = 0;
 constinit bool pipe_ignored = false;
+// Only lock-free atomics are allowed in a signal handler.
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
 
 std::int64_t monotonic_now() noexcept {
@@ -65,6 +67,7 @@ bool is_default(const struct sigaction& action) noexcept {
 }
 
 void leave_at_once() noexcept {
+  // write() and _exit() alone: everything else may hold a lock that the interrupted code owns.
   static constexpr char kText[] = "\nholdfast: left at once; the newest acknowledged checkpoint stands\n";
   (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
   force_exit();
@@ -77,6 +80,7 @@ extern "C" void holdfast_on_signal(int signal, siginfo_t* info, void* context) {
   if (getpid() != owner.load()) {
     // In a child between fork and exec the signal is not the parent's.
     if (is_default(latch.earlier)) {
+      // Raised again with the default action, so that the child dies as if this handler did not exist.
       ::signal(signal, SIG_DFL);
       raise(signal);
     } else {
@@ -86,17 +90,21 @@ extern "C" void holdfast_on_signal(int signal, siginfo_t* info, void* context) {
     return;
   }
   const std::int64_t now = monotonic_now();
+  // Ctrl-C at a terminal comes from the kernel, kill() from a process.
   const bool from_kernel = info->si_code == SI_KERNEL;
   std::int64_t none = 0;
+  // Only the first arrival counts, because the grace period begins with it.
   latch.first_ns.compare_exchange_strong(none, now);
   latch.sender.store(from_kernel ? 0 : info->si_pid);
   const std::int64_t before = latch.last_ns.exchange(now);
   latch.count.fetch_add(1);
+  // Wakes the monitor's thread. eventfd_write() is a write(), which is allowed in a handler.
   eventfd_write(event_fd.load(), 1);
   if (signal == SIGINT && terminal.load() && before != 0 && now - before <= kSecondCtrlC &&
       (from_kernel || now - before >= kForwarded)) {
     leave_at_once();
   }
+  // Programs and libraries that handled this signal before still hear it.
   call_earlier(latch.earlier, signal, info, context);
   errno = saved;
 }
@@ -133,7 +141,9 @@ int take_name(const char*& list) noexcept {
 }
 
 bool is_heard(int signal, const struct sigaction& current, const StopSignals& stops) noexcept {
+  // These three are always heard: TERM and INT stop, USR1 saves.
   if (signal == SIGTERM || signal == SIGINT || signal == SIGUSR1) return true;
+  // nohup ignores SIGHUP, and that wish stands unless the variable names the signal.
   const bool ignored = (current.sa_flags & SA_SIGINFO) == 0 && current.sa_handler == SIG_IGN;
   return stops.has(signal) && (!ignored || stops.is_named(signal));
 }
@@ -171,6 +181,7 @@ bool install_signal_handlers(const StopSignals& stops) noexcept {
   if (event_fd.load() < 0) event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_fd.load() < 0) return false;
   terminal = isatty(STDIN_FILENO) == 1 || isatty(STDERR_FILENO) == 1;
+  // Stored after the eventfd exists: a handler that sees this owner writes to it.
   owner = getpid();
   for (std::size_t i = 0; i < kHeardSignals.size(); ++i) latches[i].stops = stops.has(kHeardSignals[i]);
   // Handlers belong to the process, so only its first user installs them.
@@ -183,6 +194,7 @@ bool install_signal_handlers(const StopSignals& stops) noexcept {
   }
   struct sigaction ours {};
   ours.sa_sigaction = holdfast_on_signal;
+  // SA_RESTART keeps system calls of the training from failing with EINTR.
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigemptyset(&ours.sa_mask);
   for (std::size_t i = 0; i < kHeardSignals.size(); ++i) {
@@ -198,6 +210,7 @@ bool install_signal_handlers(const StopSignals& stops) noexcept {
 }
 
 void remove_signal_handlers() noexcept {
+  // A forked child leaves the parent's handlers as they are.
   if (owner.load() != getpid() || users == 0 || --users > 0) return;
   for (std::size_t i = 0; i < kHeardSignals.size(); ++i) {
     struct sigaction current {};

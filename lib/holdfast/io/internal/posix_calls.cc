@@ -15,6 +15,7 @@ namespace {
 // EPERM for another name means the file.
 bool openat2_works() {
   static const bool works = [] {
+    // O_PATH opens even a directory that this process may not read.
     open_how how{};
     how.flags = O_PATH | O_CLOEXEC;
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
@@ -37,12 +38,14 @@ bool same_file(int directory, const char* a, const char* b) {
 }  // namespace
 
 Descriptor::~Descriptor() {
+  // Errors are ignored here: files that were written go through File::close(), which checks.
   if (fd_ >= 0) ::close(fd_);
 }
 
 void fail(const char* operation, const std::string& path, int code) { throw IoError(operation, path, code); }
 
 void check_component(const std::string& directory, std::string_view name) {
+  // 255 is NAME_MAX on Linux. A NUL would cut the name short in the system call.
   if (name.empty() || name == "." || name == ".." || name.size() > 255 ||
       name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos) {
     throw UsageError("not a file name within " + directory + ": \"" + std::string(name) + "\"");
@@ -57,10 +60,12 @@ std::string join(const std::string& directory, std::string_view name) {
 
 int open_beneath(int directory, const char* name, int flags, mode_t mode, bool use_openat2) {
   if (!use_openat2 || !openat2_works()) {
+    // O_NOFOLLOW covers the last component only; check_component() has made sure that there is no other.
     return retry([&] { return openat(directory, name, flags | O_NOFOLLOW | O_CLOEXEC, mode); });
   }
   open_how how{};
   how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
+  // openat2() refuses a mode without O_CREAT with EINVAL; open() would ignore it.
   how.mode = (flags & O_CREAT) != 0 ? mode : 0;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   // EAGAIN: a rename took place while the kernel resolved the name.
@@ -85,8 +90,10 @@ bool rename_noreplace(int directory, const std::string& path, const char* from, 
   // link() fails if the target exists, so it cannot replace a file either.
   if (retry([&] { return linkat(directory, from, directory, to, 0); }) != 0) {
     if (errno != EEXIST) fail("link", both);
+    // The same file under both names: an earlier try linked it, and only the unlink is missing.
     if (!same_file(directory, from, to)) return false;
   }
+  // ENOENT: a file server repeated an unlink that had succeeded.
   if (retry([&] { return unlinkat(directory, from, 0); }) != 0 && errno != ENOENT) fail("unlink", both);
   return true;
 }

@@ -43,9 +43,11 @@ bool frees_on_last_close(int fd) {
 
 // A regular file without another name, large enough that freeing its blocks takes time.
 bool is_large(int fd) {
+  // Below 8 MiB an unlink takes no noticeable time, and a thread would cost more.
   constexpr std::int64_t kBytes = 8 << 20;
   struct stat found {};
   return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_nlink == 1 &&
+         // With another name left, the last close frees nothing. st_blocks counts in units of 512 bytes.
          found.st_blocks >= kBytes / 512;
 }
 
@@ -71,6 +73,7 @@ class PosixDirectory final : public Directory {
  public:
   PosixDirectory(Descriptor descriptor, std::string path, PosixOptions options)
       : descriptor_(std::move(descriptor)), path_(std::move(path)), options_(options) {
+    // Remembered, so that open_again() can tell this directory from another one under the same path.
     if (fstat(fd(), &opened_as_) != 0) fail("fstat", path_);
   }
 
@@ -85,15 +88,19 @@ class PosixDirectory final : public Directory {
     int flags = O_NONBLOCK;
     if (mode == OpenMode::read) flags |= O_RDONLY;
     if (overwrite) flags |= O_RDWR;
+    // O_EXCL is what makes claims and temporary files unique (rule 6), also on NFS since version 3.
     if (create) flags |= O_RDWR | O_CREAT | O_EXCL;
+    // O_APPEND: the kernel finds the end at each write, so two writers never overwrite each other's lines.
     if (mode == OpenMode::append) flags |= O_RDWR | O_CREAT | O_APPEND;
     Descriptor opened(
         not_stale([&] { return open_beneath(fd(), file.c_str(), flags, 0600, options_.openat2); }));
     if (!opened) {
+      // What the caller may expect is a value; everything else is an error.
       if ((mode == OpenMode::read || overwrite) && errno == ENOENT) return nullptr;
       if (create && errno == EEXIST) return nullptr;
       fail(create ? "create" : "open", full);
     }
+    // The opened file is checked, not the name: the name could point to another file between two calls.
     struct stat status {};
     if (fstat(opened.get(), &status) != 0) fail("fstat", full);
     if (S_ISDIR(status.st_mode)) fail("open", full, EISDIR);
@@ -108,6 +115,7 @@ class PosixDirectory final : public Directory {
   std::unique_ptr<Directory> open_directory(std::string_view name, bool create) override {
     const std::string child = checked(name);
     const std::string full = join(path_, child);
+    // Another rank or attempt may create the same directory at this moment, so EEXIST is success.
     if (create && not_stale([&] { return mkdirat(fd(), child.c_str(), 0700); }) != 0 && errno != EEXIST) {
       fail("mkdir", full);
     }
@@ -142,9 +150,11 @@ class PosixDirectory final : public Directory {
     if (!own) fail("open", path_);
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(own.get()), closedir);
     if (stream == nullptr) fail("opendir", path_);
+    // The stream closes the descriptor from here on.
     own.release();
     std::vector<DirectoryEntry> entries;
     while (true) {
+      // readdir() returns null for the end and for an error; only errno tells them apart.
       errno = 0;
       const dirent* entry = readdir(stream.get());  // NOLINT(concurrency-mt-unsafe): a stream of our own
       if (entry == nullptr) {
@@ -154,6 +164,7 @@ class PosixDirectory final : public Directory {
       const std::string_view name = entry->d_name;
       if (name == "." || name == "..") continue;
       FileKind kind = kind_of_entry(entry->d_type);
+      // Some file systems store no type in the directory, for example XFS without ftype.
       if (entry->d_type == DT_UNKNOWN) {
         const auto found = status(name);
         if (!found) continue;  // deleted meanwhile
@@ -174,6 +185,7 @@ class PosixDirectory final : public Directory {
     try {
       return rename();
     } catch (const IoError& error) {
+      // A stale handle means that the server did nothing, so the rename is safe to repeat.
       if (error.code() != ESTALE || !open_again()) throw;
     }
     return rename();
@@ -200,6 +212,7 @@ class PosixDirectory final : public Directory {
     blocks.reset();
     if (!frees_on_last_close(fd())) return unlink(name);
     // O_PATH needs no permission on the file, and has no effect on a device or a FIFO.
+    // Opened before the unlink: the open descriptor keeps the blocks until another thread closes it.
     Descriptor opened(open_beneath(fd(), file.c_str(), O_PATH | O_NOFOLLOW, 0, options_.openat2));
     const bool worth_it = opened && is_large(opened.get());
     auto held = worth_it ? std::make_unique<HeldDescriptor>(std::move(opened)) : nullptr;
@@ -209,6 +222,7 @@ class PosixDirectory final : public Directory {
   }
 
   void sync() override {
+    // The first error stays for ever: a repeated fsync may report success for data that is lost (rule 3).
     if (sync_error_ == 0 && fsync(fd()) != 0) sync_error_ = errno;
     if (sync_error_ == EINVAL || sync_error_ == ENOTSUP) {
       throw IoError("fsync", path_, sync_error_,

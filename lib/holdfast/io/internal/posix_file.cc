@@ -23,12 +23,14 @@ namespace {
 constexpr std::uint64_t kBlock = 4096;
 constexpr std::size_t kBounce = 1u << 20;
 
+// Aligned operator new needs the matching delete; plain delete would be undefined.
 struct FreeAligned {
   void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kBlock}); }
 };
 using AlignedBuffer = std::unique_ptr<std::byte, FreeAligned>;
 
 AlignedBuffer make_aligned(std::size_t bytes, const std::string& path) {
+  // Without exceptions: a missing buffer is an IoError of this file, as for every other failed read.
   auto* memory = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kBlock}, std::nothrow));
   if (memory == nullptr) fail("read", path, ENOMEM);
   return AlignedBuffer(memory);
@@ -46,6 +48,7 @@ class PosixFile final : public File {
   PosixFile(Descriptor descriptor, std::string path, FileSettings settings)
       : descriptor_(std::move(descriptor)), path_(std::move(path)), settings_(settings) {
     // Set after the creation: open(O_CREAT | O_DIRECT) can fail and leave the file behind.
+    // Without O_DIRECT the page cache serves: slower, and equally safe, because sync() covers it.
     if (settings_.direct) direct_ = takes_pages(direct_alignment(fd())) && set_direct(true);
   }
 
@@ -56,11 +59,13 @@ class PosixFile final : public File {
   }
 
   std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    // Readers may ask for any range; only O_DIRECT has this rule.
     if (direct_ && !aligned(buffer.data(), offset, buffer.size())) return read_bounced(fd(), buffer, offset);
     return read_all(fd(), buffer, offset);
   }
 
   std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    // The second descriptor costs an open, so only files that are read back get one.
     std::call_once(uncached_once_, [this] { open_uncached(); });
     if (uncached_works_) {
       try {
@@ -77,6 +82,7 @@ class PosixFile final : public File {
       posix_fadvise(fd(), static_cast<off_t>(offset), static_cast<off_t>(buffer.size()), advice);
     };
     advise(POSIX_FADV_DONTNEED);
+    // Dropped pages would come back one at a time; this asks for the whole range at once.
     advise(POSIX_FADV_WILLNEED);
     const std::size_t count = read_at(buffer, offset);
     advise(POSIX_FADV_DONTNEED);
@@ -86,6 +92,7 @@ class PosixFile final : public File {
   void write_at(std::span<const std::byte> data, std::uint64_t offset) override {
     bool buffered = false;
     while (!data.empty()) {
+      // write(), because pwrite() fails on a pipe, and the kernel chooses the offset in append mode anyway.
       const ssize_t written = retry([&] {
         return settings_.mode == OpenMode::append
                    ? ::write(fd(), data.data(), data.size())
@@ -93,6 +100,7 @@ class PosixFile final : public File {
       });
       if (written < 0) {
         // The file system accepted O_DIRECT and refuses the write. Continue through the page cache.
+        // The exchange allows this once for each call: a second refusal would loop for ever.
         if (!refuses_direct(errno) || !settings_.direct || std::exchange(buffered, true))
           fail("write", path_);
         leave_direct();
@@ -100,6 +108,7 @@ class PosixFile final : public File {
       }
       // Without progress and without an error the loop would never end.
       if (written == 0) fail("write", path_, EIO);
+      // Only for pages in the cache: O_DIRECT has nothing to write behind.
       if (is_large() && !direct_ && settings_.write_behind)
         write_back(offset, static_cast<std::uint64_t>(written));
       data = data.subspan(static_cast<std::size_t>(written));
@@ -109,7 +118,9 @@ class PosixFile final : public File {
 
   void reserve(std::uint64_t length) override {
     if (length == 0) return;
+    // Not posix_fallocate(): where the call is missing, glibc would write every block once more.
     if (retry([&] { return fallocate(fd(), 0, 0, static_cast<off_t>(length)); }) == 0) return;
+    // Without the call a full disk shows later, as ENOSPC of a write. That costs one save and nothing else.
     if (errno != EOPNOTSUPP && errno != ENOSYS) fail("fallocate", path_);
   }
 
@@ -124,6 +135,7 @@ class PosixFile final : public File {
       sync_error_ = errno;
       fail("fsync", path_, sync_error_);
     }
+    // The pages are clean now. The training needs the memory more than a file that nobody reads soon.
     if (is_large() && !direct_) posix_fadvise(fd(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
@@ -133,6 +145,7 @@ class PosixFile final : public File {
 
   void close() override {
     if (!descriptor_) return;
+    // Nobody checks this descriptor's close, because nothing was written through it.
     uncached_ = Descriptor();
     // EINTR counts as a failure too: the descriptor is gone, and whether the data was flushed is unknown.
     if (::close(descriptor_.release()) != 0) fail("close", path_);
@@ -142,6 +155,7 @@ class PosixFile final : public File {
   int fd() const { return descriptor_.get(); }
 
   bool set_direct(bool on) {
+    // F_SETFL replaces all flags, so read the others first.
     const int flags = fcntl(fd(), F_GETFL);
     return flags >= 0 && fcntl(fd(), F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
   }
@@ -160,12 +174,15 @@ class PosixFile final : public File {
   }
 
   void leave_direct() {
+    // Writer threads share the file and may all be refused at once; one of them switches O_DIRECT off.
     const MutexLock lock(direct_mutex_);
     if (direct_.exchange(false)) set_direct(false);
   }
 
   void open_uncached() const {
     if (!settings_.uncached_direct) return;
+    // Opens the inode again instead of the path: the file may have another name by now. O_DIRECT belongs to
+    // the open file, so a descriptor of its own is needed.
     const std::string self = "/proc/self/fd/" + std::to_string(fd());
     uncached_ = Descriptor(retry([&] { return open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC); }));
     uncached_works_ = static_cast<bool>(uncached_);
@@ -173,6 +190,7 @@ class PosixFile final : public File {
 
   std::size_t read_all(int from, std::span<std::byte> buffer, std::uint64_t offset) const {
     std::size_t total = 0;
+    // A read may return less than was asked for, for example after a signal.
     while (total < buffer.size()) {
       const ssize_t count = retry([&] {
         return pread(from, buffer.data() + total, buffer.size() - total, static_cast<off_t>(offset + total));
@@ -191,6 +209,7 @@ class PosixFile final : public File {
 
   // For O_DIRECT and an unaligned range.
   std::size_t read_bounced(int from, std::span<std::byte> buffer, std::uint64_t offset) const {
+    // From the block that holds the first byte to the one that holds the last.
     const std::uint64_t begin = offset / kBlock * kBlock;
     const std::uint64_t end = (offset + buffer.size() + kBlock - 1) / kBlock * kBlock;
     const auto bounce =
@@ -205,6 +224,7 @@ class PosixFile final : public File {
         std::memcpy(buffer.data() + total, bounce.get() + skip, useful);
         total += useful;
       }
+      // A short read is the end of the file.
       if (got < wanted) break;
     }
     return total;
@@ -213,6 +233,7 @@ class PosixFile final : public File {
   Descriptor descriptor_;
   std::string path_;
   FileSettings settings_;
+  // Atomic, because several threads write to one file at different offsets.
   std::atomic<bool> direct_{false};
   Mutex direct_mutex_;
   std::atomic<int> sync_error_{0};

@@ -8,10 +8,12 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Often enough to show that the program lives, rarely enough to read.
 constexpr Duration kAgain = std::chrono::seconds(10);
 
 }  // namespace
 
+// A thread, because the thread that waits for a dead volume cannot print anything.
 StallWatch::StallWatch(Duration patience) : patience_(patience) {
   doing("the volume");
   thread_ = std::thread([this] { watch(); });
@@ -41,6 +43,7 @@ void StallWatch::watch() {
   while (!ended_) {
     const SteadyTime now = Clock::real().now();
     if (now < say_at_) {
+      // A copy, because doing() may change say_at_ while this thread sleeps.
       wake_.wait_until(mutex_, SteadyTime(say_at_));
       continue;
     }

@@ -15,8 +15,10 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::uint64_t kMemoryPage = 4096;
+// The block size of the writer of checkpoints, so that the probe measures what a save will see.
 constexpr std::uint64_t kTransfer = 8 << 20;
 constexpr std::uint64_t kSmall = 64 << 10;  // small, so that the commit dominates its time
+// Two writes at a time keep a network volume busy, as the writer of checkpoints does.
 constexpr int kWriters = 2;
 
 struct FreePages {
@@ -27,6 +29,7 @@ using Pages = std::unique_ptr<std::byte, FreePages>;
 // Bytes that a volume cannot compress; weights do not compress either.
 Pages noise(std::uint64_t bytes, std::uint64_t seed) {
   Pages pages(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kMemoryPage})));
+  // Xorshift (Marsaglia 2003): fast and good enough to be incompressible. Its state must not be 0.
   std::uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
   for (std::uint64_t at = 0; at < bytes; at += sizeof state) {
     state ^= state << 13;
@@ -55,6 +58,7 @@ VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t byte
                                          const ProbeOptions& options, StallWatch& watch) {
   const auto file = folder.directory().open("speed", OpenMode::create_direct);
   if (!file) throw Error(folder.path_of("speed") + ": it exists already; delete it");
+  // Whole blocks only, because O_DIRECT has no other sizes.
   const std::uint64_t blocks = std::max<std::uint64_t>(1, bytes / kTransfer);
   file->reserve(blocks * kTransfer);
   std::atomic<std::uint64_t> next{0};
@@ -69,6 +73,7 @@ VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t byte
   const auto write = [&](std::size_t writer) {
     try {
       for (std::uint64_t i = next++; i < blocks && !stop; i = next++) {
+        // At least one block is written even on a very slow volume; otherwise there is no speed to report.
         if (i > 0 && Clock::real().now() - start >= options.longest) break;
         require_going_on(options);
         watch.doing("a write to " + folder.path_of("speed"));
@@ -77,6 +82,8 @@ VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t byte
         written += kTransfer;
       }
     } catch (...) {
+      // An exception must not leave a thread. The other writer stops, and the first failure is thrown
+      // below.
       failures[writer] = std::current_exception();
       stop = true;
     }
@@ -90,10 +97,12 @@ VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t byte
     if (failure) std::rethrow_exception(failure);
   }
   watch.doing("the fsync of " + folder.path_of("speed"));
+  // Within the time that is measured: a save is not done before its fsync.
   file->sync();
   file->close();
   const Duration time = Clock::real().now() - start;
   watch.doing("the deletion of " + folder.path_of("speed"));
+  // At once, because the file may occupy a large part of the volume.
   folder.directory().unlink("speed");
   return {.bytes = written, .time = time};
 }
@@ -107,6 +116,7 @@ VolumeReport::CommitSpeed measure_commits(ProbeFolder& folder, const ProbeOption
     watch.doing("a small commit in " + folder.path_of("."));
     const std::string temporary = "tmp-" + std::to_string(i);
     const std::string name = "commit-" + std::to_string(i);
+    // The same calls in the same order as a commit (store/commit.h, rule 2).
     const SteadyTime start = Clock::real().now();
     const auto file = folder.directory().open(temporary, OpenMode::create_direct);
     if (!file) throw Error(folder.path_of(temporary) + ": it exists already; delete it");

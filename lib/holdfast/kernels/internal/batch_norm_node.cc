@@ -33,6 +33,7 @@ Activation by_operators(const at::Tensor& x, const BatchNormParameters& norm, co
 }
 
 // The kernels load packs of 16 bytes.
+// A slice of a tensor may begin anywhere.
 bool starts_at_16_bytes(const at::Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
@@ -50,6 +51,7 @@ void require_fused_shape(const at::Tensor& x, const BatchNormParameters& norm,
         "activations must be [N, C, H, W] in channels_last: lay out pictures and model so (--channels-last "
         "in Holdfast's example)");
   }
+  // A pack of 16 bytes must not span two pixels.
   const std::int64_t multiple = type == at::kFloat ? 4 : 8;
   if (x.size(1) == 0 || x.size(1) % multiple != 0) {
     refuse(std::to_string(x.size(1)) + " channels are no multiple of " + std::to_string(multiple) +
@@ -65,6 +67,7 @@ void require_fused_shape(const at::Tensor& x, const BatchNormParameters& norm,
   require_parameter(norm.bias, "bias", x);
   require_parameter(norm.running_mean, "running_mean", x);
   require_parameter(norm.running_var, "running_var", x);
+  // The variance divides by the number of values less one.
   if (norm.training && x.numel() / x.size(1) < 2) {
     refuse("in training each channel needs at least two values; choose a larger batch");
   }

@@ -31,6 +31,7 @@ int multiprocessors_of(c10::Device) { return kCpuMultiprocessors; }
 at::Tensor counters(c10::Device device, int count) {
   constexpr int kAtLeast = 1024;
   if (!device.is_cuda()) return fresh(device, count);
+  // Kernels of two streams may run at the same time, so each stream has counters of its own.
   const auto stream = c10::cuda::getCurrentCUDAStream(device.index());
   static std::mutex mutex;
   static auto& kept =
@@ -38,6 +39,7 @@ at::Tensor counters(c10::Device device, int count) {
                                                                                 // down first
   const std::lock_guard lock(mutex);
   at::Tensor& own = kept[{stream.device_index(), stream.id()}];
+  // Each kernel leaves its counters at zero, so they need no clearing.
   if (own.defined() && own.numel() >= count) return own;
   const bool capturing = c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
   // Kept counters would be allocated in the graph's memory pool, which may be freed with the graph.
@@ -49,6 +51,7 @@ at::Tensor counters(c10::Device device, int count) {
 int multiprocessors_of(c10::Device device) {
   if (!device.is_cuda()) return kCpuMultiprocessors;
   int count = 0;
+  // One multiprocessor gives a slow launch, and still a right one.
   if (cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index()) != cudaSuccess) return 1;
   return count;
 }

@@ -56,6 +56,7 @@ CudnnHandle cudnn_handle() { return at::native::getCudnnHandle(); }
 
 void check_cudnn(Cudnn::Status status, const char* what) {
   if (status == 0) return;
+  // The user's way out is in the message, because the library may differ from machine to machine.
   throw Error(std::string("cuDNN's batch norm, ") + what + ": " + cudnn().error_string(status) +
               " (BatchNormKind::fused and aten do without it; --bn in Holdfast's example)");
 }

@@ -17,6 +17,7 @@ void* open(const std::string& path) { return dlopen(path.c_str(), RTLD_LAZY | RT
 std::filesystem::path folder_of_libtorch() {
   Dl_info found{};
   const auto known = reinterpret_cast<void*>(&c10::DeviceTypeName);
+  // LibTorch's own folder: its libraries lie beside each other in every kind of installation.
   if (dladdr(known, &found) == 0 || found.dli_fname == nullptr) return {};
   std::error_code ignored;
   return std::filesystem::canonical(found.dli_fname, ignored).parent_path();
@@ -31,12 +32,14 @@ struct Libraries {
   Libraries() {
     const std::filesystem::path torch = folder_of_libtorch();
     nvrtc = driver = open(torch / "libcaffe2_nvrtc.so");
+    // The driver's functions come from the driver itself if LibTorch's wrapper is missing.
     if (driver == nullptr) driver = open("libcuda.so.1");
     if (const std::string& file = chosen_file(); !file.empty()) {
       nvrtc = open(file);
       if (nvrtc == nullptr) throw Error("no NVRTC: " + std::string(dlerror()));
       return;
     }
+    // The wheels' NVRTC first: it has the version that LibTorch was built with.
     const std::string places[] = {torch / "../../nvidia/cu13/lib/libnvrtc.so.13",
                                   torch / "../../nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
                                   "libnvrtc.so.13",
@@ -73,6 +76,7 @@ Nvrtc load_nvrtc() {
   int (*version)(int*, int*) = nullptr;
   find_nvrtc(version, "nvrtcVersion");
   int major = 0, minor = 0;
+  // --std=c++20 needs CUDA 12.
   if (version(&major, &minor) != 0 || major < 12) {
     throw Error("the NVRTC found is CUDA " + std::to_string(major) + "." + std::to_string(minor) +
                 "'s, and knows no C++20: run cmake/bootstrap --cuda, or install CUDA 12 or newer");

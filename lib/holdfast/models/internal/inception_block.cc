@@ -18,6 +18,7 @@ class FixedScaleNorm final : public torch::nn::BatchNorm2dImpl {
  public:
   explicit FixedScaleNorm(const torch::nn::BatchNorm2dOptions& options)
       : torch::nn::BatchNorm2dImpl(options) {
+    // A buffer instead of a parameter: it is stored, but no optimizer changes it.
     parameters_.erase("weight");
     weight.set_requires_grad(false);
     register_buffer("weight", weight);
@@ -25,6 +26,7 @@ class FixedScaleNorm final : public torch::nn::BatchNorm2dImpl {
 };
 
 torch::nn::BatchNorm2d make_norm(std::int64_t channels, const InceptionNorms& norms) {
+  // Epsilon as in the published models.
   const auto options = torch::nn::BatchNorm2dOptions(channels).eps(1e-3).momentum(norms.momentum);
   if (norms.fixed_scale) return {std::make_shared<FixedScaleNorm>(options)};
   return torch::nn::BatchNorm2d(options);
@@ -63,6 +65,7 @@ at::Tensor pooled(Pool pool, const at::Tensor& x) {
       return x;
     case Pool::average:
     case Pool::average_inside:
+      // Whether the zeros of the padding count in the average is what tells the two.
       return at::avg_pool2d(x, {3, 3}, {1, 1}, {1, 1}, /*ceil_mode=*/false, pool == Pool::average);
     case Pool::max:
       return at::max_pool2d(x, {3, 3}, {1, 1}, {1, 1});

@@ -18,6 +18,7 @@ const double kInside = std::erf(2 / std::sqrt(2.0));
 }  // namespace
 
 torch::nn::Conv2d undrawn_conv(const ConvShape& shape) {
+  // Made with one channel and enlarged, because the constructor would draw random numbers for nothing.
   torch::nn::Conv2d conv(torch::nn::Conv2dOptions(1, 1, 1).bias(shape.bias));
   conv->options.in_channels(shape.in)
       .out_channels(shape.out)
@@ -58,6 +59,7 @@ void draw_truncated_normal(at::Tensor weight, double deviation) {
 
 void draw_as_table(torch::nn::Conv2dImpl& conv) {
   const double fan_in = static_cast<double>(conv.weight.numel() / conv.weight.size(0));
+  // As TensorFlow's variance_scaling: the deviation after cutting is that of the formula.
   draw_truncated_normal(conv.weight, std::sqrt(1 / fan_in) / kCutDeviation);
   if (conv.bias.defined()) conv.bias.zero_();
 }

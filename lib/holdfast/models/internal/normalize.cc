@@ -21,6 +21,7 @@ at::Tensor counted_together(torch::nn::BatchNorm2d& norm, const at::Tensor& x) {
 }
 
 Activation by_module(torch::nn::BatchNorm2d& norm, const at::Tensor& x, const BatchNormFusion& fusion) {
+  // Only where batch_norm() and the module do the same; other cases go through the module.
   const bool together = BatchCounts::collects() && norm->is_training() && norm->options.momentum() &&
                         norm->num_batches_tracked.defined() && x.dim() == 4 && x.numel() > 0;
   at::Tensor y = together ? counted_together(norm, x) : norm(x);
@@ -41,6 +42,7 @@ Activation normalize(BatchNormKind kind, torch::nn::BatchNorm2d& norm, const at:
                                  .momentum = norm->options.momentum().value_or(0),
                                  .eps = norm->options.eps(),
                                  .training = norm->is_training()};
+  // Without a momentum the running mean is that of all batches; the count is read from the device.
   if (parameters.training && !norm->options.momentum()) {
     parameters.momentum = 1 / (norm->num_batches_tracked.item<double>() + 1);
   }

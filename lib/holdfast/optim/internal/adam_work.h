@@ -59,6 +59,7 @@ struct FusedWork {
   const WholeTensors* whole = nullptr;
 
   const at::Tensor& step_here(std::int64_t step) {
+    // From the end, because neighbours mostly have the same count.
     for (std::size_t i = used_steps; i-- > 0;) {
       if (steps_here[i].first == step) return steps_here[i].second;
     }
@@ -119,6 +120,7 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
   if (!decides_on(at::Device(at::kCPU)) && skipped_here(found_inf)) return;
 
   const at::NoGradGuard no_grad;
+  // Below autograd: finish() tells it of all changes at once.
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::optional<at::Tensor> divisor = grad_scale;
   if constexpr (requires { Kernel::divisor(optimizer, grad_scale, whole); }) {
@@ -170,6 +172,7 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
       } else {
         Kernel::run(list, options, g, maximize, device, rates, scale, found);
       }
+      // An update that the device skipped does not count.
       if (device && found) {
         at::_foreach_sub_(list.steps, std::vector<at::Tensor>(list.steps.size(), found->reshape({})));
       }

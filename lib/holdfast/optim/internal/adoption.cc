@@ -14,6 +14,8 @@ void refuse_options(const char* optimizer) {
                    ": a parameter group has the options of another optimizer: make them of its own type");
 }
 
+// A fused kernel takes a tensor once for each time it is listed, and the order of such updates is not
+// defined.
 void require_each_once(const torch::optim::Optimizer& optimizer, const char* name) {
   struct Place {
     std::size_t group, index;
@@ -37,6 +39,7 @@ void require_each_once(const torch::optim::Optimizer& optimizer, const char* nam
 }
 
 void require_slots_here(torch::optim::Optimizer& optimizer, const char* name) {
+  // The options carry the mark, because LibTorch's optimizer has no other place for one.
   for (auto& group : optimizer.param_groups()) {
     if (dynamic_cast<const SlotsAway*>(&group.options()) == nullptr) continue;
     throw UsageError(
@@ -48,6 +51,7 @@ void require_slots_here(torch::optim::Optimizer& optimizer, const char* name) {
 
 void require_same_way(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const char* optimizer) {
   const auto up = [](torch::optim::Optimizer& one) {
+    // LibTorch's own optimizers know only one direction.
     const auto* const own = dynamic_cast<OwnOptimizer*>(&one);
     return own != nullptr && own->maximizes();
   };
@@ -62,6 +66,7 @@ void require_same_way(torch::optim::Optimizer& from, torch::optim::Optimizer& to
 void take_slots(torch::optim::Optimizer& from, torch::optim::Optimizer& to) {
   // Slots move with their step counts, which a device may still hold.
   if (auto* const own = dynamic_cast<OwnOptimizer*>(&from)) own->settle();
+  // Stale states of parameters that `from` does not have must not survive.
   to.state().clear();
   for (auto& [parameter, state] : from.state()) to.state()[parameter] = std::move(state);
   from.state().clear();

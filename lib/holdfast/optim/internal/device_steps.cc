@@ -9,11 +9,13 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 const at::Tensor& DeviceSteps::of(const at::Tensor& parameter, const at::Tensor& slot, std::int64_t step) {
   const auto known = counts_.find(parameter.unsafeGetTensorImpl());
+  // The slot's identity tells a state that a load has replaced by another.
   if (known != counts_.end() && known->second.told == step &&
       known->second.slot._unsafe_get_target() == slot.unsafeGetTensorImpl()) {
     return known->second.count;
   }
   at::Tensor count = at::full({}, static_cast<double>(step), parameter.options().dtype(at::kFloat));
+  // A weak pointer: this table must not keep the memory of slots alive that the optimizer has dropped.
   Count begun{c10::weak_intrusive_ptr<at::TensorImpl>(slot.getIntrusivePtr()), step, std::move(count)};
   return counts_.insert_or_assign(parameter.unsafeGetTensorImpl(), std::move(begun)).first->second.count;
 }

@@ -90,6 +90,7 @@ template <class Torch, class Options, class Kernel>
 void FusedOptimizer<Torch, Options, Kernel>::add_param_group(const torch::optim::OptimizerParamGroup& group) {
   Torch::add_param_group(group);
   compat::keep_options(*this, {group});
+  // The base class has added the group already.
   try {
     internal::require_each_once(*this, Kernel::kName);
   } catch (...) {
@@ -111,6 +112,7 @@ at::Tensor FusedOptimizer<Torch, Options, Kernel>::step(torch::optim::Optimizer:
 
 template <class Torch, class Options, class Kernel>
 void FusedOptimizer<Torch, Options, Kernel>::save(torch::serialize::OutputArchive& archive) const {
+  // torch's save() is const, and the counts on the device must be fetched first.
   const_cast<FusedOptimizer&>(*this).settle();
   Torch::save(archive);
 }

@@ -19,6 +19,7 @@ constexpr std::int64_t kWorthThreads = 32'768;  // elements; the limit of ATen's
 bool same_layout(const at::Tensor& left, const at::Tensor& right) {
   const auto sizes = left.sizes(), one = left.strides(), other = right.strides();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
+    // The stride of a dimension of size 1 is never used.
     if (sizes[i] != 1 && one[i] != other[i]) return false;
   }
   return true;
@@ -101,6 +102,7 @@ void KernelLists::clear() {
 KernelList& KernelLists::list_for(const at::Tensor& parameter, bool fresh) {
   const at::Device device = parameter.device();
   const at::ScalarType dtype = parameter.scalar_type();
+  // Small tensors get a list of their own, on which one thread works (Alone).
   const bool small = device.is_cpu() && parameter.numel() < kWorthThreads;
   for (KernelList& list : lists()) {
     if (list.device == device && list.dtype == dtype && list.fresh == fresh && list.small == small)
@@ -119,6 +121,7 @@ void KernelLists::add(const at::Tensor& parameter, const at::Tensor& gradient,
                       std::span<const at::Tensor> slots, const at::Tensor& step, bool fresh,
                       bool writes_gradient) {
   KernelList& list = list_for(parameter, fresh);
+  // The kernels walk memory and not elements: all tensors of a row need the same layout without gaps.
   bool plain = parameter.is_non_overlapping_and_dense() && same_layout(parameter, gradient);
   for (const at::Tensor& slot : slots) {
     if (slot.defined()) plain = plain && same_layout(parameter, slot);
@@ -135,10 +138,12 @@ void KernelLists::add(const at::Tensor& parameter, const at::Tensor& gradient,
       if (tensor.is_non_overlapping_and_dense() && same_layout(like, tensor)) return tensor;
       at::Tensor copy = at::empty_strided(like.sizes(), like.strides(), like.options());
       copy.copy_(tensor);
+      // What a kernel writes into a copy has to come back.
       if (written) back_.emplace_back(tensor, copy);
       return copy;
     };
     list.parameters.push_back(laid_out(parameter, true));
+    // The version of the original has to be bumped, and the list holds only its copy.
     if (!list.parameters.back().is_same(parameter)) copied_.push_back(parameter);
     list.gradients.push_back(laid_out(gradient, writes_gradient));
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -153,6 +158,7 @@ void KernelLists::finish() {
   // The fused kernels run below autograd and do not bump versions, so a stale backward pass would go
   // unnoticed.
   const auto changed = [](const at::Tensor& parameter) {
+    // Inference tensors have no version.
     if (!parameter.is_inference()) parameter.unsafeGetTensorImpl()->bump_version();
   };
   for (const KernelList& list : lists()) {
@@ -163,6 +169,7 @@ void KernelLists::finish() {
 }
 
 Alone::Alone(bool really) {
+  // Starting OpenMP's threads takes longer than such a list.
   if (!really || at::get_num_threads() <= 1 || openmp_set_threads() == nullptr) return;
   threads_ = at::get_num_threads();
   openmp_set_threads()(1);
@@ -204,6 +211,7 @@ const at::Tensor& DeviceRates::of(std::size_t group, double rate, at::Device dev
 }
 
 void DeviceRates::put(Rate& rate, double value) {
+  // Nothing is written as long as the rate stays, so a constant rate costs no kernel.
   if (rate.value == value) return;
   rate.tensor.fill_(value);
   rate.value = value;

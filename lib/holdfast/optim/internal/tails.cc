@@ -7,6 +7,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// The fused kernels compute whole vectors, and the rest element by element with another rounding.
 constexpr std::size_t kVectors = 64;  // bytes; a multiple of every vector length
 
 std::byte* bytes_of(const at::Tensor& tensor) {
@@ -20,6 +21,7 @@ std::byte* end_of(const at::Tensor& tensor, std::size_t bytes) {
 
 void Tails::add(KernelList& list) {
   ends_.clear();
+  // Half precision has its own rule: fused_sgd.cc tries the kernel.
   if (list.dtype != at::kFloat && list.dtype != at::kDouble) return;
   for (std::size_t row = 0; row < list.parameters.size(); ++row) {
     const std::size_t bytes = list.parameters[row].nbytes() % kVectors;
@@ -28,6 +30,7 @@ void Tails::add(KernelList& list) {
   if (ends_.empty()) return;
   const auto length =
       static_cast<std::int64_t>(ends_.size() * kVectors / list.parameters.front().element_size());
+  // The ends of all tensors, side by side in one more tensor that is a multiple of every vector.
   const std::array<std::vector<at::Tensor>*, 3> rows = {&list.parameters, &list.gradients, &list.slots[0]};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i]->empty()) continue;
@@ -36,6 +39,7 @@ void Tails::add(KernelList& list) {
       scratch = at::empty({length}, list.dtype);
     }
     std::byte* to = bytes_of(scratch);
+    // Zeros between the ends stay zeros and are never copied back.
     std::memset(to, 0, scratch.nbytes());
     for (const End& end : ends_) {
       std::memcpy(to, end_of((*rows[i])[end.row], end.bytes), end.bytes);

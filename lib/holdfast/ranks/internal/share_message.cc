@@ -9,6 +9,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// A message stays short even if an error's text is not.
 constexpr std::size_t kLongestReason = 1000;
 constexpr std::size_t kDigestText = 2 * sizeof(Digest);
 const std::string kNotFinite = "not finite ";
@@ -18,6 +19,7 @@ std::string head_of(const SaveTag& tag, std::string_view what) {
          std::to_string(tag.step) + ' ' + std::string(what) + '\n';
 }
 
+// The store is shared memory of many processes; a digest tells a text of this save from anything else.
 std::string with_digest(std::string text) {
   return std::move(text) += to_hex(digest_of(std::as_bytes(std::span(text))));
 }
@@ -28,6 +30,7 @@ std::optional<std::string_view> body_of(std::string_view text, const std::string
   const std::string_view covered = text.substr(0, text.size() - kDigestText);
   const auto digest = digest_from_hex(text.substr(covered.size()));
   if (!digest || digest_of(std::as_bytes(std::span(covered))) != *digest) return std::nullopt;
+  // The head names attempt, save and step, so a text of another save is never believed.
   return covered.substr(head.size());
 }
 
@@ -74,6 +77,7 @@ std::optional<std::vector<std::byte>> bytes_of(std::string_view hex) {
 }
 
 std::optional<std::string> reason_of(std::string_view line) {
+  // printable() may write four letters for one byte.
   if (line.empty() || line.size() > 4 * kLongestReason) return std::nullopt;
   return printable(line, kLongestReason);
 }
@@ -133,6 +137,7 @@ std::optional<ReportMessage> read_report(const SaveTag& tag, int rank, const Sha
     message.not_finite = number_of(what->substr(kNotFinite.size()));
     if (!message.not_finite) return std::nullopt;
   }
+  // The division fixes both lengths, so a report of another division is refused here.
   if (first->size() != kDigestText * share.pieces.size() || sent->size() != 2 * share.sent) {
     return std::nullopt;
   }
@@ -176,6 +181,7 @@ std::optional<EndMessage> read_end(const SaveTag& tag, std::string_view text) {
   if (*what == "committed") {
     const auto bytes = number_of(*first);
     const auto name = take_line(*body);
+    // Only a name of a checkpoint: others show it to people and may look for it.
     if (!bytes || !name || !body->empty() || !parse_checkpoint_name(*name)) return std::nullopt;
     return EndMessage{EndMessage::Kind::committed, *bytes, std::string(*name)};
   }

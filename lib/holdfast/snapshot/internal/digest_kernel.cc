@@ -8,6 +8,7 @@ namespace {
 
 bool has_avx2() {
 #if defined(__x86_64__)
+  // Required before __builtin_cpu_supports() when a constructor before main() may call this.
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") != 0;
 #else
@@ -22,6 +23,7 @@ bool digest_kernel_plain(const std::byte* data, std::size_t size, FloatBits floa
 }
 
 DigestKernel digest_kernel() {
+  // The compiler may lack AVX2, or the machine may; both are known only here.
   static const DigestKernel best =
       has_avx2() && digest_kernel_avx2() != nullptr ? digest_kernel_avx2() : &digest_kernel_plain;
   return best;

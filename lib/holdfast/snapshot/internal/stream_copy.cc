@@ -21,6 +21,7 @@ constexpr std::size_t kCacheLine = 64;
 // Requires a destination at a cache line, and whole lines.
 __attribute__((target("avx"))) void stream_lines(std::byte* to, const std::byte* from,
                                                  std::size_t bytes) noexcept {
+  // Streaming stores go past the caches: the image is read much later, and training needs its caches now.
   for (const std::byte* const end = from + bytes; from != end; from += kCacheLine, to += kCacheLine) {
     const auto* const source = reinterpret_cast<const __m256i*>(from);
     auto* const target = reinterpret_cast<__m256i*>(to);
@@ -41,6 +42,7 @@ bool can_stream() noexcept {
 
 void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (bytes >= kShort && can_stream()) {
+    // Streaming stores fault on an unaligned address, so the first bytes go the usual way.
     const std::size_t before = (kCacheLine - reinterpret_cast<std::uintptr_t>(to) % kCacheLine) % kCacheLine;
     std::memcpy(to, from, before);
     const std::size_t lines = (bytes - before) / kCacheLine * kCacheLine;

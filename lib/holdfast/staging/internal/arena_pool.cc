@@ -33,6 +33,7 @@ struct ArenaPool::Core {
 ArenaPool::ArenaPool(int limit) : core_(std::make_shared<Core>(limit)) {}
 
 void ArenaPool::use_plan(std::shared_ptr<const FilePlan> plan) {
+  // Declared before the lock, so that the images are unmapped after it is released.
   std::vector<std::shared_ptr<Arena>> old;
   old.reserve(static_cast<std::size_t>(core_->limit));
   const MutexLock lock(core_->mutex);
@@ -45,6 +46,7 @@ void ArenaPool::offer(std::shared_ptr<Arena> arena) {
   if (!core_->plan || arena.use_count() != 1 || arena->size() != core_->plan->layout->length()) return;
   // One more image would exceed the memory of one state.
   if (core_->held != 0 || !core_->free.empty()) return;
+  // An image that was read from a file holds that file's stretches between the tensors.
   put_stretches(*core_->plan, *arena);
   core_->free.push_back(std::move(arena));
 }
@@ -70,6 +72,7 @@ std::shared_ptr<Arena> ArenaPool::take() {
       arena = std::move(core_->free.back());
       core_->free.pop_back();
     }
+    // Counted before it is made, so that the limit holds meanwhile.
     ++core_->held;
   }
   try {
@@ -80,6 +83,7 @@ std::shared_ptr<Arena> ArenaPool::take() {
     --core_->held;
     throw;
   }
+  // The image knows its plan, because one made for an older plan is not used again.
   Arena* const raw = arena.get();
   return {raw,
           [core = core_, plan, arena](Arena*) mutable { core->give_back(std::move(arena), plan.get()); }};

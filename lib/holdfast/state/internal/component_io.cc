@@ -17,6 +17,7 @@ void SpecWriter::take_tensor(std::string name, const at::Tensor& tensor) {
 void ImageWriter::take_tensor(std::string name, const at::Tensor& tensor) {
   const TensorSpec spec = spec_of(std::move(name), tensor);
   const auto index = layout_.find(spec.name);
+  // The image was laid out by an earlier save(); another tensor now would be copied to the wrong place.
   if (!index || layout_.tensors()[*index] != spec) {
     throw UsageError("tensor '" + spec.name + "' was " + (index ? "of another shape" : "not there") +
                      " a moment ago: save() must write the same each time it is called at one step");
@@ -24,6 +25,7 @@ void ImageWriter::take_tensor(std::string name, const at::Tensor& tensor) {
   ++seen_;
   const bool in_cuda = internal::in_cuda(tensor);
   seen_in_cuda_ = seen_in_cuda_ || in_cuda;
+  // A device's tensors are copied late, the host's early; each pass takes its own.
   if (part_ != Part::all && (part_ == Part::late) != in_cuda) return;
   const WantedPart part = wanted_part(tensor, layout_, *index, image_);
   if (part.to.empty()) return;
@@ -39,6 +41,7 @@ void AttributeWriter::take_attribute(std::string name, AttributeValue value, Rol
 }
 
 void BackupWriter::take_tensor(std::string name, const at::Tensor& tensor) {
+  // On the host and as a copy: load() may change the program's tensor, and the backup must not follow.
   const at::NoGradGuard no_grad;
   out_.tensors.insert_or_assign(std::move(name), tensor.detach().cpu().clone());
 }
@@ -49,6 +52,7 @@ void BackupWriter::take_attribute(std::string name, AttributeValue value, Role r
 
 at::Tensor ComponentReader::get_tensor(std::string_view name) const {
   const std::string full = tensor_name(name);
+  // An index that is missing means another program, not damage: all bytes have been verified.
   if (!holds(full)) {
     throw RefusedError("the recorded state has no tensor '" + full +
                        "': it was written by another program or another version of it");

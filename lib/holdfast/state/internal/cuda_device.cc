@@ -50,10 +50,12 @@ struct OnDevice {
 
 void check_cuda(cudaError_t result, c10::DeviceIndex device, const char* what) {
   if (result == cudaSuccess) return;
+  // Clears the error, which the next CUDA call of the program would report otherwise.
   static_cast<void>(cudaGetLastError());
   throw Error("cuda:" + std::to_string(device) + ": " + what + ": " + cudaGetErrorString(result));
 }
 
+// The stream that is current now is the one on which this step's update ran.
 CudaDevice::CudaDevice(std::shared_ptr<CudaStaging> staging, c10::DeviceIndex index,
                        std::vector<at::Tensor> tensors)
     : staging_(std::move(staging)),
@@ -62,6 +64,7 @@ CudaDevice::CudaDevice(std::shared_ptr<CudaStaging> staging, c10::DeviceIndex in
       training_(c10::cuda::getCurrentCUDAStream(index)),
       copying_(staging_->copying(index)) {
   const OnDevice here(index_);
+  // Without timing: CUDA's manual calls such events the fastest to wait for and to query.
   check_cuda(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), index_, "cannot make an event");
   for (cudaEvent_t& mark : marks_) {
     // Not fatal here: mark() throws Error for a mark without an event.
@@ -71,6 +74,7 @@ CudaDevice::CudaDevice(std::shared_ptr<CudaStaging> staging, c10::DeviceIndex in
   }
 }
 
+// The owner drains the stream first, so no copy still needs these events.
 CudaDevice::~CudaDevice() {
   for (const cudaEvent_t event : {ready_, marks_[0], marks_[1]}) {
     if (event != nullptr) static_cast<void>(cudaEventDestroy(event));
@@ -85,6 +89,7 @@ bool CudaDevice::reserve(std::uint64_t bytes, bool live) {
   for (const at::Tensor& tensor : tensors_) {
     if (live && !packed(tensor)) scratch = std::max<std::uint64_t>(scratch, tensor.nbytes());
   }
+  // Asked before allocating, because a failed allocation stalls the training.
   if (!staging_->room(index_, bytes + scratch)) return false;
   const auto options = at::TensorOptions(at::kByte).device(at::kCUDA, index_);
   try {
@@ -124,6 +129,7 @@ void CudaDevice::set_aside(std::span<const SparePlace> places) {
   in_one_line(index_, [&] {
     for (const auto& [index, offset] : places) {
       const at::Tensor& tensor = tensors_[index];
+      // A strided or conjugated tensor has to be written out by a kernel.
       if (!packed(tensor)) {
         spare_view(base + offset, tensor).copy_(tensor);
       } else if (copies_in_groups(tensor.scalar_type())) {
@@ -144,6 +150,7 @@ void CudaDevice::set_aside(std::span<const SparePlace> places) {
 
 void CudaDevice::follow_training() {
   const OnDevice here(index_);
+  // The copying stream waits on the device; the host waits for nothing.
   check_cuda(cudaEventRecord(ready_, training_), index_, "cannot record an event");
   check_cuda(cudaStreamWaitEvent(copying_, ready_, 0), index_, "cannot order two streams");
 }
@@ -160,6 +167,7 @@ void CudaDevice::fetch_spare(std::uint64_t from, std::span<std::byte> to) {
 
 void CudaDevice::fetch_live(std::size_t index, std::uint64_t from, std::span<std::byte> to) {
   const at::Tensor& tensor = tensors_[index];
+  // Contiguous memory is copied by the copy engine, which takes nothing from the training's kernels.
   if (packed(tensor)) return fetch(static_cast<const std::byte*>(tensor.const_data_ptr()) + from, to);
   auto* const scratch = static_cast<std::byte*>(scratch_.mutable_data_ptr());
   if (packed_ != index) {
@@ -181,6 +189,7 @@ void CudaDevice::mark(std::size_t which) {
 
 bool CudaDevice::reached(std::size_t which) {
   const OnDevice here(index_);
+  // Error "not ready" is an answer here, but CUDA remembers it as the last error.
   const cudaError_t result = cudaEventQuery(marks_[which]);
   if (result == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -214,6 +223,7 @@ void CudaDevice::copy_now(std::span<const DeviceTensor> tensors) {
 bool CudaDevice::equals(std::size_t index, std::span<const std::byte> bytes) {
   const at::NoGradGuard no_grad;
   return in_one_line(index_, [&] {
+    // To the host: the comparison needs no spare memory on the device.
     const at::Tensor now = tensors_[index].contiguous().cpu();
     return std::memcmp(now.const_data_ptr(), bytes.data(), bytes.size()) == 0;
   });

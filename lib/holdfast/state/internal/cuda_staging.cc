@@ -38,6 +38,7 @@ c10::cuda::CUDAStream CudaStaging::copying(c10::DeviceIndex device) {
 // returned.
 bool CudaStaging::room(c10::DeviceIndex device, std::uint64_t bytes) {
   if (bytes == 0) return true;
+  // cudaMemGetInfo() answers for the current device.
   const c10::cuda::CUDAGuard here(device);
   std::size_t free = 0;
   std::size_t total = 0;
@@ -46,8 +47,10 @@ bool CudaStaging::room(c10::DeviceIndex device, std::uint64_t bytes) {
     return false;
   }
   const std::lock_guard lock(mutex_);
+  // The margin comes on top of the copy.
   if (free >= bytes + kMargin) return true;
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
+  // What the allocator holds and does not use at the moment.
   const auto cached = static_cast<std::uint64_t>(
       std::max<std::int64_t>(0, stats.reserved_bytes[0].current - stats.allocated_bytes[0].current));
   if (devices_[device].had >= bytes && cached >= bytes) return true;
@@ -69,6 +72,7 @@ void CudaStaging::had_room(c10::DeviceIndex device, std::uint64_t bytes) {
 bool CudaStaging::one_stream(const c10::cuda::CUDAStream& training) {
   const std::lock_guard lock(mutex_);
   PerDevice& device = devices_[training.device_index()];
+  // The first stream that was seen counts as the training's.
   if (!device.training) device.training = training;
   if (*device.training != training && !std::exchange(device.several_streams, true)) {
     log_warning(
@@ -81,10 +85,12 @@ bool CudaStaging::one_stream(const c10::cuda::CUDAStream& training) {
 
 std::span<std::byte> CudaStaging::bounce() noexcept {
   const std::lock_guard lock(mutex_);
+  // Tried once: if it fails, it would fail at every save.
   if (std::exchange(bounce_was_tried_, true)) return bounce_;
   try {
     const c10::cuda::CUDAStreamCaptureModeGuard mode(cudaStreamCaptureModeRelaxed);
     void* memory = nullptr;
+    // Portable: all devices copy into the same memory.
     if (cudaHostAlloc(&memory, kBounce, cudaHostAllocPortable) == cudaSuccess) {
       bounce_ = {static_cast<std::byte*>(memory), kBounce};
     } else {

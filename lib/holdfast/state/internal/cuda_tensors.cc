@@ -51,6 +51,7 @@ bool plain(const at::Tensor& tensor) {
 }
 
 void refuse_capture(const c10::cuda::CUDAStream& stream) {
+  // A copy inside a capture would become a part of the graph and run at every replay.
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check_cuda(cudaStreamIsCapturing(stream, &status), stream.device_index(),
              "cannot look at the current stream");
@@ -74,6 +75,7 @@ class LockedPages {
  public:
   explicit LockedPages(std::span<std::byte> image) : image_(image) {}
   ~LockedPages() {
+    // Registered in these pieces, so they are unregistered in the same ones.
     for (std::size_t at = 0; at < locked_; at += DeviceCopy::kPiece) {
       static_cast<void>(cudaHostUnregister(image_.data() + at));
     }
@@ -85,6 +87,7 @@ class LockedPages {
   cudaError_t lock() {
     while (locked_ < image_.size()) {
       const std::size_t bytes = std::min<std::size_t>(image_.size() - locked_, DeviceCopy::kPiece);
+      // Portable, because every device of the process copies into it.
       const cudaError_t result = cudaHostRegister(image_.data() + locked_, bytes, cudaHostRegisterPortable);
       if (result != cudaSuccess) return result;
       locked_ += bytes;
@@ -119,6 +122,7 @@ std::shared_ptr<void> lock_pages(std::span<std::byte> image, bool& said) {
 }  // namespace
 
 void CudaTensors::add(std::string name, const at::Tensor& tensor, std::span<std::byte> to, bool early) {
+  // detach() shares the memory: the graph of the training must not be kept alive by a save.
   items_.push_back({std::move(name), tensor.detach(), to, early});
 }
 
@@ -135,6 +139,7 @@ std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>&
       DeviceShare& share = shares.emplace_back();
       share.at_once = !staging->one_stream(training);
       std::vector<at::Tensor> tensors;
+      // Names and tensors are split, because the device's part does not know Torch's types.
       for (Item& item : items) {
         const auto element = static_cast<std::uint64_t>(item.tensor.element_size());
         share.tensors.push_back({std::move(item.name), element, item.early, item.to});
@@ -149,6 +154,7 @@ std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>&
 }
 
 CudaTransfers::~CudaTransfers() {
+  // Copies on their way use memory that is freed after this.
   try {
     wait();
   } catch (const std::exception& error) {
@@ -159,6 +165,7 @@ CudaTransfers::~CudaTransfers() {
 void CudaTransfers::hold(at::Tensor tensor, bool made_here) {
   if (made_here) made_ += tensor.nbytes();
   held_.push_back(std::move(tensor));
+  // Bounds the device memory that packed copies take at a time.
   if (made_ > kMadeAtMost) wait();
 }
 
@@ -204,6 +211,7 @@ void CudaTransfers::send(std::span<const std::byte> from, const at::Tensor& to) 
 void CudaTransfers::wait() {
   std::set<c10::DeviceIndex> devices;
   for (const at::Tensor& tensor : held_) devices.insert(tensor.device().index());
+  // One wait for each device and not for each tensor.
   for (const c10::DeviceIndex device : devices) {
     const c10::cuda::CUDAGuard here(device);
     check_cuda(cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device)), device,

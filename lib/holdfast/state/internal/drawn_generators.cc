@@ -17,6 +17,7 @@ struct Ear {
   at::CallbackHandle handle{};
   std::vector<DrawnGenerator> heard;
 };
+// Made at the first use, so that no order of static objects matters.
 Ear& ear() {
   static auto* const one = new Ear();
   return *one;
@@ -27,11 +28,13 @@ std::unique_ptr<at::ObserverContext> hear(const at::RecordFunction& function) {
     if (!input.isGenerator()) continue;
     Ear& all = ear();
     const std::lock_guard lock(all.mutex);
+    // Callbacks run on the threads of the program, several at a time.
     const at::Generator generator = input.toGenerator();
     const bool known = std::any_of(all.heard.begin(), all.heard.end(),
                                    [&](const DrawnGenerator& one) { return one.generator == generator; });
     if (known || !generator.defined()) continue;
     try {
+      // An exception must not reach the operator of the program.
       all.heard.push_back({generator, function.name()});
     } catch (const std::bad_alloc&) {  // unheard
     }
@@ -45,6 +48,7 @@ DrawnGenerators::DrawnGenerators() {
   Ear& all = ear();
   const std::lock_guard lock(all.mutex);
   if (all.listeners++ > 0) return;
+  // The least that is needed: inputs of operators, and no scopes of users.
   all.handle = at::addGlobalCallback(
       at::RecordFunctionCallback(&hear).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
 }
@@ -60,6 +64,7 @@ DrawnGenerators::~DrawnGenerators() {
 std::vector<DrawnGenerator> DrawnGenerators::heard() const {
   Ear& all = ear();
   const std::lock_guard lock(all.mutex);
+  // Nobody but this list holds it any more, so the program has dropped it.
   for (DrawnGenerator& one : all.heard) one.outlived = one.generator.getIntrusivePtr().use_count() == 1;
   return all.heard;
 }

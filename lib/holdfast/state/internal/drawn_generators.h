@@ -1,6 +1,6 @@
 // Which random generators LibTorch's operators draw from while this object lives. It hears every operator of
 // every thread, so it costs each of them about a microsecond; it lives for the first updates of a process
-// alone. Engines of <random> are no operators' and not heard.
+// alone. It does not hear engines of <random>, because no operator draws from them.
 //
 // Threads: any. Errors: none; a generator may go unheard where memory is exhausted.
 #pragma once
@@ -15,7 +15,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 struct DrawnGenerator {
   at::Generator generator;
   std::string by;         // "aten::normal_"
-  bool outlived = false;  // the program holds it no more
+  bool outlived = false;  // the program no longer holds it
 };
 
 class DrawnGenerators {

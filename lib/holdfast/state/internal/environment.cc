@@ -25,6 +25,7 @@ std::string processor() {
   std::string name;
 #ifdef __x86_64__
   std::array<unsigned, 12> words{};
+  // CPUID leaves 0x80000002 to 0x80000004 hold the name of the processor in 48 bytes.
   for (unsigned leaf = 0; leaf < 3; ++leaf) {
     unsigned* const part = words.data() + static_cast<std::size_t>(4) * leaf;
     if (__get_cpuid(0x80000002 + leaf, part, part + 1, part + 2, part + 3) == 0) break;
@@ -35,6 +36,7 @@ std::string processor() {
   name.erase(0, name.find_first_not_of(' '));
   name.erase(name.find_last_not_of(' ') + 1);
   for (char& c : name) {
+    // Virtual machines may name themselves with any byte.
     if (c < ' ' || c > '~') c = '?';
   }
   name += ", ";
@@ -69,6 +71,7 @@ std::string tf32(const Ask& ask) {
 }  // namespace
 
 void put_environment(const std::string& device, Attributes& out) {
+  // Constant for the life of the process, and asked at every save.
   static const std::string kProcessor = processor();
   const at::Context& context = at::globalContext();
   const auto put = [&](const char* name, AttributeValue value) {
@@ -81,6 +84,7 @@ void put_environment(const std::string& device, Attributes& out) {
   put("threads", static_cast<std::int64_t>(at::get_num_threads()));
   put("deterministic_algorithms", context.deterministicAlgorithms());
   put("mkldnn", context.userEnabledMkldnn());
+  // Switches of CUDA say nothing about a run on the processor.
   if (device == "cuda") {
     put("cudnn_deterministic", context.deterministicCuDNN());
     put("cudnn_benchmark", context.benchmarkCuDNN());

@@ -21,6 +21,7 @@ bool has_gradient(const ModuleTensor& item) {
 
 // "3 parameters (a, b and 1 more)", "parameter a"
 std::string named(const std::string& what, const std::vector<std::string>& names) {
+  // A short list: a message about a large model must stay readable.
   if (names.size() == 1) return what + " " + names[0];
   std::string list;
   for (std::size_t i = 0; i < names.size() && i < kMostNamed; ++i) list += (i > 0 ? ", " : "") + names[i];
@@ -50,6 +51,7 @@ bool held_elsewhere(c10::TensorImpl* tensor, std::size_t times) {
 std::string untrained_parameters(const ModuleInventory& inventory, const std::set<const void*>& trained) {
   std::vector<std::string> names;
   for (const ModuleTensor& item : inventory.tensors) {
+    // A gradient without an optimizer: such a parameter is computed and then stays as it is.
     if (has_gradient(item) && !trained.contains(item.tensor.unsafeGetTensorImpl()))
       names.push_back(item.name);
   }
@@ -68,6 +70,7 @@ std::string parameters_without_gradient(const ModuleInventory& inventory,
   std::set<const void*> stepped, in_stepping;  // parameters with slots; all of optimizers that have such
   for (const OptimizerState& part : optimizers) {
     const auto& states = part.optimizer().state();
+    // LBFGS keeps one state for all parameters, under the first of them.
     const bool one_for_all = part.one_state();
     for (const auto& group : part.optimizer().param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
@@ -81,6 +84,7 @@ std::string parameters_without_gradient(const ModuleInventory& inventory,
   std::vector<std::string> names;
   for (const ModuleTensor& item : inventory.tensors) {
     const void* const key = item.tensor.unsafeGetTensorImpl();
+    // Frozen parameters and those that had a step are as they should be.
     if (item.buffer || !item.tensor.requires_grad() || item.tensor.grad().defined() || stepped.contains(key))
       continue;
     if (in_stepping.contains(key) || modules.contains(module_of(item))) names.push_back(item.name);
@@ -88,8 +92,8 @@ std::string parameters_without_gradient(const ModuleInventory& inventory,
   if (names.empty()) return {};
   const bool one = names.size() == 1;
   return named("parameter", names) + (one ? " has" : " have") + " had no gradient so far" +
-         ": if nothing uses " + (one ? "it" : "them") + ", every file holds " + (one ? "it" : "them") +
-         " in vain. After head->weight = embedding->weight the old weight of the head stays registered: "
+         ": if nothing uses " + (one ? "it" : "them") + ", each checkpoint stores " + (one ? "it" : "them") +
+         " needlessly. After head->weight = embedding->weight the old weight of the head stays registered: "
          "torch::nn::functional::linear(x, embedding->weight) needs no head";
 }
 
@@ -103,6 +107,7 @@ std::string HeldBuffers::reassigned(std::span<const NamedModule> modules) const 
   std::vector<std::string> names;
   for (const NamedModule& module : modules) {
     for_each_buffer(module, [&](const std::string& name, c10::TensorImpl* tensor, std::size_t times) {
+      // Nobody else holds the tensor now, so the member has been given another one.
       if (held_.contains({name, tensor}) && !held_elsewhere(tensor, times)) names.push_back(name);
     });
   }

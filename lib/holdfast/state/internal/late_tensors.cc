@@ -12,6 +12,7 @@ void LateTensors::add(const std::string& name, const at::Tensor& tensor, std::sp
     const std::span from(memory, tensor.nbytes());
     plain_.push_back({name, tensor.storage(), from, to});
     copies_.add(from, to);
+    // Even numbers are plain tensors, odd ones strided; one list of samples serves both.
     samples_.add(2 * (plain_.size() - 1), from);
   } else if (tensor.device().is_cpu() && !tensor.is_conj() && !tensor.is_neg()) {
     strided_.push_back({name, tensor.storage(),
@@ -21,6 +22,7 @@ void LateTensors::add(const std::string& name, const at::Tensor& tensor, std::sp
     samples_.add(2 * strided_.size() - 1,
                  {memory, tensor.is_non_overlapping_and_dense() ? tensor.nbytes() : tensor.element_size()});
   } else {
+    // Elements that ATen computes on reading cannot be copied by a thread without Torch, so copy them now.
     Stager now;
     now.add(tensor, to);
     now.run();
@@ -30,6 +32,7 @@ void LateTensors::add(const std::string& name, const at::Tensor& tensor, std::sp
 void LateTensors::run() noexcept {
   copies_.work();
   while (true) {
+    // Relaxed: the counter only divides the work. The end of the threads makes the copies visible.
     const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);
     if (next >= strided_.size()) return;
     copy_strided(strided_[next].from, strided_[next].to.data());

@@ -33,8 +33,8 @@ class LateTensors final : public LateCopy {
  private:
   struct Plain {
     std::string name;
-    c10::Storage storage;             // module.to() gives a tensor another one
-    std::span<const std::byte> from;  // keeps this memory alive: module.to() gives the tensor another storage
+    c10::Storage storage;  // keeps the memory of `from` alive: module.to() gives the tensor another storage
+    std::span<const std::byte> from;
     std::span<std::byte> to;
   };
   struct Spread {

@@ -28,6 +28,7 @@ std::string numbered(const char* name, std::size_t index) {
 std::vector<LbfgsField> lbfgs_fields(State& state) {
   std::vector<LbfgsField> fields;
   for (const auto& [name, tensor] : vectors(state)) {
+    // An undefined tensor is a state of its own: LBFGS behaves otherwise in its first step.
     if (tensor->defined()) fields.push_back({name, tensor});
   }
   for (const auto& [name, queue] : queues(state)) {
@@ -68,6 +69,7 @@ void fill_lbfgs(const std::string& prefix, const Attributes& recorded, std::int6
                 const std::function<at::Tensor(const std::string& name)>& tensor, State& state) {
   const auto length = [&](const char* name) {
     const std::int64_t count = recorded.get_int(prefix + "." + name);
+    // The count comes from a file and decides how much is allocated.
     if (count < 0 || count > longest_history) {
       throw RefusedError("attribute '" + prefix + "." + name + "' is " + std::to_string(count) +
                          ", but the history has at most " + std::to_string(longest_history) + " entries");
@@ -80,6 +82,7 @@ void fill_lbfgs(const std::string& prefix, const Attributes& recorded, std::int6
   state.prev_loss(recorded.get_double(prefix + ".prev_loss"));
   for (const std::string& name : recorded.get_strings(prefix + ".vectors")) {
     for (const auto& [known, target] : vectors(state)) {
+      // An unknown name takes no tensor, and the caller refuses tensors that are left over.
       if (name == known) *target = tensor(name);
     }
   }

@@ -41,6 +41,7 @@ bool same_elements(const Strided& tensor, const std::byte* image) {
   });
 }
 
+// A constant size makes each memcpy one or two instructions.
 // `work` with the size of an element as a constant.
 template <class Work>
 auto with_element(std::size_t bytes, const Work& work) {
@@ -66,6 +67,7 @@ Strided strided(const std::byte* from, std::size_t element, c10::ArrayRef<std::i
   tensor.from = from;
   tensor.element = element;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
+    // Dimensions of size 1 and those that lie together are merged, which makes the inner loop long.
     if (sizes[i] == 1) continue;
     if (!tensor.sizes.empty() && tensor.strides.back() == strides[i] * sizes[i]) {
       tensor.sizes.back() *= sizes[i];

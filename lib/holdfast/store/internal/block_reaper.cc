@@ -28,6 +28,7 @@ struct BlockReaper::State {
       std::unique_ptr<HeldBlocks> blocks = std::move(waiting.front());
       waiting.pop_front();
       lock.unlock();
+      // The last close frees the blocks and may take seconds; nobody must wait for the lock meanwhile.
       blocks.reset();
       lock.lock();
     }
@@ -54,6 +55,7 @@ void BlockReaper::take(std::unique_ptr<HeldBlocks> blocks) noexcept {
     // Starts the thread before the queue owns the blocks: if that fails, the destructor frees them here too.
     if (!state_->running) {
       // Detached, because the destructor must not wait for the volume. The thread shares the state.
+      // A thread for each burst, not a permanent one: deletions are rare.
       std::thread([state = state_] { state->run(); }).detach();
       state_->running = true;
     }

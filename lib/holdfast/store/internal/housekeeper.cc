@@ -18,6 +18,8 @@ constexpr std::size_t kDamagedKept = 2;
 void Housekeeper::carry_out(std::span<const FileId> go) {
   for (const FileId id : go) {
     const std::string name = checkpoint_name(id);
+    // Before every unlink (rule 6): between two deletions a newer attempt may have chosen one of these
+    // files.
     attempt_.check_not_superseded();
     reaper_.unlink(directory_.run(), name);
     log_debug("deleted {}", name);
@@ -28,6 +30,8 @@ void Housekeeper::move_damaged(const std::vector<FileId>& damaged) {
   for (const FileId id : damaged) {
     attempt_.check_not_superseded();
     try {
+      // A name that is taken keeps both files as they are; the loop below counts only files that were set
+      // aside.
       directory_.run().rename_new(checkpoint_name(id), damaged_name(id));
     } catch (const IoError& error) {
       if (error.code() != ENOENT) throw;  // moved by an earlier round

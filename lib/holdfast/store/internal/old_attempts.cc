@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kMostAtOnce = 300;
 
 bool records_commit(Directory& attempts, const std::string& name) {
+  // A file that cannot be read records nothing, so at worst it stays a little longer.
   const auto text = read_small(attempts, name, kLongestRecord);
   const auto state = text ? run_state_from_json(*text) : std::nullopt;
   return state && state->durable_step >= 0;
@@ -36,6 +37,8 @@ std::vector<std::string> old_ledgers(const Directory& run, AttemptNumber last) {
   }
   std::vector<std::string> old;
   for (const auto& [attempt, name] : ledgers) {
+    // Files of the ledger tell how the checkpoints of that attempt came to be, so they stay as long as
+    // those.
     if (!with_checkpoints.contains(attempt)) old.push_back(name);
   }
   return old;
@@ -49,6 +52,7 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
     const auto claim = parse_claim_name(entry.name);
     if (claim && *claim <= last) old.push_back(entry.name);
     const auto progress = parse_progress_name(entry.name);
+    // Progress decides nothing, so it goes with its claim.
     if (progress && *progress <= last) old.push_back(entry.name);
     if (const auto state = parse_state_name(entry.name)) states.emplace(*state, entry.name);
   }
@@ -57,6 +61,7 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
   if (first_kept == states.begin()) return old;
   bool recorded = std::any_of(first_kept, states.end(),
                               [&](const auto& state) { return records_commit(attempts, state.second); });
+  // One recorded commit must survive: with it a start refuses an empty directory (rule 7).
   for (auto state = std::make_reverse_iterator(first_kept); state != states.rend(); ++state) {
     if (recorded || !records_commit(attempts, state->second)) {
       old.push_back(state->second);
@@ -68,6 +73,7 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
 }
 
 void remove(Directory& directory, Attempt& attempt, std::vector<std::string> names) {
+  // The rest goes at the next starts.
   if (names.size() > kMostAtOnce) names.resize(kMostAtOnce);
   for (const std::string& name : names) {
     attempt.check_not_superseded();
@@ -78,6 +84,7 @@ void remove(Directory& directory, Attempt& attempt, std::vector<std::string> nam
 }  // namespace
 
 void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumber kept) {
+  // At least this attempt's own files stay, whatever the option says.
   kept = std::max<AttemptNumber>(kept, 1);
   if (attempt.number() <= kept) return;
   const AttemptNumber last = attempt.number() - kept;

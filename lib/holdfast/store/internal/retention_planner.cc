@@ -48,6 +48,7 @@ RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lin
   forget_deleted(run, lineage);
   RetentionView view = view_of(run, lineage, newest_acknowledged);
   // The deletions may leave the newest finite file as the only good one. So read it again, from the device.
+  // Each turn either confirms a file or takes one out of the view, so the loop ends.
   while (is_needed(view) && !holds(run, *view.newest_finite))
     view = view_of(run, lineage, newest_acknowledged);
   Plan plan;
@@ -56,6 +57,7 @@ RetentionPlanner::Plan RetentionPlanner::plan(Directory& run, const Lineage& lin
   for (const FileId id : superfluous(view, keep_)) {
     std::string reason;
     try {
+      // An untrusted file may still be of a newer format or misnamed; those are never deleted (rule 4).
       if (!trusts(id)) reason = why_left(run, id);
     } catch (const IoError& error) {
       set_aside(id, error);
@@ -104,6 +106,7 @@ bool RetentionPlanner::holds(Directory& run, FileId id) {
 void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
   const std::vector<FileId> present = files_of(run, lineage);
   const auto gone = [&](const auto& known) {
+    // Only this attempt adds files, so what is known of the others does not grow.
     return known.first.attempt == lineage.own &&
            !std::binary_search(present.begin(), present.end(), known.first, std::greater<>());
   };
@@ -113,6 +116,7 @@ void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
 }
 
 void RetentionPlanner::set_aside(FileId id, const IoError& error) {
+  // All knowledge about it goes, so that no rule counts it as one of the two good files.
   trusted_.erase(id);
   heads_.erase(id);
   not_good_[id] = std::string("cannot be read: ") + error.what();
@@ -144,13 +148,16 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
     }
     if (verdict == nullptr || !is(*id, *verdict)) continue;
     for (const auto& [metric, values] : verdict->metrics) {
+      // Later files override, because iteration is from the oldest to the newest.
       for (const auto& [step, value] : values) known_[metric][step] = value;
     }
     KeepFacts& file = facts[*id];
     file.finite = verdict->finite;
+    // The steady clock for own files: a wall clock that jumps must not age them.
     if (const auto written = written_.find(*id); written != written_.end()) {
       file.age = clock_.now() - written->second;
     } else if (verdict->unix_seconds) {
+      // For others only their wall clock is known.
       file.age = since(now, *verdict->unix_seconds);
     }
   }
@@ -199,6 +206,8 @@ bool RetentionPlanner::finite(Directory& run, FileId id) {
     const auto whole = inspect_all(run, id);
     return others_finite_[id] = whole && says_finite(&*whole);
   } catch (const IoError& error) {
+    // Only EIO names this one file as bad. Any other error is about the volume, and the caller must hear
+    // it.
     if (error.code() != EIO) throw;
     set_aside(id, error);
     return false;
@@ -225,6 +234,7 @@ void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
       if (error.code() != EIO) throw;
       set_aside(id, error);
     }
+    // Two is what rule 4 asks for; verifying more would only cost reads.
     if (trusts(id) && ++good == 2) return;
   }
 }
@@ -241,6 +251,7 @@ void RetentionPlanner::verify(Directory& run, FileId id, bool uncached) {
   if (is(id, *verdict)) {
     trusted_[id] = verdict->finite;
   } else {
+    // A file under a wrong name is good data of another step, but worthless as this file.
     trusted_.erase(id);
     not_good_[id] =
         verdict->kind == Verdict::Kind::damaged ? "damaged: " + verdict->reason : why_left(run, id);

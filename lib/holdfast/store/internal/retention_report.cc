@@ -11,6 +11,7 @@ using Judged = std::pair<Fate, std::string>;
 
 Judged judge_checkpoint(FileId id, const DirectoryEntry& entry, const internal::RetentionPlanner::Plan& plan,
                         const Selection& selection) {
+  // The order matters: a reason to stay outranks one to go.
   if (entry.kind != FileKind::regular) return {Fate::left_alone, "not a regular file"};
   if (const auto found = plan.stay.find(id); found != plan.stay.end()) return {Fate::stays, found->second};
   if (const auto found = plan.left.find(id); found != plan.left.end())
@@ -27,6 +28,7 @@ Judged judge(const DirectoryEntry& entry, AttemptNumber own) {
   if (parse_damaged_name(entry.name)) return {Fate::left_alone, "set aside as damaged"};
   const auto owner = parse_temporary_name(entry.name);
   if (!owner || entry.kind == FileKind::directory) return {Fate::left_alone, "not a name of Holdfast's"};
+  // Temporary files of this very attempt are being written now.
   if (*owner == own) return {Fate::left_alone, "in use"};
   return {Fate::goes, "half-written by attempt " + std::to_string(*owner)};
 }
@@ -62,6 +64,7 @@ RetentionReport report_of(const Directory& run, AttemptNumber own, const Retenti
                             .reason = std::move(reason)});
   }
   std::sort(report.files.begin(), report.files.end(), [](const auto& a, const auto& b) {
+    // Newest first, as `ls` shows them; files without an identifier follow by name.
     if (a.id != b.id) return a.id > b.id;
     return a.name < b.name;
   });

@@ -11,6 +11,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 void refuse_other_kinds(const Directory& run) {
+  // Checked before it is opened: a link could lead the claims of two runs into one directory.
   const auto found = run.status(kAttemptsDirectory);
   if (!found || found->kind == FileKind::directory) return;
   throw RefusedError(run.path() + "/" + kAttemptsDirectory + " is " +
@@ -37,6 +38,7 @@ std::unique_ptr<RunDirectory> RunDirectory::make(FileSystem& file_system, const 
 }
 
 void RunDirectory::sync() {
+  // After one failed fsync nobody knows which names are durable, so a later success would mean nothing.
   require_sound();
   try {
     run_->sync();
@@ -60,6 +62,7 @@ void RunDirectory::require_sound() const {
 }
 
 std::optional<std::string> read_small(Directory& directory, const std::string& name, std::uint64_t limit) {
+  // Before the file is opened: a huge or strange file must not be read at all.
   const auto status = directory.status(name);
   if (!status || status->kind != FileKind::regular || status->size > limit) return std::nullopt;
   const auto file = directory.open(name, OpenMode::read);

@@ -11,6 +11,7 @@ namespace {
 
 void replace_file(Directory& directory, Attempt& attempt, const std::string& name, std::string_view text) {
   const std::string temporary = temporary_name(attempt.number(), "state");
+  // Exclusive, so that a leftover is noticed instead of being extended.
   auto file = directory.open(temporary, OpenMode::create);
   if (!file) {  // left by an earlier write that failed
     directory.unlink(temporary);
@@ -37,6 +38,8 @@ void replace_file(Directory& directory, Attempt& attempt, const std::string& nam
 void sweep(Directory& directory, Attempt& attempt, BlockReaper& reaper) {
   for (const DirectoryEntry& entry : directory.list()) {
     const auto owner = parse_temporary_name(entry.name);
+    // Only older attempts. A newer one's files are not ours, and its claim has superseded this attempt
+    // anyway.
     if (!owner || *owner >= attempt.number() || entry.kind == FileKind::directory) continue;
     attempt.check_not_superseded();
     reaper.unlink(directory, entry.name);
@@ -51,6 +54,7 @@ void write_state(RunDirectory& directory, Attempt& attempt, const RunState& stat
   // The attempt's own file is durable before its copy, so the copy never says more than the file.
   replace_file(*directory.attempts(), attempt, state_name(attempt.number()), text);
   directory.attempts()->sync();
+  // The copy needs no directory sync: a reader that finds an old copy believes the attempt's own file.
   replace_file(directory.run(), attempt, kRunStateName, text);
 }
 
@@ -58,6 +62,7 @@ void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& r
   attempt.check_not_superseded();
   sweep(*directory.attempts(), attempt, reaper);
   sweep(directory.run(), attempt, reaper);
+  // Makes the removals durable: after a crash no old temporary file may come back beside newer claims.
   directory.sync();
 }
 

@@ -20,6 +20,7 @@ namespace {
 
 bool is_in_group(gid_t group) {
   if (group == getegid()) return true;
+  // A group may be added between the two calls, so the second one decides about the size.
   std::vector<gid_t> groups(static_cast<std::size_t>(std::max(getgroups(0, nullptr), 0)));
   const int found = getgroups(static_cast<int>(groups.size()), groups.data());
   groups.resize(static_cast<std::size_t>(std::max(found, 0)));
@@ -64,9 +65,11 @@ std::string who_else(const RunDirectory& directory) {
   const FileStatus found = directory.run().own_status();
   const bool anybody = (found.mode & S_IWOTH) != 0;
   const bool group = (found.mode & S_IWGRP) != 0 && !is_in_group(found.group);
+  // Root can change any file anyway.
   const bool owner = found.owner != geteuid() && found.owner != 0;
   if (!anybody && !group && !owner) return "";
   const auto made = what_we_make(directory);
+  // File systems without owners (FAT, SMB) show invented modes. A file made here tells what they are worth.
   if ((anybody || group) && made && (made->mode & (S_IRWXG | S_IRWXO)) != 0) {
     return "modes are not kept there, a file made for its owner alone is shown open to others: mount the "
            "volume "

@@ -9,6 +9,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 void LateStep::take() {
   if (step_ == nullptr)
     throw Error("the result of the last update was lost: the trainer ended before it came");
+  // result() may throw; the result is then still pending and asked for again.
   result_ = step_->result();
   pending_ = false;
 }
