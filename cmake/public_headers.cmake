@@ -1,7 +1,7 @@
 # What a user may include: `cmake --install` installs these headers and no others. A public header includes public
 # headers only (tests/layering). Everything else beside a source serves other modules of the library; what stands in
 # <module>/internal serves its own module. holdfast/holdfast.h is the one include of a training loop.
-set(HOLDFAST_PUBLIC_base clock env error exit_code forced_exit freed_memory last_words launch_environment log
+set(HOLDFAST_PUBLIC_base clock env error exit_code export forced_exit freed_memory last_words launch_environment log
     mutex owner_process text thread_annotations)
 set(HOLDFAST_PUBLIC_io file_system line_file posix_file_system)
 set(HOLDFAST_PUBLIC_snapshot arena arrival attributes cursor digest dtype finite overrides snapshot snapshot_source
@@ -22,5 +22,5 @@ set(HOLDFAST_PUBLIC_optim channels_last clip decay_groups ema fused_adam fused_o
 set(HOLDFAST_PUBLIC_distributed agreement data_parallel distributed found_inf process_group sharded_optimizer
     sum_over_ranks sync_batch_norm)
 set(HOLDFAST_PUBLIC_data augment cifar10 dataset global_batch loader pictures random resident_pictures sample_fields
-    sampler synthetic synthetic_text tensor_pool torch_sampler)
+    sampler synthetic tensor_pool torch_sampler)
 set(HOLDFAST_PUBLIC_train captured_pass device_graph step trainer)

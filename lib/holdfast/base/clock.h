@@ -6,6 +6,8 @@
 
 #include <chrono>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
@@ -17,7 +19,7 @@ constexpr Duration time_until(SteadyTime end, SteadyTime now) {
   return end > now ? Duration(end - now) : Duration::zero();
 }
 
-class Clock {
+class HOLDFAST_EXPORT Clock {
  public:
   virtual ~Clock() = default;
   virtual SteadyTime now() const = 0;

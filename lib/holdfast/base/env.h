@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -168,16 +169,17 @@ inline constexpr EnvVariable kEnvTerm{"TERM", "the terminal's kind; dumb: no col
 // Directory for the file plan's layout where the machine has no tmpfs.
 inline constexpr EnvVariable kEnvTmpDir{"TMPDIR", "directory for small temporary files (default /tmp)"};
 
-std::span<const EnvVariable> env_variables();
+HOLDFAST_EXPORT std::span<const EnvVariable> env_variables();
 
-std::optional<std::string> env_text(const EnvVariable& variable);
-std::optional<Duration> env_duration(const EnvVariable& variable);
-std::optional<std::int64_t> env_int(const EnvVariable& variable, std::int64_t least, std::int64_t most);
+HOLDFAST_EXPORT std::optional<std::string> env_text(const EnvVariable& variable);
+HOLDFAST_EXPORT std::optional<Duration> env_duration(const EnvVariable& variable);
+HOLDFAST_EXPORT std::optional<std::int64_t> env_int(const EnvVariable& variable, std::int64_t least,
+                                                    std::int64_t most);
 // Accepts 1/0, true/false, yes/no and on/off, in letters of either case.
-std::optional<bool> env_flag(const EnvVariable& variable);
+HOLDFAST_EXPORT std::optional<bool> env_flag(const EnvVariable& variable);
 
 // Environment of a child process, each entry as NAME=value: ours, minus `without`, plus `added`.
-std::vector<std::string> environment_for_child(const std::map<std::string, std::string>& added,
-                                               const std::vector<std::string>& without = {});
+HOLDFAST_EXPORT std::vector<std::string> environment_for_child(
+    const std::map<std::string, std::string>& added, const std::vector<std::string>& without = {});
 
 }}  // namespace holdfast::v0_2

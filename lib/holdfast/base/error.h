@@ -11,11 +11,12 @@
 #include <string>
 
 #include "holdfast/base/exit_code.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // Root of the hierarchy. The library throws this class itself only for defects (exit code 70).
-class Error : public std::runtime_error {
+class HOLDFAST_EXPORT Error : public std::runtime_error {
  public:
   // The constructor makes control characters in `message` printable, because a file name may hold any byte.
   explicit Error(const std::string& message, ExitCode code = ExitCode::internal);
@@ -26,14 +27,14 @@ class Error : public std::runtime_error {
 };
 
 // Unknown, contradictory or out-of-range options, or misuse of an interface by the caller.
-class UsageError : public Error {
+class HOLDFAST_EXPORT UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(message, ExitCode::usage) {}
 };
 
 // The operating system refused an operation. `operation` is the call ("fsync"), `path` the file, `code` the
 // errno. `remedy` replaces the usual advice for that errno.
-class IoError : public Error {
+class HOLDFAST_EXPORT IoError : public Error {
  public:
   IoError(std::string operation, std::string path, int code, const std::string& remedy = {});
   const std::string& operation() const noexcept { return operation_; }
@@ -47,19 +48,19 @@ class IoError : public Error {
 };
 
 // To continue would lose work or silently change the run: other options, another model, nothing verifies.
-class RefusedError : public Error {
+class HOLDFAST_EXPORT RefusedError : public Error {
  public:
   explicit RefusedError(const std::string& message) : Error(message, ExitCode::refused) {}
 };
 
 // A newer attempt has claimed the run directory.
-class SupersededError : public Error {
+class HOLDFAST_EXPORT SupersededError : public Error {
  public:
   explicit SupersededError(const std::string& message) : Error(message, ExitCode::superseded) {}
 };
 
 // The library throws it where a std::bad_alloc would leave it. Its constructor allocates nothing.
-class OutOfMemoryError : public Error {
+class HOLDFAST_EXPORT OutOfMemoryError : public Error {
  public:
   OutOfMemoryError();
 };
@@ -68,7 +69,7 @@ class OutOfMemoryError : public Error {
 inline constexpr char kOutOfMemory[] = "out of memory";
 
 // Returns error.what(), but kOutOfMemory for a std::bad_alloc.
-const char* what_of(const std::exception& error) noexcept;
+HOLDFAST_EXPORT const char* what_of(const std::exception& error) noexcept;
 
 // Returns the text that `make` returns, or kOutOfMemory. Code that reports a failure uses it, so that the
 // report itself cannot fail.

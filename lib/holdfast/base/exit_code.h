@@ -7,6 +7,8 @@
 
 #include <span>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 enum class ExitCode : int {
@@ -29,13 +31,13 @@ struct ExitCodeRow {
   const char* meaning;
   const char* again;  // "start again?": empty for codes of tools alone
 };
-std::span<const ExitCodeRow> exit_code_rows();
+HOLDFAST_EXPORT std::span<const ExitCodeRow> exit_code_rows();
 
 struct SignalRow {
   const char* signals;  // "SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU"
   const char* effect;
   const char* code;  // the exit code as text; empty: training goes on
 };
-std::span<const SignalRow> signal_rows();
+HOLDFAST_EXPORT std::span<const SignalRow> signal_rows();
 
 }}  // namespace holdfast::v0_2

@@ -7,9 +7,11 @@
 // Threads: any. force_exit() is async-signal-safe.
 #pragma once
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-class HoldOffForcedExit {
+class HOLDFAST_EXPORT HoldOffForcedExit {
  public:
   HoldOffForcedExit() noexcept;
   ~HoldOffForcedExit();
@@ -19,6 +21,6 @@ class HoldOffForcedExit {
 
 // Ends the process with ExitCode::forced, without destructors and exit handlers. While a guard lives it
 // returns; the end of the last guard then ends the process.
-void force_exit() noexcept;
+HOLDFAST_EXPORT void force_exit() noexcept;
 
 }}  // namespace holdfast::v0_2

@@ -10,8 +10,10 @@
 // Errors: none. Threads: call before other threads start. Source: mallopt(3), M_MMAP_MAX, M_TRIM_THRESHOLD.
 #pragma once
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-void keep_freed_memory() noexcept;
+HOLDFAST_EXPORT void keep_freed_memory() noexcept;
 
 }}  // namespace holdfast::v0_2

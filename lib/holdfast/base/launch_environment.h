@@ -16,10 +16,12 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 enum class Launcher { none, torchrun, open_mpi, mpich, slurm, pod };
-const char* name_of(Launcher launcher);  // "torchrun", "Open MPI" …; "no launcher"
+HOLDFAST_EXPORT const char* name_of(Launcher launcher);  // "torchrun", "Open MPI" …; "no launcher"
 
 inline constexpr std::uint16_t kDefaultMasterPort = 29500;  // torch's default
 
@@ -49,12 +51,12 @@ struct LaunchEnvironment {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-LaunchEnvironment launch_of(const Variables& variables);
-LaunchEnvironment launch_environment();
+HOLDFAST_EXPORT LaunchEnvironment launch_of(const Variables& variables);
+HOLDFAST_EXPORT LaunchEnvironment launch_environment();
 
 // The first host of a Slurm host list: "gpu007" of "gpu[007-012,020],login1". nullopt if it is malformed.
-std::optional<std::string> first_host(std::string_view list);
+HOLDFAST_EXPORT std::optional<std::string> first_host(std::string_view list);
 // Tasks on host number `node` in a list such as "2(x3),1". nullopt if `list` is malformed or has no such host.
-std::optional<int> tasks_on_node(std::string_view list, int node);
+HOLDFAST_EXPORT std::optional<int> tasks_on_node(std::string_view list, int node);
 
 }}  // namespace holdfast::v0_2

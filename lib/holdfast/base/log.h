@@ -22,6 +22,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 enum class LogLevel { debug, info, warning, error, off };
@@ -65,26 +67,26 @@ struct LogFormat {
 };
 
 // Returns the message that fmt makes of `format`, or `format` itself if fmt rejects it.
-std::string format_log(std::string_view format, std::initializer_list<LogArgument> arguments);
+HOLDFAST_EXPORT std::string format_log(std::string_view format, std::initializer_list<LogArgument> arguments);
 
 // Writes one finished message. Braces in it are ordinary characters.
-void log_message(LogLevel level, std::string_view message) noexcept;
-void log_formatted(LogLevel level, std::string_view format,
-                   std::initializer_list<LogArgument> arguments) noexcept;
-bool log_enabled(LogLevel level) noexcept;
+HOLDFAST_EXPORT void log_message(LogLevel level, std::string_view message) noexcept;
+HOLDFAST_EXPORT void log_formatted(LogLevel level, std::string_view format,
+                                   std::initializer_list<LogArgument> arguments) noexcept;
+HOLDFAST_EXPORT bool log_enabled(LogLevel level) noexcept;
 
 // Reads HOLDFAST_LOG and HOLDFAST_LOG_FORMAT. Throws UsageError for an unknown value. Programs call it first.
 // Without this call the first message reads the variables, and a wrong value counts as the default. Turns on the
 // times of text lines, as a Checkpointer does.
-void configure_log();
+HOLDFAST_EXPORT void configure_log();
 // Off: the program answers a person and ends soon, so its lines need no time.
-void show_log_times(bool so);
+HOLDFAST_EXPORT void show_log_times(bool so);
 // The run directory, which JSON lines name.
-void set_log_run(const std::string& directory);
-bool log_is_json();
-void set_log_level(LogLevel level);
+HOLDFAST_EXPORT void set_log_run(const std::string& directory);
+HOLDFAST_EXPORT bool log_is_json();
+HOLDFAST_EXPORT void set_log_level(LogLevel level);
 // Puts the rank into every line; a world of one shows no rank.
-void set_log_rank(int rank, int world_size);
+HOLDFAST_EXPORT void set_log_rank(int rank, int world_size);
 
 inline void log_debug(std::string_view message) { log_message(LogLevel::debug, message); }
 inline void log_info(std::string_view message) { log_message(LogLevel::info, message); }
@@ -113,11 +115,11 @@ void log_error(LogFormat<std::type_identity_t<First>, std::type_identity_t<Rest>
 }
 
 // Prints a line without prefix and level, such as a table's. `line` has no newline at its end.
-void print_line(std::string_view line) noexcept;
+HOLDFAST_EXPORT void print_line(std::string_view line) noexcept;
 // Draws or replaces the status line, cut to the terminal's width. Call it only on a terminal.
-void show_status_line(std::string_view text) noexcept;
+HOLDFAST_EXPORT void show_status_line(std::string_view text) noexcept;
 // Erases the status line: before the last result, or before progress continues as plain lines.
-void clear_status_line() noexcept;
-bool stderr_is_terminal();
+HOLDFAST_EXPORT void clear_status_line() noexcept;
+HOLDFAST_EXPORT bool stderr_is_terminal();
 
 }}  // namespace holdfast::v0_2

@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 std::string random_bytes(std::size_t count);
-std::string in_hex(std::string_view bytes);  // lower-case digits, two a byte
+HOLDFAST_EXPORT std::string in_hex(std::string_view bytes);  // lower-case digits, two a byte
 
 }}  // namespace holdfast::v0_2

@@ -6,15 +6,17 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 // Well-formed as RFC 3629 says: no overlong forms, no surrogates, nothing above U+10FFFF. NUL is well-formed.
-bool is_utf8(std::string_view text);
+HOLDFAST_EXPORT bool is_utf8(std::string_view text);
 // True if the text has a byte below 0x20 or 0x7f. Such bytes may control a terminal.
-bool has_control(std::string_view text);
+HOLDFAST_EXPORT bool has_control(std::string_view text);
 // For names in messages. Malformed bytes, control characters (C0, DEL, C1) and marks of bidirectional text
 // become \xNN, byte by byte. After about `limit` bytes of output the text ends with "…".
-std::string printable(std::string_view text, std::size_t limit = 120);
+HOLDFAST_EXPORT std::string printable(std::string_view text, std::size_t limit = 120);
 
 // For whole messages: the same, without a limit, and newlines and tabs stay. Every log line, table and system
 // error passes through one of the two functions, so no text can control the terminal.

@@ -19,6 +19,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/exit_code.h"
+#include "holdfast/base/export.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/store/checkpoint_store.h"
@@ -57,7 +58,7 @@ struct Durable {
 // shortly before an announced end of the machine. One write is in flight at a time. A save that falls due
 // meanwhile waits for the first step boundary that finds the image free, and captures the state at that
 // boundary. So a slow disk gets the newest state it can take, and nothing queues up.
-class Checkpointer {
+class HOLDFAST_EXPORT Checkpointer {
  public:
   // Throws UsageError for options that contradict each other.
   Checkpointer(SnapshotSource& source, CheckpointerOptions options);

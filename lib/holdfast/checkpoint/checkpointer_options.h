@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/interruption/monitor.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/planning/deadline_planner.h"
@@ -167,7 +168,7 @@ struct RanksOptions {
   bool shared_write = true;
 };
 
-struct CheckpointerOptions {
+struct HOLDFAST_EXPORT CheckpointerOptions {
   // The run directory, with mode 0700; made if it is missing. Nothing else belongs there.
   std::filesystem::path directory = {};
   // The mount on which it lies. resume() waits for the mount and never uses the root disk instead. Empty: not

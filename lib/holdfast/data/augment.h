@@ -11,6 +11,8 @@
 #include <array>
 #include <cstdint>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 struct PictureShape {
@@ -45,12 +47,12 @@ struct AugmentChoice {
   int left = 0;
   bool flip = false;
 };
-AugmentChoice choose_augmentation(const AugmentOptions& options, std::uint64_t seed, std::int64_t epoch,
-                                  std::int64_t sample);
+HOLDFAST_EXPORT AugmentChoice choose_augmentation(const AugmentOptions& options, std::uint64_t seed,
+                                                  std::int64_t epoch, std::int64_t sample);
 
 // value(c, level) = (level - shift[c]) * scale[c] in float32. The subtraction and the multiplication round
 // separately; a compiler cannot contract them.
-struct NormalizeTable {
+struct HOLDFAST_EXPORT NormalizeTable {
   static constexpr int kPadding = 256;
   std::array<float, 4> shift{};
   std::array<float, 4> scale{};
@@ -60,7 +62,7 @@ struct NormalizeTable {
 };
 
 // Crops, mirrors and normalises one picture. `source` has shape.bytes() bytes (planes), `out` as many floats.
-void augment_picture(const std::uint8_t* source, const PictureShape& shape, int padding, AugmentChoice choice,
-                     const NormalizeTable& table, float* out);
+HOLDFAST_EXPORT void augment_picture(const std::uint8_t* source, const PictureShape& shape, int padding,
+                                     AugmentChoice choice, const NormalizeTable& table, float* out);
 
 }}  // namespace holdfast::v0_2

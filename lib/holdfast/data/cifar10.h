@@ -9,11 +9,12 @@
 
 #include <string>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/pictures.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // `folder` has the six files, or has a folder `cifar-10-batches-bin` with them.
-PictureSplits read_cifar10(const std::string& folder);
+HOLDFAST_EXPORT PictureSplits read_cifar10(const std::string& folder);
 
 }}  // namespace holdfast::v0_2

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/export.h"
 #include "holdfast/data/random.h"
 #include "holdfast/data/sample_fields.h"
 #include "holdfast/data/tensor_pool.h"
@@ -76,7 +77,7 @@ concept Dataset = PlainDataset<D> || RandomDataset<D> || BatchedDataset<D>;
 namespace internal {
 
 // Hides a data set behind one virtual interface, so that the loader is compiled once.
-class BatchMaker {
+class HOLDFAST_EXPORT BatchMaker {
  public:
   virtual ~BatchMaker() = default;
   virtual std::int64_t size() const = 0;
@@ -87,13 +88,14 @@ class BatchMaker {
 };
 
 // Stacks samples. `samples` are their indices, for errors; `rows[i]` are the fields of samples[i].
-std::vector<at::Tensor> stack(std::span<const std::int64_t> samples,
-                              const std::vector<std::vector<at::Tensor>>& rows, TensorPool& pool);
+HOLDFAST_EXPORT std::vector<at::Tensor> stack(std::span<const std::int64_t> samples,
+                                              const std::vector<std::vector<at::Tensor>>& rows,
+                                              TensorPool& pool);
 
 // The default fingerprint: the size, and the types and shapes of one sample.
-std::string shape_fingerprint(std::int64_t size, const std::vector<at::Tensor>& fields);
+HOLDFAST_EXPORT std::string shape_fingerprint(std::int64_t size, const std::vector<at::Tensor>& fields);
 
-[[noreturn]] void throw_sample_failed(std::int64_t sample, const char* what);
+[[noreturn]] HOLDFAST_EXPORT void throw_sample_failed(std::int64_t sample, const char* what);
 
 template <Dataset D>
 class BatchMakerOf final : public BatchMaker {

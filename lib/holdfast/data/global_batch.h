@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <string>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 struct BatchShare {
@@ -27,8 +29,8 @@ struct BatchShare {
 // Divides `global` samples over `ranks`, in the fewest equal passes of at most `most` samples. `most` 0: one
 // pass. Refuses a division into more than twice the passes that `most` requires: a share of 127 with room for
 // 64 would be 127 passes of 1.
-BatchShare divide_batch(std::int64_t global, std::int64_t ranks, std::int64_t most = 0);
+HOLDFAST_EXPORT BatchShare divide_batch(std::int64_t global, std::int64_t ranks, std::int64_t most = 0);
 
-std::string to_text(const BatchShare& share);
+HOLDFAST_EXPORT std::string to_text(const BatchShare& share);
 
 }}  // namespace holdfast::v0_2

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/dataset.h"
 #include "holdfast/data/sampler.h"
 #include "holdfast/snapshot/cursor.h"
@@ -65,7 +66,7 @@ struct Batch {
   bool completes_update = true;  // false until the last batch of an accumulated update
 };
 
-class Loader {
+class HOLDFAST_EXPORT Loader {
  public:
   // Moves the data set into the loader. Workers start at the first next(). UsageError for options that cannot
   // work: an epoch without a batch, a shard outside its world.

@@ -15,12 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/augment.h"
 #include "holdfast/data/dataset.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class PictureSet {
+class HOLDFAST_EXPORT PictureSet {
  public:
   // A picture is a record: a label byte, then channels x height x width bytes, planes in order. The memory is
   // uninitialised.
@@ -57,7 +58,7 @@ struct PictureSplits {
   PictureSet test;
 };
 
-class PictureDataset {
+class HOLDFAST_EXPORT PictureDataset {
  public:
   PictureDataset(PictureSet pictures, const AugmentOptions& options);
 

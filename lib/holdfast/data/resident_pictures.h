@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/augment.h"
 #include "holdfast/data/dataset.h"
 #include "holdfast/data/pictures.h"
@@ -37,7 +38,7 @@ struct ResidentOptions {
   at::MemoryFormat layout = at::MemoryFormat::Contiguous;  // or ChannelsLast, at the same cost
 };
 
-class ResidentPictures {
+class HOLDFAST_EXPORT ResidentPictures {
  public:
   ResidentPictures(PictureSet pictures, const AugmentOptions& augmentation, const ResidentOptions& options);
 

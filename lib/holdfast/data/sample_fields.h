@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-at::Tensor number_field(std::int64_t value);
-at::Tensor number_field(bool value);
-at::Tensor number_field(float value);
-at::Tensor number_field(double value);
+HOLDFAST_EXPORT at::Tensor number_field(std::int64_t value);
+HOLDFAST_EXPORT at::Tensor number_field(bool value);
+HOLDFAST_EXPORT at::Tensor number_field(float value);
+HOLDFAST_EXPORT at::Tensor number_field(double value);
 
 struct AnyField {
   template <class T>

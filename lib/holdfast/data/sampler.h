@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/cursor.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -21,7 +22,7 @@ namespace holdfast { inline namespace v0_2 {
 // even number of bits, repeated while the value falls outside (at worst four times on average). Its round
 // functions are tables, drawn here once per epoch (below 1 ms, at most 64 KiB); a position costs about 100
 // instructions. Above 16,777,216 samples they are drawn for each position: 0.1-0.4 us.
-class Permutation {
+class HOLDFAST_EXPORT Permutation {
  public:
   // Requires size >= 1 and 0 <= epoch < 2^32.
   Permutation(std::uint64_t seed, std::int64_t epoch, std::int64_t size);
@@ -70,7 +71,7 @@ struct Slice {
 // Cuts epochs into batches, from any cursor. With `drop_last` every update has the same number of samples.
 // Without it the last batch of an epoch is smaller, and a rank without samples in it skips it. At the end of
 // an epoch `after` is {epoch, size}, whatever was dropped.
-class BatchPlan {
+class HOLDFAST_EXPORT BatchPlan {
  public:
   // UsageError if an epoch would have no batch. RefusedError if `start` is not in the data set.
   explicit BatchPlan(const PlanOptions& options, Cursor start = {});

@@ -5,12 +5,13 @@
 
 #include <cstdint>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/pictures.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // `count` training pictures and a fifth as many test pictures (at least 10). UsageError unless count >= 1. A
 // smaller set is a prefix of a larger one.
-PictureSplits synthetic_pictures(std::int64_t count = 50'000);
+HOLDFAST_EXPORT PictureSplits synthetic_pictures(std::int64_t count = 50'000);
 
 }}  // namespace holdfast::v0_2

@@ -11,9 +11,11 @@
 #include <mutex>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-class TensorPool {
+class HOLDFAST_EXPORT TensorPool {
  public:
   explicit TensorPool(bool pinned = false) : pinned_(pinned) {}
 

@@ -20,6 +20,7 @@
 #include <optional>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/sampler.h"
 #include "holdfast/state/stateful.h"
 
@@ -47,7 +48,7 @@ struct EpochOrderOptions {
 // - Leaving an epoch early on purpose: skip_rest() after the loop over the loader.
 // A count that does not fit is a UsageError: from after_step() if another number of batches than one was
 // delivered since the last update, and at the end of a pass if batches of it were not applied.
-class EpochOrder {
+class HOLDFAST_EXPORT EpochOrder {
  public:
   class Epochs;
 
@@ -110,7 +111,7 @@ class EpochOrder {
 };
 
 // What epochs() returns. Evaluated lazily: the next epoch is asked of the order.
-class EpochOrder::Epochs {
+class HOLDFAST_EXPORT EpochOrder::Epochs {
  public:
   class Iterator {
    public:
@@ -134,7 +135,7 @@ class EpochOrder::Epochs {
   std::int64_t end_;
 };
 
-class TorchSampler final : public torch::data::samplers::Sampler<> {
+class HOLDFAST_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
   explicit TorchSampler(EpochOrder& order) : order_(&order) {}
 

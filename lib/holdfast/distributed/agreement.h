@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "holdfast/base/export.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/ranks/rank_channel.h"
 
@@ -35,7 +36,7 @@ namespace holdfast { inline namespace v0_2 {
 // would kill those that have destroyed their Checkpointer and not yet exited.
 //
 // In a world of one an Agreement does nothing, and the Checkpointer asks it for nothing.
-class Agreement final : public RankChannel {
+class HOLDFAST_EXPORT Agreement final : public RankChannel {
  public:
   explicit Agreement(ProcessGroup& group);
   ~Agreement() override;

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/state/stateful.h"
 
@@ -70,7 +71,7 @@ struct DataParallelOptions {
 // A world of one is a plain backward(): no copies, no hooks. holdfast::Step makes these calls if it has
 // StepOptions::parallel. Evaluation: call the module alone. Nothing communicates then, so one rank may
 // evaluate while the others wait in before_forward (limit: GroupOptions::timeout).
-class DataParallel {
+class HOLDFAST_EXPORT DataParallel {
  public:
   // Collective.
   DataParallel(torch::nn::Module& module, ProcessGroup& group, const DataParallelOptions& options = {});

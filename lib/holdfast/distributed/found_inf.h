@@ -14,11 +14,12 @@
 
 #include <functional>
 
+#include "holdfast/base/export.h"
 #include "holdfast/distributed/process_group.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // Does nothing in a world of one.
-std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group);
+HOLDFAST_EXPORT std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group);
 
 }}  // namespace holdfast::v0_2

@@ -22,6 +22,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/export.h"
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/ranks/rank_channel.h"
 
@@ -59,7 +60,7 @@ struct GroupOptions {
 // The constructor ignores SIGPIPE, unless the program has a handler for it: a partner's closed connection
 // must not kill this process. The group must outlive everything that saves, because its destructor aborts
 // NCCL. Never make it global: it must be destroyed before main returns.
-class ProcessGroup {
+class HOLDFAST_EXPORT ProcessGroup {
  public:
   explicit ProcessGroup(GroupOptions options = {});
   ~ProcessGroup();

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "holdfast/base/export.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/state/stateful.h"
 
@@ -61,7 +62,7 @@ struct ShardedOptions {
 //
 // UsageError: another kind of optimizer, one that has made updates, parameters of no part of the module or
 // with gaps in memory, and missing gradients; the message has their names.
-class ShardedOptimizer {
+class HOLDFAST_EXPORT ShardedOptimizer {
  public:
   ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn::Module& module, ProcessGroup& group,
                    const ShardedOptions& options = {});

@@ -16,13 +16,14 @@
 
 #include <memory>
 
+#include "holdfast/base/export.h"
 #include "holdfast/distributed/process_group.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // Costs one all-reduce of some bytes; begin() does not wait. All ranks get the same bits. In a world of one
 // wait() returns the numbers that begin() was given.
-class SumOverRanks {
+class HOLDFAST_EXPORT SumOverRanks {
  public:
   // `what` is for errors: "losses".
   SumOverRanks(ProcessGroup& group, const char* what);

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 
+#include "holdfast/base/export.h"
 #include "holdfast/distributed/process_group.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -35,7 +36,7 @@ namespace holdfast { inline namespace v0_2 {
 //
 // Costs per layer: a gather of 2C+1 numbers forward and an all-reduce of 2C backward, both waited for, and
 // elementwise operators instead of a fused kernel. Only forward passes of training are collective.
-class SyncBatchNorm2dImpl : public torch::nn::BatchNorm2dImpl {
+class HOLDFAST_EXPORT SyncBatchNorm2dImpl : public torch::nn::BatchNorm2dImpl {
  public:
   using torch::nn::BatchNorm2dImpl::BatchNorm2dImpl;
 
@@ -53,6 +54,6 @@ TORCH_MODULE(SyncBatchNorm2d);
 
 // Every SyncBatchNorm2d in `module` (itself included) computes over `group` from now on. Returns their
 // number.
-std::size_t synchronize_batch_norms(torch::nn::Module& module, ProcessGroup& group);
+HOLDFAST_EXPORT std::size_t synchronize_batch_norms(torch::nn::Module& module, ProcessGroup& group);
 
 }}  // namespace holdfast::v0_2

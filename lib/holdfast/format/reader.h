@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/snapshot/snapshot.h"
 
@@ -67,26 +68,26 @@ inline constexpr int kReadThreads = 4;
 // Reads and verifies length, header and index only; fast for any file size. A file that is no checkpoint
 // counts as damaged. `known`: an index that may be this file's. If its digest matches the bytes, it is
 // copied, not parsed.
-std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode mode = ReadMode::cached,
-                                                    const CheckpointIndex* known = nullptr);
+HOLDFAST_EXPORT std::variant<CheckpointIndex, Rejection> read_index(const File& file,
+                                                                    ReadMode mode = ReadMode::cached,
+                                                                    const CheckpointIndex* known = nullptr);
 // Verifies every byte. `progress`, if given, grows by the verified bytes. Memory: 8 MiB a thread.
-std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& index,
-                                      ReadMode mode = ReadMode::once, int threads = kReadThreads,
-                                      std::atomic<std::uint64_t>* progress = nullptr);
+HOLDFAST_EXPORT std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& index,
+                                                      ReadMode mode = ReadMode::once,
+                                                      int threads = kReadThreads,
+                                                      std::atomic<std::uint64_t>* progress = nullptr);
 // Reads the whole state. Each byte is read once, and verified while the next ones are read. The image's user
 // block stays zero.
-std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& file,
-                                                                 const CheckpointIndex& index,
-                                                                 int threads = kReadThreads,
-                                                                 ReadMode mode = ReadMode::once);
+HOLDFAST_EXPORT std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(
+    const File& file, const CheckpointIndex& index, int threads = kReadThreads,
+    ReadMode mode = ReadMode::once);
 // The same for verified bytes that lie in `image`: the whole file, as long as the index says.
-std::shared_ptr<Snapshot> snapshot_in(std::shared_ptr<Arena> image, const CheckpointIndex& index);
+HOLDFAST_EXPORT std::shared_ptr<Snapshot> snapshot_in(std::shared_ptr<Arena> image,
+                                                      const CheckpointIndex& index);
 // Reads some tensors into an image of their own. Touches only the blocks of 4096 bytes that contain them.
 using TensorFilter = std::function<bool(const TensorSpec&)>;
-std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(const File& file,
-                                                                const CheckpointIndex& index,
-                                                                const TensorFilter& wanted,
-                                                                int threads = kReadThreads,
-                                                                ReadMode mode = ReadMode::once);
+HOLDFAST_EXPORT std::variant<std::shared_ptr<Snapshot>, Rejection> read_tensors(
+    const File& file, const CheckpointIndex& index, const TensorFilter& wanted, int threads = kReadThreads,
+    ReadMode mode = ReadMode::once);
 
 }}  // namespace holdfast::v0_2

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/format/reader.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -20,9 +21,9 @@ struct ExportedTensor {
 };
 
 // Requires that `to` is new and empty. `as`: replaces floating-point types; bfloat16 or none.
-std::optional<Rejection> export_safetensors(const File& from, const CheckpointIndex& index,
-                                            const std::vector<ExportedTensor>& tensors,
-                                            const std::map<std::string, std::string>& metadata, File& to,
-                                            ReadMode mode = ReadMode::cached, std::optional<DType> as = {});
+HOLDFAST_EXPORT std::optional<Rejection> export_safetensors(
+    const File& from, const CheckpointIndex& index, const std::vector<ExportedTensor>& tensors,
+    const std::map<std::string, std::string>& metadata, File& to, ReadMode mode = ReadMode::cached,
+    std::optional<DType> as = {});
 
 }}  // namespace holdfast::v0_2

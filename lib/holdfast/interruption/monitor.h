@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/owner_process.h"
 #include "holdfast/interruption/notice.h"
@@ -28,7 +29,7 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-class Monitor {
+class HOLDFAST_EXPORT Monitor {
  public:
   explicit Monitor(Clock& clock = Clock::real());
   ~Monitor();  // calls stop()

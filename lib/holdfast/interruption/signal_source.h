@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "holdfast/base/export.h"
 #include "holdfast/base/forced_exit.h"
 #include "holdfast/interruption/source.h"
 #include "holdfast/interruption/stop_signals.h"
@@ -26,9 +27,9 @@ namespace holdfast { inline namespace v0_2 {
 
 // True if a stop signal has arrived that no finished SignalSource has reported. For waits before a Monitor
 // exists. False while no handler is installed. May be called from any thread.
-bool stop_signal_came() noexcept;
+HOLDFAST_EXPORT bool stop_signal_came() noexcept;
 
-class SignalSource final : public Source {
+class HOLDFAST_EXPORT SignalSource final : public Source {
  public:
   // `grace`: from the signal's arrival to the end of the process. HOLDFAST_TERM_GRACE has priority. Without
   // either it is a guess, and so are the notices' deadlines. `system_root`: see term_grace.h.

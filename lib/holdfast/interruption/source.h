@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/interruption/notice.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -33,7 +34,7 @@ struct SourceFigures {
 // A source that is blind for this long causes one warning.
 inline constexpr Duration kBlindAfter = std::chrono::minutes(1);
 
-class Source {
+class HOLDFAST_EXPORT Source {
  public:
   virtual ~Source() = default;
 

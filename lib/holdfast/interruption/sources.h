@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/interruption/signal_source.h"
 #include "holdfast/interruption/source.h"
 
@@ -44,8 +45,9 @@ struct SourceOptions {
 // The sources without which a start is refused (required_sight.h): the program's, which may name its own
 // sources, and those of HOLDFAST_REQUIRE_SOURCE. Without the providers if another process of this host asks
 // them.
-std::vector<std::string> required_sources(const std::vector<std::string>& by_program);
+HOLDFAST_EXPORT std::vector<std::string> required_sources(const std::vector<std::string>& by_program);
 
-std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options, Clock& clock = Clock::real());
+HOLDFAST_EXPORT std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options,
+                                                                  Clock& clock = Clock::real());
 
 }}  // namespace holdfast::v0_2

@@ -12,9 +12,11 @@
 
 #include <cstdint>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-class StopSignals {
+class HOLDFAST_EXPORT StopSignals {
  public:
   StopSignals(std::uint32_t signals, bool named) noexcept : signals_(signals), named_(named) {}
   bool has(int signal) const noexcept;
@@ -27,6 +29,6 @@ class StopSignals {
 };
 
 // From HOLDFAST_STOP_SIGNALS.
-StopSignals stop_signals();
+HOLDFAST_EXPORT StopSignals stop_signals();
 
 }}  // namespace holdfast::v0_2

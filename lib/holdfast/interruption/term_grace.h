@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -24,10 +25,11 @@ struct TermGrace {
 };
 
 // `system_root`: for tests; the root for .dockerenv, run/.containerenv and proc/1/cgroup.
-TermGrace term_grace(std::optional<Duration> by_program = {}, const std::filesystem::path& system_root = "/");
+HOLDFAST_EXPORT TermGrace term_grace(std::optional<Duration> by_program = {},
+                                     const std::filesystem::path& system_root = "/");
 
 // True in Docker, Podman, Kubernetes, containerd and LXC, by marks in the file system or
 // KUBERNETES_SERVICE_HOST.
-bool in_a_container(const std::filesystem::path& system_root = "/");
+HOLDFAST_EXPORT bool in_a_container(const std::filesystem::path& system_root = "/");
 
 }}  // namespace holdfast::v0_2

@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 enum class FileKind { regular, directory, symlink, other };
@@ -40,7 +42,7 @@ struct DirectoryEntry {
   FileKind kind = FileKind::other;
 };
 
-class File {
+class HOLDFAST_EXPORT File {
  public:
   virtual ~File() = default;  // closes, and ignores errors; writers call close()
 
@@ -75,12 +77,12 @@ enum class OpenMode {
 
 // The blocks of a deleted file. The destructor frees them, which takes seconds for a large file on a volume
 // mounted with `discard`.
-class HeldBlocks {
+class HOLDFAST_EXPORT HeldBlocks {
  public:
   virtual ~HeldBlocks() = default;
 };
 
-class Directory {
+class HOLDFAST_EXPORT Directory {
  public:
   virtual ~Directory() = default;
 
@@ -106,7 +108,7 @@ class Directory {
   virtual void sync() = 0;
 };
 
-class FileSystem {
+class HOLDFAST_EXPORT FileSystem {
  public:
   virtual ~FileSystem() = default;
 

@@ -12,11 +12,12 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class LineFile {
+class HOLDFAST_EXPORT LineFile {
  public:
   // Creates the file if it is missing (0600).
   LineFile(FileSystem& file_system, const std::filesystem::path& path);

@@ -11,6 +11,7 @@
 // Errors: IoError. Threads: as io/file_system.h says. Files and Directories may outlive this object.
 #pragma once
 
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -23,7 +24,7 @@ struct PosixOptions {
   bool write_behind = true;      // off: buffered checkpoints stay in the page cache until their fsync
 };
 
-class PosixFileSystem final : public FileSystem {
+class HOLDFAST_EXPORT PosixFileSystem final : public FileSystem {
  public:
   explicit PosixFileSystem(PosixOptions options = {}) : options_(options) {}
 

@@ -13,9 +13,11 @@
 
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-class BatchCounts {
+class HOLDFAST_EXPORT BatchCounts {
  public:
   BatchCounts();
   ~BatchCounts();

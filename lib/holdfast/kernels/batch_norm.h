@@ -15,6 +15,8 @@
 
 #include <optional>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 // Tensors of the module, not copies: the statistics are updated in place. Defaults are
@@ -52,13 +54,13 @@ struct Activation {
 //
 // Holdfast's own kernels: FP32, FP16, BF16, on GPUs and on CPUs. On a CPU torch's operators are faster; the
 // CPU path is for tests, and to continue a run of a GPU.
-Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
-                            const BatchNormFusion& fusion = {});
+HOLDFAST_EXPORT Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
+                                            const BatchNormFusion& fusion = {});
 // Compiles the kernels of fused_batch_norm() for inputs of this type now, all at once, instead of in the first
 // step. Does nothing on a CPU.
-void prepare_fused_batch_norm(at::ScalarType type, c10::Device device);
+HOLDFAST_EXPORT void prepare_fused_batch_norm(at::ScalarType type, c10::Device device);
 // cuDNN's fused calls: FP16 on a GPU only. Adds the gradients of the two paths with a separate operator.
-Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
-                            const BatchNormFusion& fusion = {});
+HOLDFAST_EXPORT Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
+                                            const BatchNormFusion& fusion = {});
 
 }}  // namespace holdfast::v0_2

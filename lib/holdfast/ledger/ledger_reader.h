@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/interruption/source.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/planning/interval_planner.h"
@@ -74,7 +75,7 @@ struct LedgerLast {
   Duration most_risk{};  // maximum of the work at risk
 };
 
-struct LedgerLife {
+struct HOLDFAST_EXPORT LedgerLife {
   AttemptNumber attempt = 0;
   bool started = false;  // training began; if false, the fields up to `marks` have no meaning
   WallTime start{};
@@ -110,19 +111,21 @@ struct LedgerLife {
 };
 
 // Sum of two times, at most a century: a ledger may claim any times, and a plain sum could overflow.
-Duration bounded_sum(Duration a, Duration b);
+HOLDFAST_EXPORT Duration bounded_sum(Duration a, Duration b);
 
 // Parses one ledger. Its content never causes an exception. Of a file longer than `most` bytes it reads the
 // first and the last `most`/2.
-LedgerLife read_life(AttemptNumber attempt, const File& ledger, std::uint64_t most = kLongestLedger);
+HOLDFAST_EXPORT LedgerLife read_life(AttemptNumber attempt, const File& ledger,
+                                     std::uint64_t most = kLongestLedger);
 // The life of one attempt; nothing but its number if it has no ledger.
-LedgerLife read_life(AttemptNumber attempt, Directory& run_directory);
+HOLDFAST_EXPORT LedgerLife read_life(AttemptNumber attempt, Directory& run_directory);
 // The lives of all attempts that have a ledger, oldest first.
-std::vector<LedgerLife> read_lives(Directory& run_directory);
+HOLDFAST_EXPORT std::vector<LedgerLife> read_lives(Directory& run_directory);
 
 // Joins consecutive attempts with one boot id into one machine life. A machine counts as ended if the next
 // life ran on another machine, and the last life on it was interrupted or has no end line. The newest machine
 // lives on if its boot id is `boot`, this machine's.
-std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives, const std::string& boot);
+HOLDFAST_EXPORT std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives,
+                                                       const std::string& boot);
 
 }}  // namespace holdfast::v0_2

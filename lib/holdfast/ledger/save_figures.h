@@ -12,6 +12,7 @@
 #include <string>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/store/run_state.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -44,7 +45,7 @@ struct StepsBeside {
 };
 
 // Figures of an attempt so far.
-struct RunFigures {
+struct HOLDFAST_EXPORT RunFigures {
   std::int64_t durable = 0;  // saves
   std::int64_t overtaken = 0;
   std::int64_t failed = 0;
@@ -71,13 +72,13 @@ struct RunFigures {
 };
 
 // For people: "188 MB in 0.21 s (0.90 GB/s), training waited 21 ms, 61s of work (120 steps) was at risk".
-std::string to_text(const SaveFigures& figures);
+HOLDFAST_EXPORT std::string to_text(const SaveFigures& figures);
 // For people: "12 saves, 2.26 GB; training waited 0.41 s in all (0.012 %), …".
-std::string to_text(const RunFigures& figures);
+HOLDFAST_EXPORT std::string to_text(const RunFigures& figures);
 // Members of a JSON object without its braces, times in milliseconds: "bytes":188…,"blocked_ms":21.4,…
-std::string to_json_members(const SaveFigures& figures);
+HOLDFAST_EXPORT std::string to_json_members(const SaveFigures& figures);
 
 // Copies the figures into a run state.
-void put_figures(RunState& state, const RunFigures& figures);
+HOLDFAST_EXPORT void put_figures(RunState& state, const RunFigures& figures);
 
 }}  // namespace holdfast::v0_2

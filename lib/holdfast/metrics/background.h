@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/metrics/sink.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -28,7 +29,7 @@ struct BackgroundOptions {
   std::function<StatusEvent()> status = {};  // empty: no StatusEvent
 };
 
-class BackgroundSinks final : public MetricSink {
+class HOLDFAST_EXPORT BackgroundSinks final : public MetricSink {
  public:
   static constexpr std::size_t kMostWaiting = 16'384;
 

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/metrics/sink.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -25,11 +26,11 @@ struct ConsoleOptions {
 };
 
 // The progress line above.
-std::string progress_line(const StepEvent& event);
-std::string evaluation_line(const EvaluationEvent& event);
-std::string saved_line(const SavedEvent& event);
+HOLDFAST_EXPORT std::string progress_line(const StepEvent& event);
+HOLDFAST_EXPORT std::string evaluation_line(const EvaluationEvent& event);
+HOLDFAST_EXPORT std::string saved_line(const SavedEvent& event);
 
-class ConsoleProgress final : public MetricSink {
+class HOLDFAST_EXPORT ConsoleProgress final : public MetricSink {
  public:
   explicit ConsoleProgress(const Clock& clock = Clock::real(), ConsoleOptions options = {});
   ~ConsoleProgress() override;  // calls finish()

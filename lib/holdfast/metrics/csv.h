@@ -18,6 +18,7 @@
 #include <memory>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/metrics/sink.h"
 
@@ -31,7 +32,7 @@ struct CsvOptions {
   bool keep_dropped = false;
 };
 
-class CsvSink final : public MetricSink {
+class HOLDFAST_EXPORT CsvSink final : public MetricSink {
  public:
   CsvSink(FileSystem& file_system, std::filesystem::path path, const CsvOptions& options = {},
           const Clock& clock = Clock::real());

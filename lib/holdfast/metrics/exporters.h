@@ -16,6 +16,7 @@
 #include <string>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/metrics/sink.h"
 
@@ -28,9 +29,10 @@ struct TensorBoardOptions {
 
 // begin() creates a new file in `directory`, and missing folders. Readers then drop what earlier attempts wrote
 // of steps after the resumed one.
-std::unique_ptr<MetricSink> tensorboard_sink(FileSystem& file_system, std::filesystem::path directory,
-                                             const TensorBoardOptions& options = {},
-                                             const Clock& clock = Clock::real());
+HOLDFAST_EXPORT std::unique_ptr<MetricSink> tensorboard_sink(FileSystem& file_system,
+                                                             std::filesystem::path directory,
+                                                             const TensorBoardOptions& options = {},
+                                                             const Clock& clock = Clock::real());
 
 struct PrometheusOptions {
   std::string run;  // the label `run`; empty: the name of the file without extension
@@ -40,8 +42,9 @@ struct PrometheusOptions {
 
 // Replaces `file` by rename: a reader sees the old one or the new one. Mode 0644, because the collector is
 // another user. Its folder must exist.
-std::unique_ptr<MetricSink> prometheus_sink(FileSystem& file_system, std::filesystem::path file,
-                                            const PrometheusOptions& options = {},
-                                            const Clock& clock = Clock::real());
+HOLDFAST_EXPORT std::unique_ptr<MetricSink> prometheus_sink(FileSystem& file_system,
+                                                            std::filesystem::path file,
+                                                            const PrometheusOptions& options = {},
+                                                            const Clock& clock = Clock::real());
 
 }}  // namespace holdfast::v0_2

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
 #include "holdfast/metrics/sink.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -24,9 +25,9 @@ namespace holdfast { inline namespace v0_2 {
 inline constexpr std::size_t kStepLineSize = 784;  // more than the longest line
 
 // Formats the line without its newline. `buffer` has at least kStepLineSize bytes.
-std::string_view write_step_line(const StepEvent& event, std::span<char> buffer);
+HOLDFAST_EXPORT std::string_view write_step_line(const StepEvent& event, std::span<char> buffer);
 
-class JsonlSink final : public MetricSink {
+class HOLDFAST_EXPORT JsonlSink final : public MetricSink {
  public:
   using WriteLine = std::function<void(std::string_view line)>;
   JsonlSink(std::string target, WriteLine write);

@@ -10,10 +10,11 @@
 #include <optional>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class Meter {
+class HOLDFAST_EXPORT Meter {
  public:
   explicit Meter(const Clock& clock = Clock::real());
 

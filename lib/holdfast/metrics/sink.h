@@ -6,11 +6,12 @@
 // that may wait on a thread of its own.
 #pragma once
 
+#include "holdfast/base/export.h"
 #include "holdfast/metrics/event.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class MetricSink {
+class HOLDFAST_EXPORT MetricSink {
  public:
   virtual ~MetricSink() = default;
   // Called once, after the resume and before the first step or evaluation.

@@ -11,6 +11,8 @@
 // Requires: no captured CUDA graph of this model, because storages change. Threads: the training thread.
 #pragma once
 
+#include "holdfast/base/export.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -20,9 +22,9 @@ class Optimizer;
 
 namespace holdfast { inline namespace v0_2 {
 
-void to_channels_last(torch::nn::Module& module);
+HOLDFAST_EXPORT void to_channels_last(torch::nn::Module& module);
 // Lays out slots of torch::optim's SGD, Adam, AdamW, RMSprop and Adagrad, and of the optimizers of
 // holdfast/optim, so that a fused update need not copy them.
-void to_channels_last(torch::optim::Optimizer& optimizer);
+HOLDFAST_EXPORT void to_channels_last(torch::optim::Optimizer& optimizer);
 
 }}  // namespace holdfast::v0_2

@@ -13,6 +13,8 @@
 
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace torch::optim {
 class Optimizer;
 }
@@ -21,20 +23,21 @@ namespace holdfast { inline namespace v0_2 {
 
 // The defined gradients of an optimizer's parameters, each once even if its parameter is listed several
 // times.
-std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer);
+HOLDFAST_EXPORT std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer);
 
 // L2 norm of all gradients together, computed in float at least: the norm of half gradients may exceed half's
 // range.
-at::Tensor grad_norm(const std::vector<at::Tensor>& gradients);
+HOLDFAST_EXPORT at::Tensor grad_norm(const std::vector<at::Tensor>& gradients);
 // Multiplies all gradients by min(1, max_norm / (norm + 1e-6)), as torch::nn::utils::clip_grad_norm_. Returns
 // the norm before clipping: a scalar of the gradients' type, or 0 on the CPU if there are none. If it is not
 // finite, the gradients become zeros or NaN: skip that update.
-at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm);
+HOLDFAST_EXPORT at::Tensor clip_grad_norm(std::vector<at::Tensor>& gradients, double max_norm);
 // Divides all gradients by a scalar of one element, on any device, and adds others to them, each with one
 // kernel for all tensors together. `sums` and `gradients` have the same layout.
-void divide_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& divisor);
-void add_gradients(const std::vector<at::Tensor>& sums, const std::vector<at::Tensor>& gradients);
+HOLDFAST_EXPORT void divide_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& divisor);
+HOLDFAST_EXPORT void add_gradients(const std::vector<at::Tensor>& sums,
+                                   const std::vector<at::Tensor>& gradients);
 // Bounds every element to [-limit, limit]; NaN stays NaN. As torch::nn::utils::clip_grad_value_.
-void clip_grad_value(std::vector<at::Tensor>& gradients, double limit);
+HOLDFAST_EXPORT void clip_grad_value(std::vector<at::Tensor>& gradients, double limit);
 
 }}  // namespace holdfast::v0_2

@@ -17,6 +17,8 @@
 #include <memory>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -28,7 +30,7 @@ struct DecayParameters {
   // that two modules share appears once, where it comes first.
   std::vector<at::Tensor> decayed, undecayed;
 };
-DecayParameters decay_parameters(const torch::nn::Module& module);
+HOLDFAST_EXPORT DecayParameters decay_parameters(const torch::nn::Module& module);
 
 // Group 0 gets `options`, group 1 a copy with weight decay 0. A group may be empty. Give the optimizer
 // default options without weight decay: from LibTorch 2.12 on, torch::optim's classes (not Holdfast's)

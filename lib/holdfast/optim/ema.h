@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/state/stateful.h"
 
 namespace torch::nn {
@@ -37,7 +38,7 @@ struct EmaOptions {
 // not floating-point are copied.
 //
 // Stateful: options "decay" and "warm_up", attribute "updates", and one tensor per parameter and buffer.
-class Ema {
+class HOLDFAST_EXPORT Ema {
  public:
   explicit Ema(torch::nn::Module& module, const EmaOptions& options = {});
 

@@ -11,6 +11,7 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 
+#include "holdfast/base/export.h"
 #include "holdfast/optim/fused_optimizer.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -30,10 +31,12 @@ struct AdamWKernel;
 // Step counts (bias correction). On a CPU they are in the parameters' states, as torch's. On a GPU the device
 // counts in float, so that a skipped update does not count and no thread waits. settle(), which a checkpoint
 // calls, copies them.
-extern template class FusedOptimizer<torch::optim::Adam, torch::optim::AdamOptions, internal::AdamKernel>;
+extern template class HOLDFAST_EXPORT
+    FusedOptimizer<torch::optim::Adam, torch::optim::AdamOptions, internal::AdamKernel>;
 using FusedAdam = FusedOptimizer<torch::optim::Adam, torch::optim::AdamOptions, internal::AdamKernel>;
 
-extern template class FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
+extern template class HOLDFAST_EXPORT
+    FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
 using FusedAdamW = FusedOptimizer<torch::optim::AdamW, torch::optim::AdamWOptions, internal::AdamWKernel>;
 
 }}  // namespace holdfast::v0_2

@@ -13,6 +13,7 @@
 
 #include <torch/optim/sgd.h>
 
+#include "holdfast/base/export.h"
 #include "holdfast/optim/fused_optimizer.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -31,7 +32,8 @@ struct SgdKernel;
 //   once). Under autocast parameters are float.
 // - On a CPU an update that found_inf skips makes no slots. On a GPU it makes slots of zeros, which has the
 //   same effect. Only with dampening the first update waits for found_inf.
-extern template class FusedOptimizer<torch::optim::SGD, torch::optim::SGDOptions, internal::SgdKernel>;
+extern template class HOLDFAST_EXPORT
+    FusedOptimizer<torch::optim::SGD, torch::optim::SGDOptions, internal::SgdKernel>;
 using FusedSgd = FusedOptimizer<torch::optim::SGD, torch::optim::SGDOptions, internal::SgdKernel>;
 
 }}  // namespace holdfast::v0_2

@@ -14,11 +14,12 @@
 
 #include <optional>
 
+#include "holdfast/base/export.h"
 #include "holdfast/state/own_optimizer.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class FusedStep : public OwnOptimizer {
+class HOLDFAST_EXPORT FusedStep : public OwnOptimizer {
  public:
   // step() without a closure, with two optional tensors of a loss scaler. Both have one element of type
   // float. On the parameters' device no thread waits for them; from another device they are copied, which

@@ -10,6 +10,7 @@
 // thread waits; scaling costs one launch per tensor.
 #pragma once
 
+#include "holdfast/base/export.h"
 #include "holdfast/optim/fused_optimizer.h"
 #include "holdfast/state/lamb_options.h"
 
@@ -33,7 +34,8 @@ struct LambKernel;
 // or pass grad_scale. A ShardedOptimizer (distributed/sharded_optimizer.h) passes shares of tensors; norms
 // are those of the whole tensors. OptimizerState saves slots exp_avg and exp_avg_sq as "LAMB"; torch::save
 // does not know the class.
-extern template class FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
+extern template class HOLDFAST_EXPORT
+    FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
 using Lamb = FusedOptimizer<torch::optim::Optimizer, LambOptions, internal::LambKernel>;
 
 }}  // namespace holdfast::v0_2

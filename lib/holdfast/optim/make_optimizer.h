@@ -16,6 +16,8 @@
 #include <tuple>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -43,9 +45,9 @@ struct OptimizerSettings {
   bool decay_all = true;
 };
 
-const std::vector<std::string>& optimizer_names();
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::string_view name,
-                                                        const torch::nn::Module& module,
-                                                        const OptimizerSettings& settings);
+HOLDFAST_EXPORT const std::vector<std::string>& optimizer_names();
+HOLDFAST_EXPORT std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::string_view name,
+                                                                        const torch::nn::Module& module,
+                                                                        const OptimizerSettings& settings);
 
 }}  // namespace holdfast::v0_2

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/state/stateful.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -61,9 +62,9 @@ struct PlateauState {
   bool operator==(const PlateauState&) const = default;
 };
 // Adds one observation. NaN is never an improvement.
-PlateauState observe(const PlateauOptions& options, PlateauState state, double metric);
+HOLDFAST_EXPORT PlateauState observe(const PlateauOptions& options, PlateauState state, double metric);
 
-class RatePlan {
+class HOLDFAST_EXPORT RatePlan {
  public:
   // In the formulas t is the step and n is `steps`.
   //

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/optim/rate_plan.h"
 #include "holdfast/state/stateful.h"
 
@@ -29,7 +30,7 @@ namespace holdfast { inline namespace v0_2 {
 // Stateful: option "lr" (the base rates), the plan's numbers (rate_plan.h), "position", "plateau.…".
 // `--override lr` accepts other base rates: the position stays, and the new rate applies from the next update
 // on.
-class Schedule {
+class HOLDFAST_EXPORT Schedule {
  public:
   Schedule(torch::optim::Optimizer& optimizer, RatePlan plan);
 

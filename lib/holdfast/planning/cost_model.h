@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/base/mutex.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -25,7 +26,7 @@ struct Costs {
   Duration agreement{};                 // until all ranks have made the same decision; zero for one rank
 };
 
-class CostModel {
+class HOLDFAST_EXPORT CostModel {
  public:
   static constexpr std::size_t kCommits = 20;
   static constexpr std::size_t kSteps = 64;

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/planning/cost_model.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -28,7 +29,7 @@ inline constexpr Duration kAliveAfter = std::chrono::seconds(60);
 
 // Time from the end of training to the deadline: 1.5 commits, the current step, the ranks' agreement, and the
 // spare time. The factor 1.5 allows for a slow commit.
-Duration reserve(const Costs& costs) noexcept;
+HOLDFAST_EXPORT Duration reserve(const Costs& costs) noexcept;
 
 struct Deadline {
   SteadyTime at{};
@@ -63,11 +64,11 @@ struct Plan {
 };
 
 // Requires that `policy` is not `callback`.
-Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& costs, const Standing& standing,
-                       OnNotice policy) noexcept;
+HOLDFAST_EXPORT Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& costs,
+                                       const Standing& standing, OnNotice policy) noexcept;
 // The program was told to stop, at the latest by `deadline` if that is known. A deadline that has passed says
 // nothing about the remaining time.
-Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Costs& costs,
-                   const Standing& standing) noexcept;
+HOLDFAST_EXPORT Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Costs& costs,
+                                   const Standing& standing) noexcept;
 
 }}  // namespace holdfast::v0_2

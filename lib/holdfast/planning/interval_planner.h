@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -37,9 +38,9 @@ struct SaveCost {
 // Interruptions per second: ended lives over hours lived, of `lives` and of eight two-hour lives that stand for
 // public traces. After eight ended lives of its own, a run weighs both alike. Ignores lives of zero or negative
 // length.
-double hazard_of(const std::vector<MachineLife>& lives);
+HOLDFAST_EXPORT double hazard_of(const std::vector<MachineLife>& lives);
 
 // Requires hazard > 0.
-Duration plan_interval(const SaveCost& cost, double hazard, const IntervalLimits& limits);
+HOLDFAST_EXPORT Duration plan_interval(const SaveCost& cost, double hazard, const IntervalLimits& limits);
 
 }}  // namespace holdfast::v0_2

@@ -15,13 +15,14 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/planning/interval_planner.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // One trigger. `.every = 5min`, `.every = SaveEvery::steps(500)`, `.every = SaveEvery::automatic()`, or a
 // list.
-struct SaveEvery {
+struct HOLDFAST_EXPORT SaveEvery {
   std::optional<Duration> time;
   std::optional<std::int64_t> step_count;
   std::optional<IntervalLimits> chosen;
@@ -36,9 +37,9 @@ struct SaveEvery {
 };
 
 // Parses "5min", "500steps" or "auto"; nullopt for anything else.
-std::optional<SaveEvery> parse_save_every(std::string_view text);
+HOLDFAST_EXPORT std::optional<SaveEvery> parse_save_every(std::string_view text);
 
-class SavePolicy {
+class HOLDFAST_EXPORT SavePolicy {
  public:
   // Within half a minute of the start where a step takes up to 10 s.
   static constexpr Duration kFirstSave = std::chrono::seconds(20);

@@ -14,6 +14,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include "holdfast/base/export.h"
 #include "holdfast/precision/precision.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -24,7 +25,7 @@ namespace holdfast { inline namespace v0_2 {
 // LibTorch caches the cast weights until the outermost scope ends. So never keep a scope open over an
 // optimizer's step: the next forward pass would compute with the old weights. Evaluate in a separate scope,
 // because a weight that was cast without gradients would be cached too.
-class AutocastGuard {
+class HOLDFAST_EXPORT AutocastGuard {
  public:
   AutocastGuard(Precision precision, c10::DeviceType device);
   ~AutocastGuard();

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/state/stateful.h"
 
 namespace torch::optim {
@@ -50,7 +51,7 @@ struct GradScalerOptions {
 // must not count it either (StepReport::skipped). Gradients that are summed over ranks overflow on all ranks,
 // so their scalers agree. If ranks look at different gradients, give agree_by() a collective function
 // (distributed/found_inf.h).
-class GradScaler {
+class HOLDFAST_EXPORT GradScaler {
  public:
   explicit GradScaler(c10::Device device, const GradScalerOptions& options = {});
 

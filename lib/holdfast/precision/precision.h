@@ -19,13 +19,15 @@
 #include <string_view>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 enum class Precision { fp32, tf32, fp16, bf16 };
 
 // "fp32", "tf32", "fp16", "bf16".
-Precision parse_precision(std::string_view word);
-std::string_view word_of(Precision precision);
+HOLDFAST_EXPORT Precision parse_precision(std::string_view word);
+HOLDFAST_EXPORT std::string_view word_of(Precision precision);
 
 // The properties of a device that decide what it can compute. Plain values, so that tests need no device.
 struct DeviceTraits {
@@ -35,23 +37,23 @@ struct DeviceTraits {
 };
 
 // Asks the driver. UsageError for a CUDA device that does not exist.
-DeviceTraits traits_of(c10::Device device);
+HOLDFAST_EXPORT DeviceTraits traits_of(c10::Device device);
 
 // In the order of the enumeration. fp32 is always included.
-std::vector<Precision> supported_on(const DeviceTraits& device);
+HOLDFAST_EXPORT std::vector<Precision> supported_on(const DeviceTraits& device);
 // Throws UsageError, which names the device, what the precision needs, and the precisions that the device
 // supports.
-void require_supported(Precision precision, const DeviceTraits& device);
-void require_supported(Precision precision, c10::Device device);
+HOLDFAST_EXPORT void require_supported(Precision precision, const DeviceTraits& device);
+HOLDFAST_EXPORT void require_supported(Precision precision, c10::Device device);
 
 // Switches TF32 in cuBLAS and cuDNN on for tf32 and off for all others, so that their FP32 parts are exact.
 // (By default LibTorch allows TF32 in cuDNN's convolutions.) No effect on a CPU.
-void set_math_mode(Precision precision);
+HOLDFAST_EXPORT void set_math_mode(Precision precision);
 
 // The type that autocast casts to. Empty: no autocast.
-std::optional<c10::ScalarType> autocast_type(Precision precision);
+HOLDFAST_EXPORT std::optional<c10::ScalarType> autocast_type(Precision precision);
 
 // True for fp16: without a loss scale its gradients underflow.
-bool needs_scaler(Precision precision);
+HOLDFAST_EXPORT bool needs_scaler(Precision precision);
 
 }}  // namespace holdfast::v0_2

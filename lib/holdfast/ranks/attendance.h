@@ -13,16 +13,17 @@
 
 #include <string>
 
+#include "holdfast/base/export.h"
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/ranks/store_line.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // "MASTER_ADDR:MASTER_PORT"
-std::string port_of(const LaunchEnvironment& place);
+HOLDFAST_EXPORT std::string port_of(const LaunchEnvironment& place);
 
 // Returns true when all ranks are here; the line has the keys of this start then. False: the ranks have met in this
 // store before, or begin anew, and this rank belongs to the next start. `limit` is for the message.
-bool attend(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line);
+HOLDFAST_EXPORT bool attend(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line);
 
 }}  // namespace holdfast::v0_2

@@ -4,10 +4,12 @@
 // Errors: UsageError if the system allows too few. Threads: any.
 #pragma once
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 // Raises this process's soft limit on open files, up to the hard limit, so that rank `rank` of `world_size` has
 // room for its connections. Never lowers it.
-void make_room_for_ranks(int rank, int world_size);
+HOLDFAST_EXPORT void make_room_for_ranks(int rank, int world_size);
 
 }}  // namespace holdfast::v0_2

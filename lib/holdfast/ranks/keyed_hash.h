@@ -7,10 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-std::string sha256(std::string_view bytes);                                 // 32 bytes
-std::string keyed_hash(std::string_view secret, std::string_view message);  // 32 bytes
+std::string sha256(std::string_view bytes);                                                 // 32 bytes
+HOLDFAST_EXPORT std::string keyed_hash(std::string_view secret, std::string_view message);  // 32 bytes
 // Takes the same time wherever the texts differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/ranks/rank_store.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -41,7 +42,7 @@ struct PulseOptions {
 // For a run of that size. More ranks give signs less often, so that rank 0 stays below 2 % of a core: twice a
 // second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second sign,
 // but every one while a rank is silent. Six polls at least find a loss.
-PulseOptions pulse_options(int world_size, Duration silence);
+HOLDFAST_EXPORT PulseOptions pulse_options(int world_size, Duration silence);
 
 // A rank that evaluates, reads or compiles still gives signs; one that a debugger or SIGSTOP stops does not.
 // A rank whose machine is about to stand still announces it with its signs. All ranks may then be silent that
@@ -50,7 +51,7 @@ PulseOptions pulse_options(int world_size, Duration silence);
 // store writes died/<r> at once (torchrun's does not).
 //
 // Keys: died/<r>; beat/<r>: a sign; pulse (rank 0): its tale (signs_of_life.h).
-class Pulse {
+class HOLDFAST_EXPORT Pulse {
  public:
   // Calls `on_loss` once, from a thread of this object, when a rank is lost.
   Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int world_size,

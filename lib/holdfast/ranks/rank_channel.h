@@ -21,11 +21,12 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // Ranks are missing or lost. Committed checkpoints stand; start all ranks again. The exit code is 75.
-class GroupError : public Error {
+class HOLDFAST_EXPORT GroupError : public Error {
  public:
   explicit GroupError(const std::string& message) : Error(message, ExitCode::interrupted) {}
 };
@@ -81,13 +82,13 @@ struct Agreed {
 };
 
 // Requires 0 ≤ rank < world_size < 2²⁰ and 0 ≤ step < 2⁴².
-Ballot ballot_of(const Vote& vote, int rank, int world_size);
+HOLDFAST_EXPORT Ballot ballot_of(const Vote& vote, int rank, int world_size);
 // The maximum element by element, as an all-reduce MAX computes it.
-Ballot larger_of(const Ballot& one, const Ballot& other);
+HOLDFAST_EXPORT Ballot larger_of(const Ballot& one, const Ballot& other);
 // Throws UsageError if the votes were of unequal steps.
-Agreed agreed_by(const Ballot& largest, int world_size);
+HOLDFAST_EXPORT Agreed agreed_by(const Ballot& largest, int world_size);
 
-class RankChannel {
+class HOLDFAST_EXPORT RankChannel {
  public:
   virtual ~RankChannel() = default;
 

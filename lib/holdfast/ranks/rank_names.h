@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 // "rank 3", "ranks 1, 3 and 7", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 53 more".
-std::string ranks_in_words(std::span<const int> ranks);
+HOLDFAST_EXPORT std::string ranks_in_words(std::span<const int> ranks);
 // "here/0" …, one for each rank.
-std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size);
+HOLDFAST_EXPORT std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size);
 // The inverse of keys_of_ranks().
-std::vector<int> ranks_of_keys(std::span<const std::string> keys);
+HOLDFAST_EXPORT std::vector<int> ranks_of_keys(std::span<const std::string> keys);
 
 }}  // namespace holdfast::v0_2

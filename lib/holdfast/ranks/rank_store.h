@@ -15,21 +15,22 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // The connection has ended, or no answer came. Later calls fail too.
-class StoreClosed : public std::runtime_error {
+class HOLDFAST_EXPORT StoreClosed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-class StoreFailed : public std::runtime_error {
+class HOLDFAST_EXPORT StoreFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-class RankStore {
+class HOLDFAST_EXPORT RankStore {
  public:
   virtual ~RankStore() = default;
 

@@ -14,13 +14,14 @@
 #include <memory>
 #include <string>
 
+#include "holdfast/base/export.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/store_line.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class RollCall {
+class HOLDFAST_EXPORT RollCall {
  public:
   // `pulse` may be null, or end earlier than this object.
   RollCall(StoreLine line, std::weak_ptr<const Pulse> pulse, int rank, int world_size);

@@ -13,11 +13,12 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 // Closes the socket in its destructor.
-class Socket {
+class HOLDFAST_EXPORT Socket {
  public:
   explicit Socket(int number = -1) : number_(number) {}
   ~Socket();
@@ -39,13 +40,13 @@ struct Endpoint {
   bool loopback = false;
 };
 // The addresses of a name, in the resolver's order. Empty: it has none (yet).
-std::vector<Endpoint> endpoints_of(const std::string& host);
+HOLDFAST_EXPORT std::vector<Endpoint> endpoints_of(const std::string& host);
 
 // Listens at one of this host's addresses. Port 0: any free one. Empty address: all interfaces. nullopt with
 // errno if it cannot.
-std::optional<Socket> listen_at(const std::string& address, std::uint16_t port);
+HOLDFAST_EXPORT std::optional<Socket> listen_at(const std::string& address, std::uint16_t port);
 // The local end of a socket. Empty address: all interfaces.
-std::pair<std::string, std::uint16_t> own_end(int socket);
+HOLDFAST_EXPORT std::pair<std::string, std::uint16_t> own_end(int socket);
 
 // Retries until `end`, or until `give_up` returns true.
 Socket connect_to(const std::string& host, std::uint16_t port, SteadyTime end,

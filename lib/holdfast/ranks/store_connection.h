@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/ranks/rank_store.h"
 #include "holdfast/ranks/sockets.h"
@@ -21,12 +22,12 @@ namespace holdfast { inline namespace v0_2 {
 class StoreServer;
 
 // The server at that address does not know this run's secret.
-class OtherSecret : public std::runtime_error {
+class HOLDFAST_EXPORT OtherSecret : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-class StoreConnection final : public RankStore {
+class HOLDFAST_EXPORT StoreConnection final : public RankStore {
  public:
   struct Place {
     std::string host;

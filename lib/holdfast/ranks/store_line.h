@@ -19,18 +19,19 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/export.h"
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/rank_store.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class SilentStore : public std::runtime_error {
+class HOLDFAST_EXPORT SilentStore : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 // A signal asked this process to stop while the ranks were meeting.
-class StoppedWaiting : public Error {
+class HOLDFAST_EXPORT StoppedWaiting : public Error {
  public:
   StoppedWaiting();
 };
@@ -43,9 +44,9 @@ struct Heeds {
 
 // Returns or throws what `work` does. SilentStore if it takes longer than `limit`. `work` must own everything
 // that it uses.
-void within(Duration limit, std::function<void()> work, Heeds heeds = {});
+HOLDFAST_EXPORT void within(Duration limit, std::function<void()> work, Heeds heeds = {});
 
-class StoreLine {
+class HOLDFAST_EXPORT StoreLine {
  public:
   StoreLine(std::shared_ptr<RankStore> store, std::string prefix);
   // The same line, with a longer prefix.

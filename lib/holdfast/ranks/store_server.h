@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/ranks/sockets.h"
 #include "holdfast/ranks/store_messages.h"
 #include "holdfast/ranks/store_table.h"
@@ -31,7 +32,7 @@ struct StoreTraffic {
   Duration processor{};
 };
 
-class StoreServer {
+class HOLDFAST_EXPORT StoreServer {
  public:
   // `listening` is a non-blocking, listening socket. With an empty secret every client is trusted. `ranks`: how
   // many connect in one moment; a rank has one connection at a time that has proved nothing yet.

@@ -15,12 +15,13 @@
 #include <optional>
 #include <string>
 
+#include "holdfast/base/export.h"
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/store_connection.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class VoteLine {
+class HOLDFAST_EXPORT VoteLine {
  public:
   // `connection` must not be shared.
   VoteLine(std::shared_ptr<StoreConnection> connection, std::string name, int world_size);

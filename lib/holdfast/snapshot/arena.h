@@ -13,9 +13,11 @@
 #include <span>
 #include <utility>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-class Arena {
+class HOLDFAST_EXPORT Arena {
  public:
   explicit Arena(std::uint64_t size);
   ~Arena();

@@ -9,11 +9,12 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
 #include "holdfast/base/mutex.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class Arrival {
+class HOLDFAST_EXPORT Arrival {
  public:
   void wait() const;
   bool arrived() const;  // or failed: wait() would not block

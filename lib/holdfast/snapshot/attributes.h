@@ -20,16 +20,18 @@
 #include <variant>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 using AttributeValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                                     std::vector<double>, std::vector<std::string>>;
 
 // True if type and bits are equal.
-bool same_bits(const AttributeValue& a, const AttributeValue& b);
+HOLDFAST_EXPORT bool same_bits(const AttributeValue& a, const AttributeValue& b);
 
 // For messages: `0.1`, `true`, `"adamw"`, `[1, 2, 3]`; doubles with all digits.
-std::string to_text(const AttributeValue& value);
+HOLDFAST_EXPORT std::string to_text(const AttributeValue& value);
 
 enum class Role { decides, record };
 
@@ -47,7 +49,7 @@ struct Attribute {
   Role role = Role::decides;
 };
 
-class Attributes {
+class HOLDFAST_EXPORT Attributes {
  public:
   // Replaces an earlier value. Requires a non-empty UTF-8 name without control characters.
   void set(std::string name, AttributeValue value, Role role = Role::decides);

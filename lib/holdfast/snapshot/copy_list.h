@@ -12,9 +12,11 @@
 #include <span>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-class CopyList {
+class HOLDFAST_EXPORT CopyList {
  public:
   // Requires spans of equal size. Ignores empty ones.
   void add(std::span<const std::byte> from, std::span<std::byte> to);

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -39,7 +40,7 @@ struct SparePlace {
 
 // One device during one save. `index` counts the tensors of its DeviceShare.
 // Threads: as the calls above; never two at once.
-class CopyDevice {
+class HOLDFAST_EXPORT CopyDevice {
  public:
   static constexpr std::size_t kMarks = 2;
 
@@ -80,7 +81,7 @@ struct DeviceShare {
 // Whether before_update() (hold_update) will precede any change of tensors that are not `early`.
 enum class NextUpdate { announced, unannounced };
 
-class DeviceCopy final : public LateCopy {
+class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
  public:
   // A fetch never crosses a multiple of this from the image's start, because page-locking may be done in such
   // pieces. It also lets other copies run in between.
@@ -128,7 +129,7 @@ class DeviceCopy final : public LateCopy {
 
 // Joins the late copies of host memory and of devices. `copy_host_now`: copies host memory here, so that the
 // whole is independent if the devices' part is.
-std::unique_ptr<LateCopy> join_copies(std::unique_ptr<LateCopy> host, std::unique_ptr<LateCopy> devices,
-                                      bool copy_host_now);
+HOLDFAST_EXPORT std::unique_ptr<LateCopy> join_copies(std::unique_ptr<LateCopy> host,
+                                                      std::unique_ptr<LateCopy> devices, bool copy_host_now);
 
 }}  // namespace holdfast::v0_2

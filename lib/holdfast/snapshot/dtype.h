@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 enum class DType : std::uint8_t {
@@ -31,8 +33,8 @@ enum class DType : std::uint8_t {
   uint64 = 16,
 };
 
-std::size_t size_of(DType dtype);       // bytes of one element
-std::string_view name_of(DType dtype);  // the name in files and messages: "float32"
-std::optional<DType> dtype_named(std::string_view name);
+HOLDFAST_EXPORT std::size_t size_of(DType dtype);       // bytes of one element
+HOLDFAST_EXPORT std::string_view name_of(DType dtype);  // the name in files and messages: "float32"
+HOLDFAST_EXPORT std::optional<DType> dtype_named(std::string_view name);
 
 }}  // namespace holdfast::v0_2

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <span>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/snapshot/dtype.h"
 
@@ -25,7 +26,7 @@ struct Inspected {
 
 // Requires that `bytes` begins with a whole element. After the first number that is not finite the rest is
 // only hashed.
-Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype,
-                        Infinity infinity = Infinity::not_finite);
+HOLDFAST_EXPORT Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype,
+                                        Infinity infinity = Infinity::not_finite);
 
 }}  // namespace holdfast::v0_2

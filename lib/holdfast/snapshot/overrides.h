@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/attributes.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -18,11 +19,13 @@ inline constexpr char kStateOptions[] = "state.options";
 using Overrides = std::vector<std::string>;
 
 // The elements of `options` that `overrides` name.
-std::vector<std::string> overridden(const std::vector<std::string>& options, const Overrides& overrides);
+HOLDFAST_EXPORT std::vector<std::string> overridden(const std::vector<std::string>& options,
+                                                    const Overrides& overrides);
 
 // The named options that differ, one text each: "optimizer.group.0.lr: 0.1 → 0.01". SnapshotSource::check
 // refuses other differences.
-std::vector<std::string> accepted_differences(const Attributes& recorded, const Attributes& now,
-                                              const Overrides& overrides);
+HOLDFAST_EXPORT std::vector<std::string> accepted_differences(const Attributes& recorded,
+                                                              const Attributes& now,
+                                                              const Overrides& overrides);
 
 }}  // namespace holdfast::v0_2

@@ -12,9 +12,11 @@
 #include <span>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-class Samples {
+class HOLDFAST_EXPORT Samples {
  public:
   Samples();
   // Chooses places in that memory, or all of it if it is small. changed() returns `owner`.

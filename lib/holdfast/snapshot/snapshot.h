@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/arena.h"
 #include "holdfast/snapshot/arrival.h"
 #include "holdfast/snapshot/attributes.h"
@@ -36,7 +37,7 @@ struct ByteRange {
 };
 
 // Where every tensor lies in the image. A pure function of tensor list and attribute capacity.
-class ImageLayout {
+class HOLDFAST_EXPORT ImageLayout {
  public:
   // Throws Error (a defect) unless there is one offset per tensor and every tensor lies within `length`.
   // `wanted`: one range per tensor, within it; empty: everything.
@@ -65,7 +66,7 @@ class ImageLayout {
   std::unordered_map<std::string_view, std::size_t> by_name_;  // views into tensors_, which never changes
 };
 
-struct Snapshot {
+struct HOLDFAST_EXPORT Snapshot {
   std::shared_ptr<const ImageLayout> layout;
   std::shared_ptr<Arena> arena;
   Attributes attributes;
@@ -94,6 +95,6 @@ inline constexpr std::string_view kRankGroup = "rank/";
 // sorted by name. docs/file_format.md#the-state-digest has the encoding. Layout, attempt, clock and the
 // number of ranks do not influence it: kRankGroup is left out. `tensor_digests`, if given, are those of
 // layout->tensors() in order, and save the hashing.
-Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_digests = {});
+HOLDFAST_EXPORT Digest state_digest(const Snapshot& snapshot, std::span<const Digest> tensor_digests = {});
 
 }}  // namespace holdfast::v0_2

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/cursor.h"
 #include "holdfast/snapshot/overrides.h"
 #include "holdfast/snapshot/snapshot.h"
@@ -25,7 +26,7 @@ namespace holdfast { inline namespace v0_2 {
 //
 // Errors: read() may throw; then the call that needed the result passes the exception on.
 // Threads: the training thread.
-class LateReport {
+class HOLDFAST_EXPORT LateReport {
  public:
   struct Numbers {
     double loss = 0;       // of this update; NaN means NaN
@@ -61,7 +62,7 @@ enum class Part { early, late, all };
 //
 // Threads: run() on any number of threads at once; arrive() on any one thread; the other methods on the
 // training thread while no run() is active.
-class LateCopy {
+class HOLDFAST_EXPORT LateCopy {
  public:
   // Waits for copies on their way; afterwards nothing writes to the image.
   virtual ~LateCopy() = default;
@@ -88,7 +89,7 @@ class LateCopy {
 // as long as the memory. Never throws; nullptr if nothing could be done.
 using PrepareImage = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
-class SnapshotSource {
+class HOLDFAST_EXPORT SnapshotSource {
  public:
   virtual ~SnapshotSource() = default;
 

@@ -14,11 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/dtype.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-struct TensorSpec {
+struct HOLDFAST_EXPORT TensorSpec {
   std::string name;
   DType dtype = DType::float32;
   std::vector<std::int64_t> shape;  // empty: a scalar
@@ -28,7 +29,7 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-void check_tensor_specs(std::span<const TensorSpec> specs);
-std::string shape_text(std::span<const std::int64_t> shape);  // "[64, 3, 7, 7]"
+HOLDFAST_EXPORT void check_tensor_specs(std::span<const TensorSpec> specs);
+HOLDFAST_EXPORT std::string shape_text(std::span<const std::int64_t> shape);  // "[64, 3, 7, 7]"
 
 }}  // namespace holdfast::v0_2

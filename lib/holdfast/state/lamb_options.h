@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <tuple>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
-struct LambOptions : torch::optim::OptimizerCloneableOptions<LambOptions> {
+struct HOLDFAST_EXPORT LambOptions : torch::optim::OptimizerCloneableOptions<LambOptions> {
   LambOptions(double rate = 1e-3) : lr_(rate) {}  // NOLINT(google-explicit-constructor): as torch's
   double get_lr() const override { return lr(); }
   void set_lr(double rate) override { lr(rate); }
@@ -38,7 +40,7 @@ struct LambOptions : torch::optim::OptimizerCloneableOptions<LambOptions> {
   TORCH_ARG(double, most_norm) = 0;
 };
 
-struct LambParamState : torch::optim::OptimizerCloneableParamState<LambParamState> {
+struct HOLDFAST_EXPORT LambParamState : torch::optim::OptimizerCloneableParamState<LambParamState> {
   TORCH_ARG(std::int64_t, step) = 0;
   TORCH_ARG(at::Tensor, exp_avg);
   TORCH_ARG(at::Tensor, exp_avg_sq);

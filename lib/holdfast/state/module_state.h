@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/attributes.h"
 
 namespace torch::nn {
@@ -48,14 +49,14 @@ struct ModuleInventory {
   std::unordered_map<const void*, ParameterName> parameters;  // key: TensorImpl
 };
 
-ModuleInventory take_inventory(std::span<const NamedModule> modules);
+HOLDFAST_EXPORT ModuleInventory take_inventory(std::span<const NamedModule> modules);
 
-void put_module_attributes(std::span<const NamedModule> modules, const ModuleInventory& inventory,
-                           Attributes& out);
+HOLDFAST_EXPORT void put_module_attributes(std::span<const NamedModule> modules,
+                                           const ModuleInventory& inventory, Attributes& out);
 // Sets requires_grad and train/eval flags as recorded. Ignores recorded names that no longer exist.
-void set_module_flags(const NamedModule& module, const Attributes& recorded);
+HOLDFAST_EXPORT void set_module_flags(const NamedModule& module, const Attributes& recorded);
 
 // "model.strides.fc.weight" for "model/fc.weight".
-std::string attribute_of(const std::string& tensor_name, const char* what);
+HOLDFAST_EXPORT std::string attribute_of(const std::string& tensor_name, const char* what);
 
 }}  // namespace holdfast::v0_2

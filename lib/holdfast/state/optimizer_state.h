@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/snapshot.h"
 #include "holdfast/state/module_state.h"
 
@@ -33,7 +34,7 @@ struct SlotTensor {
   at::Tensor tensor;
 };
 
-class OptimizerState {
+class HOLDFAST_EXPORT OptimizerState {
  public:
   OptimizerState(std::string name, torch::optim::Optimizer& optimizer);
 

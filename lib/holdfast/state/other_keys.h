@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 struct TiedKey {
@@ -32,7 +34,7 @@ inline std::string respelt(std::string key, const std::vector<Spelling>& spellin
   return key;
 }
 
-class OtherKeys {
+class HOLDFAST_EXPORT OtherKeys {
  public:
   // Ensures: every `stored` is registered and no `key` is.
   virtual std::vector<TiedKey> tied_keys() const { return {}; }

@@ -9,11 +9,13 @@
 #include <typeinfo>
 #include <utility>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 class WholeTensors;
 
-class OwnOptimizer {
+class HOLDFAST_EXPORT OwnOptimizer {
  public:
   enum class Kind { sgd, adam, adamw, lamb };
 
@@ -39,7 +41,7 @@ class OwnOptimizer {
 
 // Marks the options of an optimizer whose slots another one has taken over, so that saving it is refused.
 // clone() of such options removes the mark.
-struct SlotsAway {
+struct HOLDFAST_EXPORT SlotsAway {
   virtual ~SlotsAway() = default;
 };
 template <class Options>

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 struct NamedGenerator {
@@ -21,13 +23,13 @@ struct NamedGenerator {
   bool optional = false;  // the number of these depends on the machine (CUDA devices)
 };
 
-std::vector<NamedGenerator> default_generators();
+HOLDFAST_EXPORT std::vector<NamedGenerator> default_generators();
 
-at::Tensor rng_state(const NamedGenerator& stream);
+HOLDFAST_EXPORT at::Tensor rng_state(const NamedGenerator& stream);
 // Tries the state on a copy. The stream itself does not change.
-void check_rng_state(const NamedGenerator& stream, const at::Tensor& state);
-void set_rng_state(const NamedGenerator& stream, const at::Tensor& state);
+HOLDFAST_EXPORT void check_rng_state(const NamedGenerator& stream, const at::Tensor& state);
+HOLDFAST_EXPORT void set_rng_state(const NamedGenerator& stream, const at::Tensor& state);
 // Sets the stream to a new state: a function of its present state and `number`.
-void branch_off(const NamedGenerator& stream, std::uint64_t number);
+HOLDFAST_EXPORT void branch_off(const NamedGenerator& stream, std::uint64_t number);
 
 }}  // namespace holdfast::v0_2

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/attributes.h"
 
 namespace at {
@@ -27,7 +28,7 @@ class Tensor;
 
 namespace holdfast { inline namespace v0_2 {
 
-class StateWriter {
+class HOLDFAST_EXPORT StateWriter {
  public:
   virtual ~StateWriter() = default;
 
@@ -50,7 +51,7 @@ class StateWriter {
   virtual void declare_option(std::string_view name) = 0;
 };
 
-class StateReader {
+class HOLDFAST_EXPORT StateReader {
  public:
   virtual ~StateReader() = default;
 

@@ -22,6 +22,7 @@
 #include <tuple>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/state/stateful.h"
 #include "holdfast/state/value.h"
@@ -45,7 +46,7 @@ namespace holdfast { inline namespace v0_2 {
 //   this program could resume from such a checkpoint. Components may write tensors of any shape.
 // - load() is all or nothing: if a component's load() throws, components loaded before it get back their
 //   state.
-class TrainState final : public SnapshotSource {
+class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
  public:
   TrainState();
   ~TrainState() override;

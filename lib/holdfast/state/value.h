@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/state/stateful.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -51,23 +52,25 @@ struct ValueAccess {
 namespace value_io {
 
 // Text as a string attribute, or as bytes if an attribute cannot hold it.
-void put_text(StateWriter& out, const std::string& name, const std::string& text);
-std::string get_text(const StateReader& in, const std::string& name);
-void put_tensor(StateWriter& out, const std::string& name, const at::Tensor& tensor);
-at::Tensor get_tensor(const StateReader& in, const std::string& name, const at::Tensor& present);
+HOLDFAST_EXPORT void put_text(StateWriter& out, const std::string& name, const std::string& text);
+HOLDFAST_EXPORT std::string get_text(const StateReader& in, const std::string& name);
+HOLDFAST_EXPORT void put_tensor(StateWriter& out, const std::string& name, const at::Tensor& tensor);
+HOLDFAST_EXPORT at::Tensor get_tensor(const StateReader& in, const std::string& name,
+                                      const at::Tensor& present);
 // Numbers in a row as a tensor of one dimension. `size` is that of a number in bytes.
-void put_numbers(StateWriter& out, const std::string& name, const void* numbers, std::size_t count,
-                 std::size_t size, bool floating);
+HOLDFAST_EXPORT void put_numbers(StateWriter& out, const std::string& name, const void* numbers,
+                                 std::size_t count, std::size_t size, bool floating);
 // Calls `place` with the count; it returns where the numbers go.
-void get_numbers(const StateReader& in, const std::string& name, std::size_t size, bool floating,
-                 const std::function<void*(std::size_t count)>& place);
+HOLDFAST_EXPORT void get_numbers(const StateReader& in, const std::string& name, std::size_t size,
+                                 bool floating, const std::function<void*(std::size_t count)>& place);
 // An engine's text is whole numbers and blanks. As numbers its size stays the same from save to save.
-void put_engine(StateWriter& out, const std::string& name, const std::string& text);
-std::string get_engine(const StateReader& in, const std::string& name);
+HOLDFAST_EXPORT void put_engine(StateWriter& out, const std::string& name, const std::string& text);
+HOLDFAST_EXPORT std::string get_engine(const StateReader& in, const std::string& name);
 // With its template arguments: the parameters of an engine.
-std::string class_name(const std::type_info& type);
-[[noreturn]] void refuse_size(const std::string& name, std::size_t recorded, std::size_t here);
-[[noreturn]] void refuse_text(const std::string& name);
+HOLDFAST_EXPORT std::string class_name(const std::type_info& type);
+[[noreturn]] HOLDFAST_EXPORT void refuse_size(const std::string& name, std::size_t recorded,
+                                              std::size_t here);
+[[noreturn]] HOLDFAST_EXPORT void refuse_text(const std::string& name);
 
 template <class T>
 concept Number = std::is_arithmetic_v<T> && !std::same_as<T, bool> && sizeof(T) <= 8;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/retention.h"
 #include "holdfast/store/run_state.h"
@@ -94,7 +95,7 @@ struct CommitRequest {
 };
 
 // Retention's verdict on every name of a directory.
-struct RetentionReport {
+struct HOLDFAST_EXPORT RetentionReport {
   enum class Fate { stays, goes, left_alone };
   struct File {
     std::string name;
@@ -107,7 +108,7 @@ struct RetentionReport {
   std::uint64_t bytes_that_go() const;
 };
 
-class CheckpointStore {
+class HOLDFAST_EXPORT CheckpointStore {
  public:
   CheckpointStore(FileSystem& file_system, Clock& clock, StoreOptions options, Verifier& verifier);
   ~CheckpointStore();

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
 #include "holdfast/store/verifier.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -36,24 +37,24 @@ struct FileId {
 };
 
 // Requires 1 <= attempt <= kHighestNumber and 0 <= step <= kHighestNumber.
-std::string checkpoint_name(FileId id);
-std::string damaged_name(FileId id);
+HOLDFAST_EXPORT std::string checkpoint_name(FileId id);
+HOLDFAST_EXPORT std::string damaged_name(FileId id);
 // `what` distinguishes the temporary files of one attempt; it is not empty.
-std::string temporary_name(AttemptNumber attempt, std::string_view what);
-std::string ledger_name(AttemptNumber attempt);
-std::string claim_name(AttemptNumber attempt);
-std::string state_name(AttemptNumber attempt);
-std::string progress_name(AttemptNumber attempt);
+HOLDFAST_EXPORT std::string temporary_name(AttemptNumber attempt, std::string_view what);
+HOLDFAST_EXPORT std::string ledger_name(AttemptNumber attempt);
+HOLDFAST_EXPORT std::string claim_name(AttemptNumber attempt);
+HOLDFAST_EXPORT std::string state_name(AttemptNumber attempt);
+HOLDFAST_EXPORT std::string progress_name(AttemptNumber attempt);
 
-std::optional<FileId> parse_checkpoint_name(std::string_view name);
-std::optional<FileId> parse_damaged_name(std::string_view name);
-std::optional<AttemptNumber> parse_temporary_name(std::string_view name);
-std::optional<AttemptNumber> parse_claim_name(std::string_view name);
-std::optional<AttemptNumber> parse_state_name(std::string_view name);
-std::optional<AttemptNumber> parse_progress_name(std::string_view name);
-std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<FileId> parse_checkpoint_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<FileId> parse_damaged_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<AttemptNumber> parse_temporary_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<AttemptNumber> parse_claim_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<AttemptNumber> parse_state_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<AttemptNumber> parse_progress_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
 
 // True for every `step-…`, even if malformed: it shows that checkpoints are, or were, kept here.
-bool looks_like_checkpoint(std::string_view name);
+HOLDFAST_EXPORT bool looks_like_checkpoint(std::string_view name);
 
 }}  // namespace holdfast::v0_2

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/export.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -55,7 +56,7 @@ struct KeepNewer {
 
 using KeepPolicy = std::variant<KeepLast, KeepEvery, KeepBest, KeepNewer>;
 
-class Retention {
+class HOLDFAST_EXPORT Retention {
  public:
   Retention() : Retention(KeepLast{}) {}
   Retention(KeepLast policy) : policies_{policy} {}             // NOLINT(google-explicit-constructor)
@@ -73,10 +74,10 @@ class Retention {
   std::vector<KeepPolicy> policies_;
 };
 
-Retention operator|(Retention a, const Retention& b);
+HOLDFAST_EXPORT Retention operator|(Retention a, const Retention& b);
 
 // 1 to 100 letters, digits and "_-./".
-bool is_metric_name(const std::string& name);
+HOLDFAST_EXPORT bool is_metric_name(const std::string& name);
 
 // What the policies know about one file.
 struct KeepFacts {
@@ -95,8 +96,8 @@ struct RetentionView {
 };
 
 // The files that stay, each with the first reason found: "last 3", "best test_accuracy (0.934)".
-std::map<FileId, std::string> staying(const RetentionView& view, const Retention& keep);
+HOLDFAST_EXPORT std::map<FileId, std::string> staying(const RetentionView& view, const Retention& keep);
 // All others of `present`, oldest first. They may be deleted.
-std::vector<FileId> superfluous(const RetentionView& view, const Retention& keep);
+HOLDFAST_EXPORT std::vector<FileId> superfluous(const RetentionView& view, const Retention& keep);
 
 }}  // namespace holdfast::v0_2

@@ -12,12 +12,13 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
 #include "holdfast/store/retention.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-Retention parse_retention(std::string_view text);
+HOLDFAST_EXPORT Retention parse_retention(std::string_view text);
 // parse_retention(to_text(keep)) equals `keep`.
-std::string to_text(const Retention& keep);
+HOLDFAST_EXPORT std::string to_text(const Retention& keep);
 
 }}  // namespace holdfast::v0_2

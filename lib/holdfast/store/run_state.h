@@ -10,13 +10,14 @@
 #include <optional>
 #include <string>
 
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/verifier.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 enum class RunPhase { starting, running, complete, interrupted, failed, superseded };
-const char* word_of(RunPhase phase);  // "starting": the word used in files and messages
+HOLDFAST_EXPORT const char* word_of(RunPhase phase);  // "starting": the word used in files and messages
 
 struct RunState {
   AttemptNumber attempt = 0;
@@ -39,10 +40,11 @@ struct RunState {
   std::int64_t most_risk_ms = 0;  // maximum of the work that a crash would have lost, as time
 };
 
-std::string to_json(const RunState& state);
-std::optional<RunState> run_state_from_json(const std::string& text);  // nullopt: torn, empty or foreign
+HOLDFAST_EXPORT std::string to_json(const RunState& state);
+HOLDFAST_EXPORT std::optional<RunState> run_state_from_json(
+    const std::string& text);  // nullopt: torn, empty or foreign
 // The state of the highest attempt in a run directory; nullopt if there is none.
-std::optional<RunState> read_run_state(Directory& run_directory);
+HOLDFAST_EXPORT std::optional<RunState> read_run_state(Directory& run_directory);
 
 // Answers whether somebody trains there. Like read_run_state(), but skips the claim of a prune that died
 // before it repeated its predecessor's state.
@@ -50,6 +52,6 @@ struct LastWord {
   AttemptNumber attempt = 0;      // the attempt that `state` is about; 0: the directory was never claimed
   std::optional<RunState> state;  // nullopt: it has claimed the directory and written no state
 };
-LastWord last_word(Directory& run_directory);
+HOLDFAST_EXPORT LastWord last_word(Directory& run_directory);
 
 }}  // namespace holdfast::v0_2

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -35,7 +36,7 @@ struct Verdict {
   std::optional<std::int64_t> unix_seconds = {};  // when the state was staged, by that machine's wall clock
 };
 
-class Verifier {
+class HOLDFAST_EXPORT Verifier {
  public:
   enum class Depth {
     head,  // header and index: cheap

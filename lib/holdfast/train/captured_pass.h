@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/loader.h"
 #include "holdfast/train/device_graph.h"
 
@@ -50,7 +51,7 @@ struct GraphOptions {
 // A batch of another shape (a smaller last one) is an ordinary pass. A new recording is made for a shape that
 // has come warm_up times in a row, and if parameters move or become trainable or frozen. A warning is logged
 // if 50 micro-batches beyond a warm-up found no graph, because shapes change too often.
-class CapturedPass {
+class HOLDFAST_EXPORT CapturedPass {
  public:
   // UsageError for a warm-up below 1. The optimizer must outlive this object.
   CapturedPass(torch::optim::Optimizer& optimizer, GraphOptions options);

@@ -19,19 +19,21 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 {
 
 // A recording has kernels with fixed addresses: a replay reads and writes the same memory. The host's part of
 // the work (counters, branches) runs once, in the capture. Captured work must not wait for the device or read
 // from it. It draws random numbers from the device's default generator or from a registered one. A replay
 // continues where the generator is, as a call would, and saved generator states are correct between replays.
-class DeviceGraph {
+class HOLDFAST_EXPORT DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
   virtual void replay() = 0;  // on the current stream
 };
 
-class GraphDevice {
+class HOLDFAST_EXPORT GraphDevice {
  public:
   virtual ~GraphDevice() = default;
   // Calls `work` with a separate stream, the capture stream, as the current one. That stream waits for
@@ -44,9 +46,10 @@ class GraphDevice {
 };
 
 // Empty if graphs can be tried on the device, otherwise the reason.
-std::string why_no_graph(c10::Device device);
+HOLDFAST_EXPORT std::string why_no_graph(c10::Device device);
 
 // `generators`: on the device, besides its default one. Requires empty why_no_graph(device).
-std::unique_ptr<GraphDevice> make_cuda_graphs(c10::Device device, std::vector<at::Generator> generators = {});
+HOLDFAST_EXPORT std::unique_ptr<GraphDevice> make_cuda_graphs(c10::Device device,
+                                                              std::vector<at::Generator> generators = {});
 
 }}  // namespace holdfast::v0_2

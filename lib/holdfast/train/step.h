@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/data/loader.h"
 #include "holdfast/precision/precision.h"
 #include "holdfast/train/captured_pass.h"
@@ -95,7 +96,7 @@ struct StepOptions {
 // loss is the mean over all ranks, with the same bits everywhere; its sum runs beside that backward pass.
 // Since all ranks have the same averages, scalers and limits decide alike. Graphs are then off, with a
 // warning.
-class Step {
+class HOLDFAST_EXPORT Step {
  public:
   using Loss = std::function<at::Tensor(const Batch& batch)>;
   Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options = {});

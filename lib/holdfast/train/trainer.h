@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/data/loader.h"
 #include "holdfast/metrics/meter.h"
@@ -89,11 +90,11 @@ struct TrainerResult {
 
 // `complete step=… epoch=… loss=… test_accuracy=… state=…` or `interrupted step=… state=… checkpoint=…
 // reason=…`. Values have no blanks. Empty if the run failed; standard error has the reason.
-std::string to_line(const TrainerResult& result);
+HOLDFAST_EXPORT std::string to_line(const TrainerResult& result);
 
 // For BackgroundOptions::status: the checkpoints, the notices and the work at risk of this attempt. Any thread,
 // after resume().
-StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock = Clock::real());
+HOLDFAST_EXPORT StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock = Clock::real());
 
 // With several ranks (StepOptions::parallel, and RanksOptions::channel) each rank runs a trainer
 // over its Shard of the data, in whole updates (LoaderOptions::drop_last). All take the same steps and report
@@ -111,7 +112,7 @@ StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock = Clo
 //
 // The constructor throws UsageError for impossible options, for data that is not divided over the ranks, and
 // for training data whose last update does not reach all ranks.
-class Trainer {
+class HOLDFAST_EXPORT Trainer {
  public:
   Trainer(TrainerParts parts, const TrainerOptions& options, const Clock& clock = Clock::real());
   ~Trainer();

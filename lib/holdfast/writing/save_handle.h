@@ -15,13 +15,14 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/base/export.h"
 #include "holdfast/ledger/save_figures.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 enum class SaveStatus { staging, staged, durable, overtaken, failed };
 
-class SaveHandle {
+class HOLDFAST_EXPORT SaveHandle {
  public:
   SaveHandle() = default;  // no save: status failed, error "no save"
 

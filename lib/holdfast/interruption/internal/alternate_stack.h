@@ -9,6 +9,8 @@
 
 #include <cstddef>
 
+#include "holdfast/base/export.h"
+
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Large enough for other code's handlers, which ours call (the program's own SIGTERM handler). Untouched
@@ -17,11 +19,11 @@ inline constexpr std::size_t kAlternateStackSize = std::size_t{256} * 1024;
 
 // Memory for one stack, above a guard page that turns an overflow into a crash. nullptr: no memory. The
 // caller may use its first bytes until it is adopted.
-void* make_alternate_stack() noexcept;
-void free_alternate_stack(void* stack) noexcept;
+HOLDFAST_EXPORT void* make_alternate_stack() noexcept;
+HOLDFAST_EXPORT void free_alternate_stack(void* stack) noexcept;
 // From now on this thread's handlers run on `stack`. It is freed with the thread, or at once if the thread
 // has an alternate stack already.
-void adopt_alternate_stack(void* stack) noexcept;
+HOLDFAST_EXPORT void adopt_alternate_stack(void* stack) noexcept;
 
 // Makes and adopts a stack if this thread has none. The main thread's stack lives as long as the process.
 void give_this_thread_an_alternate_stack() noexcept;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "holdfast/base/export.h"
 #include "holdfast/interruption/stop_signals.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -34,7 +35,7 @@ bool install_signal_handlers(const StopSignals& stops) noexcept;
 void remove_signal_handlers() noexcept;
 // Like install, but without a remove. A malformed list counts as the default; a SignalSource reports it
 // later.
-void install_early_signal_handlers(char** environment) noexcept;
+HOLDFAST_EXPORT void install_early_signal_handlers(char** environment) noexcept;
 
 int signal_event() noexcept;                           // eventfd, or -1
 HeardSignal heard_signal(std::size_t index) noexcept;  // index into kHeardSignals
