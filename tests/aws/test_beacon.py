@@ -40,6 +40,10 @@ class Clock:
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
+    return make_run_dir(tmp_path)
+
+
+def make_run_dir(tmp_path: Path) -> Path:
     directory = tmp_path / "run"
     (directory / "attempts").mkdir(parents=True)
     state = {"attempt": 3, "phase": "running", "step": 1200, "durable_step": 1180}
