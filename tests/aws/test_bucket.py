@@ -45,10 +45,10 @@ def up(lab: Lab, **changes: Any) -> None:
     launch.up(lab.another(), plan_of(home="s3", **changes))
 
 
-def made(lab: Lab) -> None:
+def made(lab: Lab, home: str = "s3", **changes: Any) -> None:
     """The bucket alone."""
     account = lab.another()
-    bucket.prepare(account, bucket.resolved(account, plan_of(home="s3")))
+    bucket.prepare(account, bucket.resolved(account, plan_of(home=home, **changes)))
 
 
 def test_up_makes_a_bucket_that_is_closed_encrypted_and_forgets_uploads(lab: Lab) -> None:
@@ -66,9 +66,9 @@ def test_up_makes_a_bucket_that_is_closed_encrypted_and_forgets_uploads(lab: Lab
 
 
 def test_up_again_and_a_second_run_use_the_same_bucket(lab: Lab) -> None:
-    up(lab)
-    up(lab)
-    up(lab, run="r2")
+    made(lab)
+    made(lab)
+    made(lab, run="r2")
     assert lab.calls.count("CreateBucket") == 1
 
 
@@ -78,7 +78,7 @@ def test_up_leaves_a_bucket_of_the_users_as_it_is(lab: Lab) -> None:
     assert lab.calls == []
     lab.client("s3").create_bucket(Bucket="mine")
     lab.calls.clear()
-    launch.up(lab.another(), plan_of(home="s3://mine/x"))
+    made(lab, "s3://mine/x")
     assert not [call for call in lab.calls if "Bucket" in call or "PublicAccess" in call]
 
 
@@ -125,7 +125,9 @@ def test_check_hints_at_a_gateway_endpoint(lab: Lab) -> None:
     assert good is True
     assert "create-vpc-endpoint" in says
     vpc = says.split()[0]
-    lab.client("ec2").create_vpc_endpoint(VpcId=vpc, ServiceName="com.amazonaws.us-east-1.s3")
+    lab.client("ec2").create_vpc_endpoint(
+        VpcId=vpc, ServiceName="com.amazonaws.us-east-1.s3", VpcEndpointType="Gateway"
+    )
     assert findings(lab, home="s3")["endpoint"][1] == f"{vpc} has a gateway endpoint for S3"
     assert "endpoint" not in findings(lab)
 
@@ -198,7 +200,7 @@ def test_gc_ends_old_uploads_of_the_run_only_when_told(lab: Lab) -> None:
 def test_dry_run_changes_nothing(lab: Lab) -> None:
     launch.up(lab.another(dry_run=True), plan_of(home="s3"))
     assert lab.calls == []
-    up(lab)
+    made(lab)
     register(lab, "home", HOME)
     put(lab, "r1/run/step-000000000010-a0001.h5")
     lab.calls.clear()
@@ -209,7 +211,6 @@ def test_dry_run_changes_nothing(lab: Lab) -> None:
 
 
 def test_status_shows_the_home(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    up(lab)
     register(lab, "home", HOME)
     monkeypatch.setattr(look, "console", lambda account, instance: "")
     answer = look.status(lab.another(), "r1")

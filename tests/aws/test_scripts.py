@@ -346,6 +346,16 @@ def test_raid0_leaves_used_drives_alone(bench: Bench, p4d: Callable[..., object]
     assert not any(call.startswith("mdadm") for call in bench.calls())
 
 
+def test_raid0_takes_what_the_ami_has_made_of_the_drives(
+    bench: Bench, p4d: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (bench.root / "sys/block/nvme1n1/holders/dm-0").mkdir(parents=True)
+    bench.double("mountpoint", f"[[ $2 == {bench.root}/opt/dlami/nvme ]]")
+    assert p4d(("nvme0n1", EBS), ("nvme1n1", LOCAL)).returncode == 0
+    assert f"mount --bind {bench.root}/opt/dlami/nvme {bench.root}/fast" in bench.calls()
+    assert not any(call.startswith(("mdadm", "mkfs")) for call in bench.calls())
+
+
 def test_raid0_without_local_drives_touches_nothing(
     bench: Bench, p4d: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -194,12 +194,9 @@ def _or_none(ask: Callable[[], Any]) -> Any:
 def endpoint_hint(account: Account, plan: LaunchPlan) -> str:
     """A gateway endpoint costs nothing, and keeps the copies off a NAT gateway, which takes money by the GB."""
     service = f"com.amazonaws.{account.region}.s3"
-    filters = [
-        {"Name": "vpc-id", "Values": [plan.vpc]},
-        {"Name": "service-name", "Values": [service]},
-        {"Name": "vpc-endpoint-type", "Values": ["Gateway"]},
-    ]
-    if account.ask("ec2", "describe_vpc_endpoints", Filters=filters)["VpcEndpoints"]:
+    filters = [{"Name": "vpc-id", "Values": [plan.vpc]}]
+    found = account.ask("ec2", "describe_vpc_endpoints", Filters=filters)["VpcEndpoints"]
+    if any(one["ServiceName"] == service and one.get("VpcEndpointType") == "Gateway" for one in found):
         return f"{plan.vpc} has a gateway endpoint for S3"
     return (
         f"{plan.vpc} has no gateway endpoint for S3: free, and it spares the fee of a NAT gateway where the subnets "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import gzip
 import hashlib
 import json
@@ -144,6 +145,7 @@ def _s3(plan: LaunchPlan) -> dict[str, str]:
     }
 
 
+@functools.lru_cache(maxsize=1)  # half a second, and a template needs it twice
 def kit() -> bytes:
     """The modules that a machine needs, by name, as compressed JSON."""
     sources = {name: _without_manual((PACKAGE / f"{name}.py").read_text()) for name in machine_modules()}
