@@ -145,6 +145,7 @@ def staged(
         pytest.skip(f"{LoopDisks.why_not()}: a home on EBS is told by its mount point")
     kernel = Kernel(root, FolderDisks(root) if in_s3 else LoopDisks(root))
     monkeypatch.setattr(machine, "SteadyClock", lambda: kernel)
+    monkeypatch.setattr("stage.PATIENCE", 600.0)  # each step home takes half a dozen calls of rclone
     with DiskAws(kernel), S3Door({"Statement": []}) as door:
         made = kind(root, kernel, service)
         if isinstance(made, S3Stage):
@@ -309,7 +310,8 @@ def test_planted_home_deleted_before_the_run_is_complete(s3: S3Stage) -> None:
         play(s3, *LIVES)
 
 
-def test_planted_mirror_left_out(nvme: TieredStage) -> None:
+def test_planted_mirror_left_out(nvme: TieredStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stage.PATIENCE", 60.0)
     plant(nvme, '--directory "$run_dir" "${mirror[@]}"', '--directory "$run_dir"')
     # Nothing gets home; the life waits for it. That takes the stage's whole patience.
     with pytest.raises(AssertionError, match="in vain: step 19 is durable"):

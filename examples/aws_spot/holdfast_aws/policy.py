@@ -6,7 +6,7 @@ list, call by call), each below the run's own place. It may delete there, as ret
 is not a checkpoint or a claim.
 
 Absent on purpose: DeleteVolume, DeleteSnapshot, TerminateInstances, UpdateAutoScalingGroup, RunInstances,
-PassRole. No instance can delete data, start machines, or touch what belongs to another run.
+PassRole. No instance can delete a volume or a snapshot, start machines, or touch what belongs to another run.
 """
 
 from __future__ import annotations
