@@ -15,7 +15,7 @@ from holdfast_aws.account import Account
 from holdfast_aws.plan import LaunchPlan
 
 REGION = "us-east-1"
-READS = ("Describe", "Get", "List", "Simulate")
+READS = ("Describe", "Get", "Head", "List", "Simulate")
 
 
 @dataclass

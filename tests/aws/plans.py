@@ -37,4 +37,7 @@ ALL = {
         shared="fs-1.fsx.us-east-1.amazonaws.com@tcp:/x",
     ),
     "remote-shell": plan(remote_shell=True),
+    "nvme": plan(types=TYPES["a100"], nvme=True, image="", setup="true"),
+    "s3": plan(home="s3://bucket/runs", region="us-east-1"),
+    "s3-nvme-mig": plan(home="s3://bucket", region="us-east-1", nvme=True, types=TYPES["a100"], slices=7),
 }

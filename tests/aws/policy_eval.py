@@ -1,7 +1,8 @@
 """Decides whether an IAM policy allows a call, conditions included. Nothing offline does: moto ignores them.
 
 A call that needs several resources (AttachVolume: a volume and an instance) is allowed only if each of them is.
-Supported: Allow and Deny, wildcards, StringEquals, StringNotEquals, StringLike and ForAllValues:StringEquals.
+Supported: Allow and Deny, wildcards, StringEquals, StringNotEquals, StringLike, StringLikeIfExists and
+ForAllValues:StringEquals.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def _holds(conditions: Mapping[str, Mapping[str, Any]], call: Call, resource: Re
                 good = bool(found) and all(v in allowed for v in found)
             elif operator == "StringLike":
                 good = bool(found) and all(_any(allowed, v) for v in found)
+            elif operator == "StringLikeIfExists":
+                good = all(_any(allowed, v) for v in found)
             elif operator == "StringNotEquals":  # true for an absent key
                 good = all(v not in allowed for v in found)
             elif operator == "ForAllValues:StringEquals":  # true for an absent key

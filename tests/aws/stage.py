@@ -28,6 +28,7 @@ from test_metadata import Service
 from holdfast_aws import launch, machine, rehearse, steer
 from holdfast_aws.account import Account
 from holdfast_aws.commands import Done
+from holdfast_aws.plan import LaunchPlan
 from holdfast_aws.registers import Book, parse, path_of
 from holdfast_aws.run_state import RunState, checkpoints, ledger, newest_attempt, read_state
 
@@ -47,6 +48,8 @@ exit "$(<"$ask.answer")"
 
 
 class Stage:
+    place = "volume"  # `hf volume up` is what holdfast-volume.service runs
+
     def __init__(self, root: Path, kernel: Kernel, service: Service) -> None:
         self.root = root
         self.kernel = kernel
@@ -77,11 +80,13 @@ class Stage:
             now=self.kernel.now,
         )
 
-    def up(self, command: Sequence[str]) -> None:
-        plan = plans.plan(
+    def plan(self, command: Sequence[str]) -> LaunchPlan:
+        return plans.plan(
             machine_image="ami-12345678", vpc="", subnets=(), image="", setup="true", command=tuple(command)
         )
-        launch.up(self.account(), plan)
+
+    def up(self, command: Sequence[str]) -> None:
+        launch.up(self.account(), self.plan(command))
 
     def move(self, zone: str) -> None:
         steer.move(self.account(), RUN, zone)
@@ -131,7 +136,7 @@ class Stage:
         (self.root / "runtime" / "notice").unlink(missing_ok=True)
         (self.root / "etc" / "command").write_text("".join(f"{word}\n" for word in command))
         for _ in range(3):  # systemd starts it again after 75
-            code = self.hf("volume", "up")
+            code = self.hf(self.place, "up")
             if code != 75:
                 break
             self.kernel.sleep(30)
@@ -206,7 +211,7 @@ class Stage:
             self.trainer.send_signal(signal.SIGTERM)  # KillMode=mixed: to the supervisor alone
             return Done(0, f"ended with {self.ends()}")
         assert list(command) == ["systemctl", "stop", "holdfast-volume.service"], command
-        return Done(self.hf("volume", "down"), "")
+        return Done(self.hf(self.place, "down"), "")
 
     def _answer(self) -> None:
         for ask in (self.root / "asked").glob("*.ask"):

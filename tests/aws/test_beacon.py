@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast_aws.beacon import MARK, beacon, line
-from holdfast_aws.look import _status_line
+from holdfast_aws.look import _progress_lines, _status_line
 
 NOW = 1_800_000_000.0
 PATH = "/holdfast/r1"
@@ -39,6 +40,10 @@ class Clock:
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
+    return make_run_dir(tmp_path)
+
+
+def make_run_dir(tmp_path: Path) -> Path:
     directory = tmp_path / "run"
     (directory / "attempts").mkdir(parents=True)
     state = {"attempt": 3, "phase": "running", "step": 1200, "durable_step": 1180}
@@ -72,9 +77,10 @@ def test_line_of_a_run_that_has_not_begun(tmp_path: Path) -> None:
     assert json.loads(line(NOW, [tmp_path / "run"]).removeprefix(MARK))["runs"] == [{"dir": "run"}]
 
 
-def send(cloud: Registers, run_dir: Path, booted: float, mark: Path) -> int:
+def send(cloud: Registers, run_dir: Path, booted: float, mark: Path, on_volume: Path | None = None) -> int:
     kept: Any = cloud
-    return beacon(lambda: kept, Clock(), "r1", [run_dir], lambda text: None, booted, mark)
+    volume = on_volume or run_dir
+    return beacon(lambda: kept, Clock(), "r1", [run_dir], [volume], lambda text: None, booted, mark)
 
 
 def committed() -> Registers:
@@ -100,3 +106,42 @@ def test_no_proof_without_a_checkpoint(tmp_path: Path) -> None:
     cloud = committed()
     send(cloud, tmp_path / "run", NOW - 100, tmp_path / "proved")
     assert f"{PATH}/gen/2/proved" not in cloud.known
+
+
+# Two tiers
+
+
+def test_a_checkpoint_on_the_machines_own_drive_proves_nothing_of_the_volume(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    cloud, home = committed(), tmp_path / "volume/run"
+    home.mkdir(parents=True)
+    send(cloud, run_dir, NOW - 100, tmp_path / "proved", home)
+    assert f"{PATH}/gen/2/proved" not in cloud.known
+    copy = home / "step-000000001180-a0003.h5"
+    copy.touch()
+    os.utime(copy, (NOW - 40, NOW - 40))
+    send(cloud, run_dir, NOW - 100, tmp_path / "proved", home)
+    assert cloud.known[f"{PATH}/gen/2/proved"] == "vol-2"
+
+
+def tell_home(run_dir: Path, **told: Any) -> None:
+    (run_dir / "HOME_STATE.json").write_text(json.dumps({"schema": 1, "home": "rclone:x:y", **told}))
+
+
+def test_work_at_risk_is_what_is_not_home(run_dir: Path) -> None:
+    since = datetime.fromtimestamp(NOW - 300, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    tell_home(run_dir, attempt=3, step=1100, since=since, failure="rclone cannot copy (exit code 5)")
+    told = json.loads(line(NOW, [run_dir]).removeprefix(MARK))
+    (one,) = told["runs"]
+    assert (one["home_step"], one["home_age_s"]) == (1100, 300)
+    words = "\n".join(_progress_lines({**told, "age_s": 20}))
+    assert "durable 1180 here, 1100 home, 320 s of work at risk" in words
+    assert "exit code 5" in words
+
+
+def test_nothing_home_is_said(run_dir: Path) -> None:
+    tell_home(run_dir)
+    told = json.loads(line(NOW, [run_dir]).removeprefix(MARK))
+    words = "\n".join(_progress_lines({**told, "age_s": 20}))
+    assert "durable 1180 here, nothing home, none home" in words

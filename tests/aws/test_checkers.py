@@ -85,8 +85,9 @@ def parliament(policy: dict[str, Any]) -> set[tuple[str, str]]:
     return found
 
 
-def test_parliament() -> None:
-    found = parliament(instance_policy("r1", pull_from_ecr=True))
+@pytest.mark.parametrize("name", ["ecr", "s3"])
+def test_parliament(name: str) -> None:
+    found = parliament(plans.ALL[name].policy)
     assert found - set(PARLIAMENT_ACCEPTED) == set()
 
 
@@ -149,7 +150,7 @@ def verify_units(root: Path, *units: str) -> str:
     return said("systemd-analyze", "verify", f"--root={root}", *units, expect=None)
 
 
-@pytest.mark.parametrize("name", ["plain", "a100-mig"])
+@pytest.mark.parametrize("name", ["plain", "a100-mig", "s3"])
 def test_units(name: str, tmp_path: Path) -> None:
     root = installed(tmp_path, name)
     units = [path.name.replace("@.", "@0.") for path in (root / "etc/systemd/system").iterdir()]

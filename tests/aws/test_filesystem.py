@@ -223,3 +223,13 @@ def test_verify_wants_every_slice(tmp_path: Path) -> None:
     bad = str(directories[1] / "step-000000000007-a0001.h5")
     host = LinuxHost(settings, "i-1", lambda command, _: Done(1 if command[-1] == bad else 0, "damaged"))
     assert host.verify().startswith("run-1/")
+
+
+def test_verify_reads_the_volume_and_not_the_machines_own_drive(tmp_path: Path) -> None:
+    """With --nvme a machine that moves the volume has an empty drive, or none of this run's checkpoints."""
+    copy = tmp_path / "mount/run/step-000000000007-a0001.h5"
+    copy.parent.mkdir(parents=True)
+    copy.touch()
+    settings = Settings("r1", mount=tmp_path / "mount", run_dirs=(tmp_path / "fast/run",), nvme=True)
+    host = LinuxHost(settings, "i-1", lambda command, _: Done(command[-1] == str(copy), "damaged"))
+    assert "damaged" in host.verify()

@@ -188,3 +188,37 @@ def test_the_real_calls_end_both_groups_and_only_them(tmp_path: Path) -> None:
             "else": 1,
         }
         assert not [call for call in aws.log if call.startswith(("Delete", "Terminate"))]
+
+
+# Two tiers
+
+
+def tell_home(directory: Path, attempt: int, step: int) -> None:
+    told = {"schema": 1, "home": "rclone:x:y", "attempt": attempt, "step": step}
+    (directory / "HOME_STATE.json").write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    ("home", "ends"),
+    [(None, False), ((1, 8), False), ((1, 9), True), ((2, 1), True)],
+    ids=["nothing told", "an older one", "the newest", "of a newer attempt"],
+)
+def test_the_last_checkpoint_must_be_home(tmp_path: Path, home: tuple[int, int] | None, ends: bool) -> None:
+    cloud, said = cloud_with_two_groups(), []
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    (directory / "step-000000000009-a0001.h5").touch()
+    if home:
+        tell_home(directory, *home)
+    assert finish(cloud, cloud.clock, RUN, [directory], 0, said.append, two_tiers=True) == 0
+    assert cloud.capacity[f"{RUN}-spot"] == (0 if ends else 1)
+    assert ends or "is not home" in said[0]
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", '{"step": 9}', '{"attempt": true, "step": 9}'])
+def test_a_torn_word_of_home_ends_nothing(tmp_path: Path, torn: str) -> None:
+    cloud = cloud_with_two_groups()
+    directory = run_directory(tmp_path / "run", STATES["complete"])
+    (directory / "step-000000000009-a0001.h5").touch()
+    (directory / "HOME_STATE.json").write_text(torn)
+    finish(cloud, cloud.clock, RUN, [directory], 0, lambda _: None, two_tiers=True)
+    assert cloud.capacity[f"{RUN}-spot"] == 1

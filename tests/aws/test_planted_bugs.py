@@ -213,6 +213,46 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
         "        if state is None:\n",
         with_folder("test_finish", "test_one_cell_of_the_matrix_ends_the_run", "interrupted", 0),
     ),
+    "ends the run before its last checkpoint is home": (
+        "finish.py",
+        "        if two_tiers and not is_home(directory):\n",
+        "        if False:\n",
+        with_folder("test_finish", "test_the_last_checkpoint_must_be_home", (1, 8), False),
+    ),
+    "proves the volume by the machine's own drive": (
+        "beacon.py",
+        "for each in on_volume if",
+        "for each in directories if",
+        lambda load, folder: load(
+            "test_beacon"
+        ).test_a_checkpoint_on_the_machines_own_drive_proves_nothing_of_the_volume(
+            load("test_beacon").make_run_dir(folder), folder
+        ),
+    ),
+    "verifies the machine's own drive, not the copy": (
+        "settings.py",
+        "tuple(self.mount / each.name for each in self.run_dirs) if self.nvme else self.run_dirs",
+        "self.run_dirs",
+        with_folder("test_filesystem", "test_verify_reads_the_volume_and_not_the_machines_own_drive"),
+    ),
+    "goes to S3 although the run has a volume": (
+        "home.py",
+        "    if book.generations or book.formatted:\n",
+        "    if False:\n",
+        case_of("test_home_in_s3", "test_a_run_with_a_volume_never_goes_to_s3"),
+    ),
+    "goes to another place in S3": (
+        "home.py",
+        "    if book.home and book.home != home:\n",
+        "    if False:\n",
+        case_of("test_home_in_s3", "test_home_is_said_once_and_for_all"),
+    ),
+    "makes a volume for a run in S3": (
+        "volume.py",
+        "    if world.book.home:\n",
+        "    if False:\n",
+        volume("test_a_run_in_s3_never_gets_a_volume"),
+    ),
     "believes an older attempt": (
         "run_state.py",
         "        if state is not None and state.attempt == newest:\n",

@@ -54,7 +54,7 @@ def stopped(bench: Bench, entry: str, patience: float) -> int | None:  # noqa: F
     (bench.bin / "train").write_text(TRAINER)
     (bench.bin / "train").chmod(0o755)
     container = subprocess.Popen(
-        [str(KIT / "run-docker.sh"), str(bench.root / "mnt/run"), "train"],
+        [str(KIT / "run-docker.sh"), str(bench.root / "mnt/run"), "--", "train"],
         env={
             "PATH": f"{bench.bin}:/usr/bin:/bin",
             "HF_IMAGE": "x@sha256:0",

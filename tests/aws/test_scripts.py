@@ -115,14 +115,15 @@ def test_run_of_a_slice_has_its_own_directory(bench: Bench) -> None:
 def test_run_in_docker(bench: Bench) -> None:
     bench.double("chown")
     bench.run("machine/hf-run", HF_IMAGE="x@sha256:0")
-    assert bench.calls()[-1].startswith(f"run-docker.sh {bench.root}/mnt/run train --checkpoint-dir")
+    assert bench.calls()[-1].startswith(f"run-docker.sh {bench.root}/mnt/run -- train --checkpoint-dir")
 
 
-def docker_words(bench: Bench, **environment: str) -> str:
+def docker_words(bench: Bench, *options: str, **environment: str) -> str:
     bench.double("docker")
     bench.run(
-        "run-docker.sh", "/mnt/holdfast/run", "train", "--lr", "0.1", HF_IMAGE="x@sha256:0", **environment
-    )
+        "run-docker.sh", "/mnt/holdfast/run", *options, "--", "train", "--lr", "0.1",
+        HF_IMAGE="x@sha256:0", **environment,
+    )  # fmt: skip
     return bench.calls()[-1]
 
 
@@ -140,8 +141,108 @@ def test_docker_of_a_slice_sees_one_device(bench: Bench) -> None:
 
 def test_docker_refuses_an_image_that_can_change(bench: Bench) -> None:
     bench.double("docker")
-    assert bench.run("run-docker.sh", "/mnt/run", "train", HF_IMAGE="x:latest").returncode == 64
+    assert bench.run("run-docker.sh", "/mnt/run", "--", "train", HF_IMAGE="x:latest").returncode == 64
     assert bench.calls() == []
+
+
+# Two tiers
+
+
+def supervised(bench: Bench, *words: str, **environment: str) -> list[str]:
+    bench.double("holdfast", 'printf "%s\\n" "$@" >"$HF_MOUNT/words"')
+    fast = str(bench.root / "fast")
+    assert bench.run("machine/hf-run", *words, HF_FAST=fast, **environment).returncode == 0
+    return (bench.root / "mnt/words").read_text().splitlines()
+
+
+def test_nvme_commits_to_the_drives_and_mirrors_to_the_volume(bench: Bench) -> None:
+    words = supervised(bench, HF_NVME="1")
+    mount, fast = bench.root / "mnt", bench.root / "fast"
+    assert words[:3] == ["supervise", "--directory", f"{fast}/run"]
+    assert words[3:7] == ["--mirror", f"{mount}/run", "--home-mount", str(mount)]
+    assert words[words.index("--checkpoint-dir") + 1] == f"{fast}/run"
+
+
+S3 = "bucket/runs/r1"
+
+
+@pytest.mark.parametrize("nvme", ["", "1"])
+def test_home_in_s3_is_the_same_for_every_machine(bench: Bench, nvme: str) -> None:
+    words = supervised(bench, HF_S3=S3, HF_NVME=nvme)
+    assert words[2] == f"{bench.root}/{'fast' if nvme else 'mnt'}/run"
+    assert words[3:5] == ["--mirror", f"rclone:holdfast:{S3}/run"]
+    assert "--home-mount" not in words
+
+
+def test_each_slice_has_its_own_home(bench: Bench) -> None:
+    words = supervised(bench, "3", HF_S3=S3)
+    assert (words[2], words[4]) == (f"{bench.root}/mnt/run-3", f"rclone:holdfast:{S3}/run-3")
+
+
+def test_docker_gets_the_mirror_the_drives_and_the_remote(bench: Bench) -> None:
+    bench.double("chown")
+    bench.run("machine/hf-run", HF_IMAGE="x@sha256:0", HF_S3=S3)
+    assert f"/mnt/run --mirror rclone:holdfast:{S3}/run -- train" in bench.calls()[-1]
+    called = docker_words(
+        bench, "--mirror", "rclone:holdfast:x/run", HF_NVME="1", RCLONE_CONFIG_HOLDFAST_TYPE="s3"
+    )
+    run = "supervise --directory /mnt/holdfast/run --mirror rclone:holdfast:x/run -- train --lr 0.1"
+    assert called.endswith(f"x@sha256:0 {run}")
+    assert "-v /mnt/fast:/mnt/fast" in called
+    assert "-e RCLONE_CONFIG_HOLDFAST_TYPE" in called
+
+
+def setup_with_rclone(bench: Bench, said: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    bench.double("cloud-init", "echo us-east-1")
+    bench.double("holdfast")
+    bench.double("rclone", f"printf '%s\\n' '{said}' '- os: linux'")
+    bench.double("docker", f"[[ $1 != run ]] || printf '%s\\n' '{said}' '- os: linux'")
+    return bench.run("machine/hf-setup", HF_GPU="0", HF_S3=S3, **environment)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("rclone v1.53.3-DEV", 0),
+        ("rclone v1.60.1-DEV", 0),
+        ("rclone v2.0.0", 0),
+        ("rclone v1.52.3", 1),
+        ("docker: rclone: not found", 1),
+        ("", 1),
+    ],
+)
+@pytest.mark.parametrize("image", ["", "x@sha256:0"])
+def test_setup_asks_rclone_for_its_version(bench: Bench, said: str, code: int, image: str) -> None:
+    done = setup_with_rclone(bench, said, HF_IMAGE=image)
+    assert done.returncode == code, done.stderr
+    assert ("rclone" in done.stderr) == (code != 0)
+    asked = "docker run --rm --entrypoint rclone x@sha256:0 version" if image else "rclone version"
+    assert asked in bench.calls()
+
+
+def test_setup_installs_rclone_on_the_machine(bench: Bench) -> None:
+    bench.double("cloud-init", "echo us-east-1")
+    bench.double("holdfast")
+    installs = "#!/bin/bash\necho rclone v1.60.1\n"
+    bench.double(
+        "apt-get",
+        f"[[ $2 != install ]] || {{ printf '{installs}' >{bench.bin}/rclone; chmod +x {bench.bin}/rclone; }}",
+    )
+    for tool in ("bash", "env", "chmod", "cat", "head"):
+        (bench.bin / tool).symlink_to(shutil.which(tool) or tool)
+    # No /usr/bin: this machine may have rclone.
+    done = bench.run("machine/hf-setup", HF_GPU="0", HF_S3=S3, PATH=str(bench.bin))
+    assert done.returncode == 0, done.stderr
+    assert "apt-get -qq install -y rclone" in bench.calls()
+
+
+def test_setup_makes_the_array_before_the_image(bench: Bench) -> None:
+    bench.double("cloud-init", "echo us-east-1")
+    for name in ("mdadm", "mkfs.xfs", "docker"):
+        bench.double(name)
+    bench.double("raid0", "exit 78", folder=bench.home)
+    assert bench.run("machine/hf-setup", HF_GPU="0", HF_NVME="1", HF_IMAGE="x@sha256:0").returncode == 78
+    assert not any(call.startswith("docker") for call in bench.calls())
 
 
 def test_setup_of_a_machine_without_gpu_fails_before_the_image(bench: Bench) -> None:
@@ -243,6 +344,16 @@ def test_raid0_leaves_used_drives_alone(bench: Bench, p4d: Callable[..., object]
     p4d(*((f"nvme{n}n1", LOCAL) for n in range(1, 5)))
     assert "mkfs.xfs -f -q /dev/nvme4n1" in bench.calls()
     assert not any(call.startswith("mdadm") for call in bench.calls())
+
+
+def test_raid0_takes_what_the_ami_has_made_of_the_drives(
+    bench: Bench, p4d: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (bench.root / "sys/block/nvme1n1/holders/dm-0").mkdir(parents=True)
+    bench.double("mountpoint", f"[[ $2 == {bench.root}/opt/dlami/nvme ]]")
+    assert p4d(("nvme0n1", EBS), ("nvme1n1", LOCAL)).returncode == 0
+    assert f"mount --bind {bench.root}/opt/dlami/nvme {bench.root}/fast" in bench.calls()
+    assert not any(call.startswith(("mdadm", "mkfs")) for call in bench.calls())
 
 
 def test_raid0_without_local_drives_touches_nothing(
@@ -366,7 +477,7 @@ def test_programs_know_the_options_that_the_kit_gives_them() -> None:
         told = subprocess.run([holdfast, command, "--help"], capture_output=True, text=True, check=False)
         return told.returncode == 0 and all(option in told.stdout for option in options)
 
-    assert knows("supervise", "--directory", "--on-complete", "--on-give-up")
+    assert knows("supervise", "--directory", "--on-complete", "--on-give-up", "--mirror", "--home-mount")
     assert knows("launch", "--nproc", "--nnodes", "--node-rank", "--master")
     assert knows("verify")
     assert knows("probe")

@@ -16,8 +16,7 @@ import plans
 import pytest
 
 from holdfast_aws import user_data
-from holdfast_aws.plan import UsageError
-from holdfast_aws.policy import instance_policy
+from holdfast_aws.plan import LaunchPlan, UsageError, has_drives
 from holdfast_aws.template import template
 
 BODY_LIMIT = 51200  # bytes of a template that is not in a bucket
@@ -34,14 +33,14 @@ def machine(made: Json) -> Json:
     return dict(data["LaunchTemplateData"])
 
 
-def violations(made: Json) -> list[str]:
+def violations(made: Json, plan: LaunchPlan = plans.PLAIN) -> list[str]:
     """The rules that this template breaks."""
     launch, groups = machine(made), of_type("AutoScalingGroup", made)
     (role,) = of_type("Role", made).values()
     disks = launch["BlockDeviceMappings"]
     mixes = [g["MixedInstancesPolicy"]["InstancesDistribution"] for g in groups.values()]
     spot = groups["Spot"]["MixedInstancesPolicy"]["InstancesDistribution"]
-    run_policy = instance_policy("r1", pull_from_ecr="ecr" in json.dumps(role["Policies"]))
+    run_policy = plan.policy
     rules = {
         "OnDemandPercentage given": all("OnDemandPercentageAboveBaseCapacity" in mix for mix in mixes),
         "spot is spot": spot.get("OnDemandPercentageAboveBaseCapacity") == 0,
@@ -73,14 +72,15 @@ def violations(made: Json) -> list[str]:
             for g in groups.values()
             for hook in g.get("LifecycleHookSpecificationList", [{"LifecycleTransition": ""}])
         ),
-        "owns no volume": not of_type("Volume", made) and not of_type("Snapshot", made),
+        "owns no data": not {"Volume", "Snapshot", "Bucket"}
+        & {r["Type"].split("::")[-1] for r in made["Resources"].values()},
     }
     return [name for name, good in rules.items() if not good]
 
 
 @pytest.mark.parametrize("name", plans.ALL)
 def test_keeps_all_rules(name: str) -> None:
-    assert violations(template(plans.ALL[name])) == []
+    assert violations(template(plans.ALL[name]), plans.ALL[name]) == []
 
 
 def broken(name: str) -> Json:
@@ -201,8 +201,82 @@ def test_nodes_share_one_network() -> None:
         ({"nodes": 2, "shared": "fs-1.efs.amazonaws.com:/"}, "--setup"),
         ({"strategy": "lowest-price"}, "--strategy"),
         ({"fallback_minutes": -1}, "--fallback-minutes"),
+        ({"home": "efs"}, "--home efs: ebs, s3, or s3://"),
+        ({"home": "s3://a.b/x"}, "without dots"),
+        ({"home": "s3://bucket/*"}, "--home s3://bucket"),
+        (
+            {"home": "s3", "size_gib": 200, "iops": 3000, "throughput": 125},
+            "--size, --iops, --throughput means nothing",
+        ),
+        (
+            {"nvme": True, "types": ("g5.xlarge", "p3.2xlarge"), "machine_image": "ami-12345678"},
+            "p3.2xlarge has no NVMe",
+        ),
+        ({"nvme": True, "types": ("g5g.xlarge",)}, "g5g.xlarge has no NVMe"),
+        (
+            {"nodes": 2, "shared": "fs-1.efs.amazonaws.com:/", "image": "", "setup": "true", "home": "s3"},
+            "--nodes has neither",
+        ),
     ],
 )
 def test_refuses_plans_that_cannot_work(changes: dict[str, Any], what: str) -> None:
     with pytest.raises(UsageError, match=what):
         plans.plan(**changes)
+
+
+# Two tiers
+
+
+@pytest.mark.parametrize("home", ["s3", "s3://bucket"])
+def test_s3_without_a_bucket_or_a_region_renders_nothing(home: str) -> None:
+    with pytest.raises(UsageError, match="bucket's name" if home == "s3" else "region"):
+        template(plans.plan(home=home))
+
+
+def files_of(plan: LaunchPlan) -> dict[str, str]:
+    config = json.loads(user_data.cloud_config(plan).partition("\n")[2])
+    return {one["path"]: one["content"] for one in config["write_files"]}
+
+
+def test_a_machine_of_a_run_in_s3_has_no_volume() -> None:
+    files = files_of(plans.ALL["s3"])
+    unit = files["/etc/systemd/system/holdfast-volume.service"]
+    assert "ExecStart=/opt/holdfast/hf home up" in unit
+    assert "hf volume" not in unit
+    assert not any("lead-snapshot" in name for name in files)
+    environment = files["/etc/holdfast/run.env"]
+    for line in ("HF_S3=bucket/runs/r1", "RCLONE_CONFIG_HOLDFAST_REGION=us-east-1"):
+        assert f"{line}\n" in environment
+    assert "KEY" not in environment, "the instance's role has the credentials"
+
+
+def test_two_runs_in_one_bucket_never_share_a_place() -> None:
+    one, other = (plans.plan(run=run, home="s3://bucket/x", region="us-east-1").s3 for run in ("r1", "r2"))
+    assert (one, other) == ("bucket/x/r1", "bucket/x/r2")
+
+
+def test_nvme_brings_its_script_and_a_directory_of_its_own() -> None:
+    files = files_of(plans.ALL["nvme"])
+    assert files["/opt/holdfast/raid0"].startswith("#!/bin/bash\n# raid0:")
+    assert "HF_RUN_DIRS=/mnt/fast/run\n" in files["/etc/holdfast/run.env"]
+    assert "/opt/holdfast/raid0" not in files_of(plans.PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "has"),
+    [
+        ("p4d.24xlarge", True),
+        ("p4de.24xlarge", True),
+        ("g4dn.xlarge", True),
+        ("g5.xlarge", True),
+        ("g6.2xlarge", True),
+        ("p5.48xlarge", True),
+        ("p3dn.24xlarge", True),
+        ("p3.16xlarge", False),
+        ("g5g.xlarge", False),
+        ("m5.large", False),
+        ("m5d.large", True),
+    ],
+)
+def test_which_types_have_drives(kind: str, has: bool) -> None:
+    assert has_drives(kind) is has

@@ -589,3 +589,12 @@ def test_an_answer_that_nobody_expects_ends_with_75() -> None:
             lab.turns.spawn(lambda machine=machine, codes=codes: codes.append(machine.executor().down()))
             lab.turns.run()
             assert codes == [75]
+
+
+def test_a_run_in_s3_never_gets_a_volume() -> None:
+    lab = Lab()
+    lab.double.put_once(f"{path_of(RUN)}/home", "s3://bucket/x/r1")
+    assert lab.machine(A).boot() == 78
+    assert "--home s3://bucket/x" in lab.said[-1]
+    assert not lab.calls("create_volume")
+    assert not lab.calls("put_once")

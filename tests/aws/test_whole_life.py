@@ -244,7 +244,9 @@ def test_planted_finish_before_the_run_is_complete(stage: Stage, monkeypatch: py
     ended = scripts / "hf-ended"
     ended.write_text(ended.read_text().replace("exited/0)", "exited/*)"))
     stage.scripts = scripts
-    monkeypatch.setattr(machine, "finish", lambda *words: _set_to_zero(*words[:3], "finish_failed", words[5]))
+    monkeypatch.setattr(
+        machine, "finish", lambda *words, **_: _set_to_zero(*words[:3], "finish_failed", words[5])
+    )
     with pytest.raises(AssertionError, match="life 1 ended the run"):
         play(stage, moved_by_its_user)
 

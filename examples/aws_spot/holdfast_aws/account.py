@@ -75,6 +75,10 @@ class Account:
 
     # What several commands ask for.
 
+    @property
+    def region(self) -> str:
+        return str(_translated(lambda: self.client("ec2")).meta.region_name)
+
     def groups(self, run: str) -> list[Any]:
         """The run's Auto Scaling groups, spot first."""
         names = [spot_group(run), on_demand_group(run)]

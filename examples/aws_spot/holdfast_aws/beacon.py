@@ -14,11 +14,12 @@ from pathlib import Path
 
 from holdfast_aws.cloud import Clock, Cloud, CloudError
 from holdfast_aws.registers import Registers
-from holdfast_aws.run_state import checkpoints, ledger, newest_attempt, read_state
+from holdfast_aws.run_state import checkpoints, ledger, newest_attempt, read_home, read_state
 from holdfast_aws.stop import OK, RETRY
 
 MARK = "holdfast-status "
 TAIL = 64 << 10  # bytes of the ledger
+LONGEST_FAILURE = 200  # characters; the console keeps 64 KiB
 PROVED = Path("/run/holdfast/proved")
 UPTIME = Path("/proc/uptime")
 
@@ -37,6 +38,13 @@ def _of(now: float, directory: Path) -> dict[str, object]:
     newest = checkpoints(directory)[:1]
     if newest:
         told["durable_age_s"] = round(now - newest[0].stat().st_mtime)
+    home = read_home(directory)
+    if home is not None:
+        told["home_step"] = home.newest.step if home.newest else -1
+        if home.newest and home.since:
+            told["home_age_s"] = max(0, round(now - home.since))
+        if home.failure:
+            told["home_failure"] = home.failure[:LONGEST_FAILURE]
     notice = _last_notice(ledger(directory, newest_attempt(directory)))
     if notice:
         told["notice"] = notice
@@ -68,15 +76,18 @@ def beacon(
     clock: Clock,
     run: str,
     directories: Sequence[Path],
+    on_volume: Sequence[Path],
     write: Callable[[str], object],
     booted: float,
     mark: Path = PROVED,
 ) -> int:
-    """`booted`: Unix seconds; a checkpoint that is younger was committed by this machine."""
+    """`on_volume`: where the run's volume has checkpoints; those on the machine's own drives prove nothing of it.
+    `booted`: Unix seconds; a checkpoint that is younger was committed by this machine.
+    """
     write(line(clock.now(), directories) + "\n")
     if mark.exists():
         return OK
-    newest = [found[0].stat().st_mtime for each in directories if (found := checkpoints(each))]
+    newest = [found[0].stat().st_mtime for each in on_volume if (found := checkpoints(each))]
     if not newest or max(newest) < booted:
         return OK
     try:

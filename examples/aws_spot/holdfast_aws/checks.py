@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast_aws import bucket
 from holdfast_aws.account import HUMAN, OK, Account, Answer, CommandError
 from holdfast_aws.launch import body, with_network, zones_that_offer
 from holdfast_aws.plan import LaunchPlan
@@ -29,6 +30,13 @@ NEEDED = (
     "ssm:GetParametersByPath",
     "ssm:PutParameter",
 )
+NEEDED_FOR_S3 = (
+    "s3:CreateBucket",
+    "s3:ListBucket",
+    "s3:PutBucketPublicAccessBlock",
+    "s3:PutEncryptionConfiguration",
+    "s3:PutLifecycleConfiguration",
+)
 
 
 @dataclass(frozen=True)
@@ -42,10 +50,12 @@ def check(account: Account, plan: LaunchPlan) -> Answer:
     findings = [_identity(account)]
     if findings[0].good is not False:
         findings += [
-            _rights(account),
+            _rights(account, plan),
             _machine_image(account, plan),
             _zones(account, plan),
             *_quotas(account, plan),
+            *_home(account, plan),
+            *([_drives(account, plan)] if plan.nvme else []),
             _network(account, plan),
         ]
     marks = {True: "ok     ", False: "BAD    ", None: "unknown"}
@@ -64,14 +74,15 @@ def _identity(account: Account) -> Finding:
         return Finding("account", False, str(problem))
 
 
-def _rights(account: Account) -> Finding:
+def _rights(account: Account, plan: LaunchPlan) -> Finding:
     """By IAM's own simulator, which some users may not ask."""
     try:
         me = account.ask("sts", "get_caller_identity")["Arn"]
         if ":assumed-role/" in me:
             role = me.split("/")[1]
             me = account.ask("iam", "get_role", RoleName=role)["Role"]["Arn"]
-        answer = account.ask("iam", "simulate_principal_policy", PolicySourceArn=me, ActionNames=list(NEEDED))
+        needed = [*NEEDED, *(NEEDED_FOR_S3 if plan.in_s3 else ())]
+        answer = account.ask("iam", "simulate_principal_policy", PolicySourceArn=me, ActionNames=needed)
     except (
         Exception
     ) as problem:  # also what a double does not know: this is a question, never a reason to stop
@@ -83,7 +94,7 @@ def _rights(account: Account) -> Finding:
         return Finding(
             "rights", False, f"this user may not {', '.join(denied)}: ask the account's administrator"
         )
-    return Finding("rights", True, f"all {len(NEEDED)} that are needed")
+    return Finding("rights", True, f"all {len(needed)} that are needed")
 
 
 def _machine_image(account: Account, plan: LaunchPlan) -> Finding:
@@ -149,9 +160,39 @@ def _quota(account: Account, plan: LaunchPlan, kind: str, family: str) -> Findin
     return Finding(what, True, f"{have:.0f} vCPUs, enough for {', '.join(fits)}")
 
 
+def _home(account: Account, plan: LaunchPlan) -> list[Finding]:
+    if not plan.in_s3:
+        return []
+    try:
+        ready = bucket.resolved(account, plan)
+        good, says = bucket.troubles(account, ready)
+    except CommandError as problem:
+        return [Finding("home", False, str(problem))]
+    try:
+        hint = bucket.endpoint_hint(account, with_network(account, ready))
+    except CommandError as problem:
+        return [Finding("home", good, says), Finding("endpoint", None, str(problem))]
+    return [Finding("home", good, says), Finding("endpoint", True, hint)]
+
+
+def _drives(account: Account, plan: LaunchPlan) -> Finding:
+    what = "NVMe drives"
+    try:
+        found = account.ask("ec2", "describe_instance_types", InstanceTypes=list(plan.types))["InstanceTypes"]
+    except CommandError as problem:
+        return Finding(what, None, str(problem))
+    without = sorted(one["InstanceType"] for one in found if not one.get("InstanceStorageSupported"))
+    if without:
+        return Finding(
+            what, False, f"{', '.join(without)} has none of its own: leave --nvme out, or name other --types"
+        )
+    sizes = {one["InstanceType"]: one.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0) for one in found}
+    return Finding(what, True, ", ".join(f"{kind}: {size} GB" for kind, size in sorted(sizes.items())))
+
+
 def _network(account: Account, plan: LaunchPlan) -> Finding:
     try:
-        ready = with_network(account, plan)
+        ready = bucket.resolved(account, with_network(account, plan))
         size = len(body(ready))
     except CommandError as problem:
         return Finding("network", False, str(problem))

@@ -92,7 +92,7 @@ def _options(words: list[str]) -> tuple[argparse.Namespace, tuple[str, ...]]:
     mode = add("mode", "which machines come next: spot or on-demand", _mode)
     mode.add_argument("kind", choices=("spot", "on-demand"))
     mode.add_argument("--now", action="store_true", help="the present machine commits and is replaced")
-    move = add("move", "to another zone; the volume follows", _move)
+    move = add("move", "to another zone; a volume follows", _move)
     move.add_argument("--zone", required=True, help="such as us-east-1b, or any")
     gc = add("gc", "what the run has left behind; deletes nothing without --delete", _gc)
     gc.add_argument("--delete", action="store_true")
@@ -124,6 +124,17 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--setup", default="", help="shell command that installs the programs, once a boot")
     parser.add_argument("--ami", default=OPEN_DRIVER_IMAGE, help="AMI, or SSM parameter that names one")
     parser.add_argument("--subnets", default="", help="with commas; default: the default network's")
+    parser.add_argument(
+        "--home",
+        default=default.home,
+        help="where checkpoints survive the machine: ebs, a volume that moves with the run from zone to zone; "
+        "s3, any zone, no volume; s3://BUCKET/PREFIX, a bucket that exists (%(default)s)",
+    )
+    parser.add_argument(
+        "--nvme",
+        action="store_true",
+        help="commit to the machine's own NVMe drives (RAID0), and copy each newest checkpoint home",
+    )
     parser.add_argument("--size", type=int, default=default.size_gib, help="GiB of the volume (%(default)s)")
     parser.add_argument("--iops", type=int, default=default.iops)
     parser.add_argument("--throughput", type=int, default=default.throughput, help="MiB/s (%(default)s)")
@@ -167,6 +178,8 @@ def _plan(options: argparse.Namespace) -> LaunchPlan:
         slices=options.mig_slices,
         gpu=not options.no_gpu,
         remote_shell=options.remote_shell,
+        home=options.home,
+        nvme=options.nvme,
     )
     return check_plan(plan)
 
@@ -215,14 +228,14 @@ def _check(account: Account, options: argparse.Namespace) -> Answer:
 
 
 def _render(account: Account, options: argparse.Namespace) -> Answer:
-    from holdfast_aws.policy import instance_policy
+    from holdfast_aws.bucket import resolved
     from holdfast_aws.template import template
     from holdfast_aws.user_data import cloud_config
 
-    plan = _plan(options)
+    plan = resolved(account, _plan(options))
     if options.user_data:
         return Answer({"user_data": cloud_config(plan)}, [cloud_config(plan)])
-    made = instance_policy(plan.run, pull_from_ecr=plan.from_ecr) if options.policy else template(plan)
+    made = plan.policy if options.policy else template(plan)
     return Answer(made, [json.dumps(made, indent=1)])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast_aws.cloud import Clock, Cloud, CloudError
-from holdfast_aws.run_state import read_state
+from holdfast_aws.run_state import is_home, read_state
 from holdfast_aws.stop import OK, RETRY
 
 TRIES = 10
@@ -21,11 +21,19 @@ Say = Callable[[str], None]
 
 
 def finish(
-    cloud: Cloud, clock: Clock, run: str, directories: Sequence[Path], code: int | None, say: Say = print
+    cloud: Cloud,
+    clock: Clock,
+    run: str,
+    directories: Sequence[Path],
+    code: int | None,
+    say: Say = print,
+    *,
+    two_tiers: bool = False,
 ) -> int:
     """0 when the run has ended, or is not at its end; 75 when its groups could not be set to 0.
 
-    `code` is the trainer's exit code; None: unknown, which ends nothing.
+    `code` is the trainer's exit code; None: unknown, which ends nothing. With `two_tiers` the directories die with
+    this machine: it may not go before their newest checkpoint is home.
     """
     if code != 0:
         say(f"not at its end: the trainer ended with {code}")
@@ -34,6 +42,11 @@ def finish(
         state = read_state(directory)
         if state is None or state.phase != "complete" or state.exit_code != 0:
             say(f"not at its end: {directory} is {state.phase if state else 'without a state'}")
+            return OK
+        if two_tiers and not is_home(directory):
+            # `supervise` waits for it, but not beyond the grace period of a SIGTERM. The next machine trains these
+            # steps again, and ends the run.
+            say(f"not at its end: the last checkpoint of {directory} is not home")
             return OK
     return _set_to_zero(cloud, clock, run, "finish_failed", say)
 

@@ -7,9 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from holdfast_aws import bucket
 from holdfast_aws.account import HUMAN, LATER, Account, Answer, CommandError
 from holdfast_aws.cloud import RUN_TAG
 from holdfast_aws.plan import LaunchPlan, stack_of
+from holdfast_aws.registers import Book, parse, path_of
+from holdfast_aws.stop import StopError
 from holdfast_aws.template import template
 
 BODY_LIMIT = 51200  # bytes of a template that comes without a bucket
@@ -25,7 +28,10 @@ def body(plan: LaunchPlan) -> str:
 
 
 def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
-    plan = with_network(account, plan)
+    plan = bucket.resolved(account, with_network(account, plan))
+    bucket.must_fit(plan, _book(account, plan.run), account.volumes(plan.run))
+    if plan.in_s3:
+        bucket.prepare(account, plan)
     name = stack_of(plan.run)
     arguments: dict[str, Any] = {
         "StackName": name,
@@ -62,6 +68,13 @@ def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
         {"run": plan.run, "stack": name, "subnets": list(plan.subnets), "changes": account.changes},
         [f"the run {plan.run} is on its way: hf-aws status {plan.run}"],
     )
+
+
+def _book(account: Account, run: str) -> Book:
+    try:
+        return parse(run, account.parameters(path_of(run)))
+    except StopError as error:
+        raise CommandError(HUMAN, error.message) from error
 
 
 def _start(account: Account, plan: LaunchPlan, max_hours: float) -> None:

@@ -48,9 +48,9 @@ class LinuxHost:
             filesystem.unmount(self._run, self._settings.mount)
 
     def verify(self) -> str:
-        """The newest checkpoint of each run directory, every byte."""
+        """The newest checkpoint of each directory on the volume, every byte."""
         seen = "nothing"
-        for directory in self._settings.run_dirs:
+        for directory in self._settings.volume_dirs:
             files = checkpoints(directory)
             if not files:
                 if held_checkpoints(directory):

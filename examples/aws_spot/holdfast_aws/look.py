@@ -33,6 +33,7 @@ def status(account: Account, run: str) -> Answer:
         "groups": [_group(group) for group in groups],
         "machines": machines,
         "volume": _volume(book, volumes),
+        "home": book.home or None,
         "move": _move(book),
         "progress": progress,
         "cost": cost(account, run, groups, machines),
@@ -226,7 +227,9 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
         what = f"{machine['id']} {machine['type']} ({machine['kind']}) in {machine['zone']}"
         lines.append(f"  machine   {what}: {machine['state']} since {since:%Y-%m-%d %H:%M} UTC")
     volume = data["volume"]
-    if volume is None:
+    if data["home"]:
+        lines.append(f"  home      {data['home']}: no volume, any zone")
+    elif volume is None:
         lines.append("  volume    none yet")
     else:
         held = f"held by {volume['holder']}" if volume["holder"] else "free"
@@ -251,14 +254,21 @@ def _progress_lines(progress: dict[str, Any] | None) -> list[str]:
         return ["  training  no word of it yet (a machine tells twice a minute on its console)"]
     lines = []
     for one in progress["runs"]:
-        risk = "none durable"
-        if "durable_age_s" in one:
-            risk = f"{one['durable_age_s'] + progress['age_s']} s of work at risk"
-        step = f"step {one.get('step', '?')}, durable {one.get('durable_step', '?')}, {risk}"
+        two_tiers = "home_step" in one
+        age = one.get("home_age_s" if two_tiers else "durable_age_s")
+        risk = f"none {'home' if two_tiers else 'durable'}"
+        if age is not None:
+            risk = f"{age + progress['age_s']} s of work at risk"
+        durable = f"durable {one.get('durable_step', '?')}"
+        if two_tiers:  # what is not home dies with the machine
+            durable += f" here, {one['home_step'] if one['home_step'] >= 0 else 'nothing'} home"
+        step = f"step {one.get('step', '?')}, {durable}, {risk}"
         phase = f"{one.get('phase', 'not begun')}, attempt {one.get('attempt', 0)}"
         lines.append(f"  training  {one['dir']}: {phase}, {step}")
         if one.get("notice"):
             lines.append(f"  notice    {one['notice']}")
+        if one.get("home_failure"):
+            lines.append(f"  home      the mirror tries again: {one['home_failure']}")
     if progress["age_s"] > SILENT:
         lines.append(f"  silence   the last word is {progress['age_s']} s old: hf-aws logs")
     return lines

@@ -1,6 +1,7 @@
 """The commands of a machine of the run. Settings come from the environment, see settings.py.
 
     hf volume up | down | status    find, make or move the run's volume and mount it; give it back; look
+    hf home up | down               the same for a run whose checkpoints are in S3: its register; nothing to give back
     hf finish [--exit-code N]       end the run if all of it is complete
     hf park                         a person must look: wait half an hour, then stop the run
     hf health                       look at the worker; every 30 seconds
@@ -27,6 +28,7 @@ from holdfast_aws.cloud import Cloud
 from holdfast_aws.commands import run
 from holdfast_aws.finish import finish, park
 from holdfast_aws.health import Health, unhealthy
+from holdfast_aws.home import home_up
 from holdfast_aws.lead_snapshot import lead_snapshot
 from holdfast_aws.metadata import Metadata
 from holdfast_aws.settings import Settings, from_environment
@@ -54,7 +56,7 @@ def say(text: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    command = " ".join(words[:2] if words[:1] == ["volume"] else words[:1])
+    command = " ".join(words[:2] if words[:1] in (["volume"], ["home"]) else words[:1])
     if command in ("-h", "--help"):
         print(__doc__ or "the commands are described in machine.py")
         return OK
@@ -76,6 +78,7 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
             clock,
             settings.run,
             settings.run_dirs,
+            settings.volume_dirs,
             lambda text: Path("/dev/console").write_text(text, "ascii"),
             time.time() - uptime(),
         )
@@ -85,6 +88,8 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
     if command == "park" and os.environ.get("HOLDFAST_HOOK"):
         # The supervisor ends a hook after a while, and waits for it: the service does the waiting.
         return run(["systemctl", "start", "--no-block", "hf-park.service"], 60).code
+    if command == "home down":
+        return OK
     me = metadata.machine()
     if command == "nodes":
         import boto3
@@ -105,8 +110,11 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
 
         executor = Executor(cloud, LinuxHost(settings, me.instance), clock, settings, me, say=say)
         return {"up": executor.up, "down": executor.down, "status": executor.status}[words[1]]()
+    if command == "home up":
+        return home_up(cloud, clock, settings.run, settings.s3, say)
     if command == "finish":
-        return finish(cloud, clock, settings.run, settings.run_dirs, _exit_code(words), say)
+        code = _exit_code(words)
+        return finish(cloud, clock, settings.run, settings.run_dirs, code, say, two_tiers=settings.two_tiers)
     if command == "park":
         return park(cloud, clock, settings.run, say=say)
     if command == "sick":

@@ -6,7 +6,11 @@ Errors: UsageError, which names the option.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from holdfast_aws.policy import instance_policy
 
 # The open driver of today's Deep Learning AMIs runs on all of these but not on V100.
 OPEN_DRIVER_IMAGE = (
@@ -20,8 +24,19 @@ TYPES = {
     "any": ("g5.xlarge", "g6.xlarge", "g4dn.xlarge", "g5.2xlarge", "g6.2xlarge", "g4dn.2xlarge"),
 }
 
+# Families with NVMe drives of the machine's own, beside those with a "d" after the generation, such as p4d and g4dn.
+DRIVES = ("g5", "g6", "g6e", "gr6", "p5", "p5e", "p5en", "p6")
+
 RUN_DIR_MARK = "{run_dir}"
 MOUNT = "/mnt/holdfast"
+FAST = "/mnt/fast"  # the machine's own drives; they die with it
+EBS, S3 = "ebs", "s3"
+OF_THE_VOLUME = {
+    "size_gib": "--size",
+    "iops": "--iops",
+    "throughput": "--throughput",
+    "filesystem": "--filesystem",
+}
 
 
 class UsageError(Exception):
@@ -51,13 +66,32 @@ class LaunchPlan:
     slices: int = 0  # MIG slices, a run each
     gpu: bool = True
     remote_shell: bool = False  # AWS's own session manager, for a look and for `rehearse`
+    home: str = (
+        EBS  # where checkpoints survive the machine: ebs, s3 (bucket.py names it), s3://BUCKET[/PREFIX]
+    )
+    region: str = ""  # of the run and of its bucket; only with S3
+    nvme: bool = False  # commits go to the machine's own drives, copies of them go home
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def run_dirs(self) -> tuple[str, ...]:
-        if self.slices:
-            return tuple(f"{MOUNT}/run-{number}" for number in range(self.slices))
-        return (f"{MOUNT}/run",)
+        return tuple(f"{FAST if self.nvme else MOUNT}/{name}" for name in self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the run directories, and of their places in S3."""
+        return tuple(f"run-{number}" for number in range(self.slices)) or ("run",)
+
+    @property
+    def in_s3(self) -> bool:
+        return self.home != EBS
+
+    @property
+    def s3(self) -> str:
+        """BUCKET/PREFIX/RUN. Two runs never share a place: the run's name always ends it."""
+        if not self.home.startswith("s3://"):
+            raise UsageError("--home s3: the bucket's name is not known here; write --home s3://BUCKET")
+        return f"{self.home[len('s3://') :].rstrip('/')}/{self.run}"
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -66,6 +100,13 @@ class LaunchPlan:
             if self.fallback_minutes
             else (spot_group(self.run),)
         )
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """What a machine of the run may do."""
+        s3 = self.s3 if self.in_s3 else ""
+        names = ("run-?",) if self.slices else self.names  # a template may have 51,200 bytes
+        return instance_policy(self.run, pull_from_ecr=self.from_ecr, s3=s3, names=names)
 
     @property
     def from_ecr(self) -> bool:
@@ -82,6 +123,35 @@ def spot_group(run: str) -> str:
 
 def on_demand_group(run: str) -> str:
     return f"holdfast-{run}-on-demand"
+
+
+def has_drives(kind: str) -> bool:
+    """The instance type has local NVMe drives, as far as its name tells; `hf-aws check` asks EC2."""
+    family = kind.partition(".")[0]
+    return family in DRIVES or bool(re.fullmatch(r"[a-z]+[0-9]+[a-z]*d[a-z]*", family))
+
+
+def _check_home(plan: LaunchPlan, need: Callable[[bool, str], None]) -> None:
+    need(
+        plan.home in (EBS, S3)
+        or bool(re.fullmatch(r"s3://[a-z0-9][a-z0-9-]{1,61}[a-z0-9](/[A-Za-z0-9_=-]+)*/?", plan.home)),
+        f"--home {plan.home}: ebs, s3, or s3://BUCKET/PREFIX of letters, digits, - and _ (a bucket without dots)",
+    )
+    need(
+        not (plan.in_s3 or plan.nvme) or plan.nodes == 1,
+        "--nodes has neither --home s3 nor --nvme: the nodes share one file system, which survives them",
+    )
+    without = [kind for kind in plan.types if not has_drives(kind)]
+    need(
+        not plan.nvme or not without,
+        f"--nvme: {', '.join(without)} has no NVMe drives of its own; leave --nvme out, or name other --types",
+    )
+    defaults = {field.name: field.default for field in fields(plan)}
+    spare = [option for name, option in OF_THE_VOLUME.items() if getattr(plan, name) != defaults[name]]
+    need(
+        not plan.in_s3 or not spare,
+        f"--home s3 makes no volume, so {', '.join(spare)} means nothing: leave it out (--root-size is the disk's)",
+    )
 
 
 def check(plan: LaunchPlan) -> LaunchPlan:
@@ -153,4 +223,5 @@ def check(plan: LaunchPlan) -> LaunchPlan:
         0 <= plan.slices <= 7 and (not plan.slices or plan.nodes == 1),
         "--mig-slices: from 1 to 7, on one node",
     )
+    _check_home(plan, need)
     return plan

@@ -5,6 +5,7 @@
                                    cancel:i-…              N will never be
     /holdfast/RUN/gen/N/proved     vol-…                   a machine has committed a checkpoint on it (hf-aws gc)
     /holdfast/RUN/formatted        vol-…                   the run has a file system: never make another
+    /holdfast/RUN/home             s3://…                  the run has no volume: its checkpoints are there
     /holdfast/RUN/job-secret       (encrypted)             what the ranks of several nodes know each other by
 
 AWS lets only the first writer of a parameter win, so all machines agree on each of them. The run's volume is
@@ -45,10 +46,11 @@ class Book:
 
     generations: Mapping[int, Generation] = field(default_factory=dict)
     formatted: bool = False
+    home: str = ""  # s3://…; "" for a run with a volume
 
     @property
     def empty(self) -> bool:
-        return not self.generations and not self.formatted
+        return not self.generations and not self.formatted and not self.home
 
     @property
     def top(self) -> int:
@@ -74,11 +76,14 @@ def path_of(run: str) -> str:
 def parse(run: str, parameters: Mapping[str, str]) -> Book:
     """Stop 78 for a value that the kit never writes: somebody changed the registers by hand."""
     generations: dict[int, Generation] = {}
-    formatted = False
+    formatted, home = False, ""
     for name, value in sorted(parameters.items()):
         below = name[len(path_of(run)) + 1 :]
         if below == "formatted":
             formatted = True
+            continue
+        if below == "home":
+            home = value
             continue
         place = re.fullmatch(r"gen/([1-9][0-9]{0,8})/(claim|outcome)", below)
         if place is None:
@@ -96,7 +101,7 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
                 HUMAN, f"the register {name} says {value!r}, which is no outcome: mend it by hand"
             )
         generations[number] = known
-    return Book(generations, formatted)
+    return Book(generations, formatted, home)
 
 
 class Registers:
@@ -120,6 +125,9 @@ class Registers:
 
     def mark_formatted(self, volume: str) -> bool:
         return self._put("formatted", volume)
+
+    def set_home(self, home: str) -> bool:
+        return self._put("home", home)
 
     def mark_proved(self, number: int, volume: str) -> bool:
         return self._put(f"gen/{number}/proved", volume)

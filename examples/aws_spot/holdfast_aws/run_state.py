@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 CHECKPOINT = re.compile(r"step-([0-9]{12,18})-a([0-9]{4,18})\.h5")
@@ -16,6 +17,7 @@ _DAMAGED = re.compile(r"step-[0-9]{12,18}-a([0-9]{4,18})\.h5\.damaged")
 _TEMPORARY = re.compile(r"tmp-a([0-9]{4,18})-.+")
 _CLAIM = re.compile(r"([1-9][0-9]{0,17})(\.state\.json)?")
 _LEDGER = "ledger-a{:04}.jsonl"
+_HOME = "HOME_STATE.json"
 LONGEST = 64 << 10  # bytes; a state has less than 1 KiB
 
 
@@ -26,6 +28,23 @@ class RunState:
     step: int
     durable_step: int  # -1: none
     exit_code: int
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """A checkpoint, ordered as recovery does."""
+
+    attempt: int
+    step: int
+
+
+@dataclass(frozen=True)
+class HomeState:
+    """What `holdfast mirror` says of the copies in a safer place."""
+
+    newest: Point | None  # None: nothing is home
+    since: float  # Unix seconds; 0: unknown
+    failure: str  # why the last try failed; "" when it did not
 
 
 def newest_attempt(directory: Path) -> int:
@@ -58,6 +77,27 @@ def checkpoints(directory: Path) -> list[Path]:
         if match := CHECKPOINT.fullmatch(name):
             found.append((int(match[2]), int(match[1]), name))
     return [directory / name for _, _, name in sorted(found, reverse=True)]
+
+
+def read_home(directory: Path) -> HomeState | None:
+    """None: the mirror has said nothing that can be read."""
+    try:
+        with (directory / _HOME).open("rb") as file:
+            told = json.loads(file.read(LONGEST))
+        newest = Point(_whole(told["attempt"]), _whole(told["step"])) if "step" in told else None
+        return HomeState(newest, _unix(told.get("since")), str(told.get("failure", "")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def is_home(directory: Path) -> bool:
+    """The newest checkpoint here has its copy in the safer place."""
+    newest = checkpoints(directory)[:1]
+    home = read_home(directory)
+    if not newest or home is None or home.newest is None:
+        return False
+    match = CHECKPOINT.fullmatch(newest[0].name)
+    return match is not None and home.newest >= Point(int(match[2]), int(match[1]))
 
 
 def held_checkpoints(directory: Path) -> bool:
@@ -93,6 +133,14 @@ def _state(path: Path) -> RunState | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _unix(text: object) -> float:
+    """Of a UTC time such as 2026-01-31T23:59:59Z; 0 when it is none."""
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _whole(value: object) -> int:

@@ -6,7 +6,9 @@ HF_IOPS           gp3 (6000)
 HF_THROUGHPUT     gp3, MiB/s (500)
 HF_FILESYSTEM     ext4 or xfs (ext4)
 HF_MOUNT          where the volume is mounted (/mnt/holdfast)
-HF_RUN_DIRS       run directories on it, ":" between them; all must be complete to end (HF_MOUNT/run)
+HF_RUN_DIRS       run directories, ":" between them; all must be complete to end (HF_MOUNT/run)
+HF_NVME           1: run directories lie on the machine's own drives; each has a copy of its checkpoints at home (0)
+HF_S3             BUCKET/PREFIX/RUN: home is there, and the run has no volume (none)
 HF_GPU            1: the machine must see a GPU (1)
 HF_DEV_ROOT       "/" unless a test says otherwise
 HF_IMDS           http://169.254.169.254 unless a test says otherwise
@@ -34,8 +36,22 @@ class Settings:
     mount: Path = Path("/mnt/holdfast")
     run_dirs: tuple[Path, ...] = (Path("/mnt/holdfast/run"),)
     gpu: bool = True
+    nvme: bool = False
+    s3: str = ""
     dev_root: Path = Path("/")
     imds: str = IMDS
+
+    @property
+    def two_tiers(self) -> bool:
+        """The run directories die with the machine; what counts is at home."""
+        return self.nvme or bool(self.s3)
+
+    @property
+    def volume_dirs(self) -> tuple[Path, ...]:
+        """Directories on the run's volume that hold its checkpoints; none without a volume."""
+        if self.s3:
+            return ()
+        return tuple(self.mount / each.name for each in self.run_dirs) if self.nvme else self.run_dirs
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -66,6 +82,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         mount=mount,
         run_dirs=tuple(Path(directory) for directory in run_dirs.split(":")),
         gpu=environment.get("HF_GPU", "1") == "1",
+        nvme=environment.get("HF_NVME", "0") == "1",
+        s3=environment.get("HF_S3", ""),
         dev_root=Path(environment.get("HF_DEV_ROOT", "/")),
         imds=environment.get("HF_IMDS", IMDS),
     )

@@ -79,7 +79,7 @@ def mode(account: Account, run: str, kind: str, *, now: bool = False) -> Answer:
 
 
 def move(account: Account, run: str, zone: str) -> Answer:
-    """To this zone, and no other until `--zone any`. The volume follows the machine."""
+    """To this zone, and no other until `--zone any`. A volume follows the machine; S3 is there already."""
     groups = account.must_have_groups(run)
     stack = account.ask("cloudformation", "describe_stacks", StackName=stack_of(run))["Stacks"][0]
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}

@@ -1,4 +1,4 @@
-"""The one CloudFormation template of a run. It owns machines and rights, never data: deleting it keeps the volume.
+"""The one CloudFormation template of a run. It owns machines and rights, never data: deleting it keeps the checkpoints.
 
     spot group        0 or 1 machine (or --nodes), any type and zone of the list, no maximum price
     on-demand group   0 or 1, with --fallback-minutes: an alarm fills it when spot has had none for so long,
@@ -15,7 +15,6 @@ from typing import Any
 
 from holdfast_aws.cloud import RUN_TAG
 from holdfast_aws.plan import LaunchPlan, on_demand_group, spot_group, stack_of
-from holdfast_aws.policy import instance_policy
 from holdfast_aws.user_data import kit, user_data
 
 Json = dict[str, Any]
@@ -42,7 +41,7 @@ def template(plan: LaunchPlan) -> Json:
         resources.update(_fallback(plan))
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": f"Holdfast: the machines of run {plan.run}. Deleting this stack keeps the run's volume.",
+        "Description": f"Holdfast: the machines of run {plan.run}. Deleting this stack keeps the run's checkpoints.",
         "Parameters": _parameters(plan),
         "Resources": resources,
         # `hf-aws move` opens one of them, and later all again.
@@ -75,11 +74,10 @@ def _parameters(plan: LaunchPlan) -> Json:
 
 def _role(plan: LaunchPlan) -> Json:
     trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    policy = instance_policy(plan.run, pull_from_ecr=plan.from_ecr)
     properties: Json = {
         "Description": f"A machine of Holdfast run {plan.run}",
         "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
-        "Policies": [{"PolicyName": "holdfast", "PolicyDocument": policy}],
+        "Policies": [{"PolicyName": "holdfast", "PolicyDocument": plan.policy}],
         "Tags": [_tag(RUN_TAG, plan.run)],
     }
     if plan.remote_shell:

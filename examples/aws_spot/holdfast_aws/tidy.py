@@ -3,7 +3,7 @@
 gc removes what the run has left behind: volumes that it moved away from, copies of moves that were cancelled, and
 snapshots but the newest. It never touches the committed volume, an open move, or anything in use; and nothing at all
 while the committed volume has not proved itself: some machine has committed a checkpoint on it (register
-gen/N/proved, written by the machine).
+gen/N/proved, written by the machine). Of a run in S3 it ends the uploads that lost machines have left.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast_aws import bucket
 from holdfast_aws.account import HUMAN, Account, Answer, CommandError
 from holdfast_aws.cloud import GENERATION_TAG, RETIRED_TAG
 from holdfast_aws.launch import POLL, WAIT, stack_state
@@ -95,11 +96,34 @@ def gc(account: Account, run: str, *, delete: bool = False) -> Answer:
             continue
         _delete(account, name)
     lines = [f"kept {name}: {why}" for name, why in sorted(chosen.keep.items())]
-    if not delete and chosen.delete:
+    uploads = _end_leftovers(account, run)
+    if not delete and (chosen.delete or uploads):
         lines.append(f"nothing was deleted: hf-aws gc {run} --delete")
     return Answer(
-        {"run": run, "delete": chosen.delete, "keep": chosen.keep, "deleted": not account.dry_run}, lines
+        {
+            "run": run,
+            "delete": chosen.delete,
+            "uploads": uploads,
+            "keep": chosen.keep,
+            "deleted": not account.dry_run,
+        },
+        lines,
     )
+
+
+def _end_leftovers(account: Account, run: str) -> list[str]:
+    """Copies into S3 that a lost machine began: their parts are paid for, and shown in no listing."""
+    place = _place(account.parameters(path_of(run)), run)
+    if place is None:
+        return []
+    found = bucket.leftovers(account, place)
+    bucket.end_uploads(account, place, found)
+    return [str(upload["Key"]) for upload in found]
+
+
+def _place(parameters: dict[str, str], run: str) -> bucket.Place | None:
+    home = parameters.get(f"{path_of(run)}/home")
+    return bucket.place_of(home) if home else None
 
 
 def _look(account: Account, run: str) -> Sorted:
@@ -122,7 +146,7 @@ def _delete(account: Account, name: str) -> None:
 
 
 def down(account: Account, run: str, delete_data: str = "") -> Answer:
-    """No machine, no stack. The volume stays unless `delete_data` repeats the run's name."""
+    """No machine, no stack. The checkpoints stay unless `delete_data` repeats the run's name."""
     if delete_data and delete_data != run:
         raise CommandError(
             64, f"--delete-data {delete_data}: repeat the run's name, {run}, to delete its data"
@@ -137,19 +161,24 @@ def down(account: Account, run: str, delete_data: str = "") -> Answer:
     volumes = [volume["VolumeId"] for volume in account.volumes(run)]
     snapshots = [snapshot["SnapshotId"] for snapshot in account.snapshots(run)]
     lines = []
+    place = _place(account.parameters(path_of(run)), run)
+    lies = bucket.summary(account, place) if place else ""
     if delete_data:
+        if place:
+            bucket.delete_all(account, place)
         # Volumes before registers: what is half deleted is a run that refuses to start, never one that starts anew.
         for thing in (*volumes, *snapshots):
             _delete(account, thing)
         for register in sorted(account.parameters(path_of(run))):
             account.change(f"delete the register {register}", "ssm", "delete_parameter", Name=register)
-    elif volumes or snapshots:
-        kept = ", ".join((*volumes, *snapshots))
+    elif volumes or snapshots or lies:
+        kept = ", ".join((*volumes, *snapshots, *([lies] if lies else [])))
         lines.append(
             f"kept, and paid for: {kept}. hf-aws up {run} goes on with them; --delete-data {run} deletes them"
         )
     lines.append(f"the run {run} has no machine and no stack")
-    return Answer({"run": run, "volumes": volumes, "snapshots": snapshots, "changes": account.changes}, lines)
+    told = {"run": run, "volumes": volumes, "snapshots": snapshots, "home": str(place) if place else None}
+    return Answer({**told, "changes": account.changes}, lines)
 
 
 def _wait_until_deleted(account: Account, name: str) -> None:

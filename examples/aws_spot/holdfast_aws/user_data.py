@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import gzip
 import hashlib
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast_aws.plan import MOUNT, LaunchPlan, UsageError
+from holdfast_aws.policy import ACL
 
 LIMIT = 16384  # bytes, before base64: EC2's
 KIT = Path(__file__).resolve().parents[1]
@@ -53,13 +55,15 @@ def _config(plan: LaunchPlan) -> dict[str, Any]:
         files.append(_file("/opt/holdfast/run-docker.sh", (KIT / "run-docker.sh").read_text(), "0755"))
         in_docker = (KIT / "machine" / "holdfast-in-docker").read_text()
         files.append(_file("/opt/holdfast/holdfast-in-docker", in_docker, "0755"))
+    if plan.nvme:
+        files.append(_file("/opt/holdfast/raid0", (KIT / "p4d" / "raid0").read_text(), "0755"))
     if plan.slices:
         files.append(_file("/opt/holdfast/hf-mig", (KIT / "mig" / "hf-mig").read_text(), "0755"))
     if plan.nodes > 1:
         for script in ("machine/hf-node", "machine/hf-shared", "p4d/efa-check"):
             files.append(_file(f"/opt/holdfast/{Path(script).name}", (KIT / script).read_text(), "0755"))
     trainers = [f"holdfast@{n}.service" for n in range(plan.slices)] or ["holdfast.service"]
-    timers = ["hf-health.timer"] + ([] if plan.shared else ["hf-lead-snapshot.timer"])
+    timers = ["hf-health.timer"] + ([] if plan.shared or plan.in_s3 else ["hf-lead-snapshot.timer"])
     begin = ["holdfast-setup.service", "holdfast-volume.service", *timers]
     return {
         "write_files": files,
@@ -73,6 +77,8 @@ def _config(plan: LaunchPlan) -> dict[str, Any]:
 
 def _units(plan: LaunchPlan) -> list[str]:
     every = sorted(path.name for path in (KIT / "units").iterdir())
+    if plan.in_s3:
+        every = [name for name in every if not name.startswith("hf-lead-snapshot")]
     if plan.slices:
         return [name for name in every if name != "holdfast.service"]
     return [name for name in every if name not in ("holdfast@.service", "hf-mig.service")]
@@ -82,6 +88,11 @@ def _unit(plan: LaunchPlan, name: str) -> str:
     text = (KIT / "units" / name).read_text()
     if plan.shared and name == "holdfast-volume.service":
         text = text.replace("/opt/holdfast/hf volume", "/opt/holdfast/hf-shared")
+    if plan.in_s3 and name == "holdfast-volume.service":
+        text = text.replace("/opt/holdfast/hf volume", "/opt/holdfast/hf home")
+        text = text.replace(
+            "the run's volume, found or made or moved here, checked and mounted", "where home is"
+        )
     return text
 
 
@@ -105,11 +116,36 @@ def _environment(plan: LaunchPlan) -> str:
         "HF_SLICES": str(plan.slices),
         "HF_NODES": str(plan.nodes),
         "HF_SHARED": plan.shared,
+        "HF_NVME": "1" if plan.nvme else "",
+        **(_s3(plan) if plan.in_s3 else {}),
         **plan.environment,
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items() if value)
 
 
+def _s3(plan: LaunchPlan) -> dict[str, str]:
+    """The remote "holdfast" of rclone, which reads these by itself; credentials are the instance role's."""
+    if not plan.region:
+        raise UsageError("--home s3 needs the region of the run: --region NAME, or aws configure")
+    remote = {
+        "TYPE": "s3",
+        "PROVIDER": "AWS",
+        "ENV_AUTH": "true",
+        "REGION": plan.region,
+        # The machine may not create buckets, and rclone would ask for it before the first object.
+        "NO_CHECK_BUCKET": "true",
+        "ACL": ACL,
+        "SERVER_SIDE_ENCRYPTION": "AES256",
+    }
+    # No file: the remote is all here.
+    return {
+        "HF_S3": plan.s3,
+        "RCLONE_CONFIG": "/dev/null",
+        **{f"RCLONE_CONFIG_HOLDFAST_{key}": value for key, value in remote.items()},
+    }
+
+
+@functools.lru_cache(maxsize=1)  # half a second, and a template needs it twice
 def kit() -> bytes:
     """The modules that a machine needs, by name, as compressed JSON."""
     sources = {name: _without_manual((PACKAGE / f"{name}.py").read_text()) for name in machine_modules()}

@@ -47,6 +47,12 @@ FILESYSTEMS = ("ext4", "xfs")
 
 
 def next_step(world: World) -> Action:
+    if world.book.home:
+        return Exit(
+            HUMAN,
+            f"the checkpoints of {world.run} are in {world.book.home}, and this machine was launched for a volume: "
+            f"hf-aws up {world.run} --home {world.book.home.rpartition('/')[0]} …",
+        )
     if world.book.current is None:
         return _first(world)
     for plugged in world.plugged:

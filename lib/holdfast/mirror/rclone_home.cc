@@ -176,9 +176,16 @@ void RcloneHome::forget_old_claims(const std::vector<Claim>& all) {
 }
 
 void RcloneHome::check_not_superseded() {
+  AttemptNumber own = own_;
+  std::vector<Claim> all = claims();
+  // While rclone lists, the mirror serves its supervisor, which may claim anew: the list is older than that claim.
+  while (own != own_) {
+    own = own_;
+    all = claims();
+  }
   bool listed = false;
   AttemptNumber highest = 0;
-  for (const Claim& claim : claims()) {
+  for (const Claim& claim : all) {
     listed = listed || claim.name == own_name_;
     highest = std::max(highest, claim.number);
   }

@@ -49,6 +49,7 @@ work() {
   esac
 }
 work "$@"; rc=$?
+echo $n >"$here/ended"
 [ "$when" = after ] && { echo "planned failure" >&2; exit $code; }
 exit $rc
 )sh";
@@ -321,6 +322,25 @@ TEST(RealRclone, ARunGoesHomeAndComesBackOnAFolder) {
   EXPECT_EQ(start.newest, saved);
   EXPECT_EQ(other.trainer->attempt(), start.attempt);
   EXPECT_EQ(start.attempt, 2U);
+}
+
+// The supervisor restarts its trainer while the mirror asks who owns HOME: the list that rclone has just made is older
+// than the new claim.
+TEST_F(Rclone, AClaimMadeWhileClaimsAreListedIsNotMissed) {
+  FakeClock clock;
+  ToyVerifier verifier;
+  std::unique_ptr<Home> home;
+  int claims_at = 0;  // number of the call of rclone during which a new attempt is claimed; 0: none
+  Pace pace(clock, 0, [&] {
+    if (claims_at == 0 || read_text(tools_ / "ended") != std::to_string(claims_at) + "\n") return;
+    claims_at = 0;
+    EXPECT_EQ(home->claim(1), 2U);
+  });
+  home = open_home({.place = "rclone:fake:bucket/run", .keep = 3}, FileSystem::real(), verifier, pace);
+  EXPECT_EQ(home->claim(1), 1U);
+  claims_at = calls() + 1;
+  EXPECT_NO_THROW(home->check_not_superseded());
+  EXPECT_EQ(claims_at, 0);
 }
 
 }}  // namespace holdfast::test
