@@ -6,8 +6,9 @@
 namespace holdfast { inline namespace v0_2 {
 
 VoteCadence::VoteCadence(int world_size)
-    : interval_(kInterval *
-                std::clamp((world_size + kRanksOfInterval - 1) / kRanksOfInterval, 1, kMostIntervals)) {}
+    : interval_(std::max<Duration>(
+          kInterval, std::chrono::seconds(
+                         std::min((world_size + kRanksOfInterval - 1) / kRanksOfInterval, kMostSeconds)))) {}
 
 void VoteCadence::learn(const Agreed& agreed) {
   newest_ = agreed.step;
