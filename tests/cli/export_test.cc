@@ -120,7 +120,8 @@ TEST_F(Export, NothingOfAnEarlierExportStaysBesideTheNewOne) {
   EXPECT_TRUE(fs::exists(shards));
   EXPECT_FALSE(fs::exists(one));
 
-  expect_complaint(run({checkpoint(), "--to", one}), 64, shards + " of an earlier export would stay beside it");
+  expect_complaint(run({checkpoint(), "--to", one}), 64,
+                   shards + " of an earlier export would stay beside it");
   EXPECT_FALSE(fs::exists(one));
   EXPECT_EQ(run({checkpoint(), "--to", one, "--force"}).exit_code, 0);
   EXPECT_TRUE(fs::exists(one));

@@ -2,7 +2,6 @@
 #include "holdfast/checkpoint/checkpointer.h"
 
 #include <exception>
-#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "holdfast/base/owner_process.h"
 #include "holdfast/checkpoint/internal/alone.h"
 #include "holdfast/checkpoint/internal/engine.h"
+#include "holdfast/checkpoint/internal/or_out_of_memory.h"
 #include "holdfast/checkpoint/internal/rank_partners.h"
 #include "holdfast/checkpoint/internal/ranks.h"
 #include "holdfast/checkpoint/internal/trial.h"
@@ -21,6 +21,7 @@ namespace holdfast { inline namespace v0_2 {
 
 using internal::Engine;
 using internal::Ensemble;
+using internal::or_out_of_memory;
 using internal::RankPartners;
 using internal::Run;
 using internal::SavePartners;
@@ -64,20 +65,6 @@ struct Checkpointer::Parts {
   Engine engine;
   std::unique_ptr<Ensemble> ensemble;  // what is done is decided here
 };
-
-namespace {
-
-// Every exception leaves as an Error, so that a program can print its text and end with its code.
-template <class Work>
-auto or_out_of_memory(const Work& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemoryError();
-  }
-}
-
-}  // namespace
 
 Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
     : parts_(or_out_of_memory([&] {

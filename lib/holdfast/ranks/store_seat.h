@@ -7,13 +7,14 @@
 #include <deque>
 #include <memory>
 
+#include "holdfast/base/export.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/ranks/store_requests.h"
 #include "holdfast/ranks/store_server.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class StoreSeat final : public StoreRequests {
+class HOLDFAST_EXPORT StoreSeat final : public StoreRequests {
  public:
   explicit StoreSeat(std::shared_ptr<StoreServer> server);
   ~StoreSeat() override { shut(); }
