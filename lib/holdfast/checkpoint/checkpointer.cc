@@ -93,7 +93,6 @@ void Checkpointer::before_update() {
   Engine& engine = parts_->engine;
   engine.boundary.settle();
   engine.boundary.update_begins();
-  // A copy beside the training must end before the update changes memory.
   if (engine.late.open()) [[unlikely]] {
     engine.late.close();
   }
@@ -102,7 +101,6 @@ void Checkpointer::before_update() {
 Decision Checkpointer::after_step(const StepReport& report) {
   parts_->require_loop("after_step");
   Engine& engine = parts_->engine;
-  // Still open here: before_update() was not called.
   if (engine.late.open()) [[unlikely]] {
     engine.late.give_up();
   }
@@ -163,7 +161,6 @@ Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner)
 
 Checkpointer::EvaluationScope::~EvaluationScope() {
   if (!owner_->parts_->process.is_this_one()) return;
-  // More exceptions in flight than at the start: the evaluation ends by one.
   owner_->parts_->ensemble->leave_evaluation(std::uncaught_exceptions() > exceptions_);
 }
 

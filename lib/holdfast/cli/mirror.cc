@@ -48,7 +48,6 @@ int run_mirror(const MirrorRequest& request) {
   try {
     return MirrorRun(request).mirror();
   } catch (const SupersededError& error) {
-    // run_program() would make it a tool's 2, and a wrapper must see 76: it must not start this again.
     log_error(error.what());
     return static_cast<int>(ExitCode::superseded);
   }

@@ -80,7 +80,6 @@ PreparedStart MirrorRun::prepare() {
       mirror_.add_claims(start.claims);
       return start;
     } catch (const Error& error) {
-      // Only a volume that fails may work later.
       if (error.exit_code() != ExitCode::io_failed) throw;
       if (!std::exchange(said, true)) {
         log_warning("{}; tried again until it works, because nobody else may own the run meanwhile",

@@ -125,7 +125,6 @@ int Supervisor::run() {
       return life.ending.code();
     }
     pause(child, verdict.delay);
-    // Somebody may have started another trainer during the pause.
     const RunNews now = news();
     if (asked_to_stop_) {
       log_info("asked to stop while nothing ran; not started again");

@@ -32,7 +32,6 @@ bool HomeRecord::owns(AttemptNumber attempt) const {
 void HomeRecord::add(AttemptNumber attempt) {
   const auto place = std::lower_bound(claims.begin(), claims.end(), attempt);
   if (place == claims.end() || *place != attempt) claims.insert(place, attempt);
-  // Bounded like the store's claims, of which the older ones are deleted, too.
   if (claims.size() > kAttemptsKept) claims.erase(claims.begin());
 }
 

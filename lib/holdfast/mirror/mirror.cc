@@ -45,7 +45,6 @@ void Mirror::run() {
       pace_.wait(kIdle);
     } catch (const SupersededError&) {
       record_.superseded = true;
-      // `holdfast status` then shows that another machine owns HOME.
       if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
       throw;
     } catch (const Error& error) {
@@ -125,7 +124,6 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
     if (highest >= newest) least = 0;
   }
   const AttemptNumber claimed = home_.claim(least);
-  // Recorded before the check, so that a restart knows the number.
   record_.add(claimed);
   claimed_ = true;
   save_record(run);

@@ -32,7 +32,6 @@ class Start {
     claim_home(here() + 1);
     if (const auto newest = store_.preflight().newest) prepared_.newest = id_of(*newest);
     for (const HomeFile& file : home_.list()) {
-      // The list begins with the newest: all that follow are older than the one that is here.
       if (prepared_.newest && file.id <= *prepared_.newest) break;
       if (fetch(file)) break;
     }

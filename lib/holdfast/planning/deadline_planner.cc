@@ -54,14 +54,12 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
   }
   Costs known = costs;
   known.commit = commit_cost(costs, standing);
-  // There is time for the last commit later, so training continues until then.
   if (now + reserve(known) < deadline.at) {
     const bool room = now + known.commit.value_or(Duration::zero()) + reserve(known) < deadline.at;
     if (standing.insured || standing.covered) return {.move = Move::train, .room = room};
     // First a commit as insurance: the deadline may come early, and machines often end before it.
     return {.move = possible ? Move::commit : Move::train, .too_late = !possible, .room = room};
   }
-  // Training on would only add work that nothing can save.
   if (standing.covered) return {.move = Move::wait};
   // A step costs nothing here. When the write in flight has ended, there may be time for a commit after all.
   if (!possible) return {.move = Move::train, .too_late = true, .room = false};

@@ -24,7 +24,6 @@ void CopyList::copy(std::uint64_t begin, std::uint64_t end) const noexcept {
   if (begin >= end) return;
   auto job = std::upper_bound(jobs_.begin(), jobs_.end(), begin,
                               [](std::uint64_t at, const Job& other) { return at < other.start; });
-  // The last job that starts at or before `begin`.
   for (--job; begin < end; ++job) {
     const std::uint64_t skip = begin - job->start;
     const std::uint64_t bytes = std::min(end - begin, job->bytes - skip);

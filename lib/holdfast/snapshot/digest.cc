@@ -10,7 +10,6 @@ namespace holdfast { inline namespace v0_2 {
 
 Digest digest_of(std::span<const std::byte> bytes) {
   unsigned char canonical[sizeof(Digest)];
-  // The canonical form of XXH3 is big-endian, so a digest has the same bytes on every machine.
   internal::digest_kernel()(bytes.data(), bytes.size(), {}, canonical);
   Digest digest;
   std::memcpy(digest.bytes.data(), canonical, sizeof canonical);

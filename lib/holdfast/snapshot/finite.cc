@@ -42,7 +42,6 @@ internal::FloatBits float_bits(DType dtype, Infinity infinity) {
 Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype, Infinity infinity) {
   unsigned char digest[sizeof(Digest)];
   Inspected inspected;
-  // One pass over the memory does both: hashing is limited by it, so the look at the floats is nearly free.
   inspected.finite =
       internal::digest_kernel()(bytes.data(), bytes.size(), float_bits(dtype, infinity), digest);
   for (std::size_t i = 0; i < sizeof digest; ++i) inspected.digest.bytes[i] = std::byte{digest[i]};

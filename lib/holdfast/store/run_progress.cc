@@ -121,7 +121,6 @@ std::optional<RunProgress> progress_from_record(const std::string& text) {
   take(progress.last_bytes, json, "last_bytes");
   take(progress.last_save_ms, json, "last_save_ms");
   progress.failure = text_member(json, "failure").value_or("");
-  // A foreign or broken time would overflow in the reader's arithmetic.
   const bool is_time = progress.unix_ms >= 0 && progress.unix_ms <= kLastMs;
   return progress.attempt != 0 && is_time ? std::optional(std::move(progress)) : std::nullopt;
 }

@@ -80,7 +80,6 @@ RunFigures SaveBook::figures() const {
     figures.elapsed = now - began_;
     put_risk(figures.risk_steps, figures.risk_time, now);
   }
-  // The work at risk now may be the most so far.
   figures.most_risk_steps = std::max(figures.most_risk_steps, figures.risk_steps);
   figures.most_risk_time = std::max(figures.most_risk_time, figures.risk_time);
   if (windows_ >= kFewestWindows) {

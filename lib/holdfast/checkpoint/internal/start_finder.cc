@@ -60,7 +60,6 @@ void StartFinder::read_ahead() noexcept {
 
 std::unique_ptr<CheckpointStore> StartFinder::open_store() {
   const StartingPoint point = starting_point();
-  // The store then looks again, and finds in the verifier what was read ahead.
   if (reading_ahead_.valid()) reading_ahead_.get();
   return std::make_unique<CheckpointStore>(run_.file_system, run_.clock, store_options(point), run_.verifier);
 }

@@ -11,7 +11,6 @@ PieceHasher::PieceHasher(const Snapshot& snapshot, bool look) : looking_(look) {
   const std::size_t tensors = snapshot.layout->tensors().size();
   first_piece_.reserve(tensors + 1);
   for (std::size_t i = 0; i < tensors; ++i) {
-    // The first piece of each tensor, so that finish() finds its pieces again.
     first_piece_.push_back(pieces_.size());
     for (auto bytes = snapshot.bytes(i); !bytes.empty();) {
       const std::size_t size = std::min<std::size_t>(bytes.size(), kDigestPiece);
@@ -28,7 +27,6 @@ PieceHasher::PieceHasher(std::vector<Piece> pieces, bool look)
 
 void PieceHasher::work(const Stopped& stopped) {
   for (std::size_t i = next_++; i < pieces_.size() && !stopped; i = next_++) {
-    // Relaxed: a thread that sees it late only looks once more for nothing.
     if (!looking_.load(std::memory_order_relaxed)) {
       digests_[i] = digest_of(pieces_[i].bytes);
       continue;

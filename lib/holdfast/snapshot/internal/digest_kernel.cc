@@ -23,7 +23,6 @@ bool digest_kernel_plain(const std::byte* data, std::size_t size, FloatBits floa
 }
 
 DigestKernel digest_kernel() {
-  // The compiler may lack AVX2, or the machine may; both are known only here.
   static const DigestKernel best =
       has_avx2() && digest_kernel_avx2() != nullptr ? digest_kernel_avx2() : &digest_kernel_plain;
   return best;
