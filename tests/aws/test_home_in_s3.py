@@ -60,7 +60,7 @@ def rclone(door: S3Door, *words: str, given: str = "", **more: str) -> subproces
     """As RcloneProgram calls it."""
     return subprocess.run(
         ["rclone", "--retries", "1", "--low-level-retries", "1", *words],
-        input=given, env={**machine(door), **more}, capture_output=True, text=True, check=False, timeout=60,
+        input=given, env={**machine(door), **more}, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def test_table_notices_what_is_missing(sid: str, part: str) -> None:
 
 def holdfast(door: S3Door, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(HOLDFAST), *words], env=machine(door), capture_output=True, text=True, check=False, timeout=120
+        [str(HOLDFAST), *words], env=machine(door), capture_output=True, text=True, check=False, timeout=600
     )
 
 

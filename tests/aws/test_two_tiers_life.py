@@ -115,7 +115,8 @@ class S3Stage(TieredStage):
         return [thing["Key"] for thing in bucket.objects(self.account(), place)]
 
     def newest_checkpoint(self) -> int:
-        names = (CHECKPOINT.fullmatch(key.rpartition("/")[2]) for key in self.objects())
+        place = bucket.place_of(f"s3://{self.run_env['HF_S3']}")
+        names = (CHECKPOINT.fullmatch(key.removeprefix(f"{place.prefix}/run/")) for key in self.objects())
         return max(((int(match[2]), int(match[1])) for match in names if match), default=(0, -1))[1]
 
     def axe(self) -> None:
