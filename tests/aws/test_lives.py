@@ -15,7 +15,9 @@ from lab import A, B, C, Lab, Machine
 
 from holdfast_aws.world import Limits
 
-LIVES = int(os.environ.get("HOLDFAST_AWS_LIVES", "10000"))
+LIVES = int(
+    os.environ.get("HOLDFAST_AWS_LIVES", "10000" if os.environ.get("HOLDFAST_AWS_NIGHTLY") else "2500")
+)
 PARTS = 20
 CODES = ("RequestLimitExceeded", "InternalError", "Timeout")
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/nightly.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
@@ -118,6 +119,7 @@ TEST(BenchPrecisionTable, MakesUpdatesOfAGlobalBatchOfPassesThatFit) {
     EXPECT_LT(row["batch"].get<int>(), 5);
     EXPECT_GE(row["batch"].get<int>() * row["accumulation"].get<int>(), 66);
     EXPECT_THAT(row["note"].get<std::string>(), HasSubstr("5 in a pass do not fit"));
+    if (!nightly()) break;
   }
   EXPECT_TRUE(smaller);
 }
@@ -125,16 +127,18 @@ TEST(BenchPrecisionTable, MakesUpdatesOfAGlobalBatchOfPassesThatFit) {
 TEST(BenchPrecisionTable, TrainsWhatIsBesideTheTable) {
   const TemporaryFolder folder;
   const std::string output = folder.path() / "result";
+  // 209 GFLOP a picture: at night.
+  const std::string vgg = nightly() ? ",ssd300-vgg/fp32/nchw/eager" : "";
+  const std::size_t rows = nightly() ? 3 : 2;
   const Ended ended = bench_table({"--device", "cpu", "--rows",
-                                   "ssd300-matched/fp32/nchw/eager,ssd300-vgg/fp32/nchw/eager,"
-                                   "inception3-aux/fp32/nchw/eager",
+                                   "ssd300-matched/fp32/nchw/eager,inception3-aux/fp32/nchw/eager" + vgg,
                                    "--micro-batch", "2", "--steps", "1", "--no-update", "--output", output});
   ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
   const auto all = nlohmann::json::parse(read_text(output + ".json"));
-  ASSERT_EQ(all["rows"].size(), 3u);
+  ASSERT_EQ(all["rows"].size(), rows);
   const double flops[] = {34.275e9, 94.749e9, 208.838e9};  // in the table's order
   const char* const models[] = {"inception3-aux", "ssd300-matched", "ssd300-vgg"};
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < rows; ++i) {
     const auto& row = all["rows"][i];
     EXPECT_EQ(row["model"], models[i]);
     ASSERT_TRUE(row["measured"].get<bool>()) << row;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "crash/call_points.h"
 #include "crash/driver_run.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/snapshot/digest.h"
@@ -333,20 +334,22 @@ bool ZombieProcesses::stop_at_random(unsigned seed) {
 TEST_F(ZombieProcesses, HeldAtEveryCallOfAFirstRun) {
   ASSERT_NO_FATAL_FAILURE(count());
   const int before = counts.held;
-  in_parallel(2 * calls_.size(), [&](std::size_t i) {
-    if (!HasFailure()) hold_at(1 + i / 2, i % 2 == 0 ? Moment::before : Moment::after);
+  const std::vector<CallPoint> points = points_of(calls_.size());
+  in_parallel(points.size(), [&](std::size_t i) {
+    if (!HasFailure()) hold_at(points[i].number, points[i].moment);
   });
-  EXPECT_EQ(counts.held - before, 2 * calls_.size()) << "points were planned";
+  EXPECT_EQ(counts.held - before, points.size()) << "points were planned";
 }
 
 TEST_F(ZombieProcesses, HeldAtEveryCallOfARecovery) {
   ASSERT_NO_FATAL_FAILURE(make_past());
   ASSERT_NO_FATAL_FAILURE(count());
   const int before = counts.held;
-  in_parallel(2 * calls_.size(), [&](std::size_t i) {
-    if (!HasFailure()) hold_at(1 + i / 2, i % 2 == 0 ? Moment::before : Moment::after);
+  const std::vector<CallPoint> points = points_of(calls_.size());
+  in_parallel(points.size(), [&](std::size_t i) {
+    if (!HasFailure()) hold_at(points[i].number, points[i].moment);
   });
-  EXPECT_EQ(counts.held - before, 2 * calls_.size()) << "points were planned";
+  EXPECT_EQ(counts.held - before, points.size()) << "points were planned";
 }
 
 TEST_F(ZombieProcesses, GoesOnBesideTheSecond) {
@@ -405,7 +408,7 @@ TEST_F(ZombieProcesses, OutlivesASecondThatDies) {
 
 TEST_F(ZombieProcesses, StoppedBySignalAtRandomMoments) {
   straight_ = straight_state(60);
-  const int wanted = nightly() ? 500 : 24;
+  const int wanted = nightly() ? 500 : 12;
   std::atomic<unsigned> seed{1};
   in_parallel(2, [&](std::size_t) {
     while (counts.stops < wanted && seed < 20U * static_cast<unsigned>(wanted) && !HasFailure()) {

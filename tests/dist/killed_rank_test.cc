@@ -35,7 +35,7 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr int kSteps = 14;
-constexpr std::size_t kSample = 6;  // of each rank
+constexpr std::size_t kSample = 4;  // of each rank
 // The goal is 10 s; this is for slow machines.
 constexpr auto kOver = 60s;
 

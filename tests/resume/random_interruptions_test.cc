@@ -93,7 +93,7 @@ TEST(Lives, OwnLoop) {
   };
   const auto run = folder.path() / "run";
   const Counts counts = interrupt_again_and_again(
-      nightly() ? 1000 : 20, 500ms, [&] { return own_loop(run, "100000000"); },
+      nightly() ? 1000 : 12, 500ms, [&] { return own_loop(run, "100000000"); },
       [](const Subprocess& life) { return life.err().find(" loss ") != std::string::npos; });
   expect_all_well("own_loop", counts);
   const std::string last = std::to_string(counts.last_step + 100);
@@ -113,7 +113,7 @@ TEST(Lives, Example) {
   const ExampleRun run(plan);
   std::int64_t logged = 0;  // before the life
   const Counts counts = interrupt_again_and_again(
-      nightly() ? 200 : 5, 1500ms,
+      nightly() ? 200 : 3, 1500ms,
       [&] {
         logged = run.steps_logged();
         return run.start({"--steps", "1000000"});

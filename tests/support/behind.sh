@@ -25,7 +25,8 @@ work_behind() {
   touch "$TALLY_LOGS/upper.ready"
   for lane in asan tsan fuzz; do
     if due $lane/ of_core in_time $([[ $lane != fuzz ]] || echo can_fuzz) &&
-      tally step $lane/configure 120 cmake/configure $lane build/$lane "$patience"; then
+      tally step $lane/configure 120 cmake/configure $lane build/$lane "$patience" \
+        $([[ $lane != fuzz || $nightly == 1 ]] || echo -DHOLDFAST_SANITIZED_LEVEL=-O0); then
       build_of $lane build/$lane "^$lane\$" $([[ $lane != fuzz ]] || echo fuzz)
       touch "$TALLY_LOGS/$lane.ready"
     fi

@@ -54,7 +54,7 @@ std::vector<Fault> faults_of(const std::vector<Operation>& clean, Thinning thinn
   std::vector<Fault> faults;
   int offset = 0;
   for (const int code : kCodes) {
-    const int stride = code == EIO || code == ENOSPC ? thinning.full : thinning.others;
+    const int stride = code == EIO ? thinning.full : code == ENOSPC ? thinning.no_space : thinning.others;
     const int first = 1 + offset++ % stride;  // another part of the history for each
     for (int nth = first; nth <= all; nth += stride) {
       faults.push_back({.of = Fault::Of::any, .nth = nth, .code = code});

@@ -51,8 +51,9 @@ class Level {
 // from each operation of any kind on, where a full or read-only disk is not the reason; and each write cut
 // short. Of code c every stride(c)-th operation.
 struct Thinning {
-  int full = 1;    // EIO, ENOSPC and short writes
-  int others = 1;  // the rest
+  int full = 1;      // EIO and short writes
+  int no_space = 1;  // ENOSPC
+  int others = 1;    // the rest
 };
 std::vector<Fault> faults_of(const std::vector<Operation>& clean, Thinning thinning);
 

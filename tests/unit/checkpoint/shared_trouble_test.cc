@@ -49,13 +49,21 @@ class SharedTrouble : public Together {
 TEST_F(SharedTrouble, AShareThatHangsKeepsNobodyFromSaving) {
   CapturedLog log;
   timeout = 4s;
-  std::atomic<bool> saved{false};
+  std::atomic<int> done{0};
+  std::atomic<std::int64_t> last{0};  // step of both: each trains on until the other has what it waits for
   live(2, [&](Member& one) {
     if (one.rank == 1) hang(one);
     train_until_durable(one, 6, 2000);
     const std::int64_t first = one.checkpointer->last_durable().step;
     train_until_durable(one, first + 4, 3000);
-    one.train_to(3010);
+    ++done;
+    while (last == 0) {
+      if (one.rank == 0 && done == 2) last = one.source.step() + 200;
+      one.step();
+      std::this_thread::sleep_for(20ms);
+    }
+    ASSERT_LE(one.source.step(), last);
+    one.train_to(last);
     if (one.rank == 0) gate.open();
     one.finish();
   });

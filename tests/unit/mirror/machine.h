@@ -18,6 +18,13 @@
 
 namespace holdfast::test {
 
+// Under a sanitizer, which is there for other things, an eighth of the repetitions.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kSlower = 8;
+#else
+inline constexpr int kSlower = 1;
+#endif
+
 inline const std::filesystem::path kDir = "/nvme/run";
 inline const std::string kHome = "/efs/run";
 

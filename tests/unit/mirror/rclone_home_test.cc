@@ -12,6 +12,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/mirror/mirror.h"
 #include "holdfast/mirror/start.h"
+#include "machine.h"
 #include "support/fake_clock.h"
 #include "support/nightly.h"
 #include "support/subprocess.h"
@@ -282,7 +283,7 @@ TEST_F(Rclone, AnyCallMayFailWithAnyCode) {
   life("count");
   const int all = calls() - before;
   ASSERT_GT(all, 15);
-  for (int nth = 1; nth <= all; nth += nightly() ? 1 : 5) {
+  for (int nth = 1; nth <= all; nth += nightly() ? 1 : 5 * kSlower) {
     for (const char* const when : {"before", "after"}) {
       const int code = 1 + (nth + (*when == 'a' ? 4 : 0)) % 9;
       fault(nth, code, when);

@@ -140,7 +140,7 @@ TEST_F(TwoTierFaults, TheMachineMayDieAtAnyOperation) {
 // Three machines, of which any may be preempted at any operation in HOME by a whole life of another; a machine
 // that was pre-empted goes on later, as a zombie. Disks are wiped between the lives.
 TEST_F(TwoTierFaults, SeededLivesOfThreeMachines) {
-  const int lives = nightly() ? 10'000 : 400;
+  const int lives = (nightly() ? 10'000 : 400) / kSlower;
   std::int64_t zombies = 0;
   std::int64_t homes = 0;
   for (int seed = 0; seed < lives; ++seed) {
