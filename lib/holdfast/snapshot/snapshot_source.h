@@ -67,6 +67,8 @@ class LateCopy {
   virtual ~LateCopy() = default;
   // Copies what no other run() has taken yet.
   virtual void run() noexcept = 0;
+  // The same on a thread beside the training, which digests what it copies. Requires that `digests` is of the image.
+  virtual void run_digesting(PieceDigests& /*digests*/) noexcept { run(); }
   // Names of tensors whose memory differs from the image by now. Reads all of them. Requires a complete
   // image.
   virtual std::vector<std::string> changed() const = 0;
@@ -82,6 +84,8 @@ class LateCopy {
   virtual void hold_update() noexcept {}
   // Blocks until device copies have ended. Throws Error if one failed.
   virtual void arrive() {}
+  // The same, and digests what arrives. Requires that `digests` is of the image.
+  virtual void arrive_digesting(PieceDigests& /*digests*/) { arrive(); }
 };
 
 // Prepares an image's memory for fast device copies (page-locking). Called once per image; the result lives
