@@ -16,7 +16,7 @@ namespace holdfast::test { namespace {
 
 using internal::DigestKernel;
 
-std::vector<std::byte> some_bytes(std::size_t size, std::uint32_t seed = 7) {
+std::vector<std::byte> bytes_to_copy(std::size_t size, std::uint32_t seed = 7) {
   std::vector<std::byte> bytes(size);
   for (std::byte& byte : bytes) {
     seed = seed * 1664525 + 1013904223;
@@ -25,13 +25,13 @@ std::vector<std::byte> some_bytes(std::size_t size, std::uint32_t seed = 7) {
   return bytes;
 }
 
-std::vector<DigestKernel> kernels() {
+std::vector<DigestKernel> both_kernels() {
   std::vector<DigestKernel> all{internal::kPlainDigestKernel};
   if (internal::digest_kernel().copy != all[0].copy) all.push_back(internal::digest_kernel());
   return all;
 }
 
-Digest ended(const DigestKernel& kernel, const internal::HashState& state) {
+Digest ended_digest(const DigestKernel& kernel, const internal::HashState& state) {
   Digest digest;
   unsigned char bytes[sizeof digest];
   kernel.end(state, bytes);
@@ -40,8 +40,8 @@ Digest ended(const DigestKernel& kernel, const internal::HashState& state) {
 }
 
 TEST(DigestKernel, CopiesEveryByteAndNoOtherAndDigestsThem) {
-  const auto from = some_bytes(300'000);
-  for (const DigestKernel& kernel : kernels()) {
+  const auto from = bytes_to_copy(300'000);
+  for (const DigestKernel& kernel : both_kernels()) {
     for (const std::size_t size : {0, 1, 63, 64, 65, 4095, 4096, 4097, 32767, 32768, 100'001, 262'144}) {
       for (const std::size_t shift : {0, 1, 16, 32, 64}) {
         alignas(64) static std::byte to[300'000];
@@ -51,7 +51,8 @@ TEST(DigestKernel, CopiesEveryByteAndNoOtherAndDigestsThem) {
         const std::size_t first = size / 3 / 4 * 4;
         EXPECT_TRUE(kernel.copy(state, to + shift, from.data(), first, {4, 0x7fffffff, 0x7f7fffff}));
         EXPECT_TRUE(kernel.copy(state, to + shift + first, from.data() + first, size - first, {}));
-        EXPECT_EQ(ended(kernel, state), digest_of(std::span(from).first(size))) << size << '+' << shift;
+        EXPECT_EQ(ended_digest(kernel, state), digest_of(std::span(from).first(size)))
+            << size << '+' << shift;
         EXPECT_EQ(std::memcmp(to + shift, from.data(), size), 0) << size << '+' << shift;
         const auto untouched = [](std::byte byte) { return byte == std::byte{0xee}; };
         EXPECT_TRUE(std::all_of(to, to + shift, untouched));
@@ -65,7 +66,7 @@ TEST(DigestKernel, LooksAtEveryNumberThatItCopies) {
   std::vector<float> numbers(9000, 1.5F);
   std::vector<float> to(numbers.size());
   const auto* const from = reinterpret_cast<const std::byte*>(numbers.data());
-  for (const DigestKernel& kernel : kernels()) {
+  for (const DigestKernel& kernel : both_kernels()) {
     for (std::size_t at = 0; at < numbers.size(); at += at < 3000 ? 1 : 97) {
       numbers[at] = -std::numeric_limits<float>::infinity();
       internal::HashState state;
@@ -93,7 +94,7 @@ class PieceDigestsTest : public testing::Test {
     const std::vector<std::uint64_t> offsets = {40'960 + kDigestPiece, 4096, 0, 8192, 5097};
     snapshot.layout = std::make_shared<ImageLayout>(tensors, offsets, offsets[0] + kLarge + 3000);
     snapshot.arena = std::make_shared<Arena>(snapshot.layout->length());
-    live = some_bytes(snapshot.layout->length());
+    live = bytes_to_copy(snapshot.layout->length());
     digests = std::make_shared<PieceDigests>(snapshot);
   }
   std::span<std::byte> image() { return snapshot.arena->bytes(); }
