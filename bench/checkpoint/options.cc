@@ -13,18 +13,20 @@ constexpr char kHelp[] =
     R"(Measures what a checkpoint costs: durable writes against a raw O_DIRECT write of the same bytes and against
 the tools that others use, what the training waits, CPU taken from it, restore, memory, and the training time
 that a save really costs. All of it in one run on a real disk, everything made durable the same way (temporary
-file, fsync, rename, fsync of the directory), rivals taking turns, medians. Prints a table with each figure's
-goal, and writes OUTPUT.json and OUTPUT.svg.
+file, fsync, rename, fsync of the directory), rivals taking turns, windows in random order, medians with the
+bootstrap's 95 % interval. Prints a table with each figure's goal, and writes OUTPUT.json and OUTPUT.svg. A figure
+whose interval is wider than its goal is "not resolved".
 
 parts (--only):
   commit     durable write, ours and the peers', as shares of the ceiling; training thread blocked by a save
   shared     one file written by two ranks against the same by one; bytes that a rank stages
-  stolen     CPU taken from busy threads by the writer
+  stolen     CPU that saving takes: on idle cores, from busy threads; instructions and cycles where they are counted
   restore    a verified restore against a raw O_DIRECT read
   flat       200 commits in a row; 50 files kept against 2 (ResNet-50 only: 9.6 GB of disk)
   memory     host memory that saving needs
   training   training time lost per save, ours and the peers', in paired windows (ResNet-50 only; minutes)
-  split      what staging is made of: attributes, descriptions, copies; on a GPU into page-locked memory and into ordinary
+  split      what staging is made of: attributes, descriptions, copies; on a CPU what blocks the training thread, on a GPU
+             copies into page-locked memory and into ordinary
   gpu        training time lost per save, and the training thread blocked, on a GPU where there is one: FP32 at 32 and 224
              pixels, and FP16 in channels_last at 224
 
@@ -34,7 +36,9 @@ states (--states):
   tiny       for trying out: an eighth of its width
 
 The Python peers are installed once by bench/peers/install; without them their rows are left out, aloud. Run it
-on a quiet machine: about 20 minutes on two cores.
+on a quiet machine: about 20 minutes on two cores. Our own figures in 5 minutes:
+
+  bench_checkpoint --directory DIR --no-peers --states resnet50 --only commit,stolen,training,split --windows 30
 )";
 
 void check_known(const std::vector<std::string>& given) {

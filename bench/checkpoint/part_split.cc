@@ -1,11 +1,14 @@
-// What staging a save is made of: attributes, descriptions of the tensors, the copies. On a GPU also its question for free
-// memory, the launches that the training thread makes, and copies into page-locked and into ordinary memory.
+// What staging a save is made of: attributes, descriptions of the tensors, the copies. On a CPU also what blocks the
+// training thread in a loop with before_update(), with a forward and backward pass between. On a GPU also its question
+// for free memory, the launches that the training thread makes, and copies into page-locked and into ordinary memory.
 #include <ATen/Context.h>
 
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "holdfast/format/file_plan.h"
+#include "holdfast/staging/late_stager.h"
 #include "ours.h"
 #include "parts.h"
 #include "statistics.h"
@@ -38,7 +41,8 @@ Row row_of(const char* key, const char* what, std::vector<double> samples) {
           .what = what,
           .value = middle,
           .text = milliseconds(middle),
-          .samples = std::move(samples)};
+          .samples = samples,
+          .interval = interval_of_median(samples)};
 }
 
 // Of one image, ordinary or page-locked.
@@ -66,6 +70,54 @@ Copies copies_of(TrainingState& state, const FilePlan& plan, int repetitions, bo
     found.arrive.push_back(arrive);
   }
   return found;
+}
+
+// The steps of a save in the order in which the training thread makes them, each beside real training, because a
+// forward and backward pass leaves cold caches. `whole`: of a Checkpointer in the same run.
+void add_blocked(Bench& bench, TrainingState& state, const FilePlan& plan, Section& section) {
+  Ours ours(state, bench.scratch.path() / ("split-" + section.state));
+  const auto image = make_image(plan);
+  Snapshot snapshot;
+  snapshot.layout = plan.layout;
+  snapshot.arena = image;
+  internal::LateStager stager;
+  std::vector<double> attributes, describe, early, prepare, wake, wait, compare, whole, rest;
+  for (int i = -1; i < bench.options.repetitions; ++i) {
+    bench.progress("blocked, " + section.state, i, bench.options.repetitions);
+    state.forward_backward();
+    std::unique_ptr<LateCopy> copy;
+    double seconds[7];
+    seconds[0] = seconds_of([&] { state.source().attributes(); });
+    seconds[1] = seconds_of([&] { state.source().describe(); });
+    seconds[2] = seconds_of([&] { state.source().copy_tensors(*plan.layout, image->bytes(), Part::early); });
+    seconds[3] = seconds_of([&] { copy = state.source().prepare_late(*plan.layout, image->bytes()); });
+    seconds[4] = seconds_of([&] { stager.begin(std::move(copy), std::make_shared<PieceDigests>(snapshot)); });
+    state.forward_backward();
+    seconds[5] = seconds_of([&] { copy = stager.take(); });
+    seconds[6] = seconds_of([&] { static_cast<void>(copy->changed_samples()); });
+    const double all = ours.save_beside_training().blocked;
+    if (i < 0) continue;
+    std::vector<double>* const lists[] = {&attributes, &describe, &early, &prepare, &wake, &wait, &compare};
+    double sum = 0;
+    for (std::size_t k = 0; k < std::size(lists); ++k) {
+      lists[k]->push_back(seconds[k]);
+      sum += seconds[k];
+    }
+    whole.push_back(all);
+    rest.push_back(all - sum);
+  }
+  section.rows.push_back(
+      row_of("blocked", "training thread blocked by a save with before_update()", std::move(whole)));
+  section.rows.push_back(row_of("blocked.attributes", "… attributes", std::move(attributes)));
+  section.rows.push_back(row_of("blocked.describe", "… descriptions of the tensors", std::move(describe)));
+  section.rows.push_back(row_of("blocked.early", "… copies of buffers and random streams", std::move(early)));
+  section.rows.push_back(
+      row_of("blocked.prepare", "… list of the late copies, and samples of them", std::move(prepare)));
+  section.rows.push_back(row_of("blocked.wake", "… waking the thread that copies", std::move(wake)));
+  section.rows.push_back(row_of("blocked.wait", "… waiting for what is left of the copy", std::move(wait)));
+  section.rows.push_back(row_of("blocked.compare", "… comparing the samples", std::move(compare)));
+  section.rows.push_back(
+      row_of("blocked.rest", "… the rest: plan, ledger, waking the writer", std::move(rest)));
 }
 
 }  // namespace
@@ -107,6 +159,7 @@ void measure_split(Bench& bench, const StateSpec& spec) {
                                   locked ? "copies ended, page-locked" : "copies ended",
                                   std::move(copies.arrive)));
   }
+  if (!gpu) add_blocked(bench, state, *plan, section);
   bench.report.add(std::move(section));
 }
 

@@ -1,7 +1,9 @@
-// CPU time that saving takes from training. One busy thread per core counts its turns, in pairs of windows
-// with commits and without. Also reports the kernel's processor time of all other threads: steadier, but
-// blind to evicted caches and to the kernel's own workers.
+// CPU time that saving takes from training. One busy thread per core counts its turns, in pairs of windows with
+// commits and without, in random order. Also reports the kernel's processor time of all other threads, beside busy
+// threads and on idle cores: steadier, but blind to evicted caches and to the kernel's own workers; and their
+// instructions and cycles where the machine counts them.
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,9 +13,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
+#include "counters.h"
 #include "holdfast/base/error.h"
+#include "holdfast/snapshot/piece_digests.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/writing/async_writer.h"
 #include "holdfast/writing/file_verifier.h"
@@ -36,6 +41,7 @@ class BusyThreads {
   explicit BusyThreads(int count) : turns_(static_cast<std::size_t>(count)) {
     for (Counter& counter : turns_) {
       threads_.emplace_back([this, &counter] {
+        counter.thread = ::gettid();
         float values[1024];
         for (int i = 0; i < 1024; ++i) values[i] = 1.0F + 1e-4F * static_cast<float>(i);
         while (!stop_.load(std::memory_order_relaxed)) {
@@ -59,6 +65,15 @@ class BusyThreads {
     return sum;
   }
   double count() const { return static_cast<double>(turns_.size()); }
+  // Their thread ids.
+  std::set<pid_t> ids() const {
+    std::set<pid_t> ids;
+    for (const Counter& counter : turns_) {
+      while (counter.thread == 0) std::this_thread::yield();
+      ids.insert(counter.thread);
+    }
+    return ids;
+  }
   // Of all threads of this process but these.
   double processor_seconds_of_others() {
     double seconds = processor_seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -72,6 +87,7 @@ class BusyThreads {
  private:
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> value = 0;
+    std::atomic<pid_t> thread = 0;
   };
   std::vector<Counter> turns_;
   std::vector<std::thread> threads_;
@@ -82,7 +98,8 @@ class BusyThreads {
 class BareWriter {
  public:
   BareWriter(TrainingState& state, const std::filesystem::path& directory)
-      : store_(FileSystem::real(), Clock::real(), {.directory = directory, .keep = KeepLast{2}}, verifier_) {
+      : state_(state),
+        store_(FileSystem::real(), Clock::real(), {.directory = directory, .keep = KeepLast{2}}, verifier_) {
     store_.preflight();
     const AttemptNumber attempt = store_.claim();
     store_.recover();
@@ -98,8 +115,29 @@ class BareWriter {
     run.attempt = attempt;
     writer_.emplace(store_, Clock::real(), losses_, run);
   }
-  // Bytes written.
+  // Bytes written. The writer digests the image itself.
   double save() {
+    snapshot_.digests = nullptr;
+    return write();
+  }
+  // The same with a late copy before: on a thread of its own, which digests what it copies.
+  double save_late() {
+    state_.source().copy_tensors(*plan_->layout, snapshot_.arena->bytes(), Part::early);
+    const auto copy = state_.source().prepare_late(*plan_->layout, snapshot_.arena->bytes());
+    const auto digests = std::make_shared<PieceDigests>(snapshot_);
+    std::thread([&] { copy->run_digesting(*digests); }).join();
+    snapshot_.digests = digests;
+    digested_ = static_cast<double>(digests->bytes());
+    return write();
+  }
+  // Bytes that the writer of a late save reads to hash them, for each byte of state.
+  double read_again() const {
+    const auto state = static_cast<double>(state_.bytes());
+    return 1 - digested_ / state + digested_ / state / static_cast<double>(kRecheckEvery);
+  }
+
+ private:
+  double write() {
     snapshot_.step += 1;
     WriteRequest request;
     request.snapshot = std::make_shared<const Snapshot>(snapshot_);
@@ -109,7 +147,8 @@ class BareWriter {
     return static_cast<double>(plan_->layout->length());
   }
 
- private:
+  TrainingState& state_;
+  double digested_ = 0;
   FileVerifier verifier_{2};
   CheckpointStore store_;
   LossRing losses_;
@@ -123,11 +162,15 @@ struct Window {
   double turns = 0;
   double bytes = 0;
   double others = 0;  // processor time that was not the busy threads'
+  Counts counts;      // theirs too
 };
 
+using Save = std::function<double()>;  // returns bytes
+
 // At least so long; with `save`, as many saves as begin in that time.
-Window window(BusyThreads& busy, double seconds, const std::function<double()>& save) {
+Window window(BusyThreads& busy, const Counters& counters, double seconds, const Save& save) {
   Window out;
+  const Counts counts = counters.read();
   const double others = busy.processor_seconds_of_others();
   const double turns = busy.turns();
   const double begin = now();
@@ -139,14 +182,45 @@ Window window(BusyThreads& busy, double seconds, const std::function<double()>& 
   out.seconds = now() - begin;
   out.turns = busy.turns() - turns;
   out.others = busy.processor_seconds_of_others() - others;
+  out.counts = counters.read() - counts;
   return out;
 }
 
-// Core-milliseconds a GB.
+double core_milliseconds_a_gb(double seconds, double bytes) { return seconds * 1e3 / (bytes / 1e9); }
+
 double stolen(const BusyThreads& busy, const Window& with, const Window& without) {
   const double turns_a_core_second = without.turns / without.seconds / busy.count();
   const double missing = with.seconds * busy.count() - with.turns / turns_a_core_second;
-  return missing * 1e3 / (with.bytes / 1e9);
+  return core_milliseconds_a_gb(missing, with.bytes);
+}
+
+// One way to save, and what was measured of it.
+struct Way {
+  std::string key;
+  Save save;
+  std::vector<double> idle = {}, taken = {}, own = {};  // core-ms/GB
+  std::vector<double> user = {}, kernel = {};           // instructions a byte, beside busy threads
+  std::vector<double> cycles = {};                      // a byte, both modes
+};
+
+void measure_idle(Way& way, double seconds) {
+  double bytes = 0;
+  const double before = processor_seconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double begin = now();
+  while (now() - begin < seconds) bytes += way.save();
+  way.idle.push_back(core_milliseconds_a_gb(processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - before, bytes));
+}
+
+Row row_of(std::string key, std::string what, const std::vector<double>& samples, const char* unit,
+           std::optional<Goal> goal = {}, std::string note = {}) {
+  return {.key = std::move(key),
+          .what = std::move(what),
+          .value = median(samples),
+          .text = fixed(median(samples), 1) + unit,
+          .goal = goal,
+          .samples = samples,
+          .note = std::move(note),
+          .interval = interval_of_median(samples)};
 }
 
 }  // namespace
@@ -156,58 +230,88 @@ void measure_stolen(Bench& bench, const StateSpec& spec) {
   require_room(bench.scratch.path(), 6 * state.bytes() + (16u << 20), "the stolen part with " + spec.name);
   Ours ours(state, bench.scratch.path() / ("stolen-staged-" + spec.name));
   BareWriter writer(state, bench.scratch.path() / ("stolen-" + spec.name));
-  writer.save();
-  const double seconds = bench.options.quick ? 0.1 : state.bytes() > 1'000'000'000 ? 3.0 : 1.5;
-  std::vector<double> alone;
-  std::vector<double> staged;
+  std::vector<Way> ways;
+  ways.push_back({.key = "late", .save = [&] { return writer.save_late(); }});
+  ways.push_back({.key = "writer", .save = [&] { return writer.save(); }});
+  ways.push_back({.key = "staged", .save = [&] {
+                    ours.save();
+                    return static_cast<double>(ours.file_bytes());
+                  }});
+  for (const Way& way : ways) way.save();
+
+  const double seconds = bench.options.quick ? 0.1 : state.bytes() > 1'000'000'000 ? 3.0 : 1.0;
+  for (int repetition = -1; repetition < bench.options.repetitions; ++repetition) {
+    bench.progress("idle cores, " + spec.name, repetition, bench.options.repetitions);
+    settle(bench.scratch.path());
+    Way warm_up{.key = {}, .save = ways.front().save};
+    measure_idle(repetition < 0 ? warm_up : ways.front(), seconds);
+  }
   std::vector<double> noise;
-  std::vector<double> own;
+  std::string no_counters;
   {
     BusyThreads busy(this_machine(bench.scratch.path()).cores);
+    const Counters counters(busy.ids());
+    no_counters = counters.why_not();
+    Coin coin;
+    std::optional<Window> last;
     for (int repetition = -1; repetition < bench.options.repetitions; ++repetition) {
       bench.progress("stolen, " + spec.name, repetition, bench.options.repetitions);
-      settle(bench.scratch.path());
-      const Window before = window(busy, seconds, {});
-      const Window writing = window(busy, seconds, [&] { return writer.save(); });
-      settle(bench.scratch.path());
-      const Window between = window(busy, seconds, {});
-      const Window staging = window(busy, seconds, [&] {
-        ours.save();
-        return static_cast<double>(ours.file_bytes());
-      });
-      if (repetition < 0) continue;
-      alone.push_back(stolen(busy, writing, before));
-      own.push_back(writing.others * 1e3 / (writing.bytes / 1e9));
-      staged.push_back(stolen(busy, staging, between));
-      // What two windows without a save differ by, as if it belonged to the bytes of one with saves.
-      Window idle = between;
-      idle.bytes = writing.bytes;
-      noise.push_back(std::abs(stolen(busy, idle, before)));
+      for (Way& way : ways) {
+        settle(bench.scratch.path());
+        const bool save_first = coin();
+        Window with;
+        if (save_first) with = window(busy, counters, seconds, way.save);
+        const Window without = window(busy, counters, seconds, {});
+        if (!save_first) with = window(busy, counters, seconds, way.save);
+        if (repetition < 0) continue;
+        way.taken.push_back(stolen(busy, with, without));
+        way.own.push_back(core_milliseconds_a_gb(with.others, with.bytes));
+        way.user.push_back(with.counts.user_instructions / with.bytes);
+        way.kernel.push_back(with.counts.kernel_instructions / with.bytes);
+        way.cycles.push_back((with.counts.user_cycles + with.counts.kernel_cycles) / with.bytes);
+        if (last) {  // what two windows without a save differ by, as if it belonged to the bytes of one with saves
+          Window idle = without;
+          idle.bytes = with.bytes;
+          noise.push_back(std::abs(stolen(busy, idle, *last)));
+        }
+        last = without;
+      }
     }
   }
+  const Way& late = ways[0];
+  const Way& alone = ways[1];
+  const Way& staged = ways[2];
+  constexpr const char* kUnit = " core-ms/GB";
   Section section{.part = "stolen",
                   .state = spec.name,
-                  .title = spec.name + ", " + state.words() + ": CPU taken from busy threads, one a core",
+                  .title = spec.name + ", " + state.words() + ": CPU that saving takes",
                   .rows = {}};
-  section.rows.push_back({.key = "stolen.writer",
-                          .what = "the writer alone, from a staged image",
-                          .value = median(alone),
-                          .text = fixed(median(alone), 1) + " core-ms/GB",
-                          .goal = Goal{Goal::Kind::at_most, 40},
-                          .samples = alone,
-                          .note = "the goal is about this one; two windows without a save differ by " +
-                                  fixed(median(noise), 1)});
-  section.rows.push_back({.key = "stolen.own",
-                          .what = "the same, as processor time of its threads",
-                          .value = median(own),
-                          .text = fixed(median(own), 1) + " core-ms/GB",
-                          .samples = own,
-                          .note = "reading every byte once, to hash it, is most of it"});
-  section.rows.push_back({.key = "stolen.staged",
-                          .what = "with the copy inside after_step",
-                          .value = median(staged),
-                          .text = fixed(median(staged), 1) + " core-ms/GB",
-                          .samples = staged});
+  auto& rows = section.rows;
+  rows.push_back(row_of("stolen.idle", "late copy and writer, on idle cores: processor time", late.idle,
+                        kUnit, Goal{Goal::Kind::at_most, 60}));
+  rows.push_back(row_of("stolen.late", "the same, taken from busy threads, one a core", late.taken, kUnit,
+                        Goal{Goal::Kind::at_most, 100},
+                        "two windows without a save differ by " + fixed(median(noise), 1)));
+  rows.push_back(row_of("stolen.late.own", "the same, beside them: processor time", late.own, kUnit));
+  rows.push_back({.key = "stolen.late.read_again",
+                  .what = "the same: bytes that the writer hashes",
+                  .value = writer.read_again(),
+                  .text = fixed(writer.read_again(), 3) + " of each byte",
+                  .note = "what was not digested with the copy, and a sample of the rest"});
+  rows.push_back(
+      row_of("stolen.writer", "the writer alone, digesting: taken from busy threads", alone.taken, kUnit));
+  rows.push_back(row_of("stolen.own", "the same, beside them: processor time", alone.own, kUnit));
+  rows.push_back(row_of("stolen.staged", "with the copy inside after_step", staged.taken, kUnit));
+  if (no_counters.empty()) {
+    for (const Way& way : ways) {
+      const std::string key = "stolen.counts." + way.key;
+      rows.push_back(row_of(key + ".user", way.key + ": instructions a byte, user mode", way.user, ""));
+      rows.push_back(row_of(key + ".kernel", way.key + ": instructions a byte, kernel", way.kernel, ""));
+      rows.push_back(row_of(key + ".cycles", way.key + ": cycles a byte, both", way.cycles, ""));
+    }
+  } else {
+    bench.report.leave_out("instructions and cycles of every thread", no_counters);
+  }
   bench.report.add(std::move(section));
 }
 

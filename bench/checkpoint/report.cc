@@ -14,8 +14,15 @@ namespace {
 
 double judged(const Row& row) { return row.of.empty() ? row.value : row.ratio; }
 
+bool met(const Row& row) { return row.resolved() && row.goal->met(judged(row)); }
+
 std::string short_number(double value) {
   return fixed(value, std::abs(value) < 0.0995 ? 4 : std::abs(value) < 9.95 ? 2 : 1);
+}
+
+std::string interval_text(const Row& row) {
+  if (!row.interval) return "";
+  return "95 %: " + short_number(row.interval->low) + " to " + short_number(row.interval->high);
 }
 
 void print_padded(const std::string& text, std::size_t width) {
@@ -35,6 +42,7 @@ std::string verdict(const Row& row) {
   if (!row.goal) return "";
   const double value = judged(row);
   if (!std::isfinite(value)) return "not measured";
+  if (!row.resolved()) return "not resolved";
   if (row.goal->met(value)) return "met";
   const double off = std::abs(value - row.goal->bound) / row.goal->bound;
   return off < 2 ? "missed by " + fixed(off * 100, off < 0.0995 ? 1 : 0) + " %"
@@ -66,6 +74,7 @@ void Report::add(Section section) {
     print_padded(row.what, widest + 2);
     print_padded(row.text, widest_text + 2);
     print_padded(row.of.empty() ? "" : short_number(row.ratio) + " " + row.of, 32);
+    if (row.interval) print_padded(interval_text(row), row.goal ? 28 : 0);
     if (row.goal) std::printf("goal %s: %s", goal_text(row).c_str(), verdict(row).c_str());
     std::printf("\n");
     if (!row.note.empty()) std::printf("      %s\n", row.note.c_str());
@@ -82,22 +91,24 @@ void Report::leave_out(std::string what, std::string why) {
 
 void Report::print_summary() const {
   int goals = 0;
-  int met = 0;
+  int reached = 0;
+  int unresolved = 0;
   for (const Section& section : sections_) {
     for (const Row& row : section.rows) {
       if (!row.goal) continue;
       ++goals;
-      met += row.goal->met(judged(row)) ? 1 : 0;
+      reached += met(row) ? 1 : 0;
+      unresolved += row.resolved() ? 0 : 1;
     }
   }
-  std::printf("\n%d of %d goals met%s\n", met, goals,
+  std::printf("\n%d of %d goals met, %d not resolved%s\n", reached, goals, unresolved,
               quick_ ? " (a quick run: these numbers mean nothing)" : "");
   for (const Section& section : sections_) {
     for (const Row& row : section.rows) {
-      if (!row.goal || row.goal->met(judged(row))) continue;
-      std::printf("  %s%s%s: %s, goal %s, %s\n", section.state.c_str(), section.state.empty() ? "" : ": ",
+      if (!row.goal || met(row)) continue;
+      std::printf("  %s%s%s: %s, goal %s, %s%s%s\n", section.state.c_str(), section.state.empty() ? "" : ": ",
                   row.what.c_str(), short_number(judged(row)).c_str(), goal_text(row).c_str(),
-                  verdict(row).c_str());
+                  verdict(row).c_str(), row.interval ? "; " : "", interval_text(row).c_str());
     }
   }
   for (const LeftOut& one : left_out_) std::printf("left out: %s: %s\n", one.what.c_str(), one.why.c_str());
@@ -131,9 +142,11 @@ void Report::write_json(const std::filesystem::path& file) const {
       }
       if (row.goal) {
         one["goal"] = goal_text(row);
-        one["met"] = row.goal->met(judged(row));
+        one["met"] = met(row);
+        one["resolved"] = row.resolved();
         one["verdict"] = verdict(row);
       }
+      if (row.interval) one["interval_95"] = {number(row.interval->low), number(row.interval->high)};
       if (!row.note.empty()) one["note"] = row.note;
       one["samples"] = ordered_json::array();
       for (const double sample : row.samples) one["samples"].push_back(number(sample));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "machine.h"
+#include "statistics.h"
 
 namespace holdfast::bench {
 
@@ -31,6 +32,10 @@ struct Row {
   std::optional<Goal> goal = {};
   std::vector<double> samples = {};
   std::string note = {};
+  std::optional<Interval> interval = {};  // 95 %, of what the goal is about
+
+  // False if the interval is wider than the goal: the run cannot say whether the goal is met.
+  bool resolved() const { return !goal || !interval || interval->width() <= goal->bound; }
 };
 
 // The median of `samples`, seconds for so many bytes, as a share of the ceiling's.
@@ -68,7 +73,7 @@ class Report {
   std::vector<LeftOut> left_out_;
 };
 
-// "met", or "missed by 12 %".
+// "met", "missed by 12 %" or "not resolved".
 std::string verdict(const Row& row);
 std::string goal_text(const Row& row);  // ">= 0.90"; empty without one
 

@@ -1,7 +1,9 @@
 #include "statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 namespace holdfast::bench {
 
@@ -10,6 +12,54 @@ double spread(const std::vector<double>& values) {
   std::vector<double> distances;
   for (const double value : values) distances.push_back(std::abs(value - middle));
   return median(std::move(distances));
+}
+
+namespace {
+
+constexpr int kResamplings = 2000;
+constexpr double kOutside = 0.025;  // on either side
+
+std::vector<double> picked(const std::vector<double>& values, std::span<const std::size_t> drawn) {
+  std::vector<double> out;
+  out.reserve(drawn.size());
+  for (const std::size_t i : drawn) out.push_back(values[i]);
+  return out;
+}
+
+}  // namespace
+
+Interval bootstrap(std::size_t repetitions,
+                   const std::function<double(std::span<const std::size_t> drawn)>& figure) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (repetitions < 3) return {-kInfinity, kInfinity};
+  std::mt19937_64 random(1);
+  std::uniform_int_distribution<std::size_t> any(0, repetitions - 1);
+  std::vector<double> figures;
+  std::vector<std::size_t> drawn(repetitions);
+  for (int i = 0; i < kResamplings; ++i) {
+    for (std::size_t& index : drawn) index = any(random);
+    figures.push_back(figure(drawn));
+  }
+  std::sort(figures.begin(), figures.end());
+  const auto at = [&](double share) {
+    return figures[static_cast<std::size_t>(share * static_cast<double>(figures.size() - 1))];
+  };
+  return {at(kOutside), at(1 - kOutside)};
+}
+
+Interval interval_of_median(const std::vector<double>& values, double scale) {
+  return bootstrap(values.size(),
+                   [&](std::span<const std::size_t> drawn) { return median(picked(values, drawn)) * scale; });
+}
+
+Interval interval_of_ratio(const std::vector<double>& above, const std::vector<double>& below) {
+  if (above.size() != below.size()) {
+    const double divisor = median(below);
+    return interval_of_median(above, 1 / divisor);
+  }
+  return bootstrap(above.size(), [&](std::span<const std::size_t> drawn) {
+    return median(picked(above, drawn)) / median(picked(below, drawn));
+  });
 }
 
 std::string fixed(double value, int digits) {

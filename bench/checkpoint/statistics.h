@@ -1,6 +1,10 @@
 // Spreads, and numbers as text. Threads: free functions, pure.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +14,29 @@ namespace holdfast::bench {
 
 // Median of the distances from the median: the precision of one repetition.
 double spread(const std::vector<double>& values);
+
+// Where a figure lies with 95 % confidence.
+struct Interval {
+  double low = 0;
+  double high = 0;
+  double width() const { return high - low; }
+};
+// By the percentile bootstrap: `figure` of 2,000 sets of `repetitions` indices, drawn with replacement. Always the same
+// draws, so the same samples give the same interval.
+Interval bootstrap(std::size_t repetitions,
+                   const std::function<double(std::span<const std::size_t> drawn)>& figure);
+Interval interval_of_median(const std::vector<double>& values, double scale = 1);
+// Of median(above) / median(below): in pairs if there are as many of both, which were measured in turns.
+Interval interval_of_ratio(const std::vector<double>& above, const std::vector<double>& below);
+
+// A coin for the order of a pair of windows, so that a drift of the machine does not favour one of the two.
+class Coin {
+ public:
+  bool operator()() { return (random_() >> 7 & 1) != 0; }
+
+ private:
+  std::minstd_rand random_{20251};
+};
 
 std::string fixed(double value, int digits);
 std::string milliseconds(double seconds);           // "94.1 ms"

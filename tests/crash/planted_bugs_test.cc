@@ -30,6 +30,7 @@ constexpr Lane kLanes[] = {
     {"retention", "store", "Rule4*"},
     {"zombies", "store", "Rule6*"},
     {"states", "store", "Rule10*"},
+    {"digests", "snapshot", "PieceDigests*:DigestKernel*"},
     {"format", "format", "*-ForeignTools*"},
     {"stacks", "interruption", "AlternateStack.*"},
     {"forks", "interruption", "ForkedChild.*"},

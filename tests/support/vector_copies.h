@@ -29,6 +29,11 @@ class VectorCopies final : public LateCopy {
     copies_.work();
     if (after) after();
   }
+  void run_digesting(PieceDigests& digests) noexcept override {
+    if (before) before();
+    copies_.work(digests);
+    if (after) after();
+  }
   std::vector<std::string> changed() const override {
     std::vector<std::string> names;
     for (const auto& [name, from, to] : all_) {

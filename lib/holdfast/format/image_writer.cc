@@ -22,7 +22,7 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
   const std::span<const std::byte> image = snapshot.arena->padded();
   // Throttling is for the volume alone; hashing is never slowed down.
   Throttle throttle(options.write_limit, *options.clock, options.hurry);
-  internal::PieceHasher hasher(snapshot, options.before_seal != nullptr);
+  internal::PieceHasher hasher(snapshot, options.before_seal != nullptr, options.recheck);
   // Two ranges, so that no block has bytes of the head and of the body: the head must be written last.
   const ByteRange head_range{0, plan.head};
   const ByteRange body_range{plan.head, image.size()};

@@ -60,4 +60,14 @@ inline constexpr std::uint64_t kMaxMetadataBlock = 1u << 20;
 // Size of the blocks in which files are read and written: large enough that calls cost nothing.
 inline constexpr std::uint64_t kTransferBlock = 8u << 20;
 
+// How digests protect a state that is digested while it is staged (snapshot/piece_digests.h), so that the writer
+// reads it only to write it. The digest in the index is that of the staged bytes. So a bit that flips between
+// staging and writing shows at every verified read: resume, `holdfast verify`, a copy to a mirror. (A digest of the
+// image at the moment of the write would vouch for the flipped bit.) But the save may already be acknowledged, and
+// then that one checkpoint is lost. To bound this, each save hashes one piece in 16 again before it seals the head,
+// other pieces each time, and fails if one has changed. A memory cell that is stuck shows within 16 saves. Cost: a
+// sixteenth of the hashing. The read-back of the head proves that this head is on the device; ReadBack::all
+// compares every byte there before the acknowledgement, for one more read of the file.
+inline constexpr std::uint64_t kRecheckEvery = 16;
+
 }}  // namespace holdfast::v0_2

@@ -22,20 +22,6 @@ const Share& share_of(const Shares& shares, int rank) {
   return shares.ranks[static_cast<std::size_t>(rank)];
 }
 
-std::vector<PieceHasher::Piece> pieces_of(const Snapshot& snapshot, const Shares& shares, int rank) {
-  std::vector<PieceHasher::Piece> pieces;
-  const Share& share = share_of(shares, rank);
-  pieces.reserve(share.pieces.size());
-  const std::span<const std::byte> image = std::as_const(*snapshot.arena).bytes();
-  for (const std::size_t i : share.pieces) {
-    const SharedPiece& piece = shares.pieces[i];
-    pieces.push_back({image.subspan(piece.bytes.begin, piece.bytes.size()),
-                      snapshot.layout->tensors()[piece.tensor].dtype, piece.tensor,
-                      snapshot.infinity(piece.tensor)});
-  }
-  return pieces;
-}
-
 // Combines the digests of the pieces into one digest per tensor.
 std::vector<Digest> tensor_digests(const Shares& shares, std::span<const Digest> pieces,
                                    std::size_t tensors) {
@@ -75,7 +61,7 @@ std::shared_ptr<Arena> make_share_image(const FilePlan& plan, const Share& share
 WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& shares, int rank,
                          const ImageWriterOptions& options, bool look) {
   Throttle throttle(options.write_limit, *options.clock, options.hurry);
-  PieceHasher hasher(pieces_of(snapshot, shares, rank), look);
+  PieceHasher hasher(snapshot, share_of(shares, rank).pieces, look, options.recheck);
   const auto& writes = share_of(shares, rank).writes;
   BlockWriter blocks(file, std::as_const(*snapshot.arena).padded(), writes, throttle);
   internal::run_beside(
@@ -88,9 +74,10 @@ WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& sha
   return {hasher.digests(), hasher.not_finite()};
 }
 
-WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank, int threads, bool look) {
-  PieceHasher hasher(pieces_of(snapshot, shares, rank), look);
-  internal::run_workers(std::max(threads, 1), [&](const Stopped& stopped) { hasher.work(stopped); });
+WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank,
+                        const ImageWriterOptions& options, bool look) {
+  PieceHasher hasher(snapshot, share_of(shares, rank).pieces, look, options.recheck);
+  internal::run_workers(std::max(options.threads, 1), [&](const Stopped& stopped) { hasher.work(stopped); });
   return {hasher.digests(), hasher.not_finite()};
 }
 

@@ -31,7 +31,8 @@ WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& sha
                          const ImageWriterOptions& options, bool look);
 
 // Hashes this rank's pieces without writing: for a rank that does not see the volume.
-WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank, int threads, bool look);
+WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank,
+                        const ImageWriterOptions& options, bool look);
 
 // Rank 0, once every share is written and all sent bytes are in the image: writes the late blocks, then the
 // head. `pieces`: the digests of shares.pieces. Passes `not_finite` to options.before_seal. Returns the

@@ -59,6 +59,7 @@ std::shared_ptr<Snapshot> share_of(int rank, const std::shared_ptr<Snapshot>& wh
   if (std::none_of(tensors.begin(), tensors.end(), of_other_rank)) return whole;
   auto share = std::make_shared<Snapshot>(*whole);
   share->layout = layout_for(rank, *whole->layout);
+  share->digests = nullptr;  // of the whole layout's pieces
   return share;
 }
 

@@ -307,7 +307,7 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
     const Share& share = save.shares->ranks[static_cast<std::size_t>(rank)];
     WrittenShare written;
     if (share.writes.empty()) {
-      written = hash_share(snapshot, *save.shares, rank, options.how.threads, options.look);
+      written = hash_share(snapshot, *save.shares, rank, options.how, options.look);
     } else {
       const auto file = open_announced(files, run, message->temporary, clock_);
       written = write_share(*file, snapshot, *save.shares, rank, options.how, options.look);

@@ -20,11 +20,15 @@ void CopyList::add(std::span<const std::byte> from, std::span<std::byte> to) {
   bytes_ += from.size();
 }
 
+const CopyList::Job& CopyList::job_at(std::uint64_t at) const noexcept {
+  const auto after = std::upper_bound(jobs_.begin(), jobs_.end(), at,
+                                      [](std::uint64_t place, const Job& job) { return place < job.start; });
+  return *std::prev(after);
+}
+
 void CopyList::copy(std::uint64_t begin, std::uint64_t end) const noexcept {
   if (begin >= end) return;
-  auto job = std::upper_bound(jobs_.begin(), jobs_.end(), begin,
-                              [](std::uint64_t at, const Job& other) { return at < other.start; });
-  for (--job; begin < end; ++job) {
+  for (const Job* job = &job_at(begin); begin < end; ++job) {
     const std::uint64_t skip = begin - job->start;
     const std::uint64_t bytes = std::min(end - begin, job->bytes - skip);
     internal::stream_copy(job->to + skip, job->from + skip, bytes);
@@ -38,6 +42,21 @@ void CopyList::work() noexcept {
     const std::uint64_t begin = taken_.fetch_add(kPiece, std::memory_order_relaxed);
     if (begin >= bytes_) return;
     copy(begin, std::min(bytes_, begin + kPiece));
+  }
+}
+
+void CopyList::work(PieceDigests& digests) noexcept {
+  DigestStream stream(digests);
+  std::uint64_t begin = taken_.load(std::memory_order_relaxed);
+  while (begin < bytes_) {
+    if (digests.stopped()) return work();
+    const Job& job = job_at(begin);
+    const std::uint64_t skip = begin - job.start;
+    // To the next border of a piece, as tensors are cut from their start.
+    const std::uint64_t bytes = std::min(job.bytes - skip, kDigestPiece - skip % kDigestPiece);
+    if (!taken_.compare_exchange_weak(begin, begin + bytes, std::memory_order_relaxed)) continue;
+    stream.copy({job.from + skip, bytes}, {job.to + skip, bytes});
+    begin = taken_.load(std::memory_order_relaxed);
   }
 }
 

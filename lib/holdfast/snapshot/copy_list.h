@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "holdfast/base/export.h"
+#include "holdfast/snapshot/piece_digests.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -26,6 +27,9 @@ class HOLDFAST_EXPORT CopyList {
   void copy(std::uint64_t begin, std::uint64_t end) const noexcept;
   // Copies pieces that no thread has taken until none is left. On return other threads may still copy theirs.
   void work() noexcept;
+  // The same, by whole pieces of tensors, which are digested while they are copied. Requires destinations in the
+  // image of `digests`.
+  void work(PieceDigests& digests) noexcept;
 
  private:
   struct Job {
@@ -34,6 +38,7 @@ class HOLDFAST_EXPORT CopyList {
     std::byte* to;
     const std::byte* from;
   };
+  const Job& job_at(std::uint64_t at) const noexcept;
   std::vector<Job> jobs_;
   std::uint64_t bytes_ = 0;
   std::atomic<std::uint64_t> taken_{0};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/round_up.h"
+#include "holdfast/snapshot/piece_digests.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -35,6 +37,7 @@ class JoinedCopies final : public LateCopy {
   JoinedCopies(std::unique_ptr<LateCopy> host, std::unique_ptr<LateCopy> devices, bool host_is_copied)
       : host_(std::move(host)), devices_(std::move(devices)), host_is_copied_(host_is_copied) {}
   void run() noexcept override { host_->run(); }
+  void run_digesting(PieceDigests& digests) noexcept override { host_->run_digesting(digests); }
   std::vector<std::string> changed() const override {
     std::vector<std::string> names = devices_->changed();
     // If the host's part was copied at once, later changes do not matter.
@@ -50,6 +53,7 @@ class JoinedCopies final : public LateCopy {
   bool independent() const noexcept override { return host_is_copied_ && devices_->independent(); }
   void hold_update() noexcept override { devices_->hold_update(); }
   void arrive() override { devices_->arrive(); }
+  void arrive_digesting(PieceDigests& digests) override { devices_->arrive_digesting(digests); }
 
  private:
   std::unique_ptr<LateCopy> host_;
@@ -182,23 +186,59 @@ void DeviceCopy::hold_update() noexcept {
   }
 }
 
-void DeviceCopy::arrive() {
+DeviceCopy::Fetches DeviceCopy::fetches_of(const Lane& lane) const {
+  Fetches fetches;
+  for (const Run& run : lane.runs) {
+    in_pieces(run.to, [&](std::uint64_t at, auto to) { fetches.push_back({run.offset + at, to}); });
+  }
+  return fetches;
+}
+
+// Marks the middle and the end.
+void DeviceCopy::fetch(Lane& lane, const Fetches& fetches) const {
+  CopyDevice& device = *lane.share.device;
+  std::uint64_t all = 0;
+  for (const Run& one : fetches) all += one.to.size();
+  std::uint64_t done = 0;
+  lane.first_half = 0;
+  for (std::size_t i = 0; i < fetches.size(); ++i) {
+    device.fetch_spare(fetches[i].offset, fetches[i].to);
+    done += fetches[i].to.size();
+    if (lane.first_half != 0 || done < all / 2) continue;
+    lane.first_half = i + 1;
+    device.mark(1);
+  }
+  device.mark(0);
+}
+
+void DeviceCopy::arrive(PieceDigests* digests) {
   if (arrived_) return;
+  std::vector<std::pair<Lane*, Fetches>> directly;
   for (Lane& lane : lanes_) {
     if (lane.way != Way::aside) continue;
     CopyDevice& device = *lane.share.device;
     if (!locked_) {
       if (const auto bounce = device.bounce(); !bounce.empty()) {
-        through_bounce(lane, bounce);
+        through_bounce(lane, bounce, digests);
         continue;
       }
     }
-    for (const Run& run : lane.runs) {
-      in_pieces(run.to, [&](std::uint64_t at, auto to) { device.fetch_spare(run.offset + at, to); });
-    }
-    device.mark(0);
+    directly.emplace_back(&lane, fetches_of(lane));
+    fetch(lane, directly.back().second);
   }
   // Waits only now, so that all devices copy at the same time.
+  if (digests != nullptr) {
+    for (const bool second : {false, true}) {
+      for (const auto& [lane, fetches] : directly) {
+        if (fetches.empty()) continue;
+        wait_for(*lane->share.device, second ? 0 : 1);
+        DigestStream stream(*digests);
+        const std::size_t begin = second ? lane->first_half : 0;
+        const std::size_t end = second ? fetches.size() : lane->first_half;
+        for (std::size_t i = begin; i < end; ++i) stream.passed(fetches[i].to);
+      }
+    }
+  }
   for (Lane& lane : lanes_) {
     if (lane.way != Way::at_once) wait_for(*lane.share.device, 0);
   }
@@ -207,8 +247,10 @@ void DeviceCopy::arrive() {
 }
 
 // Uses two halves in turn: the device fills one while this thread copies the other into the image.
-void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce) const {
+void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce, PieceDigests* digests) const {
   static_assert(CopyDevice::kMarks == 2);
+  std::optional<DigestStream> stream;
+  if (digests != nullptr) stream.emplace(*digests);
   // All devices share the bounce memory, and two snapshots may arrive on two threads at once.
   static Mutex one_at_a_time;
   const MutexLock lock(one_at_a_time);
@@ -218,7 +260,12 @@ void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce) const {
   const auto empty = [&](std::size_t which) {
     if (waiting[which].empty()) return;
     wait_for(device, which);
-    std::memcpy(waiting[which].data(), bounce.data() + which * half, waiting[which].size());
+    const auto arrived = std::as_const(bounce).subspan(which * half, waiting[which].size());
+    if (stream) {
+      stream->copy(arrived, waiting[which]);
+    } else {
+      std::memcpy(waiting[which].data(), arrived.data(), arrived.size());
+    }
     waiting[which] = {};
   };
   std::size_t which = 0;

@@ -97,7 +97,10 @@ class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
   bool on_its_way() const noexcept override { return !arrived_; }
   bool independent() const noexcept override;
   void hold_update() noexcept override;
-  void arrive() override;
+  void arrive() override { arrive(nullptr); }
+  // What was set aside is digested in its order, half by half into page-locked memory. What is fetched from live
+  // memory is not.
+  void arrive_digesting(PieceDigests& digests) override { arrive(&digests); }
 
  private:
   enum class Way { aside, gated, at_once };
@@ -112,6 +115,7 @@ class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
     std::vector<Run> runs;
     std::vector<SparePlace> places;
     std::uint64_t spare = 0;
+    std::size_t first_half = 0;  // of fetches_of(), until the second mark
   };
 
   DeviceCopy() = default;
@@ -119,7 +123,12 @@ class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
   void start(Lane& lane, NextUpdate update);
   template <class Fetch>
   void in_pieces(std::span<std::byte> to, const Fetch& fetch) const;
-  void through_bounce(Lane& lane, std::span<std::byte> bounce) const;
+  // Copies with their source in spare memory.
+  using Fetches = std::vector<Run>;
+  void arrive(PieceDigests* digests);
+  Fetches fetches_of(const Lane& lane) const;
+  void fetch(Lane& lane, const Fetches& fetches) const;
+  void through_bounce(Lane& lane, std::span<std::byte> bounce, PieceDigests* digests) const;
 
   std::vector<Lane> lanes_;
   std::span<std::byte> image_;

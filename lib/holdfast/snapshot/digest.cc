@@ -10,7 +10,7 @@ namespace holdfast { inline namespace v0_2 {
 
 Digest digest_of(std::span<const std::byte> bytes) {
   unsigned char canonical[sizeof(Digest)];
-  internal::digest_kernel()(bytes.data(), bytes.size(), {}, canonical);
+  internal::digest_kernel().digest(bytes.data(), bytes.size(), {}, canonical);
   Digest digest;
   std::memcpy(digest.bytes.data(), canonical, sizeof canonical);
   return digest;

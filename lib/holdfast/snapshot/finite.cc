@@ -1,6 +1,6 @@
 #include "holdfast/snapshot/finite.h"
 
-#include "holdfast/snapshot/internal/digest_kernel.h"
+#include "holdfast/snapshot/internal/float_bits.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -29,21 +29,21 @@ internal::FloatBits finite_bits(DType dtype) {
   }
 }
 
-internal::FloatBits float_bits(DType dtype, Infinity infinity) {
-  internal::FloatBits bits = finite_bits(dtype);
+}  // namespace
+
+internal::FloatBits internal::float_bits(DType dtype, Infinity infinity) {
+  FloatBits bits = finite_bits(dtype);
   const bool has_infinity = bits.bytes != 0 && dtype != DType::float8_e4m3fn;
   // The bit pattern after the largest finite number is that of infinity.
   if (infinity == Infinity::allowed && has_infinity) ++bits.largest;
   return bits;
 }
 
-}  // namespace
-
 Inspected inspect_bytes(std::span<const std::byte> bytes, DType dtype, Infinity infinity) {
   unsigned char digest[sizeof(Digest)];
   Inspected inspected;
-  inspected.finite =
-      internal::digest_kernel()(bytes.data(), bytes.size(), float_bits(dtype, infinity), digest);
+  inspected.finite = internal::digest_kernel().digest(bytes.data(), bytes.size(),
+                                                      internal::float_bits(dtype, infinity), digest);
   for (std::size_t i = 0; i < sizeof digest; ++i) inspected.digest.bytes[i] = std::byte{digest[i]};
   return inspected;
 }

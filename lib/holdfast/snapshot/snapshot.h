@@ -66,6 +66,8 @@ class HOLDFAST_EXPORT ImageLayout {
   std::unordered_map<std::string_view, std::size_t> by_name_;  // views into tensors_, which never changes
 };
 
+class PieceDigests;  // piece_digests.h
+
 struct HOLDFAST_EXPORT Snapshot {
   std::shared_ptr<const ImageLayout> layout;
   std::shared_ptr<Arena> arena;
@@ -75,6 +77,9 @@ struct HOLDFAST_EXPORT Snapshot {
   // By tensor: is it a trained parameter or optimizer slot (SnapshotSource::trained). Empty: all are. Not
   // part of the file.
   std::vector<bool> trained = {};
+  // What was digested while the image was filled; complete when the image is. Null: nothing. Nobody may change the
+  // bytes of those pieces afterwards.
+  std::shared_ptr<const PieceDigests> digests = {};
 
   // Blocks until the image is complete. Throws Error if a copy failed.
   void wait_for_arrival() const {

@@ -68,6 +68,8 @@ class HOLDFAST_EXPORT LateCopy {
   virtual ~LateCopy() = default;
   // Copies what no other run() has taken yet.
   virtual void run() noexcept = 0;
+  // The same on a thread beside the training, which digests what it copies. Requires that `digests` is of the image.
+  virtual void run_digesting(PieceDigests& /*digests*/) noexcept { run(); }
   // Names of tensors whose memory differs from the image by now. Reads all of them. Requires a complete
   // image.
   virtual std::vector<std::string> changed() const = 0;
@@ -83,6 +85,8 @@ class HOLDFAST_EXPORT LateCopy {
   virtual void hold_update() noexcept {}
   // Blocks until device copies have ended. Throws Error if one failed.
   virtual void arrive() {}
+  // The same, and digests what arrives. Requires that `digests` is of the image.
+  virtual void arrive_digesting(PieceDigests& /*digests*/) { arrive(); }
 };
 
 // Prepares an image's memory for fast device copies (page-locking). Called once per image; the result lives

@@ -35,14 +35,18 @@ void ArrivalKeeper::keep(std::unique_ptr<LateCopy>& copy, Snapshot& snapshot) {
     }
   }
   const auto arrival = std::make_shared<Arrival>();
+  std::shared_ptr<PieceDigests> digests;
+  if (!snapshot.digests) digests = std::make_shared<PieceDigests>(snapshot);
   {
     const MutexLock lock(mutex_);
     Item& item = items_.emplace_back();
     item.copy = std::move(copy);
     item.arena = snapshot.arena;
     item.arrival = arrival;
+    item.digests = digests;
   }
   snapshot.arrival = arrival;
+  if (digests) snapshot.digests = digests;
   wake_.notify_one();
 }
 
@@ -64,13 +68,18 @@ void ArrivalKeeper::work() noexcept {
 void ArrivalKeeper::see_in(Item item) noexcept {
   std::optional<std::string> failure;
   try {
-    item.copy->arrive();
+    if (item.digests) {
+      item.copy->arrive_digesting(*item.digests);
+    } else {
+      item.copy->arrive();
+    }
   } catch (const std::exception& error) {
     failure = text_or_out_of_memory([&] { return std::string(what_of(error)); });
   } catch (...) {
     failure = text_or_out_of_memory([] { return std::string("an exception of unknown type"); });
   }
   item.copy.reset();
+  item.digests.reset();
   item.arena.reset();
   if (failure) {
     item.arrival->fail(*failure);

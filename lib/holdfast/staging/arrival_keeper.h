@@ -1,6 +1,6 @@
 // Keeps images that a device is still copying into until they have arrived. Its thread waits for one after
-// the other, releases the copy and the image, and then wakes the waiters of the snapshot. If no thread can be
-// made, keep() waits itself.
+// the other, digests what arrives (Snapshot::digests), releases the copy and the image, and then wakes the waiters
+// of the snapshot. If no thread can be made, keep() waits itself.
 //
 // Errors: see keep(). Threads: keep() on the training thread. The destructor waits for all images.
 #pragma once
@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "holdfast/base/mutex.h"
+#include "holdfast/snapshot/piece_digests.h"
 #include "holdfast/snapshot/snapshot.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
@@ -32,6 +33,7 @@ class ArrivalKeeper {
     std::unique_ptr<LateCopy> copy;
     std::shared_ptr<Arena> arena;
     std::shared_ptr<Arrival> arrival;
+    std::shared_ptr<PieceDigests> digests;  // null: a late stager has digested the host's part already
   };
   void work() noexcept;
   static void see_in(Item item) noexcept;

@@ -17,8 +17,9 @@ LateStager::~LateStager() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LateStager::begin(std::unique_ptr<LateCopy> copy) {
+void LateStager::begin(std::unique_ptr<LateCopy> copy, std::shared_ptr<PieceDigests> digests) {
   copy_ = std::move(copy);
+  digests_ = std::move(digests);
   {
     const MutexLock lock(mutex_);
     wanted_ = copy_.get();
@@ -36,6 +37,7 @@ void LateStager::begin(std::unique_ptr<LateCopy> copy) {
 
 void LateStager::complete() noexcept {
   if (!copy_) return;
+  if (digests_) digests_->stop();
   copy_->run();
   // The training thread helps: run() may be called on several threads, and each copies what is left.
   const MutexLock lock(mutex_);
@@ -52,6 +54,7 @@ void LateStager::arrive() {
 
 std::unique_ptr<LateCopy> LateStager::take() noexcept {
   complete();
+  digests_.reset();
   return std::move(copy_);
 }
 
@@ -61,9 +64,14 @@ void LateStager::work() {
     wake_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || wanted_ != nullptr; });
     if (stopping_) return;
     LateCopy* const copy = std::exchange(wanted_, nullptr);
+    PieceDigests* const digests = digests_.get();
     copying_ = true;
     lock.unlock();
-    copy->run();
+    if (digests != nullptr) {
+      copy->run_digesting(*digests);
+    } else {
+      copy->run();
+    }
     lock.lock();
     copying_ = false;
     rest_.notify_all();

@@ -1,5 +1,5 @@
-// Runs one late copy beside training. Its thread copies, and the training thread helps if it needs the result
-// earlier. If no thread can be made, the training thread copies everything.
+// Runs one late copy beside training. Its thread copies and digests, and the training thread helps to copy if it
+// needs the result earlier. If no thread can be made, the training thread copies everything.
 //
 // Errors: see arrive(). Threads: all methods on the training thread.
 #pragma once
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "holdfast/base/mutex.h"
+#include "holdfast/snapshot/piece_digests.h"
 #include "holdfast/snapshot/snapshot_source.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -20,13 +21,13 @@ class LateStager {
   LateStager(const LateStager&) = delete;
   LateStager& operator=(const LateStager&) = delete;
 
-  // Requires that no copy is open.
-  void begin(std::unique_ptr<LateCopy> copy);
+  // Requires that no copy is open. `digests`: of the copy's image; null: nothing is digested.
+  void begin(std::unique_ptr<LateCopy> copy, std::shared_ptr<PieceDigests> digests = nullptr);
   // The same for a copy that has run already, so that the thread has nothing to do.
   void keep(std::unique_ptr<LateCopy> copied) { copy_ = std::move(copied); }
   bool open() const { return copy_ != nullptr; }
   // Returns when all is copied, or when a device that still copies is ordered before the training's next
-  // work. The copy stays open.
+  // work. The copy stays open. What is copied while the training waits here is not digested.
   void complete() noexcept;
   // Completes, and waits until the device has finished: the image is whole. The copy stays open. Exceptions
   // of LateCopy::arrive() pass through.
@@ -38,7 +39,8 @@ class LateStager {
  private:
   void work();
 
-  std::unique_ptr<LateCopy> copy_;  // used by the training thread
+  std::unique_ptr<LateCopy> copy_;         // used by the training thread
+  std::shared_ptr<PieceDigests> digests_;  // of copy_; set before its thread begins
   Mutex mutex_;
   CondVar wake_;
   CondVar rest_;

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <limits>
 #include <thread>
 
 #include "engine_rig.h"
+#include "holdfast/snapshot/piece_digests.h"
 
 namespace holdfast::test { namespace {
 
@@ -34,6 +37,16 @@ class LateSaveTest : public EngineTest {
       announce();
       ASSERT_EQ(save.wait(), SaveStatus::durable);
     }
+  }
+  // A copy beside the training that has ended; empty if there is none.
+  Staged copied_beside() {
+    begin();
+    source.wait_for_late_copy();
+    return late().image();
+  }
+  static void flip(const Staged& image, const std::string& tensor) {
+    const ImageLayout& layout = *image.snapshot->layout;
+    layout.slot(layout.find(tensor).value(), image.snapshot->arena->bytes())[9] ^= std::byte{4};
   }
   void swap_all_weights() {
     for (std::size_t i = 0; i < 500; ++i) std::swap(source.weight(i), source.weight(999 - i));
@@ -172,6 +185,58 @@ TEST_F(LateSaveTest, NobodyWaitsForACopyThatTheRunLeavesOpen) {
   end();
   EXPECT_EQ(save.status(), SaveStatus::failed);
   EXPECT_THAT(save.error(), HasSubstr("the run ended before it was staged"));
+}
+
+TEST_F(LateSaveTest, TheWriterIsHandedTheDigestsOfWhatWasCopiedBesideTheTraining) {
+  pass_the_compared_ones();
+  step(true);
+  {
+    const Staged image = copied_beside();
+    ASSERT_TRUE(image);
+    ASSERT_NE(image.snapshot->digests, nullptr);
+    const std::size_t weight = image.snapshot->layout->find("model/weight").value();
+    const Inspected* const found = image.snapshot->digests->find(weight);
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->digest, digest_of(image.snapshot->bytes(weight)));
+  }
+  announce();
+  EXPECT_EQ(engine->saves.newest().wait(), SaveStatus::durable);
+  expect_newest(3);
+}
+
+TEST_F(LateSaveTest, ANaNThatIsCopiedBesideTheTrainingIsFound) {
+  pass_the_compared_ones();
+  step(true);
+  source.weight(7) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(copied_beside());
+  announce();
+  EXPECT_EQ(engine->saves.newest().wait(), SaveStatus::durable);
+  EXPECT_THAT(log.text(), HasSubstr("the state of step 3 is not finite: tensor model/weight"));
+}
+
+TEST_F(LateSaveTest, AnImageThatChangesBeforeItIsWrittenIsNeverRead) {
+  pass_the_compared_ones();
+  step(true);
+  flip(copied_beside(), "model/weight");  // this save looks at other pieces
+  announce();
+  EXPECT_EQ(engine->saves.newest().wait(), SaveStatus::durable);
+  expect_newest(2);
+}
+
+TEST_F(LateSaveTest, ASaveThatLooksAtThePieceFailsInstead) {
+  pass_the_compared_ones();
+  step(true);
+  save();
+  step(true);
+  save();
+  step(true);
+  flip(copied_beside(), "optimizer/momentum/weight");  // piece 4 of the fifth save, round 4
+  announce();
+  EXPECT_EQ(engine->saves.newest().wait(), SaveStatus::failed);
+  EXPECT_THAT(log.text(), HasSubstr("'optimizer/momentum/weight' changed in memory after it was staged"));
+  step(true);
+  save();
+  expect_newest(6);
 }
 
 }}  // namespace holdfast::test

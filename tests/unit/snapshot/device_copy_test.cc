@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "holdfast/base/error.h"
 #include "holdfast/snapshot/arena.h"
+#include "holdfast/snapshot/piece_digests.h"
 #include "support/fake_device.h"
 
 namespace holdfast::test { namespace {
@@ -326,6 +328,74 @@ TEST(DeviceCopy, JoinedWithAHostsPart) {
     EXPECT_FALSE(both->on_its_way());
     EXPECT_EQ(both->changed(), now ? std::vector<std::string>{} : std::vector<std::string>{"host"});
   }
+}
+
+// The digests of what arrived, as a writer would get them.
+class Digested {
+ public:
+  explicit Digested(Memory& memory) {
+    std::vector<TensorSpec> tensors;
+    std::vector<std::uint64_t> offsets;
+    for (const Wanted& one : memory.wanted) {
+      tensors.push_back(
+          {"t" + std::to_string(tensors.size()), DType::uint8, {static_cast<std::int64_t>(one.bytes)}});
+      offsets.push_back(one.offset);
+    }
+    snapshot_.layout =
+        std::make_shared<ImageLayout>(std::move(tensors), std::move(offsets), memory.image.size());
+    snapshot_.arena = std::shared_ptr<Arena>(&memory.image, [](Arena*) {});
+    digests.emplace(snapshot_);
+  }
+  // How many are known; all that are known fit the image.
+  std::size_t right() {
+    std::size_t known = 0;
+    for (std::size_t i = 0; i < digests->pieces().size(); ++i) {
+      const Inspected* const found = digests->find(i);
+      if (found == nullptr) continue;
+      ++known;
+      EXPECT_EQ(found->digest, digest_of(snapshot_.bytes(i))) << i;
+    }
+    return known;
+  }
+  std::optional<PieceDigests> digests;
+
+ private:
+  Snapshot snapshot_;
+};
+
+TEST(DeviceCopy, WhatWasSetAsideIsDigestedAsItArrives) {
+  for (const std::size_t bounce : {0, 128, 4096, 300'000}) {
+    Memory memory(several());
+    memory.locked = bounce == 0;
+    memory.device.bounce.resize(bounce);
+    Digested digested(memory);
+    const auto copy = memory.begin(NextUpdate::unannounced);
+    memory.train();
+    copy->arrive_digesting(*digested.digests);
+    EXPECT_FALSE(copy->on_its_way());
+    EXPECT_TRUE(memory.image_is_before()) << bounce;
+    EXPECT_EQ(digested.right(), memory.wanted.size()) << bounce;
+  }
+}
+
+TEST(DeviceCopy, ManyTinyTensorsAreDigestedToo) {
+  std::vector<Wanted> tiny;
+  for (std::uint64_t i = 0; i < 100; ++i) tiny.push_back({i * 1000, 8});
+  Memory memory(tiny);
+  Digested digested(memory);
+  memory.begin(NextUpdate::unannounced)->arrive_digesting(*digested.digests);
+  EXPECT_TRUE(memory.image_is_before());
+  EXPECT_EQ(digested.right(), tiny.size());
+}
+
+TEST(DeviceCopy, WhatIsFetchedFromLiveMemoryIsLeftToTheWriter) {
+  Memory memory(several());
+  memory.device.room = 8192;
+  Digested digested(memory);
+  const auto copy = memory.begin();
+  copy->arrive_digesting(*digested.digests);
+  EXPECT_TRUE(memory.image_is_before());
+  EXPECT_EQ(digested.right(), 0u);
 }
 
 }}  // namespace holdfast::test

@@ -54,12 +54,14 @@ void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
     copy->arrive();
   }
   staged.copied += run_.clock.now() - began;
+  std::shared_ptr<PieceDigests> digests;
+  if (!checked) staged.snapshot->digests = digests = std::make_shared<PieceDigests>(*staged.snapshot);
   staged_ = std::move(staged);
   save_ = save;
   whole_ = checked;
   save_->ended_by = std::this_thread::get_id();
   save_->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
-  checked ? copier_.keep(std::move(copy)) : copier_.begin(std::move(copy));
+  checked ? copier_.keep(std::move(copy)) : copier_.begin(std::move(copy), std::move(digests));
 }
 
 Staged LateSave::stage_independent() {

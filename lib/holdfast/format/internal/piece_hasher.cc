@@ -1,43 +1,76 @@
 #include "holdfast/format/internal/piece_hasher.h"
 
-#include <algorithm>
+#include <string>
 #include <utility>
 
+#include "holdfast/base/error.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/snapshot/finite.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-PieceHasher::PieceHasher(const Snapshot& snapshot, bool look) : looking_(look) {
+PieceHasher::PieceHasher(const Snapshot& snapshot, bool look, const Recheck& recheck)
+    : snapshot_(snapshot), looking_(look) {
   const std::size_t tensors = snapshot.layout->tensors().size();
+  const std::vector<TensorPiece> pieces = pieces_of(*snapshot.layout);
+  pieces_.reserve(pieces.size());
+  digests_.reserve(pieces.size());
   first_piece_.reserve(tensors + 1);
-  for (std::size_t i = 0; i < tensors; ++i) {
-    first_piece_.push_back(pieces_.size());
-    for (auto bytes = snapshot.bytes(i); !bytes.empty();) {
-      const std::size_t size = std::min<std::size_t>(bytes.size(), kDigestPiece);
-      pieces_.push_back({bytes.first(size), snapshot.layout->tensors()[i].dtype, i, snapshot.infinity(i)});
-      bytes = bytes.subspan(size);
-    }
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    while (first_piece_.size() <= pieces[i].tensor) first_piece_.push_back(i);
+    add(pieces[i], i, recheck);
   }
-  first_piece_.push_back(pieces_.size());
-  digests_.resize(pieces_.size());
+  first_piece_.resize(tensors + 1, pieces.size());
 }
 
-PieceHasher::PieceHasher(std::vector<Piece> pieces, bool look)
-    : pieces_(std::move(pieces)), first_piece_{0}, digests_(pieces_.size()), looking_(look) {}
+PieceHasher::PieceHasher(const Snapshot& snapshot, std::span<const std::size_t> pieces, bool look,
+                         const Recheck& recheck)
+    : snapshot_(snapshot), first_piece_{0}, looking_(look) {
+  const std::vector<TensorPiece> all = pieces_of(*snapshot.layout);
+  pieces_.reserve(pieces.size());
+  digests_.reserve(pieces.size());
+  for (const std::size_t i : pieces) add(all[i], i, recheck);
+}
+
+void PieceHasher::add(const TensorPiece& piece, std::size_t index, const Recheck& recheck) {
+  const std::span<const std::byte> image = std::as_const(*snapshot_.arena).bytes();
+  const Inspected* const known = snapshot_.digests ? snapshot_.digests->find(index) : nullptr;
+  if (known == nullptr || index % recheck.every == recheck.round % recheck.every)
+    to_hash_.push_back(pieces_.size());
+  pieces_.push_back({image.subspan(piece.bytes.begin, piece.bytes.size()), piece.tensor, known != nullptr});
+  digests_.push_back(known != nullptr ? known->digest : Digest{});
+  if (known != nullptr && !known->finite && looking_) found_not_finite(piece.tensor);
+}
+
+// One such number decides, so the remaining pieces are only hashed.
+void PieceHasher::found_not_finite(std::size_t tensor) {
+  not_finite_ = tensor;
+  looking_ = false;
+}
 
 void PieceHasher::work(const Stopped& stopped) {
-  for (std::size_t i = next_++; i < pieces_.size() && !stopped; i = next_++) {
-    if (!looking_.load(std::memory_order_relaxed)) {
-      digests_[i] = digest_of(pieces_[i].bytes);
-      continue;
+  for (std::size_t i = next_++; i < to_hash_.size() && !stopped; i = next_++) {
+    const Piece& piece = pieces_[to_hash_[i]];
+    Digest& digest = digests_[to_hash_[i]];
+    if (piece.known) {
+      if (digest_of(piece.bytes) != digest) refuse(piece);
+    } else if (!looking_.load(std::memory_order_relaxed)) {
+      digest = digest_of(piece.bytes);
+    } else {
+      const DType dtype = snapshot_.layout->tensors()[piece.tensor].dtype;
+      const Inspected inspected = inspect_bytes(piece.bytes, dtype, snapshot_.infinity(piece.tensor));
+      digest = inspected.digest;
+      if (!inspected.finite) found_not_finite(piece.tensor);
     }
-    const Inspected inspected = inspect_bytes(pieces_[i].bytes, pieces_[i].dtype, pieces_[i].infinity);
-    digests_[i] = inspected.digest;
-    if (inspected.finite) continue;
-    not_finite_ = pieces_[i].tensor;
-    // One such number decides, so the remaining pieces are only hashed.
-    looking_ = false;
   }
+}
+
+void PieceHasher::refuse(const Piece& piece) const {
+  throw Error(
+      "tensor '" + printable(snapshot_.layout->tensors()[piece.tensor].name) +
+      "' changed in memory after it was staged: the machine's memory may be faulty, or other code writes to "
+      "it; this save is given up. Check the kernel's log for memory errors, and older checkpoints with "
+      "`holdfast verify`");
 }
 
 std::vector<Digest> PieceHasher::finish() const {

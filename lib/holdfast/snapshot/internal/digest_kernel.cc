@@ -18,14 +18,12 @@ bool has_avx2() {
 
 }  // namespace
 
-bool digest_kernel_plain(const std::byte* data, std::size_t size, FloatBits floats, unsigned char* digest) {
-  return run_kernel(data, size, floats, digest);
-}
+const DigestKernel kPlainDigestKernel = kKernel;
 
-DigestKernel digest_kernel() {
-  static const DigestKernel best =
-      has_avx2() && digest_kernel_avx2() != nullptr ? digest_kernel_avx2() : &digest_kernel_plain;
-  return best;
+const DigestKernel& digest_kernel() {
+  static const DigestKernel* const best =
+      has_avx2() && digest_kernel_avx2() != nullptr ? digest_kernel_avx2() : &kPlainDigestKernel;
+  return *best;
 }
 
 }}}  // namespace holdfast::v0_2::internal

@@ -7,9 +7,9 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-DigestKernel digest_kernel_avx2() {
+const DigestKernel* digest_kernel_avx2() {
 #ifdef __AVX2__
-  return &run_kernel;
+  return &kKernel;
 #else
   return nullptr;
 #endif

@@ -1,10 +1,36 @@
 #include "holdfast/state/internal/late_tensors.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "holdfast/state/stager.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
+namespace {
+
+constexpr std::size_t kBlock = 256u << 10;  // written, and then digested from the cache
+
+// Row by row of the outermost dimension, so that the bytes ascend.
+void copy_digesting(const Strided& tensor, std::span<std::byte> to, DigestStream& stream) noexcept {
+  const std::int64_t rows = tensor.sizes.empty() || to.empty() ? 1 : tensor.sizes[0];
+  const std::size_t row = to.size() / static_cast<std::size_t>(rows);
+  const auto most =
+      static_cast<std::int64_t>(std::max<std::size_t>(1, kBlock / std::max<std::size_t>(1, row)));
+  Strided part = tensor;
+  for (std::int64_t done = 0; done < rows; done += most) {
+    const std::int64_t count = std::min(most, rows - done);
+    if (!part.sizes.empty()) {
+      part.from = tensor.from + done * tensor.strides[0] * static_cast<std::int64_t>(tensor.element);
+      part.sizes[0] = count;
+    }
+    const auto block =
+        to.subspan(static_cast<std::size_t>(done) * row, static_cast<std::size_t>(count) * row);
+    copy_strided(part, block.data());
+    stream.passed(block);
+  }
+}
+
+}  // namespace
 
 void LateTensors::add(const std::string& name, const at::Tensor& tensor, std::span<std::byte> to) {
   const auto* const memory = static_cast<const std::byte*>(tensor.const_data_ptr());
@@ -36,6 +62,16 @@ void LateTensors::run() noexcept {
     const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);
     if (next >= strided_.size()) return;
     copy_strided(strided_[next].from, strided_[next].to.data());
+  }
+}
+
+void LateTensors::run_digesting(PieceDigests& digests) noexcept {
+  copies_.work(digests);
+  DigestStream stream(digests);
+  while (true) {
+    const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);
+    if (next >= strided_.size()) return;
+    copy_digesting(strided_[next].from, strided_[next].to, stream);
   }
 }
 

@@ -27,6 +27,7 @@ class LateTensors final : public LateCopy {
   void keep_samples() { samples_.keep(); }
   bool empty() const { return plain_.empty() && strided_.empty(); }
   void run() noexcept override;
+  void run_digesting(PieceDigests& digests) noexcept override;
   std::vector<std::string> changed() const override;
   std::vector<std::string> changed_samples() const override;
 

@@ -29,7 +29,8 @@ class FileCommit {
   Clock& clock_;
   const AsyncWriterOptions& options_;
   const std::atomic<bool>& hurry_;
-  bool was_finite_ = true;  // the last state that was checked
+  bool was_finite_ = true;   // the last state that was checked
+  std::uint64_t round_ = 0;  // of Recheck
 };
 
 }}}  // namespace holdfast::v0_2::internal
