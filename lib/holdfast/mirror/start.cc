@@ -31,7 +31,7 @@ class Start {
   PreparedStart prepare() {
     claim_home(here() + 1);
     if (const auto newest = store_.preflight().newest) prepared_.newest = id_of(*newest);
-    for (const HomeFile& file : home_.list()) {
+    for (const HomeFile& file : home_.starts()) {
       if (prepared_.newest && file.id <= *prepared_.newest) break;
       if (fetch(file)) break;
     }
@@ -41,6 +41,7 @@ class Start {
                          "); is it the right one? To start over, choose an empty home");
     }
     if (here() + 1 < prepared_.attempt) claim_here();
+    if (prepared_.newest) home_.begin_from(*prepared_.newest);
     // Another machine may have started meanwhile, and what was fetched may be its checkpoint.
     home_.check_not_superseded();
     if (here() >= prepared_.attempt)
