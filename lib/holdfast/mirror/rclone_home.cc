@@ -1,6 +1,5 @@
 #include "holdfast/mirror/rclone_home.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,24 +38,6 @@ std::string root_of(const std::string& place) {
   }
   return root;
 }
-
-class HeldSource {
- public:
-  explicit HeldSource(const std::string& path)
-      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
-    if (descriptor_ < 0 && errno == ENOENT) throw SourceGone(path + " was deleted before its copy began");
-    if (descriptor_ < 0) throw IoError("open", path, errno);
-  }
-  ~HeldSource() { close(descriptor_); }
-  HeldSource(const HeldSource&) = delete;
-  HeldSource& operator=(const HeldSource&) = delete;
-  std::string path() const {
-    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor_);
-  }
-
- private:
-  const int descriptor_;
-};
 
 }  // namespace
 
@@ -224,13 +205,16 @@ void RcloneHome::check_not_superseded() {
   if (!listed) throw SupersededError(name_ + ": the claim of attempt " + std::to_string(own_) + " is gone");
 }
 
-// rclone reads the source through a descriptor of this process: retention may delete its name meanwhile.
+// The path of the source is that of an open descriptor: retention may delete its name meanwhile.
 void RcloneHome::put(const MirrorSource& source) {
   check_not_superseded();
   const std::string name = checkpoint_name(source.id);
-  const HeldSource held(source.path);
+  if (access(source.path.c_str(), R_OK) != 0) {
+    if (errno == ENOENT) throw SourceGone(name + " was deleted before its copy began");
+    throw IoError("open", source.path, errno);
+  }
   const RcloneEnd end = rclone_.run_limited(
-      {"copyto", "--copy-links", "--ignore-times", "--no-traverse", held.path(), at(name)});
+      {"copyto", "--copy-links", "--ignore-times", "--no-traverse", source.path, at(name)});
   if (!end.ok()) fail("copy " + name, end);
   if (!holds(source)) throw CopyDiffers(name_ + " does not hold the bytes of " + name + " that were written");
   check_not_superseded();
@@ -241,7 +225,7 @@ void RcloneHome::put(const MirrorSource& source) {
 bool RcloneHome::holds(const MirrorSource& source) {
   const std::string name = checkpoint_name(source.id);
   const auto copy = verifier_.expect_copy(*source.file);
-  if (!copy) throw CopyDiffers(source.path + " is damaged; its copy does not count");
+  if (!copy) throw CopyDiffers(name + " is damaged; its copy does not count");
   const RcloneEnd end =
       rclone_.run({"cat", at(name)}, {}, [&](std::span<const std::byte> bytes) { copy->append(bytes); });
   if (end.missing()) return false;

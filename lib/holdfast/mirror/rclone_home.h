@@ -7,12 +7,12 @@
 // one number at least the later listing sees both, so never both win. Requires a store that lists what was
 // written; S3, GCS, Azure Blob and file servers do.
 //
+// A copy counts after rclone has read it back, and all bytes were what the index of the source says.
+// Errors: as home.h. Threads: one.
+
 // An upload cannot be called back: what a superseded machine has sent may appear at any later time. So the winner
 // marks what it goes on from, by the object `attempts/<number>.<digits>.from.<checkpoint>`. A later start takes
 // that one before newer files of older attempts.
-//
-// A copy counts after rclone has read it back, and all bytes were what the index of the source says.
-// Errors: as home.h. Threads: one.
 #pragma once
 
 #include <map>

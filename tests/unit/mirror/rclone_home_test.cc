@@ -244,6 +244,21 @@ TEST_F(Rclone, ACopyIsReadBackOnceAndOfTheSourceOnlyTheHead) {
   EXPECT_EQ(verbs["cat"], 1);
 }
 
+// A store that answers slowly, beside a trainer that saves often: the checkpoint of the copy is deleted while the
+// mirror still lists.
+TEST_F(Rclone, ACheckpointThatIsDeletedMeanwhileGoesHomeYet) {
+  StoreMachine machine(folder_.path() / "one");
+  machine.prepare();
+  machine.mirror.run();  // looks around, which it does once a minute
+  const FileId saved = machine.save(10);
+  const std::string file = (folder_.path() / "one" / checkpoint_name(saved)).native();
+  const std::string bytes = read_text(file);
+  write_text(tools_ / "rclone", std::string(kScript).insert(sizeof "#!/bin/sh", "rm -f '" + file + "'\n"));
+  machine.mirror.run();
+  EXPECT_EQ(machine.mirror.record().newest, saved);
+  EXPECT_TRUE(read_text(at_home(saved)) == bytes);
+}
+
 TEST_F(Rclone, ATakeOverDuringTheCopyMeansItDoesNotCount) {
   StoreMachine machine(folder_.path() / "one");
   machine.prepare();
