@@ -25,14 +25,30 @@ std::string text_of(const StoreResult& result) {
   return text;
 }
 
+// One line for all, when the last test is done.
+class StoreTally : public testing::Environment {
+ public:
+  static inline std::uint64_t states = 0;
+  static inline std::uint64_t late = 0;
+  static inline int violations = 0;
+  static inline int variants = 0;
+  static inline int failing = 0;
+
+  void TearDown() override {
+    std::printf(
+        "store claims: %llu states, %llu late requests, %d violations; %d of %d broken variants fail\n",
+        static_cast<unsigned long long>(states), static_cast<unsigned long long>(late), violations, failing,
+        variants);
+  }
+};
+// NOLINTNEXTLINE(cert-err58-cpp): as googletest wants it
+const testing::Environment* const kStoreTally = testing::AddGlobalTestEnvironment(new StoreTally);
+
 void holds(const StoreRequest& request) {
   const StoreResult result = store_claims::search(request);
-  std::printf(
-      "store claims: %d machines, %d tries, %d saves: %llu states, %llu lost claims, %llu late requests, "
-      "%s\n",
-      request.machines, request.tries, request.saves, static_cast<unsigned long long>(result.states),
-      static_cast<unsigned long long>(result.lost_claims), static_cast<unsigned long long>(result.late),
-      result.violation == StoreViolation::none ? "0 violations" : name_of(result.violation));
+  StoreTally::states += result.states;
+  StoreTally::late += result.late;
+  StoreTally::violations += result.violation == StoreViolation::none ? 0 : 1;
   EXPECT_EQ(result.violation, StoreViolation::none) << text_of(result);
   EXPECT_GT(result.completed, 0U);
   EXPECT_GT(result.late, 0U);
@@ -68,6 +84,8 @@ TEST_P(BrokenStoreFence, IsFound) {
   const StoreResult result =
       store_claims::search({.rule = variant.rule, .machines = variant.machines, .tries = 2, .saves = 2});
   EXPECT_EQ(result.violation, variant.first) << text_of(result);
+  ++StoreTally::variants;
+  StoreTally::failing += HasFailure() ? 0 : 1;
   std::printf("  %s: %s, after %zu steps of %llu states\n", variant.name, name_of(result.violation),
               result.trace.size(), static_cast<unsigned long long>(result.states));
 }
