@@ -33,6 +33,13 @@ void read_blocks(const File& file, std::uint64_t bytes, AlignedBlock& block,
 }
 
 void BlockStream::append(std::span<const std::byte> bytes) {
+  // A whole block of a copy, aligned as it was read, needs no second copy in memory.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % kUnit == 0;
+  if (held_ == 0 && aligned && bytes.size() == kCopyBlock) {
+    file_.write_at(bytes, written_);
+    written_ += bytes.size();
+    return;
+  }
   while (!bytes.empty()) {
     const std::size_t part = std::min(bytes.size(), kCopyBlock - held_);
     std::memcpy(block_.bytes().data() + held_, bytes.data(), part);

@@ -42,12 +42,25 @@ AttemptNumber DirectoryHome::claim(AttemptNumber least) {
   return store_.claim(kClaimedByMirror, 0, least);
 }
 
+// From now on no older owner can add a file: what it has not renamed yet is gone. So a list after the claim shows
+// all that a later owner may find (store/commit.h, rule 6).
+void DirectoryHome::sweep(Directory& run) {
+  bool any = false;
+  for (const DirectoryEntry& entry : run.list()) {
+    const auto attempt = parse_temporary_name(entry.name);
+    if (attempt && *attempt < store_.attempt()) any = run.unlink(entry.name) || any;
+  }
+  if (any) run.sync();
+  swept_ = true;
+}
+
 std::vector<HomeFile> DirectoryHome::list() {
   std::vector<HomeFile> found;
   const auto run = open();
   // Once a claim lies there, a folder that is missing means trouble, and no empty home.
   if (!run && store_.attempt() != 0) throw IoError("open", name_, ENOENT, "is its volume mounted?");
   if (!run) return found;
+  if (store_.attempt() != 0 && !swept_) sweep(*run);
   for (const Candidate& candidate : candidates_in(*run)) {
     const auto status = run->status(candidate.name);
     if (status && status->kind == FileKind::regular) found.push_back({candidate.id, status->size});

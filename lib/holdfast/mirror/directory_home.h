@@ -31,6 +31,7 @@ class DirectoryHome final : public Home {
 
  private:
   std::unique_ptr<Directory> open() const;
+  void sweep(Directory& run);
   void commit(const MirrorSource& source);
   void set_aside_if_damaged(const MirrorSource& source);
 
@@ -40,6 +41,7 @@ class DirectoryHome final : public Home {
   Pace& pace_;
   CheckpointStore store_;
   bool recovered_ = false;
+  bool swept_ = false;
 };
 
 }}  // namespace holdfast::v0_2

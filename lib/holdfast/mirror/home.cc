@@ -5,7 +5,7 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, Verifier& verifier,
+std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, CopyVerifier& verifier,
                                 Pace& pace) {
   if (options.place.empty())
     throw UsageError("the home of the checkpoints needs a directory or rclone:REMOTE:PATH");

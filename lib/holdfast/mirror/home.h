@@ -23,8 +23,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/io/file_system.h"
+#include "holdfast/store/copy_verifier.h"
 #include "holdfast/store/names.h"
-#include "holdfast/store/verifier.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -77,9 +77,14 @@ class Home {
   virtual void check_not_superseded() = 0;
   // Checkpoints there, newest first. Names alone: a file may be incomplete.
   virtual std::vector<HomeFile> list() = 0;
+  // Requires claim(). The same, in the order in which a start tries them.
+  virtual std::vector<HomeFile> starts() { return list(); }
+  // Requires claim(). Tells later owners of HOME that this one goes on from `start`. What an older owner uploads
+  // after this, and what is newer than `start`, stands back behind it in starts().
+  virtual void begin_from(FileId /*start*/) {}
   // Requires claim(). A file of that name that is damaged is replaced or set aside.
   virtual void put(const MirrorSource& source) = 0;
-  // True if the copy there has every byte of `source`. Reads all of it.
+  // True if the copy there has every byte of `source`. Reads all of the copy.
   virtual bool holds(const MirrorSource& source) = 0;
   // Deletes what retention does not keep, after put() or holds() of `newest`.
   virtual void retire(const MirrorSource& newest) = 0;
@@ -96,7 +101,7 @@ struct HomeOptions {
 class Pace;
 // Contacts nothing yet. `pace`, `file_system` and `verifier` outlive the result.
 // Errors: UsageError for a malformed place.
-std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, Verifier& verifier,
+std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, CopyVerifier& verifier,
                                 Pace& pace);
 
 }}  // namespace holdfast::v0_2

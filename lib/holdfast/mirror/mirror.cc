@@ -1,5 +1,8 @@
 #include "holdfast/mirror/mirror.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -20,6 +23,27 @@ constexpr Duration kCheck = std::chrono::minutes(1);  // costs two listings
 // The newest may turn out damaged, so there must be one more.
 constexpr std::size_t kLeastHome = 2;
 constexpr std::size_t kRemembered = 16;
+
+// Keeps a file open, and names it for other programs: retention may delete it while HOME is asked about it.
+// Does nothing in a file system of a test.
+class Held {
+ public:
+  explicit Held(const std::string& path)
+      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {}
+  ~Held() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  std::string path() const {
+    if (descriptor_ < 0) return path_;
+    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor_);
+  }
+
+ private:
+  const std::string path_;
+  const int descriptor_;
+};
 
 }  // namespace
 
@@ -151,8 +175,10 @@ void Mirror::check_homes() {
 bool Mirror::copy(Directory& run, const Found& found) {
   const auto file = run.open(found.name, OpenMode::read);
   if (!file) return false;  // overtaken, and deleted
-  const auto source = look(run, found, *file);
+  const Held held(run.path() + "/" + found.name);
+  auto source = look(run, found, *file);
   if (!source) return false;
+  source->path = held.path();
   try {
     if (!is_there_already(*source)) put(run, *source);
   } catch (const SourceGone&) {
@@ -204,7 +230,7 @@ bool Mirror::is_there_already(const MirrorSource& source) {
   skipped_[source.id] = "HOME holds another file of that name";
   log_warning(
       "{} does not go home: {} holds another file of that name, of a machine that it did not come from",
-      source.path, home_.name());
+      checkpoint_name(source.id), home_.name());
   return true;
 }
 

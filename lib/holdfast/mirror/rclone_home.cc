@@ -1,6 +1,5 @@
 #include "holdfast/mirror/rclone_home.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
-#include "holdfast/mirror/aligned_blocks.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/claim.h"
@@ -27,6 +25,7 @@ constexpr std::size_t kTokenDigits = 16;
 constexpr Duration kLongestWait = std::chrono::seconds(2);  // after a lost claim
 constexpr std::size_t kMostListed = 64u << 20;
 constexpr char kDigits[] = "0123456789abcdef";
+constexpr char kFrom[] = ".from.";
 
 std::string root_of(const std::string& place) {
   std::string root = place.substr(std::string(kRclonePrefix).size());
@@ -40,24 +39,6 @@ std::string root_of(const std::string& place) {
   return root;
 }
 
-class HeldSource {
- public:
-  explicit HeldSource(const std::string& path)
-      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
-    if (descriptor_ < 0 && errno == ENOENT) throw SourceGone(path + " was deleted before its copy began");
-    if (descriptor_ < 0) throw IoError("open", path, errno);
-  }
-  ~HeldSource() { close(descriptor_); }
-  HeldSource(const HeldSource&) = delete;
-  HeldSource& operator=(const HeldSource&) = delete;
-  std::string path() const {
-    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor_);
-  }
-
- private:
-  const int descriptor_;
-};
-
 }  // namespace
 
 std::optional<AttemptNumber> parse_store_claim(const std::string& name) {
@@ -67,7 +48,16 @@ std::optional<AttemptNumber> parse_store_claim(const std::string& name) {
   return parse_claim_name(std::string_view(name).substr(0, dot));
 }
 
-RcloneHome::RcloneHome(const HomeOptions& options, Verifier& verifier, Pace& pace)
+std::optional<std::pair<AttemptNumber, FileId>> parse_store_mark(const std::string& name) {
+  const std::size_t from = name.find(kFrom);
+  if (from == std::string::npos) return std::nullopt;
+  const auto number = parse_store_claim(name.substr(0, from));
+  const auto start = parse_checkpoint_name(name.substr(from + sizeof kFrom - 1));
+  if (!number || !start) return std::nullopt;
+  return std::pair(*number, *start);
+}
+
+RcloneHome::RcloneHome(const HomeOptions& options, CopyVerifier& verifier, Pace& pace)
     : name_(options.place),
       root_(root_of(options.place)),
       keep_(options.keep),
@@ -100,11 +90,19 @@ std::vector<RcloneEntry> RcloneHome::entries(const std::string& folder, bool may
   return std::move(*found);
 }
 
-std::vector<RcloneHome::Claim> RcloneHome::claims() const {
+std::vector<RcloneHome::Claim> RcloneHome::claims_and_marks() const {
   std::vector<Claim> found;
   for (const RcloneEntry& entry : entries(at(kAttemptsDirectory), own_ == 0)) {
     if (const auto number = parse_store_claim(entry.name)) found.push_back({*number, entry.name});
+    if (const auto mark = parse_store_mark(entry.name))
+      found.push_back({mark->first, entry.name, mark->second});
   }
+  return found;
+}
+
+std::vector<RcloneHome::Claim> RcloneHome::claims() const {
+  std::vector<Claim> found = claims_and_marks();
+  std::erase_if(found, [](const Claim& claim) { return claim.start.has_value(); });
   return found;
 }
 
@@ -117,6 +115,27 @@ std::vector<HomeFile> RcloneHome::list() {
   }
   std::sort(found.begin(), found.end(), [](const HomeFile& a, const HomeFile& b) { return a.id > b.id; });
   return found;
+}
+
+std::vector<HomeFile> RcloneHome::starts() {
+  std::vector<HomeFile> found = list();
+  const std::vector<Claim> all = claims_and_marks();
+  const Claim* mark = nullptr;
+  for (const Claim& claim : all) {
+    if (claim.start && (mark == nullptr || claim.number > mark->number)) mark = &claim;
+  }
+  const auto is_marked = [&](const HomeFile& file) { return file.id == *mark->start; };
+  if (mark == nullptr || std::none_of(found.begin(), found.end(), is_marked)) return found;
+  std::stable_partition(found.begin(), found.end(), [&](const HomeFile& file) {
+    return file.id.attempt >= mark->number || file.id <= *mark->start;
+  });
+  return found;
+}
+
+void RcloneHome::begin_from(FileId start) {
+  const std::string name = std::string(kAttemptsDirectory) + "/" + own_name_ + kFrom + checkpoint_name(start);
+  const RcloneEnd end = rclone_.run({"rcat", at(name)}, claim_text(kClaimedByMirror));
+  if (!end.ok()) fail("write " + name, end);
 }
 
 AttemptNumber RcloneHome::highest() {
@@ -150,8 +169,9 @@ AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
       rclone_.run({"rcat", at(std::string(kAttemptsDirectory) + "/" + name)}, claim_text(kClaimedByMirror));
   if (!end.ok()) fail("write a claim", end);
   bool listed = false;
-  const std::vector<Claim> all = claims();
+  const std::vector<Claim> all = claims_and_marks();
   for (const Claim& claim : all) {
+    if (claim.start) continue;
     if (claim.name == name) {
       listed = true;
     } else if (claim.number >= number) {
@@ -196,55 +216,35 @@ void RcloneHome::check_not_superseded() {
   if (!listed) throw SupersededError(name_ + ": the claim of attempt " + std::to_string(own_) + " is gone");
 }
 
-// rclone reads the source through a descriptor of this process: retention may delete its name meanwhile.
+// The path of the source is that of an open descriptor: retention may delete its name meanwhile.
 void RcloneHome::put(const MirrorSource& source) {
   check_not_superseded();
   const std::string name = checkpoint_name(source.id);
-  const HeldSource held(source.path);
-  // The path is a link in /proc. A damaged copy may match in size and time. One file needs no listing.
+  if (access(source.path.c_str(), R_OK) != 0) {
+    if (errno == ENOENT) throw SourceGone(name + " was deleted before its copy began");
+    throw IoError("open", source.path, errno);
+  }
   const RcloneEnd end = rclone_.run_limited(
-      {"copyto", "--copy-links", "--ignore-times", "--no-traverse", held.path(), at(name)});
+      {"copyto", "--copy-links", "--ignore-times", "--no-traverse", source.path, at(name)});
   if (!end.ok()) fail("copy " + name, end);
   if (!holds(source)) throw CopyDiffers(name_ + " does not hold the bytes of " + name + " that were written");
   // A copy counts only if nobody has taken HOME over meanwhile.
   check_not_superseded();
 }
 
+// One pass: the bytes that come are compared with the digests in the head of the source, which is what
+// verifies them. So a damaged source differs from its copy too.
 bool RcloneHome::holds(const MirrorSource& source) {
   const std::string name = checkpoint_name(source.id);
-  AlignedBlock block;
-  std::uint64_t done = 0;
-  std::span<const std::byte> own;
-  bool same = true;
-  const RcloneEnd end = rclone_.run({"cat", at(name)}, {}, [&](std::span<const std::byte> bytes) {
-    while (same && !bytes.empty()) {
-      if (own.empty()) {
-        const std::uint64_t left = source.bytes - std::min(done, source.bytes);
-        const std::size_t got = source.file->read_uncached_at(block.bytes(), done);
-        own = block.bytes().first(std::min<std::uint64_t>(got, left));
-        done += own.size();
-      }
-      const std::size_t part = std::min(own.size(), bytes.size());
-      same =
-          part > 0 && std::equal(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(part), bytes.begin());
-      own = own.subspan(part);
-      bytes = bytes.subspan(part);
-    }
-  });
+  const auto copy = verifier_.expect_copy(*source.file);
+  if (!copy) throw CopyDiffers(name + " is damaged; its copy does not count");
+  const RcloneEnd end =
+      rclone_.run({"cat", at(name)}, {}, [&](std::span<const std::byte> bytes) { copy->append(bytes); });
   if (end.missing()) return false;
   if (!end.ok()) fail("read " + name, end);
-  if (!same || !own.empty() || done != source.bytes) return false;
-  // Equal to the source; and the source is what its own index says.
-  verify_source(source);
+  if (!copy->is_whole()) return false;
   verified_[source.id] = source.finite;
   return true;
-}
-
-void RcloneHome::verify_source(const MirrorSource& source) {
-  const Verdict verdict = verifier_.inspect(*source.file, Verifier::Depth::full, true);
-  if (verdict.kind != Verdict::Kind::good) {
-    throw CopyDiffers(source.path + " is damaged (" + verdict.reason + "); its copy does not count");
-  }
 }
 
 // Retention by names: the newest `keep`, and never below two that this process has read back.

@@ -7,12 +7,18 @@
 // one number at least the later listing sees both, so never both win. Requires a store that lists what was
 // written; S3, GCS, Azure Blob and file servers do.
 //
-// A copy counts after rclone has read it back, and all bytes were equal to those of the source.
+// A copy counts after rclone has read it back, and all bytes were what the index of the source says.
 // Errors: as home.h. Threads: one.
+
+// An upload cannot be called back: what a superseded machine has sent may appear at any later time. So the winner
+// marks what it goes on from, by the object `attempts/<number>.<digits>.from.<checkpoint>`. A later start takes
+// that one before newer files of older attempts.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "holdfast/mirror/home.h"
@@ -26,13 +32,15 @@ inline constexpr char kRclonePrefix[] = "rclone:";
 class RcloneHome final : public Home {
  public:
   // Errors: UsageError for a place without remote and path.
-  RcloneHome(const HomeOptions& options, Verifier& verifier, Pace& pace);
+  RcloneHome(const HomeOptions& options, CopyVerifier& verifier, Pace& pace);
 
   const std::string& name() const override { return name_; }
   AttemptNumber highest() override;
   AttemptNumber claim(AttemptNumber least) override;
   void check_not_superseded() override;
   std::vector<HomeFile> list() override;
+  std::vector<HomeFile> starts() override;
+  void begin_from(FileId start) override;
   void put(const MirrorSource& source) override;
   bool holds(const MirrorSource& source) override;
   void retire(const MirrorSource& newest) override;
@@ -42,21 +50,22 @@ class RcloneHome final : public Home {
   struct Claim {
     AttemptNumber number = 0;
     std::string name;
+    std::optional<FileId> start = {};  // set: no claim, but a mark of the claim with that number
   };
 
   std::string at(const std::string& name) const;
   std::vector<RcloneEntry> entries(const std::string& folder, bool may_be_missing) const;
+  std::vector<Claim> claims_and_marks() const;
   std::vector<Claim> claims() const;
   AttemptNumber claim_once(AttemptNumber least);
   void forget_old_claims(const std::vector<Claim>& all);
   void remove(const std::string& name);
-  void verify_source(const MirrorSource& source);
   [[noreturn]] void fail(const std::string& what, const RcloneEnd& end) const;
 
   const std::string name_;
   const std::string root_;  // REMOTE:PATH
   const int keep_;
-  Verifier& verifier_;
+  CopyVerifier& verifier_;
   Pace& pace_;
   RcloneProgram rclone_;
   AttemptNumber own_ = 0;  // the highest own claim
@@ -64,6 +73,8 @@ class RcloneHome final : public Home {
   std::map<FileId, bool> verified_;  // copies that this process has read back; value: is the state finite
 };
 
+// nullopt unless it is the name of a mark in a store: of that claim number, and what it goes on from.
+std::optional<std::pair<AttemptNumber, FileId>> parse_store_mark(const std::string& name);
 // nullopt unless it is the name of a claim in a store.
 std::optional<AttemptNumber> parse_store_claim(const std::string& name);
 

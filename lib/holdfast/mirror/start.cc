@@ -31,7 +31,7 @@ class Start {
   PreparedStart prepare() {
     claim_home(here() + 1);
     if (const auto newest = store_.preflight().newest) prepared_.newest = id_of(*newest);
-    for (const HomeFile& file : home_.list()) {
+    for (const HomeFile& file : home_.starts()) {
       if (prepared_.newest && file.id <= *prepared_.newest) break;
       if (fetch(file)) break;
     }
@@ -42,6 +42,7 @@ class Start {
     }
     // The trainer claims the next number here, which must be the one claimed in HOME.
     if (here() + 1 < prepared_.attempt) claim_here();
+    if (prepared_.newest) home_.begin_from(*prepared_.newest);
     // Another machine may have started meanwhile, and what was fetched may be its checkpoint.
     home_.check_not_superseded();
     if (here() >= prepared_.attempt)

@@ -5,10 +5,26 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/format/arriving_bytes.h"
 #include "holdfast/staging/run_record.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
+
+class Arriving final : public ArrivingCopy {
+ public:
+  explicit Arriving(ArrivingBytes bytes) : bytes_(std::move(bytes)) {}
+  void append(std::span<const std::byte> bytes) override { bytes_.append(bytes); }
+  bool is_whole() override { return bytes_.is_whole(); }
+
+ private:
+  ArrivingBytes bytes_;
+};
+
+std::unique_ptr<ArrivingCopy> arriving_copy(const File& file, CheckpointIndex index) {
+  auto bytes = ArrivingBytes::of(file, std::move(index));
+  return bytes ? std::make_unique<Arriving>(*std::move(bytes)) : nullptr;
+}
 
 Verdict rejected(const Rejection& rejection) {
   Verdict verdict;
@@ -81,6 +97,12 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
   kept_index_ = std::move(kept_index);
   kept_ = std::get<std::shared_ptr<Snapshot>>(std::move(state));
   return verdict;
+}
+
+std::unique_ptr<ArrivingCopy> FileVerifier::expect_copy(const File& file) {
+  auto read = read_index(file, ReadMode::uncached);
+  auto* const index = std::get_if<CheckpointIndex>(&read);
+  return index != nullptr ? arriving_copy(file, std::move(*index)) : nullptr;
 }
 
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file) {

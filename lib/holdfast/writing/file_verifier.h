@@ -18,15 +18,16 @@
 
 #include "holdfast/base/mutex.h"
 #include "holdfast/format/reader.h"
-#include "holdfast/store/verifier.h"
+#include "holdfast/store/copy_verifier.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-class FileVerifier final : public Verifier {
+class FileVerifier final : public CopyVerifier {
  public:
   explicit FileVerifier(int threads = kReadThreads) : threads_(threads) {}
 
   Verdict inspect(const File& file, Depth depth, bool uncached) override;
+  std::unique_ptr<ArrivingCopy> expect_copy(const File& file) override;
 
   struct Loaded {
     CheckpointIndex index;

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "holdfast/base/log.h"
+#include "holdfast/mirror/aligned_blocks.h"
 #include "machine.h"
 #include "support/captured_log.h"
 #include "support/fault_file_system.h"
@@ -41,6 +42,19 @@ TEST_F(Mirrors, BringsTheNewestTwoHomeByteForByte) {
   const HomeRecord record = machine.mirror.record();
   EXPECT_EQ(record.newest, (FileId{.attempt = 1, .step = 30}));
   EXPECT_EQ(record.copies, 2);
+}
+
+TEST_F(Mirrors, BringsALargeOneHomeByteForByte) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  // Two blocks of a copy, and a part of one.
+  machine.trainer->commit(
+      toy_request({.step = 10, .attempt = 1, .body_blocks = 2 * kCopyBlock / kToyBlock + 3}));
+  machine.bring_home();
+  EXPECT_GT(safe.get(home_file(1, 10)).size(), 2 * kCopyBlock);
+  EXPECT_EQ(safe.get(home_file(1, 10)), quick.get(dir_file(1, 10)));
+  EXPECT_TRUE(machine.mirror.record().newest);
 }
 
 TEST_F(Mirrors, StartsWithTheNewest) {

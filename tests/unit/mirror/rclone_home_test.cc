@@ -7,13 +7,18 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
 
 #include "holdfast/base/log.h"
 #include "holdfast/mirror/mirror.h"
 #include "holdfast/mirror/start.h"
 #include "machine.h"
 #include "support/fake_clock.h"
+#include "support/fault_file_system.h"
 #include "support/nightly.h"
 #include "support/subprocess.h"
 #include "toy_format.h"
@@ -23,37 +28,41 @@ namespace holdfast::test { namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// The calls of rclone that a mirror makes, on a folder. It counts its calls, and plays a fault: "N CODE WHEN".
+// The calls of rclone that a mirror makes, on a folder. It counts its calls, and plays a fault: "N CODE WHEN";
+// where a machine dies, it tells so, and waits to be killed.
 constexpr char kScript[] = R"sh(#!/bin/sh
-here=$(dirname "$0")
-n=$(cat "$here/count" 2>/dev/null || echo 0); n=$((n+1)); echo $n >"$here/count"
+here=${0%/*}
+n=0; [ -f "$here/count" ] && read n <"$here/count"; n=$((n+1)); echo $n >"$here/count"
 when=never
 if [ -f "$here/fault" ]; then read at code when <"$here/fault"; [ "$n" = "$at" ] || when=never; fi
-[ "$when" = before ] && { echo "planned failure" >&2; exit $code; }
+die() { touch "$here/dead"; exec sleep 100; }
 work() {
   while [ "${1#--}" != "$1" ]; do [ "$1" = --bwlimit ] && shift; shift; done
   verb=$1; shift
   while [ "${1#--}" != "$1" ]; do shift; done
   root="$here/store/"
   case $verb in
-    lsjson) d="$root${1#fake:}"; [ -d "$d" ] || return 3
-      printf '['; first=1
-      for f in "$d"/*; do [ -f "$f" ] || continue
-        [ $first = 1 ] || printf ','; first=0
-        printf '{"Path":"x","Name":"%s","Size":%s,"IsDir":false}\n' "${f##*/}" $(stat -c %s "$f")
-      done; printf ']';;
-    rcat) f="$root${1#fake:}"; mkdir -p "$(dirname "$f")"; cat >"$f";;
-    copyto) f="$root${2#fake:}"; mkdir -p "$(dirname "$f")"; cp "$1" "$f";;
+    lsjson) cd "$root${1#fake:}" 2>/dev/null || return 3
+      printf '[{"Path":"x","Name":"x","Size":-1,"IsDir":true}\n'
+      [ "$(echo *)" = "*" ] || stat --printf ',{"Path":"x","Name":"%n","Size":%s,"IsDir":false}\n' *
+      printf ']';;
+    rcat) f="$root${1#fake:}"; mkdir -p "${f%/*}"; cat >"$f";;
+    copyto) f="$root${2#fake:}"; mkdir -p "${f%/*}"; cp "$1" "$f";;
     cat) f="$root${1#fake:}"; [ -f "$f" ] || return 4; cat "$f";;
     deletefile) f="$root${1#fake:}"; [ -f "$f" ] || return 4; rm "$f";;
     *) return 1;;
   esac
 }
+[ "$when" = before ] && { echo "planned failure" >&2; exit $code; }
+[ "$when" = dies-before ] && die
 work "$@"; rc=$?
 echo $n >"$here/ended"
+[ "$when" = dies-after ] && die
 [ "$when" = after ] && { echo "planned failure" >&2; exit $code; }
 exit $rc
 )sh";
+
+struct Killed : std::exception {};
 
 class Rclone : public testing::Test {
  protected:
@@ -75,7 +84,14 @@ class Rclone : public testing::Test {
     write_text(tools_ / "fault", std::to_string(nth) + " " + std::to_string(code) + " " + when + "\n");
   }
   int calls() const { return std::stoi("0" + read_text(tools_ / "count")); }
+  // For a Pace: the machine dies where the script says so.
+  std::function<void()> dying() const {
+    return [dead = tools_ / "dead"] {
+      if (fs::exists(dead)) throw Killed();
+    };
+  }
   void no_faults() const {
+    fs::remove(tools_ / "dead");
     fs::remove(tools_ / "fault");
     fs::remove(tools_ / "count");
   }
@@ -87,8 +103,9 @@ class Rclone : public testing::Test {
 
 class StoreMachine : public History {
  public:
-  StoreMachine(const fs::path& directory, const std::string& place = "rclone:fake:bucket/run", int keep = 3)
-      : pace(clock),
+  StoreMachine(const fs::path& directory, const std::string& place = "rclone:fake:bucket/run", int keep = 3,
+               std::function<void()> poll = {})
+      : pace(clock, 0, std::move(poll)),
         directory_(directory),
         home(open_home({.place = place, .keep = keep}, FileSystem::real(), verifier, pace)),
         mirror(FileSystem::real(), verifier, *home, {.directory = directory, .once = true}, pace) {}
@@ -201,6 +218,49 @@ TEST_F(Rclone, ADamagedCheckpointDoesNotGoHome) {
   EXPECT_EQ(machine.mirror.record().newest, good);
 }
 
+// rclone reads the source for its upload; what comes back is compared with the digests in the source's head.
+TEST_F(Rclone, ACopyIsReadBackOnceAndOfTheSourceOnlyTheHead) {
+  StoreMachine machine(folder_.path() / "one");
+  machine.prepare();
+  machine.trainer->commit(
+      toy_request({.step = 10, .attempt = machine.trainer->attempt(), .body_blocks = 64}));
+  FaultFileSystem counted(FileSystem::real());
+  Mirror mirror(counted, machine.verifier, *machine.home, {.directory = folder_.path() / "one", .once = true},
+                machine.pace);
+  mirror.add_claims({1});
+  write_text(tools_ / "rclone",
+             std::string(kScript).insert(sizeof "#!/bin/sh", "echo \"$*\" >>\"$(dirname $0)/calls\"\n"));
+  mirror.run();
+  EXPECT_EQ(mirror.record().newest, (FileId{.attempt = 1, .step = 10}));
+  std::uint64_t read = 0;
+  for (const Operation& operation : counted.log()) {
+    if (operation.kind == Op::read && operation.path.find("step-") != std::string::npos)
+      read += operation.length;
+  }
+  EXPECT_GE(read, kToyBlock);
+  EXPECT_LE(read, 4 * kToyBlock) << "of " << 65 * kToyBlock;
+  std::istringstream calls(read_text(tools_ / "calls"));
+  std::map<std::string, int> verbs;
+  for (std::string verb, rest; calls >> verb && std::getline(calls, rest);) ++verbs[verb];
+  EXPECT_EQ(verbs["copyto"], 1);
+  EXPECT_EQ(verbs["cat"], 1);
+}
+
+// A store that answers slowly, beside a trainer that saves often: the checkpoint of the copy is deleted while the
+// mirror still lists.
+TEST_F(Rclone, ACheckpointThatIsDeletedMeanwhileGoesHomeYet) {
+  StoreMachine machine(folder_.path() / "one");
+  machine.prepare();
+  machine.mirror.run();  // looks around, which it does once a minute
+  const FileId saved = machine.save(10);
+  const std::string file = (folder_.path() / "one" / checkpoint_name(saved)).native();
+  const std::string bytes = read_text(file);
+  write_text(tools_ / "rclone", std::string(kScript).insert(sizeof "#!/bin/sh", "rm -f '" + file + "'\n"));
+  machine.mirror.run();
+  EXPECT_EQ(machine.mirror.record().newest, saved);
+  EXPECT_TRUE(read_text(at_home(saved)) == bytes);
+}
+
 TEST_F(Rclone, ATakeOverDuringTheCopyMeansItDoesNotCount) {
   StoreMachine machine(folder_.path() / "one");
   machine.prepare();
@@ -251,12 +311,58 @@ TEST_F(Rclone, PlacesAreRemoteAndPath) {
   }
 }
 
-// Every call of a life fails once, with each of rclone's exit codes in turn. The life tries again; what was home
-// stays, and the next machine finds it.
-TEST_F(Rclone, AnyCallMayFailWithAnyCode) {
-  const auto life = [&](const std::string& name) {
-    FileId home;
+// An upload that was sent cannot be called back. What arrives after a newer machine has begun, and did not begin
+// with it, does not hide what that machine began with, which counts as home.
+TEST_F(Rclone, WhatArrivesLateStandsBackBehindAStart) {
+  const auto upload = [&](const char* machine, FileId id) {
+    fs::copy_file(folder_.path() / machine / checkpoint_name(id), at_home(id));
+  };
+  const FileId home{.attempt = 1, .step = 10};
+  const FileId late{.attempt = 1, .step = 20};
+  const FileId later{.attempt = 2, .step = 15};
+  StoreMachine one(folder_.path() / "one");
+  one.prepare();
+  one.save(home.step);
+  one.mirror.run();
+  one.save(late.step);
+  const auto begins_with = [&](const std::string& name) {
     StoreMachine machine(folder_.path() / name);
+    const PreparedStart start = machine.prepare();
+    machine.mirror.run();
+    EXPECT_EQ(machine.mirror.record().newest, start.newest) << "it counts as home";
+    if (name == "two") machine.save(later.step);
+    return *start.newest;
+  };
+  EXPECT_EQ(begins_with("two"), home);
+  upload("one", late);
+  EXPECT_EQ(begins_with("three"), home);
+  upload("two", later);
+  EXPECT_EQ(begins_with("four"), home);
+  fs::remove(at_home(home));  // and if nothing else is there
+  EXPECT_EQ(begins_with("five"), later);
+}
+
+TEST(StoreMark, NamesAClaimAndACheckpoint) {
+  const std::string name = "7.0123456789abcdef.from." + checkpoint_name({.attempt = 3, .step = 40});
+  const auto mark = parse_store_mark(name);
+  ASSERT_TRUE(mark);
+  EXPECT_EQ(mark->first, 7U);
+  EXPECT_EQ(mark->second, (FileId{.attempt = 3, .step = 40}));
+  EXPECT_FALSE(parse_store_claim(name));
+  for (const std::string other : {"7.0123456789abcdef", "7.0123456789abcdef.from.", "7.from.x",
+                                  "7.0123456789abcdef.from.step-40-a3.h5", ".from."}) {
+    EXPECT_FALSE(parse_store_mark(other)) << other;
+  }
+}
+
+// Every call of a life fails once, before or after it did its work, with each of rclone's exit codes, or the
+// machine dies there. The life tries again; what was home stays, and the next machine finds it. By day every
+// fifth call with one of the codes.
+class RcloneFaults : public Rclone {
+ protected:
+  FileId life(const std::string& name) {
+    FileId home;
+    StoreMachine machine(folder_.path() / name, "rclone:fake:bucket/run", 3, dying());
     const auto again = [](const auto& work) {
       for (int tries = 0;; ++tries) {
         try {
@@ -266,41 +372,78 @@ TEST_F(Rclone, AnyCallMayFailWithAnyCode) {
         }
       }
     };
-    again([&] { machine.prepare(); });
-    if (name != "past") {
-      EXPECT_GE(machine.step, 30) << "it has begun anew, beside a home with checkpoints";
-    }
-    for (const std::int64_t more : {10, 20}) {
-      const FileId saved = machine.save(machine.step + more);
-      again([&] { machine.mirror.run(); });
-      if (machine.mirror.record().newest == saved) home = saved;
+    try {
+      again([&] { machine.prepare(); });
+      if (name != "past") {
+        EXPECT_GE(machine.step, 30) << "it has begun anew, beside a home with checkpoints";
+      }
+      for (const std::int64_t more : {10, 20}) {
+        const FileId saved = machine.save(machine.step + more);
+        again([&] { machine.mirror.run(); });
+        if (machine.mirror.record().newest == saved) home = saved;
+      }
+    } catch (const SupersededError&) {  // a listing that told of no claims: it ends, and loses nothing
+    } catch (const RefusedError&) {
+    } catch (const Killed&) {
     }
     return home;
-  };
-  const FileId past = life("past");
-  EXPECT_EQ(past.step, 30);
-  const int before = calls();
-  life("count");
-  const int all = calls() - before;
+  }
+  void plays(int nth, int code, const std::string& when) {
+    fault(nth, code, when);
+    const std::string what =
+        "call " + std::to_string(nth) + ", " + when + (code == 0 ? "" : ", code " + std::to_string(code));
+    const std::string name = "life" + std::to_string(++lives_);
+    const FileId home = std::max(life(name), past_);
+    no_faults();
+    StoreMachine next(folder_.path() / (name + "next"));
+    const PreparedStart start = next.prepare();
+    ASSERT_TRUE(start.newest) << what;
+    ASSERT_GE(*start.newest, home) << what;
+    fs::remove_all(folder_.path() / name);
+    fs::remove_all(folder_.path() / (name + "next"));
+    // The next one begins with the same store.
+    fs::remove_all(tools_ / "store");
+    fs::copy(folder_.path() / "store of the past", tools_ / "store", fs::copy_options::recursive);
+  }
+  // The number of calls in a life.
+  int prepare_past() {
+    past_ = life("past");
+    EXPECT_EQ(past_.step, 30);
+    fs::copy(tools_ / "store", folder_.path() / "store of the past", fs::copy_options::recursive);
+    const int before = calls();
+    life("count");
+    return calls() - before;
+  }
+
+  FileId past_;
+  int lives_ = 0;
+};
+
+TEST_F(RcloneFaults, AnyCallMayFailWithAnyCode) {
+  constexpr int kCodes = 9;  // rclone's exit codes are 1 to 9
+  const int all = prepare_past();
   ASSERT_GT(all, 15);
   for (int nth = 1; nth <= all; nth += nightly() ? 1 : 5 * kSlower) {
     for (const char* const when : {"before", "after"}) {
-      const int code = 1 + (nth + (*when == 'a' ? 4 : 0)) % 9;
-      fault(nth, code, when);
-      FileId home;
-      const std::string what = "call " + std::to_string(nth) + ", code " + std::to_string(code) + " " + when;
-      try {
-        home = life("n" + std::to_string(nth) + when);
-      } catch (const SupersededError&) {  // a listing that told of no claims: it ends, and loses nothing
-      } catch (const RefusedError&) {
+      for (int code = 1; code <= kCodes; ++code) {
+        if (!nightly() && code != 1 + (nth + (*when == 'a' ? 4 : 0)) % kCodes) continue;
+        plays(nth, code, when);
+        if (HasFatalFailure()) return;
       }
-      no_faults();
-      StoreMachine next(folder_.path() / ("next" + std::to_string(nth) + when));
-      const PreparedStart start = next.prepare();
-      ASSERT_TRUE(start.newest) << what;
-      ASSERT_GE(*start.newest, std::max(home, past)) << what;
     }
   }
+  std::printf("rclone: %d lives, each with one failed call of %d\n", lives_, all);
+}
+
+TEST_F(RcloneFaults, TheMachineMayDieAtAnyCall) {
+  const int all = prepare_past();
+  for (int nth = 1; nth <= all; nth += nightly() ? 1 : 4) {
+    for (const char* const when : {"dies-before", "dies-after"}) {
+      plays(nth, 0, when);
+      if (HasFatalFailure()) return;
+    }
+  }
+  std::printf("rclone: %d lives, each with a death at one call of %d\n", lives_, all);
 }
 
 TEST(RealRclone, ARunGoesHomeAndComesBackOnAFolder) {

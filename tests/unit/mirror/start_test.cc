@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "holdfast/base/log.h"
 #include "machine.h"
+#include "support/fault_file_system.h"
 
 namespace holdfast::test { namespace {
 
@@ -119,6 +122,27 @@ TEST_F(Starts, NoTwoMachinesGetOneNumber) {
   EXPECT_LT(first, second);
   EXPECT_EQ(one.start_trainer(), first);
   EXPECT_EQ(two.start_trainer(), second);
+}
+
+// Its claim was the newest when it looked, and it stands still before the rename: the successor sweeps HOME before
+// it lists, so what the successor has not seen never appears.
+TEST_F(Starts, ACopyThatAnOlderMachineHasNotNamedNeverAppears) {
+  past({10});
+  bool once = true;
+  FaultFileSystem watched(safe);
+  Machine zombie(quick, watched);
+  zombie.prepare();
+  zombie.start_trainer();
+  const FileId late = zombie.save(20);
+  MemoryFileSystem other;
+  watched.set_hook([&](const Operation& operation) {
+    if (operation.kind != Op::rename_new || !std::exchange(once, false)) return;
+    Machine successor(other, safe);
+    EXPECT_EQ(successor.prepare().newest, (FileId{.attempt = 1, .step = 10}));
+  });
+  EXPECT_THROW(zombie.bring_home(), SupersededError);
+  EXPECT_FALSE(once);
+  EXPECT_FALSE(safe.exists(home_file(late.attempt, late.step)));
 }
 
 TEST_F(Starts, AZombiesLateCheckpointIsOlderThanTheSuccessors) {

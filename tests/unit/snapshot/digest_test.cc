@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
+
+#include "holdfast/snapshot/digest_stream.h"
 
 namespace holdfast { namespace {
 
@@ -27,6 +30,21 @@ TEST(Digest, TensorDigestIsTheDigestOfItsPieces) {
   const Digest before = tensor_digest(all);
   large.back() ^= std::byte{1};
   EXPECT_NE(tensor_digest(all), before);
+}
+
+TEST(Digest, AStreamHasTheDigestOfItsBytes) {
+  std::vector<std::byte> bytes(100'000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 3);
+  DigestStream stream;
+  for (const std::size_t piece : {1, 255, 4096, 200'000}) {
+    for (std::span<const std::byte> left(bytes); !left.empty();) {
+      const std::size_t count = std::min(piece, left.size());
+      stream.append(left.first(count));
+      left = left.subspan(count);
+    }
+    EXPECT_EQ(stream.take(), digest_of(bytes)) << piece;
+  }
+  EXPECT_EQ(stream.take(), digest_of({}));
 }
 
 TEST(Digest, HexIsStrict) {

@@ -71,6 +71,27 @@ struct AlignedBuffer {
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
 };
 
+// The head of a file, and the checksum in it decide.
+class ArrivingToy final : public ArrivingCopy {
+ public:
+  ArrivingToy(std::vector<std::byte> head, std::uint64_t length, std::uint64_t sum)
+      : head_(std::move(head)), length_(length), sum_(sum) {}
+  void append(std::span<const std::byte> bytes) override {
+    all_.insert(all_.end(), bytes.begin(), bytes.end());
+  }
+  bool is_whole() override {
+    if (all_.size() != kToyBlock + length_ || !std::equal(head_.begin(), head_.end(), all_.begin()))
+      return false;
+    return checksum(std::span(all_).subspan(kToyBlock)) == sum_;
+  }
+
+ private:
+  const std::vector<std::byte> head_;
+  const std::uint64_t length_;
+  const std::uint64_t sum_;
+  std::vector<std::byte> all_;
+};
+
 Verdict damaged(const std::string& reason) { return {.kind = Verdict::Kind::damaged, .reason = reason}; }
 
 }  // namespace
@@ -144,6 +165,19 @@ Verdict ToyVerifier::inspect(const File& file, Depth depth, bool uncached) {
   std::vector<std::byte> body(length);
   if (read(body, kToyBlock) != length || checksum(body) != body_sum) return damaged("its body is damaged");
   return verdict;
+}
+
+std::unique_ptr<ArrivingCopy> ToyVerifier::expect_copy(const File& file) {
+  if (inspect(file, Depth::head, true).kind != Verdict::Kind::good) return nullptr;
+  std::vector<std::byte> head(kToyBlock);
+  file.read_uncached_at(head, 0);
+  std::istringstream in(std::string(reinterpret_cast<const char*>(head.data()), kToyBlock - 8));
+  std::string magic;
+  std::int64_t number = 0;
+  std::uint64_t length = 0;
+  std::uint64_t sum = 0;
+  in >> magic >> number >> number >> number >> number >> length >> sum;
+  return std::make_unique<ArrivingToy>(std::move(head), length, sum);
 }
 
 }  // namespace holdfast::test

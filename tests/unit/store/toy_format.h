@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "holdfast/store/checkpoint_store.h"
+#include "holdfast/store/copy_verifier.h"
 
 namespace holdfast::test {
 
@@ -47,7 +49,7 @@ std::vector<std::byte> toy_bytes(const Toy& toy);
 void write_toy(File& file, const Toy& toy);
 CommitRequest toy_request(const Toy& toy);
 
-class ToyVerifier final : public Verifier {
+class ToyVerifier final : public CopyVerifier {
  public:
   struct Question {
     std::int64_t step;  // -1: unreadable
@@ -56,6 +58,7 @@ class ToyVerifier final : public Verifier {
   };
 
   Verdict inspect(const File& file, Depth depth, bool uncached) override;
+  std::unique_ptr<ArrivingCopy> expect_copy(const File& file) override;
 
   std::vector<Question> asked;
   // Called first; what it returns, if anything, is the answer.

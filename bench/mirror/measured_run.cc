@@ -1,0 +1,103 @@
+#include "measured_run.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "holdfast/base/error.h"
+
+namespace holdfast::bench {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+// Of the children that it has waited for. `pid` may have ended, but was not waited for.
+double children_seconds(pid_t pid) {
+  const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
+  std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 2)));
+  std::string word;
+  for (int i = 0; i < 13; ++i) words >> word;
+  double user = 0;
+  double system = 0;
+  words >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double peak_megabytes(pid_t pid) {
+  std::istringstream lines(text_of("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string word; lines >> word;) {
+    double kib = 0;
+    if (word == "VmHWM:" && lines >> kib) return kib * 1024 / 1e6;
+  }
+  return 0;
+}
+
+}  // namespace
+
+MeasuredRun::MeasuredRun(const std::vector<std::string>& command, std::filesystem::path errors)
+    : program_(command[0]), errors_(std::move(errors)), begin_(now()) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 1, errors_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  ::posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  const int failed = ::posix_spawnp(&pid_, words[0], &actions, nullptr, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) throw IoError("start", program_, failed);
+}
+
+MeasuredRun::~MeasuredRun() {
+  if (pid_ < 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+Measured MeasuredRun::wait() { return watch(true); }
+
+Measured MeasuredRun::stop() {
+  ::kill(pid_, SIGTERM);
+  return watch(false);
+}
+
+Measured MeasuredRun::watch(bool must_succeed) {
+  Measured measured;
+  siginfo_t ended{};
+  while (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         ended.si_pid == 0) {
+    measured.peak_megabytes = std::max(measured.peak_megabytes, peak_megabytes(pid_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  measured.seconds = now() - begin_;
+  const double children = children_seconds(pid_);
+  int status = 0;
+  rusage used{};
+  ::wait4(pid_, &status, 0, &used);  // exact, and with the children
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  measured.processor_seconds = std::max(0.0, seconds(used.ru_utime) + seconds(used.ru_stime) - children);
+  pid_ = -1;
+  if (must_succeed && status != 0) throw Error(program_ + " failed: " + text_of(errors_));
+  return measured;
+}
+
+}  // namespace holdfast::bench

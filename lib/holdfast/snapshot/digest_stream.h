@@ -1,0 +1,28 @@
+// The XXH3-128 of bytes that come piece by piece: the same digest as digest_of() of all of them.
+//
+// Errors: std::bad_alloc. Threads: one per object.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "holdfast/snapshot/digest.h"
+
+namespace holdfast { inline namespace v0_2 {
+
+class DigestStream {
+ public:
+  DigestStream();
+  void append(std::span<const std::byte> bytes);
+  // The digest of what came since the last call, or since the beginning.
+  Digest take();
+
+ private:
+  struct Free {
+    void operator()(void* state) const;
+  };
+  std::unique_ptr<void, Free> state_;
+};
+
+}}  // namespace holdfast::v0_2

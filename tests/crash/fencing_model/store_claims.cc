@@ -1,0 +1,520 @@
+#include "store_claims.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <utility>
+
+namespace holdfast::test::store_claims {
+namespace {
+
+enum class Sent : std::uint8_t { no, on_the_way, there, deleted };
+
+// What is sent arrives at any later time. So to look and to send are one step; to hear of what was sent and to
+// look at once, too.
+enum class Step : std::uint8_t {
+  claim,           // list claims and files, take the next number, send a claim
+  list,            // the claim is there: who else has that number? Or give it up.
+  fetch,           // delete lower claims; take the newest checkpoint, send a mark of it
+  begin,           // the mark is there: the start counts as home if there is no higher claim
+  upload,          // if there is no higher claim: send a copy
+  look_after,      // the copy is there: it counts if there is no higher claim
+  look_to_delete,  // choose the oldest, if there is no higher claim
+  remove,
+  tidy,
+  ended,
+};
+constexpr std::array kStepNames = {"sends a claim",
+                                   "lists after its claim, or gives it up",
+                                   "fetches the newest checkpoint, and sends a mark of it",
+                                   "looks, and begins: its start counts",
+                                   "looks, and sends a copy",
+                                   "looks after the copy",
+                                   "looks before it deletes",
+                                   "deletes the oldest",
+                                   "deletes its claim",
+                                   "-"};
+
+struct Claim {
+  std::uint8_t number;
+  Sent sent;
+};
+
+struct Machine {
+  Step step;
+  std::uint8_t tries;
+  std::uint8_t number;  // tried, then won
+  std::uint8_t start;   // the checkpoint that it goes on from
+  std::uint8_t told;    // saves that count as home
+  std::uint8_t won;
+  std::uint8_t fetched;
+  std::uint8_t begun;
+  Sent mark;            // of `start`
+  std::uint8_t victim;  // to be deleted
+};
+
+struct World {
+  std::array<Claim, kMachines> claims;  // of the try that is under way, or that won
+  // Claims of tries that were given up or lost, sorted: whose they were is no difference between two worlds.
+  std::array<Claim, kMachines * kTries> others;
+  std::array<Sent, kFiles> files;
+  std::array<Machine, kMachines> machines;
+};
+static_assert(std::has_unique_object_representations_v<World>);
+
+constexpr int file_of(int machine, int save) { return kPast + machine * kSaves + save; }
+
+const Machine& at(const World& world, int machine) {
+  return world.machines[static_cast<std::size_t>(machine)];
+}
+bool is_there(const World& world, int file) {
+  return world.files[static_cast<std::size_t>(file)] == Sent::there;
+}
+
+int number_of(const World& world, int file) {
+  return file < kPast ? 1 : at(world, (file - kPast) / kSaves).number;
+}
+int previous_of(const World& world, int file) {
+  if (file < kPast) return file > 0 ? file - 1 : kNoFile;
+  const int save = (file - kPast) % kSaves;
+  return save > 0 ? file - 1 : at(world, (file - kPast) / kSaves).start;
+}
+int step_of(const World& world, int file) {
+  int step = 0;
+  for (; file != kNoFile; file = previous_of(world, file)) ++step;
+  return step;
+}
+bool in_history(const World& world, int file, int tip) {
+  while (tip != kNoFile && tip != file) tip = previous_of(world, tip);
+  return tip == file;
+}
+
+// What a start chooses: the newest by (attempt, step); but what came after a later machine had begun, and is older
+// than that machine, stands back.
+int newest(const World& world, const StoreRule& rule) {
+  int marked = -1;
+  for (int machine = 0; rule.marks_its_start && machine < kMachines; ++machine) {
+    const Machine& one = at(world, machine);
+    if (one.mark != Sent::there || !is_there(world, one.start)) continue;
+    if (marked < 0 || one.number > at(world, marked).number) marked = machine;
+  }
+  const auto key = [&](int file) {
+    return std::pair(rule.newest_by_attempt ? number_of(world, file) : 0, step_of(world, file));
+  };
+  const auto stands_back = [&](int file) {
+    if (marked < 0 || number_of(world, file) >= at(world, marked).number) return false;
+    return key(file) > key(at(world, marked).start);
+  };
+  int best = kNoFile;
+  for (int file = 0; file < kFiles; ++file) {
+    if (!is_there(world, file) || stands_back(file)) continue;
+    if (best == kNoFile || key(file) > key(best)) best = file;
+  }
+  return best;
+}
+
+// does(machine, number) of each that is there; machine -1: of a try that is over.
+template <class Does>
+void each_claim(const World& world, Does does) {
+  for (int machine = 0; machine < kMachines; ++machine) {
+    const Claim& claim = world.claims[static_cast<std::size_t>(machine)];
+    if (claim.sent == Sent::there) does(machine, claim.number);
+  }
+  for (const Claim& claim : world.others) {
+    if (claim.sent == Sent::there) does(-1, claim.number);
+  }
+}
+
+void sort_others(World& world) {
+  for (Claim& claim : world.others) {
+    if (claim.sent == Sent::deleted) claim = {};
+  }
+  std::sort(world.others.begin(), world.others.end(), [](const Claim& a, const Claim& b) {
+    return std::pair(a.number, a.sent) > std::pair(b.number, b.sent);
+  });
+}
+
+void forget_claims_below(World& world, int number) {
+  const auto forget = [&](Claim& claim) {
+    if (claim.sent == Sent::there && claim.number < number) claim.sent = Sent::deleted;
+  };
+  std::for_each(world.claims.begin(), world.claims.end(), forget);
+  std::for_each(world.others.begin(), world.others.end(), forget);
+  sort_others(world);
+}
+
+void give_up_claim(World& world, int machine) {
+  Claim& own = world.claims[static_cast<std::size_t>(machine)];
+  world.others.back() = own;  // the last one is free: there are more places than tries
+  own = {};
+  sort_others(world);
+}
+
+using Next = std::function<void(const World&, StoreViolation)>;
+
+class Search {
+ public:
+  explicit Search(const StoreRequest& request)
+      : request_(request), rule_(request.rule), slots_(1U << 16, kFree) {}
+  StoreResult run();
+
+ private:
+  static constexpr std::uint32_t kNobody = UINT32_MAX;
+  static constexpr std::uint32_t kFree = UINT32_MAX;
+  struct Node {
+    World world;
+    std::uint32_t parent;
+    std::uint8_t machine;
+    Step step;
+    bool arrival;
+  };
+
+  void expand(std::uint32_t node);
+  void arrivals(std::uint32_t node, int machine);
+  // The ways in which the machine's next step may go; each world after it goes to `next`.
+  void step(World world, int machine, const Next& next);
+  void list_after_claim(World world, int machine, bool sees_others, const Next& next);
+  void claim_lost(World world, int machine, const Next& next) const;
+  StoreViolation win(const World& world, int machine) const;
+  bool superseded(const World& world, int machine) const;
+  int oldest_superfluous(const World& world, int machine) const;
+  StoreViolation told(const World& world, int machine) const;
+  StoreViolation check(const World& world);
+  void visit(const World& world, std::uint32_t parent, int machine, Step step, bool arrival,
+             StoreViolation violation);
+  void grow();
+  std::vector<std::string> trace_to(std::uint32_t node) const;
+
+  const StoreRequest& request_;
+  const StoreRule rule_;
+  std::deque<Node> nodes_;
+  std::vector<std::uint32_t> slots_;
+  StoreResult result_;
+};
+
+std::uint64_t hash_of(const World& world) {
+  std::uint64_t hash = sizeof world;
+  const auto* bytes = reinterpret_cast<const char*>(&world);
+  for (std::size_t at = 0; at < sizeof world; at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min<std::size_t>(8, sizeof world - at));
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  hash *= 0xbf58476d1ce4e5b9;
+  return hash ^ hash >> 32;
+}
+
+StoreResult Search::run() {
+  World first{};
+  for (int file = 0; file < kPast; ++file) first.files[static_cast<std::size_t>(file)] = Sent::there;
+  for (Machine& machine : first.machines) machine.start = kNoFile;
+  visit(first, kNobody, 0, Step::claim, false, StoreViolation::none);
+  for (std::uint32_t node = 0; node < nodes_.size() && result_.violation == StoreViolation::none; ++node) {
+    expand(node);
+  }
+  result_.states = nodes_.size();
+  return std::move(result_);
+}
+
+void Search::expand(std::uint32_t node) {
+  const World world = nodes_[node].world;
+  bool unborn = false;  // those before their first step are all the same: one goes for all
+  for (int machine = 0; machine < request_.machines; ++machine) {
+    arrivals(node, machine);
+    const Machine& one = at(world, machine);
+    if (one.step == Step::ended) continue;
+    if (one.step == Step::claim && one.tries == 0 && std::exchange(unborn, true)) continue;
+    step(world, machine, [&](const World& next, StoreViolation violation) {
+      visit(next, node, machine, one.step, false, violation);
+    });
+  }
+}
+
+void Search::arrivals(std::uint32_t node, int machine) {
+  const World world = nodes_[node].world;
+  const auto arrive = [&](const std::function<void(World&)>& change, bool waited_for) {
+    World next = world;
+    change(next);
+    result_.late += waited_for ? 0 : 1;
+    visit(next, node, machine, Step::ended, true, StoreViolation::none);
+  };
+  const auto own = static_cast<std::size_t>(machine);
+  if (world.claims[own].sent == Sent::on_the_way) {
+    arrive([&](World& next) { next.claims[own].sent = Sent::there; }, true);
+  }
+  for (int save = 0; save < request_.saves; ++save) {
+    const auto file = static_cast<std::size_t>(file_of(machine, save));
+    if (world.files[file] != Sent::on_the_way) continue;
+    arrive([&](World& next) { next.files[file] = Sent::there; }, at(world, machine).step == Step::look_after);
+  }
+  if (at(world, machine).mark == Sent::on_the_way) {
+    arrive([&](World& next) { next.machines[own].mark = Sent::there; },
+           at(world, machine).step == Step::begin);
+  }
+  if (machine != 0) return;
+  for (std::size_t i = 0; i < world.others.size(); ++i) {
+    if (world.others[i].sent != Sent::on_the_way) continue;
+    arrive(
+        [&](World& next) {
+          next.others[i].sent = Sent::there;
+          sort_others(next);
+        },
+        false);
+  }
+}
+
+bool Search::superseded(const World& world, int machine) const {
+  const Machine& own = at(world, machine);
+  bool listed = false;
+  int highest = 0;
+  each_claim(world, [&](int other, int number) {
+    listed = listed || other == machine;
+    highest = std::max(highest, number);
+  });
+  return highest > own.number || !listed;
+}
+
+StoreViolation Search::win(const World& world, int machine) const {
+  const Machine& own = at(world, machine);
+  if (own.number == 1) return StoreViolation::two_winners;
+  for (int other = 0; other < kMachines; ++other) {
+    const Machine& rival = at(world, other);
+    if (other == machine || rival.won == 0) continue;
+    if (rival.number == own.number) return StoreViolation::two_winners;
+    if (rival.number > own.number) return StoreViolation::overtaken;
+  }
+  return StoreViolation::none;
+}
+
+// A copy of `machine` counts from now on.
+StoreViolation Search::told(const World& world, int machine) const {
+  const Machine& own = at(world, machine);
+  const int file = file_of(machine, own.told - 1);
+  for (int other = 0; other < kMachines; ++other) {
+    const Machine& rival = at(world, other);
+    if (rival.fetched == 0 || rival.number <= own.number) continue;
+    if (!in_history(world, file, rival.start)) return StoreViolation::behind;
+  }
+  return StoreViolation::none;
+}
+
+int Search::oldest_superfluous(const World& world, int machine) const {
+  const int tip = file_of(machine, at(world, machine).told - 1);
+  int present = 0;
+  int oldest = kNoFile;
+  for (int file = tip; file != kNoFile; file = previous_of(world, file)) {
+    if (!is_there(world, file)) continue;
+    ++present;
+    oldest = file;
+  }
+  return present > rule_.keeps ? oldest : kNoFile;
+}
+
+void Search::claim_lost(World world, int machine, const Next& next) const {
+  Machine& own = world.machines[static_cast<std::size_t>(machine)];
+  ++own.tries;
+  own.number = rule_.next_try_takes_next_number ? 0 : own.number;
+  own.step = Step::claim;
+  give_up_claim(world, machine);
+  if (own.tries == request_.tries) {  // what it knew is no difference between two worlds
+    own = {};
+    own.start = kNoFile;
+    own.step = Step::ended;
+  }
+  next(world, StoreViolation::none);
+}
+
+void Search::list_after_claim(World world, int machine, bool sees_others, const Next& next) {
+  Machine& own = world.machines[static_cast<std::size_t>(machine)];
+  bool listed = false;
+  bool lost = false;
+  each_claim(world, [&](int other, int number) {
+    if (other == machine) {
+      listed = true;
+    } else if (rule_.lists_after_the_claim && sees_others) {
+      lost = lost || (number == own.number && rule_.equal_number_loses) ||
+             (number > own.number && rule_.higher_number_loses);
+    }
+  });
+  if (lost || (!listed && rule_.own_claim_must_be_listed)) {
+    result_.lost_claims += lost ? 1 : 0;
+    return claim_lost(world, machine, next);
+  }
+  const StoreViolation violation = win(world, machine);
+  own.won = 1;
+  own.step = Step::fetch;
+  next(world, violation);
+}
+
+void Search::step(World world, int machine, const Next& next) {
+  Machine& own = world.machines[static_cast<std::size_t>(machine)];
+  Claim& claim = world.claims[static_cast<std::size_t>(machine)];
+  const auto go = [&](Step to) {
+    own.step = to;
+    next(world, StoreViolation::none);
+  };
+  switch (own.step) {
+    case Step::claim: {
+      int highest = 0;
+      each_claim(world, [&](int, int number) { highest = std::max(highest, number); });
+      for (int file = 0; rule_.counts_files && file < kFiles; ++file) {
+        if (is_there(world, file)) highest = std::max(highest, number_of(world, file));
+      }
+      if (own.tries == 0 || rule_.next_try_takes_next_number) {
+        own.number = static_cast<std::uint8_t>(highest + 1);
+      }
+      claim = {.number = own.number, .sent = Sent::on_the_way};
+      return go(Step::list);
+    }
+    case Step::list:
+      if (claim.sent != Sent::on_the_way || !rule_.own_claim_must_be_listed) {
+        list_after_claim(world, machine, true, next);
+        if (!rule_.lists_what_was_written) list_after_claim(world, machine, false, next);
+      }
+      // Or it gives the request up, which may have arrived, or arrive later.
+      return claim_lost(world, machine, next);
+    case Step::fetch:
+      if (rule_.forgets_lower_claims) forget_claims_below(world, own.number);
+      own.start = static_cast<std::uint8_t>(newest(world, rule_));
+      own.fetched = 1;
+      if (rule_.marks_its_start) own.mark = Sent::on_the_way;
+      return go(Step::begin);
+    case Step::begin:
+      if (own.mark == Sent::on_the_way) return;
+      if (superseded(world, machine)) return go(Step::ended);
+      own.begun = 1;
+      return go(Step::upload);
+    case Step::upload:
+      if (superseded(world, machine)) return go(Step::ended);
+      world.files[static_cast<std::size_t>(file_of(machine, own.told))] = Sent::on_the_way;
+      return go(Step::look_after);
+    case Step::look_after:
+      if (rule_.reads_back && !is_there(world, file_of(machine, own.told))) return;
+      if (rule_.looks_after_the_copy && superseded(world, machine)) return go(Step::ended);
+      ++own.told;
+      own.step = Step::look_to_delete;
+      return next(world, told(world, machine));
+    case Step::look_to_delete: {
+      const int victim = oldest_superfluous(world, machine);
+      if (victim == kNoFile) {
+        const Step last = rule_.keeps_highest_claim ? Step::ended : Step::tidy;
+        return go(own.told < request_.saves ? Step::upload : last);
+      }
+      if (rule_.looks_before_it_deletes && superseded(world, machine)) return go(Step::ended);
+      own.victim = static_cast<std::uint8_t>(victim);
+      return go(Step::remove);
+    }
+    case Step::remove:
+      world.files[own.victim] = Sent::deleted;
+      own.victim = 0;
+      return go(Step::look_to_delete);
+    case Step::tidy:
+      claim.sent = Sent::deleted;
+      return go(Step::ended);
+    case Step::ended:
+      return;
+  }
+}
+
+// `lost` and `stuck` are properties of a world as it stands.
+StoreViolation Search::check(const World& world) {
+  const int tip = newest(world, rule_);
+  if (!in_history(world, kPast - 1, tip)) return StoreViolation::lost;
+  for (int machine = 0; machine < kMachines; ++machine) {
+    const Machine& one = at(world, machine);
+    if (one.begun != 0 && !in_history(world, one.start, tip)) return StoreViolation::lost;
+    if (one.told > 0 && !in_history(world, file_of(machine, one.told - 1), tip)) return StoreViolation::lost;
+  }
+  // Alone with the store, whatever is there and with nothing else on the way: this try wins.
+  for (int machine = 0; machine < request_.machines; ++machine) {
+    if (at(world, machine).step != Step::claim) continue;
+    World alone = world;
+    Machine& one = alone.machines[static_cast<std::size_t>(machine)];
+    const auto follow = [&] {
+      World after = alone;
+      bool first = true;
+      step(alone, machine, [&](const World& next, StoreViolation) {
+        if (std::exchange(first, false)) after = next;
+      });
+      alone = after;
+    };
+    const std::uint64_t counted = result_.lost_claims;
+    follow();
+    alone.claims[static_cast<std::size_t>(machine)].sent = Sent::there;
+    follow();
+    result_.lost_claims = counted;
+    if (one.won == 0) return StoreViolation::stuck;
+  }
+  return StoreViolation::none;
+}
+
+void Search::visit(const World& world, std::uint32_t parent, int machine, Step step, bool arrival,
+                   StoreViolation violation) {
+  if (result_.violation != StoreViolation::none) return;
+  ++result_.transitions;
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t slot = hash_of(world) & mask;
+  for (; slots_[slot] != kFree; slot = (slot + 1) & mask) {
+    if (violation == StoreViolation::none &&
+        std::memcmp(&nodes_[slots_[slot]].world, &world, sizeof world) == 0)
+      return;
+  }
+  slots_[slot] = static_cast<std::uint32_t>(nodes_.size());
+  nodes_.push_back({world, parent, static_cast<std::uint8_t>(machine), step, arrival});
+  for (const Machine& one : world.machines) {
+    if (one.told < request_.saves) continue;
+    ++result_.completed;
+    break;
+  }
+  if (violation == StoreViolation::none) violation = check(world);
+  if (violation != StoreViolation::none) {
+    result_.violation = violation;
+    result_.trace = trace_to(static_cast<std::uint32_t>(nodes_.size() - 1));
+  }
+  if (nodes_.size() * 2 > slots_.size()) grow();
+}
+
+void Search::grow() {
+  slots_.assign(slots_.size() * 2, kFree);
+  const std::size_t mask = slots_.size() - 1;
+  for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+    std::size_t slot = hash_of(nodes_[node].world) & mask;
+    while (slots_[slot] != kFree) slot = (slot + 1) & mask;
+    slots_[slot] = node;
+  }
+}
+
+std::vector<std::string> Search::trace_to(std::uint32_t node) const {
+  std::vector<std::string> trace;
+  for (; nodes_[node].parent != kNobody; node = nodes_[node].parent) {
+    const Node& one = nodes_[node];
+    const Machine& after = at(one.world, one.machine);
+    std::string line(1, static_cast<char>('A' + one.machine));
+    line += one.arrival ? ": a request arrives"
+                        : std::string(" ") + kStepNames[static_cast<std::size_t>(one.step)];
+    line += " (number " + std::to_string(after.number) + (after.won != 0 ? ", won" : "") +
+            (after.told != 0 ? ", told " + std::to_string(after.told) : "") +
+            (after.step == Step::ended ? ", ended" : "") + ")";
+    trace.push_back(line);
+  }
+  std::reverse(trace.begin(), trace.end());
+  return trace;
+}
+
+}  // namespace
+
+const char* name_of(StoreViolation violation) {
+  static constexpr std::array kNames = {"none",
+                                        "two winners: of one number",
+                                        "overtaken: a machine wins below a number that has won",
+                                        "behind: a copy counts after a newer machine fetched without it",
+                                        "lost: what counted as home is not found again",
+                                        "stuck: alone with the store, and no claim is won"};
+  return kNames[static_cast<std::size_t>(violation)];
+}
+
+StoreResult search(const StoreRequest& request) { return Search(request).run(); }
+
+}  // namespace holdfast::test::store_claims
