@@ -202,6 +202,14 @@ TEST_F(PruneCommand, ASecondPlaceIsPrunedWithItsRun) {
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(in_home(), 2);
   EXPECT_THAT(steps(), ElementsAre(10, 12));
+  // The home is still this run's.
+  train(run(), 14);
+  ASSERT_EQ(
+      Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home.native(), "--once"})
+          .wait()
+          .exit_code,
+      0);
+  EXPECT_TRUE(fs::exists(home / checkpoint_name({.attempt = 5, .step = 14})));
   EXPECT_EQ(prune({"--keep", "last=2", "--home", home.native(), "--home-keep", "1"}).exit_code, 64);
 }
 

@@ -107,7 +107,7 @@ void add_home_wait(CLI::App& command, std::string& home_wait) {
   add_time(
       command, "--home-wait", home_wait,
       "how long a start waits for a HOME that is away. After that, a good checkpoint in DIR lets the run go "
-      "on alone; without one the start fails (74)");
+      "on alone; without one the start fails");
 }
 
 void add_mirror(CLI::App& app, Command& chosen) {

@@ -16,6 +16,8 @@
 #include "holdfast/cli/mirror_run.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
+#include "holdfast/mirror/home_record.h"
+#include "holdfast/mirror/rclone_home.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/retention_text.h"
 #include "holdfast/writing/file_verifier.h"
@@ -158,6 +160,20 @@ std::string summary_of(const RetentionReport& report) {
   return format_count(files) + (files == 1 ? " file, " : " files, ") + format_bytes(report.bytes_that_go());
 }
 
+// A mirror deletes in a directory only after it has copied something there. The claim is recorded as this run's.
+void prune_directory(const MirrorRequest& request) {
+  FileVerifier verifier;
+  verifier.stop_keeping();
+  const PruneResult done =
+      prune(FileSystem::real(), Clock::real(), verifier,
+            {.directory = request.home, .keep = KeepLast{request.home_keep}, .even_if_running = true});
+  const auto run = open_run_directory(request.directory);
+  auto record = read_home_record(*run);
+  if (done.attempt == 0 || !record) return;
+  record->add(done.attempt);
+  write_home_record(*run, *record);
+}
+
 // Before anything goes here, the newest two are home and every byte of them is verified there. A dry run counts by
 // names.
 void prune_home(const PruneRequest& options) {
@@ -166,6 +182,7 @@ void prune_home(const PruneRequest& options) {
   request.once = true;
   if (!options.dry_run) {
     MirrorRun(request).mirror();
+    if (!request.home.starts_with(kRclonePrefix)) prune_directory(request);
     if (!options.json)
       std::cout << "the newest checkpoints are home in " << printable(request.home, 400) << '\n';
     return;
