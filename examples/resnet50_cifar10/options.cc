@@ -112,6 +112,11 @@ class Parser {
         throw holdfast::UsageError("--max-wall " + max_wall_ + ": say a time, e.g. 2h, 90min");
       }
     }
+    if (app_.count("--home-wait") > 0) {
+      const auto wait = holdfast::parse_duration(home_wait_);
+      if (!wait) throw holdfast::UsageError("--home-wait " + home_wait_ + ": say a time, e.g. 30s, 10min");
+      options_.checkpointer.start.home_wait = std::chrono::ceil<std::chrono::seconds>(*wait);
+    }
     for (auto& name : options_.checkpointer.start.overrides) name = recorded_name(name);
     settle(options_, [this](const char* flag) { return app_.count(flag) > 0; });
     return true;
@@ -328,6 +333,21 @@ class Parser {
                     "Mount that DIR lies on: waited for, never replaced by the root disk")
         ->type_name("DIR")
         ->group(kGroup);
+    app_.add_option(
+            "--home", checkpointer.start.home,
+            "Second, safer place of the checkpoints, a directory or rclone:REMOTE:PATH: the start fetches "
+            "the newest from there; run `holdfast mirror DIR --to HOME` beside")
+        ->type_name("HOME")
+        ->group(kGroup);
+    app_.add_option("--home-mount", checkpointer.start.home_mount,
+                    "Mount that HOME lies on: waited for, never replaced by the root disk")
+        ->type_name("DIR")
+        ->group(kGroup);
+    app_.add_option("--home-wait", home_wait_,
+                    "How long the start waits for HOME before the run goes on from DIR alone")
+        ->default_str("10min")
+        ->type_name("TIME")
+        ->group(kGroup);
     app_.add_flag("--allow-fresh", checkpointer.start.allow_fresh,
                   "Start over where checkpoints lie of which none verifies; deletes nothing")
         ->group(kGroup);
@@ -447,6 +467,7 @@ class Parser {
   std::vector<std::string> every_;
   std::string keep_ = "3";
   std::string accumulate_;
+  std::string home_wait_;
   std::string max_wall_;
 };
 

@@ -178,4 +178,59 @@ TEST_F(PruneCommand, WhatIsDamagedIsShownAndStays) {
   EXPECT_THAT(steps(), ElementsAre(6, 8, 10));
 }
 
+TEST_F(PruneCommand, ASecondPlaceIsPrunedWithItsRun) {
+  const fs::path home = folder_.path() / "home";
+  const auto in_home = [&] {
+    std::int64_t count = 0;
+    for (const auto& entry : fs::directory_iterator(home))
+      count += parse_checkpoint_name(entry.path().filename().native()) ? 1 : 0;
+    return count;
+  };
+  for (const std::int64_t last : {4, 8, 12}) {
+    train(run(), last);
+    ASSERT_EQ(Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home.native(),
+                          "--once", "--home-keep", "9"})
+                  .wait()
+                  .exit_code,
+              0);
+  }
+  ASSERT_EQ(in_home(), 6);
+  const Ended plan = prune({"--keep", "last=2", "--home", home.native(), "--home-keep", "2", "--dry-run"});
+  EXPECT_THAT(plan.out, HasSubstr("holds 6 checkpoints; would delete at most 4"));
+  EXPECT_EQ(in_home(), 6);
+  const Ended ended = prune({"--keep", "last=2", "--home", home.native(), "--home-keep", "2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(in_home(), 2);
+  EXPECT_THAT(steps(), ElementsAre(10, 12));
+  // The home is still this run's.
+  train(run(), 14);
+  ASSERT_EQ(
+      Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home.native(), "--once"})
+          .wait()
+          .exit_code,
+      0);
+  EXPECT_TRUE(fs::exists(home / checkpoint_name({.attempt = 5, .step = 14})));
+  EXPECT_EQ(prune({"--keep", "last=2", "--home", home.native(), "--home-keep", "1"}).exit_code, 64);
+}
+
+TEST_F(PruneCommand, AHomeWhoseMirrorLivesIsLeftAlone) {
+  const fs::path home = folder_.path() / "home";
+  train(run(), 12);
+  const auto prune_home = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {HOLDFAST_BIN_DIR "/holdfast", "prune", home.native(), "--keep", "last=2"});
+    return Subprocess(std::move(more)).wait();
+  };
+  Subprocess mirror({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home.native()});
+  ASSERT_TRUE(mirror.wait_until([&] {
+    return fs::exists(home / checkpoint_name({.attempt = 1, .step = 10}));
+  })) << mirror.err();
+  const Ended refused = prune_home({});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("is the home of a run"));
+  EXPECT_EQ(prune_home({"--dry-run"}).exit_code, 0);
+  mirror.send(SIGTERM);
+  EXPECT_EQ(mirror.wait().exit_code, 0);
+  EXPECT_EQ(prune_home({}).exit_code, 0);
+}
+
 }}  // namespace holdfast::test

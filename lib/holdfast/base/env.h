@@ -149,6 +149,10 @@ inline constexpr EnvVariable kEnvSupervisedUptime{"HOLDFAST_SUPERVISED_UPTIME",
                                                   "the same as <seconds since the machine's start>/<boot "
                                                   "id>: counts on that start of the machine, whose wall "
                                                   "clock may be set"};
+inline constexpr EnvVariable kEnvMirrorHome{
+    "HOLDFAST_MIRROR_HOME",
+    "the HOME of holdfast supervise --mirror, which has prepared this "
+    "start: the trainer's own home option is ignored"};
 // Compares every late snapshot with live memory before the save goes on. Cost: one read of the state a save.
 // See train/trainer.h.
 inline constexpr EnvVariable kEnvLateResults{

@@ -6,8 +6,26 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/io/volume_probe.h"
+#include "holdfast/mirror/home.h"
+#include "holdfast/mirror/pace.h"
+#include "holdfast/writing/file_verifier.h"
 
 namespace holdfast { inline namespace v0_2 {
+
+namespace {
+
+void check_home(const CheckpointerOptions& options) {
+  FileVerifier verifier;
+  Pace pace(Clock::real());
+  open_home({.place = options.start.home, .mount = options.start.home_mount}, FileSystem::real(), verifier,
+            pace);
+  if (options.directory.lexically_normal() == std::filesystem::path(options.start.home).lexically_normal()) {
+    throw UsageError("home and directory are the same (" + options.start.home +
+                     "): the second copy belongs on another volume");
+  }
+}
+
+}  // namespace
 
 void CheckpointerOptions::check() const {
   if (directory.empty()) throw UsageError("no checkpoint directory given");
@@ -24,6 +42,8 @@ void CheckpointerOptions::check() const {
                      "; give MB/s such as 200, or 0 for no limit");
   }
   if (start.mount_wait < std::chrono::seconds(0)) throw UsageError("mount_wait is negative");
+  if (start.home_wait < std::chrono::seconds(0)) throw UsageError("home_wait is negative");
+  if (!start.home.empty()) check_home(*this);
   if (notices.term_grace && *notices.term_grace <= Duration::zero())
     throw UsageError("term_grace is not positive; without it, it is 25 s, and 10 s in a container");
   if (notices.exit_code_interrupted < 0 || notices.exit_code_interrupted > 255) {

@@ -46,6 +46,16 @@ struct StartOptions {
   Overrides overrides = {};
   // How long resume() waits for the mount.
   std::chrono::seconds mount_wait = std::chrono::minutes(10);
+  // HOME, the second and safer place of the checkpoints (docs/two_tiers.md): a directory on another volume, or
+  // rclone:REMOTE:PATH. resume() claims the run there, and fetches the newest good checkpoint if `directory`
+  // lacks it. `holdfast mirror` beside the trainer brings new ones there. Ignored below
+  // `holdfast supervise --mirror`, which has done the same. Empty: none.
+  std::string home = {};
+  // Mount point of HOME's volume. Empty: not checked.
+  std::filesystem::path home_mount = {};
+  // How long resume() waits for HOME. After that, a good checkpoint in `directory` lets the run go on alone
+  // (its saves count at home only if no other machine has gone on with the run); without one, IoError (74).
+  std::chrono::seconds home_wait = std::chrono::minutes(10);
   // Starts over if the directory holds checkpoints and none of them verifies. Deletes nothing.
   bool allow_fresh = false;
   // Accepts a `directory` that another user owns or may write to. Off: resume() refuses it (78), because

@@ -5,11 +5,14 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/mirror_run.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
+
+constexpr Duration kLongestStart = std::chrono::minutes(5);
 
 constexpr char kMirrorFooter[] =
     R"(HOME is a directory on another volume, or rclone:REMOTE:PATH for any store that the program rclone speaks to
@@ -44,25 +47,44 @@ void add_home(CLI::App& command, const char* name, MirrorRequest& request) {
       ->type_name("DIR");
 }
 
+// A trainer that starts in DIR by itself (StartOptions::home) claims HOME, fetches, and then tells it in DIR.
+bool a_start_goes_on_here(const MirrorRequest& request, MirrorRun& run) {
+  if (request.once) return false;
+  const SteadyTime end = Clock::real().now() + kLongestStart;
+  while (!run.copies().goes_on_here()) {
+    if (run.told_to_stop() || Clock::real().now() >= end) return false;
+    run.pace().wait(std::chrono::seconds(1));
+  }
+  return true;
+}
+
 int run_mirror(const MirrorRequest& request) {
-  try {
-    return MirrorRun(request).mirror();
-  } catch (const SupersededError& error) {
-    log_error(error.what());
-    return static_cast<int>(ExitCode::superseded);
+  for (;;) {
+    MirrorRun run(request);
+    try {
+      return run.mirror();
+    } catch (const SupersededError& error) {
+      log_info("{}; is it a start in {}?", error.what(), request.directory);
+      if (a_start_goes_on_here(request, run)) continue;
+      log_error(error.what());
+      return static_cast<int>(ExitCode::superseded);
+    }
   }
 }
 
 int run_fetch(const MirrorRequest& request, bool json) {
   const PreparedStart start = MirrorRun(request).prepare();
   if (json) {
-    nlohmann::ordered_json report{
-        {"schema", kJsonSchema}, {"attempt", start.attempt}, {"fetched", start.fetched}};
+    nlohmann::ordered_json report{{"schema", kJsonSchema},
+                                  {"attempt", start.attempt},
+                                  {"fetched", start.fetched},
+                                  {"claimed", !start.alone}};
     report["checkpoint"] = start.newest ? nlohmann::ordered_json(checkpoint_name(*start.newest)) : nullptr;
     print_json(report);
     return 0;
   }
-  std::cout << "attempt " << start.attempt << " is claimed in " << request.home << "; ";
+  std::cout << "attempt " << start.attempt << (start.alone ? " is not claimed in " : " is claimed in ")
+            << request.home << "; ";
   if (!start.newest) {
     std::cout << "there is no checkpoint: a fresh start\n";
   } else {
@@ -79,6 +101,13 @@ void add_home_keep(CLI::App& command, int& home_keep) {
       ->check(CLI::Range(2, 1'000'000))
       ->type_name("N")
       ->capture_default_str();
+}
+
+void add_home_wait(CLI::App& command, std::string& home_wait) {
+  add_time(
+      command, "--home-wait", home_wait,
+      "how long a start waits for a HOME that is away. After that, a good checkpoint in DIR lets the run go "
+      "on alone; without one the start fails");
 }
 
 void add_mirror(CLI::App& app, Command& chosen) {
@@ -103,6 +132,7 @@ void add_fetch(CLI::App& app, Command& chosen) {
       "fetch", "Bring the newest good checkpoint from HOME into a run directory that lacks it");
   command->add_option("DIR", request->directory, "the run directory")->required();
   add_home(*command, "--from", *request);
+  add_home_wait(*command, request->home_wait);
   add_json(*command, *json);
   command->footer(kFetchFooter);
   command->callback(

@@ -53,8 +53,8 @@ class MirrorProcess::Served {
   int live() {
     try {
       for (;;) {
-        // Before the first trainer nothing goes home, because nothing is claimed.
-        while (legacy_.count == 0) run_.pace().wait(std::chrono::seconds(1));
+        // Before the first trainer nothing goes home.
+        while (!legacy_.started) run_.pace().wait(std::chrono::seconds(1));
         const int code = mirror_until_told();
         if (run_.told_to_stop()) return code;
         answer_end();
@@ -101,7 +101,7 @@ class MirrorProcess::Served {
     if (const auto known = answers_.find(serial); known != answers_.end())
       return send_text(socket_, known->second);
     if (request.front() == kEnd) {
-      if (legacy_.count == 0) return answer(serial, 0, "");  // no trainer has ever started
+      if (!legacy_.started) return answer(serial, 0, "");  // no trainer has ever started
       ending_ = serial;
       // Nobody trains any more, so the copy may take the whole volume.
       run_.pace().lift_limit();
@@ -113,6 +113,7 @@ class MirrorProcess::Served {
     try {
       const PreparedStart start = run_.prepare();
       for (const AttemptNumber claim : start.claims) legacy_.add(claim);
+      legacy_.started = true;
       answer(serial, 0, std::to_string(start.attempt));
     } catch (const MirrorStopped&) {
       throw;

@@ -45,7 +45,8 @@ class MirrorProcess {
  private:
   // What a mirror leaves to its successor, in memory that the processes share.
   struct Legacy {
-    std::atomic<std::uint32_t> count{0};  // 0: no trainer has started
+    std::atomic<bool> started{false};  // a trainer has started
+    std::atomic<std::uint32_t> count{0};
     std::array<std::atomic<AttemptNumber>, 64> claims{};
     void add(AttemptNumber claim) { claims.at(count++ % claims.size()) = claim; }
   };

@@ -4,29 +4,47 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "holdfast/base/log.h"
+#include "holdfast/base/machine.h"
+#include "holdfast/base/process_identity.h"
 #include "holdfast/base/text.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/interruption/term_grace.h"
 #include "holdfast/mirror/rclone_home.h"
+#include "holdfast/store/claim.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr int kVerifyThreads = 2;  // 8 MiB each
 constexpr int kNiceness = 10;
+constexpr Duration kLookAtTrainer = std::chrono::milliseconds(200);
+constexpr Duration kWhileItWrites = std::chrono::milliseconds(20);
 constexpr int kOfThisProcess = 1;    // IOPRIO_WHO_PROCESS
 constexpr int kIdleClass = 3 << 13;  // IOPRIO_CLASS_IDLE
-constexpr Duration kLongestDelay = std::chrono::minutes(1);
+
+// A fetch writes in the run directory itself.
+class Preparing {
+ public:
+  explicit Preparing(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Preparing() { flag_ = false; }
+  Preparing(const Preparing&) = delete;
+  Preparing& operator=(const Preparing&) = delete;
+
+ private:
+  bool& flag_;
+};
 
 }  // namespace
 
 MirrorRun::MirrorRun(const MirrorRequest& request, std::function<void()> also)
     : request_(request),
+      home_wait_(duration_of("--home-wait", request.home_wait)),
       also_(std::move(also)),
+      trainer_(FileSystem::real(), request.directory, Clock::real()),
       verifier_(kVerifyThreads),
-      pace_(Clock::real(), request.limit, [this] { poll(); }),
+      pace_(
+          Clock::real(), request.limit, [this] { poll(); }, [this] { give_way(); }),
       home_(open_home({.place = request.home, .keep = request.home_keep, .mount = request.home_mount},
                       FileSystem::real(), verifier_, pace_)),
       mirror_(FileSystem::real(), verifier_, *home_, {.directory = request.directory, .once = request.once},
@@ -47,6 +65,12 @@ void MirrorRun::work_quietly() {
 }
 
 void MirrorRun::poll() {
+  hear();
+  if (also_) also_();
+}
+
+void MirrorRun::hear() {
+  const SteadyTime now = Clock::real().now();
   while (const auto signal = inbox_.wait(Duration::zero())) {
     if (*signal != SIGTERM && *signal != SIGINT) continue;
     // Told twice: nothing more is brought home.
@@ -54,12 +78,43 @@ void MirrorRun::poll() {
     const Duration grace = term_grace().time;
     log_info("told to stop: the newest checkpoint may still get home, for {} at most",
              format_duration(grace));
-    end_ = Clock::real().now() + grace;
+    end_ = now + grace;
     pace_.lift_limit();
-    mirror_.finish();
   }
-  if (end_ && Clock::real().now() >= *end_) throw MirrorStopped();
-  if (also_) also_();
+  if (!end_) return;
+  if (now >= *end_) throw MirrorStopped();
+  // The trainer was probably told to stop as well, and its last save is the one that matters.
+  if (mirror_.finishing() || now < next_look_) return;
+  next_look_ = now + kLookAtTrainer;
+  if (!trainer_may_save()) mirror_.finish();
+}
+
+bool MirrorRun::trainer_may_save() const {
+  try {
+    const auto run = FileSystem::real().open_directory(request_.directory, false);
+    const auto words = run ? attempt_words(*run, kHighestNumber) : std::vector<AttemptWord>{};
+    if (words.empty()) return false;
+    const AttemptWord& newest = words.front();
+    const bool ended =
+        newest.state && newest.state->phase != RunPhase::starting && newest.state->phase != RunPhase::running;
+    if (ended) return false;
+    const ProcessIdentity& process = newest.claimant.process;
+    const bool is_here = newest.claimant.boot_id == boot_id() && process.pid_namespace != 0 &&
+                         process.pid_namespace == own_process().pid_namespace;
+    return !is_here || is_running(process);
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+// Between two blocks of a copy. Both read or write the same disk, and a save is short.
+void MirrorRun::give_way() {
+  if (end_ || mirror_.finishing() || preparing_) return;
+  trainer_.end_is_announced() ? pace_.lift_limit() : pace_.restore_limit();
+  while (!end_ && trainer_.writes()) {
+    Clock::real().sleep_for(kWhileItWrites);
+    poll();
+  }
 }
 
 int MirrorRun::mirror() {
@@ -73,21 +128,12 @@ int MirrorRun::mirror() {
 }
 
 PreparedStart MirrorRun::prepare() {
-  bool said = false;
-  for (Duration delay = std::chrono::seconds(1);; delay = std::min(kLongestDelay, delay * 2)) {
-    try {
-      PreparedStart start = prepare_start(FileSystem::real(), verifier_, request_.directory, *home_, pace_);
-      mirror_.add_claims(start.claims);
-      return start;
-    } catch (const Error& error) {
-      if (error.exit_code() != ExitCode::io_failed) throw;
-      if (!std::exchange(said, true)) {
-        log_warning("{}; tried again until it works, because nobody else may own the run meanwhile",
-                    error.what());
-      }
-    }
-    pace_.wait(delay);
-  }
+  const Preparing preparing(preparing_);
+  PreparedStart start =
+      prepare_start_or_go_alone(FileSystem::real(), verifier_, request_.directory, *home_, pace_, home_wait_);
+  mirror_.add_claims(start.claims);
+  if (start.alone) mirror_.go_alone(start.attempt);
+  return start;
 }
 
 }}  // namespace holdfast::v0_2

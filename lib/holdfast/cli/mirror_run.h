@@ -1,8 +1,9 @@
 // A mirror as `mirror`, `fetch` and `supervise --mirror` run it: with the format's verifier, in the idle I/O
 // class, and ending on signals. Memory: at most 64 MB, whatever the size of a checkpoint.
 //
-// After the first SIGTERM or SIGINT it finishes what is newest, without a limit of speed, until the grace
-// period ends (HOLDFAST_TERM_GRACE); after the second it stops at once.
+// After the first SIGTERM or SIGINT it waits for the trainer's last save, and brings it home without a limit of
+// speed, until the grace period ends (HOLDFAST_TERM_GRACE); after the second it stops at once. It pauses while
+// the trainer writes, and lifts the limit while an end is announced (mirror/trainer_signs.h).
 // Errors: UsageError; those of the module mirror. Threads: the one that made it.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/mirror/mirror.h"
 #include "holdfast/mirror/start.h"
+#include "holdfast/mirror/trainer_signs.h"
 #include "holdfast/writing/file_verifier.h"
 
 namespace CLI {
@@ -24,6 +26,8 @@ namespace holdfast { inline namespace v0_2 {
 
 // Adds --home-keep.
 void add_home_keep(CLI::App& command, int& home_keep);
+// Adds --home-wait.
+void add_home_wait(CLI::App& command, std::string& home_wait);
 
 struct MirrorRequest {
   std::filesystem::path directory;
@@ -32,6 +36,7 @@ struct MirrorRequest {
   std::filesystem::path home_mount = {};
   double limit = 0;  // MB/s; 0: none
   bool once = false;
+  std::string home_wait = "10min";  // how long a start waits for HOME
 };
 
 class MirrorRun {
@@ -41,7 +46,8 @@ class MirrorRun {
 
   // 0: the newest checkpoint is home. 75: it was told to stop before.
   int mirror();
-  PreparedStart prepare();  // until it works
+  // Waits for HOME; then without it, from a good checkpoint in the run directory.
+  PreparedStart prepare();
   Mirror& copies() { return mirror_; }
   Pace& pace() { return pace_; }
   bool told_to_stop() const { return end_.has_value(); }
@@ -49,11 +55,18 @@ class MirrorRun {
 
  private:
   static void work_quietly();
+  void hear();
+  void give_way();
+  bool trainer_may_save() const;
 
   const MirrorRequest request_;
+  const Duration home_wait_;
   const std::function<void()> also_;
   SignalInbox inbox_;
   std::optional<SteadyTime> end_;  // after a signal
+  SteadyTime next_look_{};         // at the trainer, after a signal
+  bool preparing_ = false;
+  TrainerSigns trainer_;
   FileVerifier verifier_;
   Pace pace_;
   std::unique_ptr<Home> home_;

@@ -13,8 +13,11 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/json_output.h"
+#include "holdfast/cli/mirror_run.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
+#include "holdfast/mirror/home_record.h"
+#include "holdfast/mirror/rclone_home.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/retention_text.h"
 #include "holdfast/writing/file_verifier.h"
@@ -32,6 +35,7 @@ struct PruneRequest {
   bool dry_run = false;
   bool even_if_running = false;
   bool json = false;
+  MirrorRequest home = {};  // its home: empty: none
 };
 
 // Equal texts mean equal files, because the index has digests of every byte.
@@ -157,6 +161,50 @@ std::string summary_of(const RetentionReport& report) {
   return format_count(files) + (files == 1 ? " file, " : " files, ") + format_bytes(report.bytes_that_go());
 }
 
+// A mirror deletes in a directory only after it has copied something there. The claim is recorded as this run's.
+void prune_directory(const MirrorRequest& request) {
+  FileVerifier verifier;
+  verifier.stop_keeping();
+  const PruneResult done =
+      prune(FileSystem::real(), Clock::real(), verifier,
+            {.directory = request.home, .keep = KeepLast{request.home_keep}, .even_if_running = true});
+  const auto run = open_run_directory(request.directory);
+  auto record = read_home_record(*run);
+  if (done.attempt == 0 || !record) return;
+  record->add(done.attempt);
+  write_home_record(*run, *record);
+}
+
+// Before anything goes here, the newest two are home and every byte of them is verified there. A dry run counts by
+// names.
+void prune_home(const PruneRequest& options) {
+  MirrorRequest request = options.home;
+  request.directory = options.directory;
+  request.once = true;
+  if (!options.dry_run) {
+    MirrorRun(request).mirror();
+    if (!request.home.starts_with(kRclonePrefix)) prune_directory(request);
+    if (!options.json)
+      std::cout << "the newest checkpoints are home in " << printable(request.home, 400) << '\n';
+    return;
+  }
+  Pace pace(Clock::real());
+  FileVerifier verifier;
+  const auto home = open_home({.place = request.home, .keep = request.home_keep, .mount = request.home_mount},
+                              FileSystem::real(), verifier, pace);
+  const std::vector<HomeFile> files = home->list();
+  std::uint64_t bytes = 0;
+  std::int64_t beyond = 0;
+  for (std::size_t i = static_cast<std::size_t>(request.home_keep); i < files.size(); ++i) {
+    bytes += files[i].bytes;
+    ++beyond;
+  }
+  if (options.json) return;
+  std::cout << printable(request.home, 400) << " holds " << files.size()
+            << " checkpoints; would delete at most " << format_count(beyond) << " there, "
+            << format_bytes(bytes) << '\n';
+}
+
 int run_prune(const PruneRequest& options) {
   PatientVerifier verifier;
   const Retention keep = parse_retention(options.keep);
@@ -167,6 +215,7 @@ int run_prune(const PruneRequest& options) {
                                     .even_if_running = options.even_if_running,
                                     .planned = [&](const RetentionReport& plan) {
                                       check_metrics(keep, plan, verifier.metrics());
+                                      if (!options.home.home.empty()) prune_home(options);
                                       if (!options.json) print_plan(options, plan);
                                     }});
   if (options.json) {
@@ -190,6 +239,10 @@ constexpr char kPruneFooter[] =
     R"(A file is kept if any policy keeps it. These are always kept: the newest two that verify (every byte is read), and
 the newest one without NaN. Prune deletes only checkpoints from which the newest one was trained on, and files that
 older attempts left half-written. It leaves every other file alone, and shows it.
+
+With --home, DIR is a run directory with a mirror, and HOME its second place. First the newest two checkpoints are
+brought home, if they are not, and read back there; HOME then keeps its newest --home-keep. Then DIR is pruned. A HOME
+that is a directory can also be pruned by itself, as DIR, while no mirror uses it.
 
 Prune claims the directory as an attempt of its own. A complete run stays complete; the next start resumes as usual.
 
@@ -216,6 +269,13 @@ void add_prune(CLI::App& app, Command& chosen) {
   command->add_flag(
       "--even-if-running", options->even_if_running,
       "prune even if an attempt seems to be running; that attempt loses the directory and ends with 76");
+  command
+      ->add_option("--home", options->home.home,
+                   "also prune HOME, the second place of this run: a directory, or rclone:REMOTE:PATH")
+      ->type_name("HOME");
+  add_home_keep(*command, options->home.home_keep);
+  command->add_option("--home-mount", options->home.home_mount, "mount point of HOME's volume")
+      ->type_name("DIR");
   add_json(*command, options->json);
   command->footer(kPruneFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_prune(*options); }; });

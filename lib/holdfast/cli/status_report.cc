@@ -314,6 +314,11 @@ class Report {
     if (const auto when = parse_utc(home.newest_since)) told["age_s"] = to_seconds(since(*when, view_.now));
     const std::int64_t step_home = home.newest ? home.newest->step : 0;
     told["risk_steps"] = view_.newest.attempt == 0 ? 0 : std::max<std::int64_t>(step() - step_home, 0);
+    const bool live = progress() != nullptr && !view_.ended() && progress()->home_risk_ms >= 0;
+    told["risk_s"] =
+        live ? Json(to_seconds(from_ms(progress()->home_risk_ms) + silence().value_or(Duration::zero())))
+             : Json(nullptr);
+    told["way_s"] = home.took_ms > 0 ? Json(to_seconds(from_ms(home.took_ms))) : Json(nullptr);
     told["copying"] = text(home.copying);
     told["failure"] = text(home.failure);
     const auto failing = parse_utc(home.failing_since);

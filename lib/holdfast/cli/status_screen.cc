@@ -113,7 +113,9 @@ std::string home_text(const Json& report) {
   const auto step = count_in(home, "step");
   std::string text = (step ? "step " + format_count(*step) : std::string("nothing yet")) + " in " + place;
   if (const auto risk = count_in(home, "risk_steps"); risk && *risk > 0) {
-    text += ", " + format_count(*risk) + (*risk == 1 ? " step" : " steps") + " not home";
+    const auto time = time_in(home, "risk_s");
+    text += ", " + format_count(*risk) + (*risk == 1 ? " step" : " steps") +
+            (time ? " (" + *time + ")" : "") + " not home";
   }
   return text;
 }

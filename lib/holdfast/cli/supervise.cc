@@ -31,7 +31,8 @@ int run_supervise(const SuperviseRequest& options) {
                         .home = options.mirror,
                         .home_keep = options.home_keep,
                         .home_mount = options.home_mount,
-                        .limit = options.mirror_limit});
+                        .limit = options.mirror_limit,
+                        .home_wait = options.home_wait});
   return run_apart([&] { return Supervisor(options, &mirror).run(); }, [&](pid_t who) { mirror.ended(who); });
 }
 
@@ -105,6 +106,7 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
       ->add_option("--home-mount", options->home_mount,
                    "mount point of HOME's volume: a start waits until it is mounted")
       ->type_name("DIR");
+  add_home_wait(*command, options->home_wait);
   add_time(*command, "--hook-timeout", options->hook_timeout,
            "how long these two commands are retried, with growing delays, until they exit with 0");
   add_time(*command, "--stall-timeout", options->stall_timeout,

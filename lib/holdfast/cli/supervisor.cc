@@ -95,7 +95,8 @@ int Supervisor::run() {
     AttendedChild child(options_.command,
                         {{kEnvSupervisor.name, account_.life()},
                          {kEnvSupervisedSince.name, std::to_string(since_)},
-                         {kEnvSupervisedUptime.name, uptime_}},
+                         {kEnvSupervisedUptime.name, uptime_},
+                         {kEnvMirrorHome.name, options_.mirror}},
                         inbox_);
     if (child.id() > 0) log_info("supervising process {}", static_cast<std::int64_t>(child.id()));
     const Attended attended = attend(child);

@@ -37,6 +37,7 @@ struct SuperviseRequest {
   std::string mirror;  // HOME; empty: none
   int home_keep = 3;
   std::filesystem::path home_mount;
+  std::string home_wait = "10min";
   double mirror_limit = 0;  // MB/s
 };
 

@@ -52,7 +52,12 @@ std::string to_text(const RunFigures& figures) {
   if (figures.failed > 0) text += ", " + format_count(figures.failed) + " failed";
   text += "; training waited " + format_duration(figures.blocked) + " in all (" +
           share_of(figures.blocked, figures.elapsed) + "), " + beside_text(figures);
-  return text + "; at most " + format_duration(figures.most_risk_time) + " of work was at risk";
+  text += "; at most " + format_duration(figures.most_risk_time) + " of work was at risk";
+  if (!figures.home) return text;
+  if (figures.home->step < 0) return text + "; nothing is home yet";
+  text += "; step " + format_count(figures.home->step) + " is home";
+  if (figures.home->risk_steps == 0) return text;
+  return text + ", " + counted(figures.home->risk_steps, "newer step is", "newer steps are") + " not";
 }
 
 std::string to_json_members(const SaveFigures& figures) {
@@ -83,6 +88,7 @@ void put_figures(RunState& state, const RunFigures& figures) {
   state.elapsed_ms = whole(figures.elapsed);
   state.waited_ms = whole(figures.blocked);
   state.most_risk_ms = whole(figures.most_risk_time);
+  if (figures.home) state.home_step = figures.home->step;
 }
 
 }}  // namespace holdfast::v0_2

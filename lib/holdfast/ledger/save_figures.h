@@ -44,6 +44,16 @@ struct StepsBeside {
   Duration uncertainty{};
 };
 
+// What a mirror has brought to a second, safer place (docs/two_tiers.md). Work at risk is what is not home: what
+// would be lost together with this machine and its disk.
+struct HomeFigures {
+  std::int64_t step = -1;  // newest checkpoint there; -1: none
+  std::int64_t risk_steps = 0;
+  Duration risk_time{};  // counts from the start of this attempt at the earliest
+  Duration took{};       // from durable here to home: the slowest of the last copies; zero: not measured
+  bool failing = false;  // the mirror's last try failed; it tries again
+};
+
 // Figures of an attempt so far.
 struct HOLDFAST_EXPORT RunFigures {
   std::int64_t durable = 0;  // saves
@@ -66,6 +76,8 @@ struct HOLDFAST_EXPORT RunFigures {
   // The newest durable save; step -1: none yet.
   std::int64_t last_step = -1;
   SaveFigures last;
+  // nullopt: no mirror has told anything about this run directory.
+  std::optional<HomeFigures> home;
 
   // Training time lost: the waits, plus what steps beside a copy or a write took longer.
   std::optional<Duration> lost() const;

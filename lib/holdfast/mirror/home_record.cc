@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kLongestRecord = 64 << 10;
 constexpr std::size_t kLongestFailure = 2000;
+constexpr std::int64_t kLongestTook = std::int64_t{30} * 24 * 3600 * 1000;  // ms
 constexpr std::int64_t kSchema = 1;
 
 std::string text_in(const JsonValue& object, const char* name) {
@@ -32,7 +33,12 @@ bool HomeRecord::owns(AttemptNumber attempt) const {
 void HomeRecord::add(AttemptNumber attempt) {
   const auto place = std::lower_bound(claims.begin(), claims.end(), attempt);
   if (place == claims.end() || *place != attempt) claims.insert(place, attempt);
+  if (attempt >= alone) alone = 0;
   if (claims.size() > kAttemptsKept) claims.erase(claims.begin());
+}
+
+bool HomeRecord::is_contested(AttemptNumber highest, AttemptNumber newest) const {
+  return highest >= (alone == 0 ? newest : std::min(alone, newest)) && !owns(highest);
 }
 
 std::string to_json(const HomeRecord& record) {
@@ -41,12 +47,14 @@ std::string to_json(const HomeRecord& record) {
     claims += (claims.empty() ? "" : ",") + std::to_string(claim);
   std::string text = "{\"schema\":" + std::to_string(kSchema) + ",\"home\":" + json_text(record.home) +
                      ",\"claims\":[" + claims + "]";
+  if (record.alone != 0) text += ",\"alone\":" + std::to_string(record.alone);
   if (record.newest) {
     text += ",\"attempt\":" + std::to_string(record.newest->attempt) +
             ",\"step\":" + std::to_string(record.newest->step) +
             ",\"since\":" + json_text(record.newest_since);
   }
-  text += ",\"copies\":" + std::to_string(record.copies) + ",\"copying\":" + json_text(record.copying) +
+  text += ",\"took_ms\":" + std::to_string(record.took_ms) + ",\"copies\":" + std::to_string(record.copies) +
+          ",\"copying\":" + json_text(record.copying) +
           ",\"failure\":" + json_text(record.failure.substr(0, kLongestFailure)) +
           ",\"failing_since\":" + json_text(record.failing_since) +
           ",\"superseded\":" + (record.superseded ? "true" : "false") + ",\"time\":" + json_text(record.time);
@@ -70,10 +78,16 @@ std::optional<HomeRecord> home_record_from_json(const std::string& text) {
         record.add(static_cast<AttemptNumber>(claim.integer));
     }
   }
+  if (const auto alone = integer_member(object, "alone"); alone && is_number_of_attempt(*alone)) {
+    record.alone = static_cast<AttemptNumber>(*alone);
+  }
   const auto attempt = integer_member(object, "attempt");
   const auto step = integer_member(object, "step");
   if (attempt && step && is_number_of_attempt(*attempt) && *step >= 0) {
     record.newest = FileId{.attempt = static_cast<AttemptNumber>(*attempt), .step = *step};
+  }
+  if (const auto took = integer_member(object, "took_ms"); took && *took > 0 && *took <= kLongestTook) {
+    record.took_ms = *took;
   }
   if (const auto copies = integer_member(object, "copies"); copies && *copies >= 0 && *copies < 1'000'000) {
     record.copies = static_cast<int>(*copies);

@@ -23,6 +23,7 @@ constexpr Duration kCheck = std::chrono::minutes(1);  // costs two listings
 // The newest may turn out damaged, so there must be one more.
 constexpr std::size_t kLeastHome = 2;
 constexpr std::size_t kRemembered = 16;
+constexpr std::size_t kCopiesMeasured = 5;
 
 // Keeps a file open, and names it for other programs: retention may delete it while HOME is asked about it.
 // Does nothing in a file system of a test.
@@ -61,14 +62,15 @@ void Mirror::run() {
   Duration delay = kFirstDelay;
   for (;;) {
     try {
+      const bool last_look = finishing_;  // nothing newer comes after a look that begins now
       const bool busy = turn();
       recovered();
       delay = kFirstDelay;
       if (busy) continue;
-      if (options_.once || (finishing_ && newest_is_home_)) return;
+      if (options_.once || (last_look && newest_is_home_)) return;
       pace_.wait(kIdle);
     } catch (const SupersededError&) {
-      record_.superseded = true;
+      record_.superseded = !goes_on_here();
       if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
       throw;
     } catch (const Error& error) {
@@ -128,6 +130,8 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
       for (const AttemptNumber claim : earlier->claims) record_.add(claim);
       record_.newest = earlier->newest;
       record_.newest_since = earlier->newest_since;
+      record_.took_ms = earlier->took_ms;
+      if (!claimed_ && earlier->alone != 0) record_.go_alone(earlier->alone);
     }
   }
   AttemptNumber least = newest;
@@ -137,7 +141,7 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
   } else {
     // This process has claimed nothing yet, but an earlier one of this run may have.
     const AttemptNumber highest = home_.highest();
-    if (highest >= newest && !record_.owns(highest)) {
+    if (record_.is_contested(highest, newest)) {
       throw SupersededError(home_.name() + " is at attempt " + std::to_string(highest) +
                             ", which did not begin in " + run.path() + " (at attempt " +
                             std::to_string(newest) +
@@ -148,7 +152,9 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
     if (highest >= newest) least = 0;
   }
   const AttemptNumber claimed = home_.claim(least);
+  const AttemptNumber alone = record_.alone;
   record_.add(claimed);
+  if (least != 0 && claimed != least) record_.alone = alone;
   claimed_ = true;
   save_record(run);
   if (least != 0 && claimed != least) {
@@ -179,8 +185,12 @@ bool Mirror::copy(Directory& run, const Found& found) {
   auto source = look(run, found, *file);
   if (!source) return false;
   source->path = held.path();
+  const SteadyTime began = pace_.clock().now();
   try {
-    if (!is_there_already(*source)) put(run, *source);
+    if (!is_there_already(*source)) {
+      put(run, *source);
+      note_time(pace_.clock().now() - began);
+    }
   } catch (const SourceGone&) {
     return false;
   } catch (const CopyDiffers& error) {
@@ -193,6 +203,7 @@ bool Mirror::copy(Directory& run, const Found& found) {
   }
   if (skipped_.contains(found.id)) return false;
   is_home(*source);
+  save_record(run);
   home_.retire(*source);
   return true;
 }
@@ -257,10 +268,33 @@ void Mirror::is_home(const MirrorSource& source) {
   log_info("step {} is home in {}", format_count(source.id.step), home_.name());
 }
 
-// Best effort: it must not end the mirror.
+// The wait until the mirror looks at the run directory is part of the way home.
+void Mirror::note_time(Duration took) {
+  took_.push_back(took + kIdle);
+  if (took_.size() > kCopiesMeasured) took_.pop_front();
+  const Duration slowest = *std::max_element(took_.begin(), took_.end());
+  record_.took_ms = std::chrono::ceil<std::chrono::milliseconds>(slowest).count();
+}
+
+bool Mirror::goes_on_here() const {
+  const auto run = file_system_.open_directory(options_.directory, false);
+  const auto told = run ? read_home_record(*run) : std::nullopt;
+  if (!told || told->home != record_.home || told->claims.empty()) return false;
+  return record_.claims.empty() || told->claims.back() > record_.claims.back();
+}
+
+// Best effort: it must not end the mirror. A start in this directory may have added claims meanwhile.
 void Mirror::save_record(Directory& run) {
   // Compared without the time, which always differs.
   HomeRecord now = record_;
+  try {
+    if (const auto told = read_home_record(run); told && told->home == now.home) {
+      for (const AttemptNumber claim : told->claims) now.add(claim);
+      if (told->alone != 0 && (now.claims.empty() || now.claims.back() < told->alone))
+        now.go_alone(told->alone);
+    }
+  } catch (const Error&) {  // the write tells
+  }
   now.time.clear();
   const std::string text = to_json(now);
   if (text == saved_) return;

@@ -11,6 +11,7 @@
 // Exceptions of Pace pass through. Threads: one.
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -39,11 +40,16 @@ class Mirror {
   bool turn();
   // From now on run() returns once the newest checkpoint is home. There will be no newer one.
   void finish() { finishing_ = true; }
+  bool finishing() const { return finishing_; }
   // The newest checkpoint of the run directory is home, or there is none.
   bool newest_is_home() const { return newest_is_home_; }
   const HomeRecord& record() const { return record_; }
   // Numbers that prepare_start() has claimed with the same Home.
   void add_claims(const std::vector<AttemptNumber>& claims);
+  // After SupersededError: the newer claim in HOME is that of a start in this very run directory.
+  bool goes_on_here() const;
+  // prepare_start_or_go_alone() has let this attempt begin without a claim.
+  void go_alone(AttemptNumber attempt) { record_.go_alone(attempt); }
   // Numbers that an earlier process has claimed for this run directory.
   void add_earlier_claim(AttemptNumber claim) { record_.add(claim); }
 
@@ -65,6 +71,7 @@ class Mirror {
   bool is_there_already(const MirrorSource& source);
   void put(Directory& run, const MirrorSource& source);
   void is_home(const MirrorSource& source);
+  void note_time(Duration took);
   void save_record(Directory& run);
   void failed(const std::string& why);
   void recovered();
@@ -80,6 +87,7 @@ class Mirror {
   bool claimed_ = false;                   // by this process
   std::map<FileId, Copied> homes_;         // verified there by this process
   std::map<FileId, std::string> skipped_;  // cannot go home; value: why
+  std::deque<Duration> took_;              // of the last copies
   SteadyTime next_check_{};
   bool finishing_ = false;
   bool newest_is_home_ = false;

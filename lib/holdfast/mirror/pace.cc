@@ -11,6 +11,7 @@ constexpr Duration kPoll = std::chrono::milliseconds(100);
 
 void Pace::moved(std::uint64_t bytes) {
   poll();
+  if (give_way_) give_way_();
   if (limit_ <= 0) return;
   const auto cost = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(static_cast<double>(bytes) / (limit_ * 1e6)));

@@ -21,8 +21,14 @@ class MirrorStopped : public Error {
 class Pace {
  public:
   // `limit` in MB/s; 0: none. The clock outlives this object.
-  explicit Pace(Clock& clock, double limit = 0, std::function<void()> poll = {})
-      : clock_(clock), limit_(limit), poll_(std::move(poll)) {}
+  // `give_way`: called by moved() alone; may wait, and may lift or restore the limit.
+  explicit Pace(Clock& clock, double limit = 0, std::function<void()> poll = {},
+                std::function<void()> give_way = {})
+      : clock_(clock),
+        limit_(limit),
+        given_limit_(limit),
+        poll_(std::move(poll)),
+        give_way_(std::move(give_way)) {}
 
   void poll() const {
     if (poll_) poll_();
@@ -32,13 +38,16 @@ class Pace {
   void wait(Duration duration);
   // Ends the limit, because time presses.
   void lift_limit() { limit_ = 0; }
+  void restore_limit() { limit_ = given_limit_; }
   double limit() const { return limit_; }
   Clock& clock() const { return clock_; }
 
  private:
   Clock& clock_;
   double limit_;
+  const double given_limit_;
   std::function<void()> poll_;
+  std::function<void()> give_way_;
   SteadyTime free_{};  // when all blocks so far have taken the time that the limit gives them
 };
 

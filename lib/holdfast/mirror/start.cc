@@ -1,14 +1,20 @@
 #include "holdfast/mirror/start.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/mirror/aligned_blocks.h"
+#include "holdfast/mirror/home_record.h"
 #include "holdfast/store/attempt.h"
+#include "holdfast/store/recovery.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
+
+constexpr Duration kFirstDelay = std::chrono::seconds(1);
+constexpr Duration kLongestDelay = std::chrono::minutes(1);
 
 // A fetched file that is not what its name says.
 class FetchedBadly : public Error {
@@ -20,17 +26,25 @@ class FetchedBadly : public Error {
 class Start {
  public:
   Start(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
-        Pace& pace)
+        Pace& pace, const StartChecks& checks)
       : file_system_(file_system),
         verifier_(verifier),
         directory_(directory),
         home_(home),
         pace_(pace),
-        store_(file_system, pace.clock(), {.directory = directory, .allow_fresh = true}, verifier) {}
+        store_(file_system, pace.clock(),
+               {.directory = directory,
+                .allow_fresh = true,
+                .mount = checks.mount,
+                .only_ours = checks.only_ours},
+               verifier) {}
 
   PreparedStart prepare() {
+    read_record();
+    const bool contested = record_.alone != 0 && record_.is_contested(home_.highest(), record_.alone);
     claim_home(here() + 1);
-    if (const auto newest = store_.preflight().newest) prepared_.newest = id_of(*newest);
+    if (contested) give_way();
+    find_newest_here();
     for (const HomeFile& file : home_.starts()) {
       if (prepared_.newest && file.id <= *prepared_.newest) break;
       if (fetch(file)) break;
@@ -47,6 +61,18 @@ class Start {
     home_.check_not_superseded();
     if (here() >= prepared_.attempt)
       throw HomeError(directory_.native() + ": another attempt began during the fetch");
+    write_record();
+    return std::move(prepared_);
+  }
+
+  PreparedStart go_alone() {
+    find_newest_here();
+    if (!prepared_.newest) return std::move(prepared_);
+    prepared_.attempt = here() + 1;
+    prepared_.alone = true;
+    read_record();
+    record_.go_alone(prepared_.attempt);
+    write_record();
     return std::move(prepared_);
   }
 
@@ -61,6 +87,43 @@ class Start {
   void claim_home(AttemptNumber least) {
     prepared_.attempt = home_.claim(least);
     prepared_.claims.push_back(prepared_.attempt);
+  }
+
+  void find_newest_here() {
+    if (const auto newest = store_.preflight().newest) prepared_.newest = id_of(*newest);
+  }
+
+  void read_record() {
+    record_ = {};
+    const auto run = file_system_.open_directory(directory_, false);
+    if (const auto known = run ? read_home_record(*run) : std::nullopt; known && known->home == home_.name())
+      record_ = *known;
+    record_.home = home_.name();
+  }
+
+  // A mirror that is started by hand learns from it that HOME belongs to this directory.
+  void write_record() {
+    for (const AttemptNumber claim : prepared_.claims) record_.add(claim);
+    if (!prepared_.alone) {
+      record_.alone = 0;
+      record_.superseded = false;
+    }
+    record_.time = format_utc(pace_.clock().wall_now());
+    write_home_record(*file_system_.open_directory(directory_, true), record_);
+  }
+
+  // Another machine has claimed the number with which an attempt began here alone.
+  void give_way() {
+    claim_here();
+    store_.recover();
+    const auto run = file_system_.open_directory(directory_, false);
+    for (const Candidate& candidate : candidates_in(*run)) {
+      if (candidate.id.attempt < record_.alone || !store_.set_aside(candidate.id)) continue;
+      log_warning(
+          "{} does not count: it was made while {} was away, and another machine has gone on with the run; "
+          "renamed to .damaged",
+          candidate.name, home_.name());
+    }
   }
 
   // The number below the one that the trainer is to claim.
@@ -123,13 +186,46 @@ class Start {
   Pace& pace_;
   CheckpointStore store_;
   PreparedStart prepared_;
+  HomeRecord record_;
 };
 
 }  // namespace
 
 PreparedStart prepare_start(FileSystem& file_system, Verifier& verifier,
-                            const std::filesystem::path& directory, Home& home, Pace& pace) {
-  return Start(file_system, verifier, directory, home, pace).prepare();
+                            const std::filesystem::path& directory, Home& home, Pace& pace,
+                            const StartChecks& checks) {
+  return Start(file_system, verifier, directory, home, pace, checks).prepare();
+}
+
+PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
+                                        const std::filesystem::path& directory, Home& home, Pace& pace,
+                                        Duration patience, const StartChecks& checks) {
+  const SteadyTime end = pace.clock().now() + patience;
+  bool said = false;
+  for (Duration delay = kFirstDelay;; delay = std::min(kLongestDelay, delay * 2)) {
+    try {
+      return prepare_start(file_system, verifier, directory, home, pace, checks);
+    } catch (const Error& error) {
+      if (error.exit_code() != ExitCode::io_failed) throw;
+      const Duration left = end - pace.clock().now();
+      if (left <= Duration::zero()) {
+        PreparedStart start = Start(file_system, verifier, directory, home, pace, checks).go_alone();
+        if (!start.newest) throw;
+        log_warning(
+            "{}; it was away for {}: the run goes on alone from step {} in {}. What it saves is not home, "
+            "and "
+            "counts only if no other machine goes on with the run meanwhile",
+            error.what(), format_duration(patience), start.newest->step, directory.native());
+        return start;
+      }
+      if (!std::exchange(said, true)) {
+        log_warning("{}; tried again for {} at most, because another machine may own the run", error.what(),
+                    format_duration(patience));
+      }
+      delay = std::min(delay, left);
+    }
+    pace.wait(delay);
+  }
 }
 
 }}  // namespace holdfast::v0_2

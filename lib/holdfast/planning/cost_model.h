@@ -24,6 +24,9 @@ struct Costs {
   std::optional<Duration> commit = {};  // nullopt: unknown
   Duration step{};                      // zero: not measured
   Duration agreement{};                 // until all ranks have made the same decision; zero for one rank
+  // From durable here to home (a mirror's second place), as the mirror measured it; nullopt: no mirror, or
+  // nothing measured.
+  std::optional<Duration> home = {};
 };
 
 class HOLDFAST_EXPORT CostModel {
@@ -40,9 +43,16 @@ class HOLDFAST_EXPORT CostModel {
     steps_[count % kSteps].store(took.count(), std::memory_order_relaxed);
     step_count_.store(count + 1, std::memory_order_release);
   }
+  // Any thread.
+  void home_takes(std::optional<Duration> took) noexcept {
+    home_.store(took ? took->count() : kUnknown, std::memory_order_relaxed);
+  }
   Costs costs() const noexcept;
 
  private:
+  static constexpr std::int64_t kUnknown = -1;
+
+  std::atomic<std::int64_t> home_{kUnknown};               // nanoseconds
   std::array<std::atomic<std::int64_t>, kSteps> steps_{};  // nanoseconds
   std::atomic<std::uint32_t> step_count_{0};
 

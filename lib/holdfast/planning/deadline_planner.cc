@@ -22,7 +22,21 @@ bool fits(SteadyTime now, SteadyTime deadline, const Costs& costs, const Standin
   return now + in_flight + *cost <= deadline;
 }
 
+// Time until this boundary is home: covered, or by a commit that begins now. Requires a measured time home. A
+// copy that has begun is finished before the next one begins.
+Duration time_home(const Costs& costs, const Standing& standing) {
+  if (standing.covered && !standing.writing) return standing.going_home;
+  const Duration cost = commit_cost(costs, standing).value_or(Duration::zero());
+  const Duration in_flight = standing.writing ? cost - *standing.writing : Duration::zero();
+  const Duration durable = standing.covered ? in_flight : in_flight + cost;
+  return std::max(durable, standing.going_home) + *costs.home;
+}
+
 }  // namespace
+
+bool is_home_by(SteadyTime deadline, SteadyTime now, const Costs& costs, const Standing& standing) noexcept {
+  return !costs.home || now + time_home(costs, standing) <= deadline;
+}
 
 Duration reserve(const Costs& costs) noexcept {
   // Half a commit more than the 95th percentile, because this commit must not come too late.
@@ -34,7 +48,9 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
   if (now >= deadline.at + kAliveAfter) return {.move = Move::go_on};
   // Nobody named a guessed deadline, so it must not forbid a commit that may well end in time.
   const bool possible = deadline.guessed || fits(now, deadline.at, costs, standing);
-  const Plan no_commit{.move = Move::wait, .too_late = !standing.covered && !possible};
+  const bool reaches_home = is_home_by(deadline.at, now, costs, standing);
+  const Plan no_commit{
+      .move = Move::wait, .too_late = !standing.covered && !possible, .not_home = !reaches_home};
   // The machine may sleep in the middle of a step and wake up later, so training continues after the commit.
   if (deadline.hibernates) {
     // Nothing has changed since the commit, so another would only wake the disk.
@@ -43,34 +59,40 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
   }
   switch (policy) {
     case OnNotice::exit:
-      return {.move = Move::stop, .too_late = no_commit.too_late};
+      return {.move = Move::stop, .too_late = no_commit.too_late, .not_home = !reaches_home};
     case OnNotice::wait:
       // The state is on the volume, or cannot get there any more: no commit is left to begin.
       if (standing.covered || !possible) return no_commit;
-      return {.move = Move::last_commit};
+      return {.move = Move::last_commit, .not_home = !reaches_home};
     case OnNotice::train_on:
     case OnNotice::callback:
       break;
   }
   Costs known = costs;
   known.commit = commit_cost(costs, standing);
-  if (now + reserve(known) < deadline.at) {
-    const bool room = now + known.commit.value_or(Duration::zero()) + reserve(known) < deadline.at;
+  const Duration home = costs.home.value_or(Duration::zero());
+  const Duration least = reserve(known);
+  const bool early = now + least + home < deadline.at;
+  // If no commit can be home any more, only the time for a commit here is kept.
+  if (early || (!reaches_home && now + least < deadline.at)) {
+    const Duration kept = early ? least + 2 * home : least;
+    const bool room = now + known.commit.value_or(Duration::zero()) + kept < deadline.at;
     if (standing.insured || standing.covered) return {.move = Move::train, .room = room};
     // First a commit as insurance: the deadline may come early, and machines often end before it.
     return {.move = possible ? Move::commit : Move::train, .too_late = !possible, .room = room};
   }
-  if (standing.covered) return {.move = Move::wait};
+  if (standing.covered) return {.move = Move::wait, .not_home = !reaches_home};
   // A step costs nothing here. When the write in flight has ended, there may be time for a commit after all.
   if (!possible) return {.move = Move::train, .too_late = true, .room = false};
-  return {.move = Move::last_commit};
+  return {.move = Move::last_commit, .not_home = !reaches_home};
 }
 
 Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Costs& costs,
                    const Standing& standing) noexcept {
   // A deadline that has passed forbids nothing: the machine still lives, so try.
   const bool possible = !deadline || *deadline <= now || fits(now, *deadline, costs, standing);
-  return {.move = Move::stop, .too_late = !standing.covered && !possible};
+  const bool not_home = deadline && *deadline > now && !is_home_by(*deadline, now, costs, standing);
+  return {.move = Move::stop, .too_late = !standing.covered && !possible, .not_home = not_home};
 }
 
 }}  // namespace holdfast::v0_2

@@ -6,8 +6,8 @@
 //   exit       Commit at once, then end with exit code 75.
 //   callback   The program's function chooses one of these when the notice is seen.
 //
-// A commit begins only if it can end before a deadline that somebody named; `too_late` reports the other
-// case. docs/design.md#before-a-deadline has the rules.
+// A commit begins only if it can end before a deadline that somebody named (else `too_late`). With a mirror, the
+// last one begins early enough to be home (else `not_home`). docs/design.md#before-a-deadline has the rules.
 //
 // Errors: none. Threads: pure.
 #pragma once
@@ -44,6 +44,8 @@ struct Standing {
   bool insured = false;
   // Age of the write in flight, if there is one.
   std::optional<Duration> writing = {};
+  // Until the mirror has brought home all that is durable here; zero: it has.
+  Duration going_home{};
 };
 
 enum class Move {
@@ -61,7 +63,12 @@ struct Plan {
   bool too_late = false;
   // With `train`: a save that falls due now ends before the last commit must begin.
   bool room = true;
+  // A last move, and this boundary cannot be home by the deadline. What is home already stands.
+  bool not_home = false;
 };
+
+// False if a mirror brings checkpoints home, and this boundary, covered or committed now, is not home by then.
+bool is_home_by(SteadyTime deadline, SteadyTime now, const Costs& costs, const Standing& standing) noexcept;
 
 // Requires that `policy` is not `callback`.
 HOLDFAST_EXPORT Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& costs,

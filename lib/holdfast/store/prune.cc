@@ -7,8 +7,13 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/machine.h"
+#include "holdfast/base/process_identity.h"
 #include "holdfast/base/text.h"
 #include "holdfast/store/attempt.h"
+#include "holdfast/store/claim.h"
+#include "holdfast/store/internal/run_directory.h"
+#include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -21,10 +26,29 @@ bool has_ended(const LastWord& word) {
   return word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running;
 }
 
+// A mirror holds HOME by its claim, and writes no state. The claim of a process that is gone counts no more.
+void check_no_mirror(Directory& run) {
+  const auto attempts = run.open_directory(kAttemptsDirectory, false);
+  if (!attempts || run.status(kHomeStateName)) return;  // a run directory that has a home
+  const AttemptNumber highest = highest_attempt(run, attempts.get());
+  const auto text = internal::read_small(*attempts, claim_name(highest), internal::kLongestRecord);
+  const Claimant claimant = claimant_from_text(text.value_or(""));
+  if (claimant.by != kClaimedByMirror) return;
+  const bool here = claimant.boot_id == boot_id() && claimant.process.pid_namespace != 0 &&
+                    claimant.process.pid_namespace == own_process().pid_namespace;
+  if (here && !is_running(claimant.process)) return;
+  throw RefusedError(
+      run.path() + " is the home of a run: a mirror" +
+      (claimant.host.empty() ? std::string() : " on " + claimant.host) +
+      " owns it and may be alive. Prune it with `holdfast prune DIR --home`, DIR being the run "
+      "directory; with --even-if-running it is fenced off, which ends that run with exit code 76");
+}
+
 LastWord last_word_in(FileSystem& file_system, const PruneOptions& options) {
   const auto run = file_system.open_directory(options.directory, false);
   if (!run) throw IoError("open", options.directory.native(), ENOENT, "is the volume mounted?");
   LastWord word = last_word(*run);
+  if (!options.even_if_running && !options.dry_run) check_no_mirror(*run);
   if (has_ended(word) || options.even_if_running || options.dry_run) return word;
   std::string says = "attempt " + std::to_string(word.attempt) + " has claimed " + run->path();
   if (word.state) {

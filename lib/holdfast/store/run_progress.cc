@@ -74,9 +74,15 @@ std::string to_record(const RunProgress& progress) {
   count("durable_step", progress.durable_step);
   count("risk_steps", progress.risk_steps);
   count("risk_ms", progress.risk_ms);
+  if (progress.home_risk_steps >= 0) {
+    count("home_step", progress.home_step);
+    count("home_risk_steps", progress.home_risk_steps);
+    count("home_risk_ms", progress.home_risk_ms);
+  }
   count("writing_ms", progress.writing_ms);
   count("next_save_ms", progress.next_save_ms);
   count("next_save_step", progress.next_save_step);
+  if (progress.end_unix_ms >= 0) count("end_unix_ms", progress.end_unix_ms);
   count("saves", progress.saves);
   count("saved_bytes", progress.saved_bytes);
   count("waited_ms", progress.waited_ms);
@@ -112,15 +118,20 @@ std::optional<RunProgress> progress_from_record(const std::string& text) {
   take(progress.durable_step, json, "durable_step");
   take(progress.risk_steps, json, "risk_steps");
   take(progress.risk_ms, json, "risk_ms");
+  take(progress.home_step, json, "home_step");
+  take(progress.home_risk_steps, json, "home_risk_steps");
+  take(progress.home_risk_ms, json, "home_risk_ms");
   take(progress.writing_ms, json, "writing_ms");
   take(progress.next_save_ms, json, "next_save_ms");
   take(progress.next_save_step, json, "next_save_step");
+  take(progress.end_unix_ms, json, "end_unix_ms");
   take(progress.saves, json, "saves");
   take(progress.saved_bytes, json, "saved_bytes");
   take(progress.waited_ms, json, "waited_ms");
   take(progress.last_bytes, json, "last_bytes");
   take(progress.last_save_ms, json, "last_save_ms");
   progress.failure = text_member(json, "failure").value_or("");
+  if (progress.end_unix_ms > kLastMs) progress.end_unix_ms = -1;
   const bool is_time = progress.unix_ms >= 0 && progress.unix_ms <= kLastMs;
   return progress.attempt != 0 && is_time ? std::optional(std::move(progress)) : std::nullopt;
 }

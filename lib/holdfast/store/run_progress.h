@@ -39,10 +39,15 @@ struct RunProgress {
   // What a machine that vanishes now would destroy; as in SaveFigures.
   std::int64_t risk_steps = 0;
   std::int64_t risk_ms = 0;
+  // The same for the second place of a mirror; -1: there is none, or nothing is known of it.
+  std::int64_t home_step = -1;
+  std::int64_t home_risk_steps = -1;
+  std::int64_t home_risk_ms = -1;
   std::int64_t writing_ms = -1;    // age of the write in flight; -1: none
   std::int64_t next_save_ms = -1;  // until a save falls due by time; -1: no trigger by time
   std::int64_t next_save_step = -1;
-  std::int64_t saves = 0;  // acknowledged by this attempt
+  std::int64_t end_unix_ms = -1;  // announced end of this machine or process, wall time; -1: none
+  std::int64_t saves = 0;         // acknowledged by this attempt
   std::uint64_t saved_bytes = 0;
   std::int64_t waited_ms = 0;  // training waited for saves so far
   // The newest durable save of this attempt; 0: none yet.

@@ -57,6 +57,7 @@ bool take(RunState& state, const std::string& name, const JsonValue& value) {
   if (name == "attempt") return put(state.attempt, value);
   if (name == "step") return put(state.step, value);
   if (name == "durable_step") return put(state.durable_step, value);
+  if (name == "home_step") return put(state.home_step, value);
   if (name == "exit_code") return put(state.exit_code, value);
   if (name == "copy_of") return put(state.copy_of, value);
   if (name == "saves") return put(state.saves, value);
@@ -87,6 +88,7 @@ std::string to_json(const RunState& state) {
   put("step", std::to_string(state.step));
   put("durable_step", std::to_string(state.durable_step));
   put("checkpoint", json_text(state.checkpoint));
+  if (state.home_step >= 0) put("home_step", std::to_string(state.home_step));
   put("reason", json_text(state.reason));
   put("exit_code", std::to_string(state.exit_code));
   put("host", json_text(state.host));

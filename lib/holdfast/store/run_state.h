@@ -25,6 +25,7 @@ struct RunState {
   std::int64_t step = 0;
   std::int64_t durable_step = -1;  // -1: nothing acknowledged yet
   std::string checkpoint = {};     // newest acknowledged file name; may be empty
+  std::int64_t home_step = -1;     // newest step in the mirror's second place, as far as known; -1: none
   std::string reason = {};         // why the attempt ended; may be empty
   int exit_code = 0;               // valid once the attempt has ended
   std::string host = {};

@@ -16,6 +16,8 @@ namespace {
 
 // Fewer show no spread.
 constexpr std::int64_t kFewestWindows = 3;
+constexpr std::size_t kBoundariesKept = 64;
+constexpr Duration kNotSoon = std::chrono::hours(24);
 
 Duration from_seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -40,6 +42,8 @@ void SaveBook::open(std::int64_t step, SteadyTime now) {
   began_ = now;
   safe_step_ = step;
   safe_boundary_ = now;
+  safe_since_ = now;
+  home_boundary_ = now;
 }
 
 void SaveBook::blocked(Duration time) noexcept {
@@ -53,6 +57,71 @@ void SaveBook::window(Duration longer) noexcept {
   ++windows_;
   longer_ += seconds;
   longer_squared_ += seconds * seconds;
+}
+
+// An older step than all that are kept counts from the start of this attempt.
+SteadyTime SaveBook::boundary_of(std::int64_t step) const {
+  const auto found = std::find_if(boundaries_.rbegin(), boundaries_.rend(),
+                                  [&](const auto& saved) { return saved.first <= step; });
+  return found == boundaries_.rend() ? began_ : found->second;
+}
+
+void SaveBook::home(const HomeNews& news) noexcept {
+  {
+    const MutexLock lock(mutex_);
+    home_ = news;
+    if (news.of_this_attempt) home_boundary_ = boundary_of(news.step);
+  }
+  home_moved_.notify_all();
+}
+
+void SaveBook::no_more_news() noexcept {
+  {
+    const MutexLock lock(mutex_);
+    no_more_news_ = true;
+  }
+  home_moved_.notify_all();
+}
+
+Duration SaveBook::going_home(bool and_newer) const noexcept {
+  const SteadyTime now = clock_.now();
+  const MutexLock lock(mutex_);
+  if (!home_) return Duration::zero();
+  const bool all_is_home = home_->step >= safe_step_;
+  if (all_is_home && !and_newer) return Duration::zero();
+  if (home_->failing) return kNotSoon;
+  if (all_is_home) return Duration::zero();
+  // A copy that has begun is finished before the newest one's.
+  const Duration left = std::max(safe_since_ + home_->took - now, Duration::zero());
+  const bool older_first = home_->copying >= 0 && home_->copying < safe_step_;
+  return older_first ? left + home_->took : left;
+}
+
+std::optional<std::int64_t> SaveBook::home_step() const noexcept {
+  const MutexLock lock(mutex_);
+  return home_ ? std::optional(home_->step) : std::nullopt;
+}
+
+std::optional<HomeFigures> SaveBook::home_figures(SteadyTime now) const {
+  if (!home_) return std::nullopt;
+  const std::int64_t here = step_.load(std::memory_order_relaxed);
+  const std::int64_t steps = std::max<std::int64_t>(here - std::max<std::int64_t>(home_->step, 0), 0);
+  return HomeFigures{.step = home_->step,
+                     .risk_steps = steps,
+                     .risk_time = steps > 0 ? now - home_boundary_ : Duration::zero(),
+                     .took = home_->took,
+                     .failing = home_->failing};
+}
+
+HomeStatus SaveBook::wait_home(std::int64_t step, std::chrono::nanoseconds limit) const {
+  const MutexLock lock(mutex_);
+  const auto is_home = [&]() HOLDFAST_REQUIRES(mutex_) {
+    return home_ && home_->of_this_attempt && home_->step >= step;
+  };
+  home_moved_.wait_for(mutex_, std::max(limit, std::chrono::nanoseconds::zero()),
+                       [&]() HOLDFAST_REQUIRES(mutex_) { return !home_ || no_more_news_ || is_home(); });
+  if (!home_) return HomeStatus::no_mirror;
+  return is_home() ? HomeStatus::home : HomeStatus::away;
 }
 
 void SaveBook::finished(Duration ending) noexcept {
@@ -80,6 +149,7 @@ RunFigures SaveBook::figures() const {
     figures.elapsed = now - began_;
     put_risk(figures.risk_steps, figures.risk_time, now);
   }
+  figures.home = home_figures(now);
   figures.most_risk_steps = std::max(figures.most_risk_steps, figures.risk_steps);
   figures.most_risk_time = std::max(figures.most_risk_time, figures.risk_time);
   if (windows_ >= kFewestWindows) {
@@ -110,6 +180,12 @@ void SaveBook::ending(std::int64_t step, SteadyTime boundary, SaveStatus outcome
   known_.last = figures;
   safe_step_ = step;
   safe_boundary_ = boundary;
+  safe_since_ = now;
+  try {
+    boundaries_.emplace_back(step, boundary);
+    if (boundaries_.size() > kBoundariesKept) boundaries_.pop_front();
+  } catch (const std::bad_alloc&) {  // the work at risk then counts from an older boundary
+  }
 }
 
 void SaveBook::tell(const SaveEvent& event) noexcept {

@@ -108,6 +108,14 @@ std::optional<SaveStatus> SaveHandle::wait_for(std::chrono::nanoseconds limit) c
   return shared_->status;
 }
 
+HomeStatus SaveHandle::wait_home(std::chrono::nanoseconds limit) const {
+  const auto began = std::chrono::steady_clock::now();
+  const auto settled = wait_for(limit);
+  if (!settled || is_open(*settled) || *settled == SaveStatus::failed) return HomeStatus::away;
+  if (!shared_->keeper) return HomeStatus::no_mirror;
+  return shared_->keeper->wait_home(shared_->step, limit - (std::chrono::steady_clock::now() - began));
+}
+
 std::string SaveHandle::error() const {
   if (!shared_) return "no save";
   const MutexLock lock(shared_->mutex);

@@ -3,6 +3,8 @@
 // `durable`: acknowledged, so it survives power loss. `overtaken`: a newer request replaced it before it was
 // written; nothing is lost, the newer one covers it. `failed` is final.
 //
+// With a mirror (docs/two_tiers.md), wait_home() waits until the checkpoint is in the second place as well.
+//
 // Errors: error() has the text. Threads: every method from any thread. wait, wait_staged and wait_for return
 // `staging` at once on the training thread if only that thread's before_update() can end the copy.
 #pragma once
@@ -22,6 +24,10 @@ namespace holdfast { inline namespace v0_2 {
 
 enum class SaveStatus { staging, staged, durable, overtaken, failed };
 
+// home: HOME has this checkpoint or a newer one of this attempt, verified. away: not yet, or the save failed.
+// no_mirror: no mirror has told anything about this run directory, or this is a rank that does not commit.
+enum class HomeStatus { home, away, no_mirror };
+
 class HOLDFAST_EXPORT SaveHandle {
  public:
   SaveHandle() = default;  // no save: status failed, error "no save"
@@ -35,6 +41,9 @@ class HOLDFAST_EXPORT SaveHandle {
   SaveStatus wait() const;
   // nullopt if it is still staging or being written after `limit`.
   std::optional<SaveStatus> wait_for(std::chrono::nanoseconds limit) const;
+  // Blocks until the status is `home`, for `limit` at most. Returns earlier if the save fails, if it is durable
+  // and there is no mirror, or if the Checkpointer has been destroyed.
+  HomeStatus wait_home(std::chrono::nanoseconds limit) const;
   std::string error() const;       // one line; empty unless failed
   std::string checkpoint() const;  // file name; empty unless durable
   SaveFigures figures() const;     // as far as known

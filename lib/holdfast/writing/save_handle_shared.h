@@ -29,6 +29,10 @@ class SaveKeeper {
   virtual void tell(const SaveEvent& event) noexcept = 0;
   // Figures of all saves so far.
   virtual RunFigures figures() const = 0;
+  // Waits until a step that is not older is home, for `limit` at most.
+  virtual HomeStatus wait_home(std::int64_t /*step*/, std::chrono::nanoseconds /*limit*/) const {
+    return HomeStatus::no_mirror;
+  }
 };
 
 struct SaveHandle::Shared {

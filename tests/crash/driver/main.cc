@@ -1,7 +1,7 @@
 // A training program without LibTorch, to be killed: the real Checkpointer on a real directory around a
 // pseudo-training that is deterministic to the bit.
 //
-//   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [wait | beside] [announced] [elements=N]
+//   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [homed=SECONDS] [wait | beside] [announced] [elements=N]
 //                       [pace-us=N] [clock-years=N] [kill-before=N] [buffered] [lazy] [states] [leashed]
 //                       [waits]
 //                       [cut-…=N, see power_cut.h]
@@ -93,6 +93,10 @@ int train(const std::string& directory, std::int64_t steps, std::map<std::string
     options.every = {};
   }
   if (given.contains("keep")) options.keep = KeepLast{static_cast<int>(given["keep"])};
+  if (given.contains("homed")) {
+    options.start.home = std::filesystem::path(directory).parent_path() / "home";
+    options.start.home_wait = std::chrono::seconds(given["homed"]);
+  }
   if (given.contains("waits")) options.notices.on_notice = OnNotice::wait;
   WrongClock clock(given["clock-years"]);
   if (given["clock-years"] != 0) options.start.seams.clock = &clock;

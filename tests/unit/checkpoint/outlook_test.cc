@@ -153,4 +153,48 @@ TEST_F(OutlookTest, OtherRanksMakeADecisionSlower) {
   EXPECT_EQ(run.costs().agreement, Duration(3s));
 }
 
+TEST_F(OutlookTest, TheLastSaveBeginsEarlyEnoughToBeHome) {
+  Outlook& run = outlook();
+  costs.committed(2s);
+  const Reached at{.step = 12, .durable = 10, .home = 8, .standing = {}};
+  announce(66s);
+  run.decide(at);
+  run.insured_by(std::make_shared<SaveHandle::Shared>(12, SaveStatus::staging, clock.now(), true, nullptr));
+  EXPECT_EQ(run.decide(at).move, Move::train) << "without a mirror";
+  costs.home_takes(60s);
+  EXPECT_EQ(run.decide(at).move, Move::last_commit);
+  EXPECT_FALSE(run.decide(at).not_home);
+  EXPECT_THAT(log.text(), testing::Not(HasSubstr("will not be home")));
+}
+
+TEST_F(OutlookTest, AStepThatCannotBeHomeInTimeIsToldOnce) {
+  Outlook& run = outlook(OnNotice::wait);
+  costs.committed(2s);
+  costs.home_takes(60s);
+  announce(50s);
+  const Reached at{.step = 12, .durable = 10, .home = 8, .standing = {}};
+  EXPECT_EQ(run.decide(at).move, Move::last_commit) << "durable here is better than nothing";
+  run.decide(at);
+  const std::string said = log.text();
+  EXPECT_THAT(said, HasSubstr("step 12 will not be home in time"));
+  EXPECT_THAT(said, HasSubstr("step 8 is the newest that is home"));
+  EXPECT_EQ(said.find("will not be home"), said.rfind("will not be home")) << said;
+}
+
+TEST_F(OutlookTest, AGuessedGraceIsSharedWithTheWayHome) {
+  Outlook& run = outlook();
+  costs.committed(2s);
+  costs.home_takes(60s);
+  monitor.post({.source = "signal",
+                .kind = NoticeKind::stop,
+                .deadline = clock.now() + 25s,
+                .text = "SIGTERM",
+                .guessed = true});
+  const Plan plan = run.decide({.step = 12, .durable = 10, .home = 8, .standing = {}});
+  EXPECT_EQ(plan.move, Move::stop);
+  EXPECT_FALSE(plan.too_late);
+  EXPECT_TRUE(plan.not_home);
+  EXPECT_THAT(log.text(), HasSubstr("step 12 will not be home in time"));
+}
+
 }}  // namespace holdfast::test

@@ -31,21 +31,29 @@ TEST(RcloneList, NothingElseIsAList) {
 
 TEST(HomeRecord, ComesBackAsItWasWritten) {
   HomeRecord record{.home = "rclone:s3:b/\"run\"",
+                    .alone = 9,
                     .newest = FileId{.attempt = 3, .step = 1200},
                     .newest_since = "now",
+                    .took_ms = 41'000,
                     .copies = 2,
                     .copying = "x",
                     .failure = "why\nnot",
                     .failing_since = "then",
                     .superseded = true};
   for (const AttemptNumber claim : {5, 3, 4, 3}) record.add(claim);
-  const auto read = home_record_from_json(to_json(record));
+  auto read = home_record_from_json(to_json(record));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->home, record.home);
   EXPECT_EQ(read->claims, (std::vector<AttemptNumber>{3, 4, 5}));
   EXPECT_EQ(read->newest, record.newest);
   EXPECT_EQ(read->failure, record.failure);
   EXPECT_TRUE(read->superseded);
+  EXPECT_EQ(read->took_ms, 41'000);
+  EXPECT_EQ(read->alone, 9U);
+  read->add(8);
+  EXPECT_EQ(read->alone, 9U);
+  read->add(9);
+  EXPECT_EQ(read->alone, 0U) << "a claim settles it";
   EXPECT_TRUE(read->owns(4));
   EXPECT_FALSE(read->owns(6));
   for (const char* const text : {"", "{}", "[]", R"({"schema":2,"home":"x"})", R"({"schema":1})"}) {

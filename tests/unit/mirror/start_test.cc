@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "holdfast/base/log.h"
@@ -165,6 +166,137 @@ TEST_F(Starts, AZombiesLateCheckpointIsOlderThanTheSuccessors) {
   MemoryFileSystem third;
   Machine next(third, safe);
   EXPECT_EQ(next.prepare().newest, (FileId{.attempt = 2, .step = 20}));
+}
+
+// Bad weather at a start: HOME does not answer.
+class StartsAlone : public Starts {
+ protected:
+  void storm() { weather.fail(Op::list, 1, EIO, {.for_ever = true}); }
+  PreparedStart prepare(Machine& machine) {
+    const PreparedStart start = prepare_start_or_go_alone(
+        machine.files, machine.verifier, kDir, *machine.home, machine.pace, std::chrono::minutes(10));
+    machine.mirror.add_claims(start.claims);
+    if (start.alone) machine.mirror.go_alone(start.attempt);
+    return start;
+  }
+  // A machine with one step home, whose next start finds HOME away.
+  void begin(Machine& machine) {
+    prepare(machine);
+    machine.start_trainer();
+    machine.save(10);
+    machine.bring_home();
+    storm();
+  }
+  FaultFileSystem weather{safe};
+};
+
+TEST_F(StartsAlone, AfterTheWaitARunGoesOnFromItsOwnDisk) {
+  {
+    Machine first(quick, weather);
+    begin(first);
+  }
+  Machine machine(quick, weather);
+  const SteadyTime began = machine.clock.now();
+  const PreparedStart start = prepare(machine);
+  EXPECT_GE(machine.clock.now() - began, std::chrono::minutes(10));
+  EXPECT_TRUE(start.alone);
+  EXPECT_EQ(start.newest, (FileId{.attempt = 1, .step = 10}));
+  EXPECT_EQ(machine.start_trainer(), start.attempt);
+  machine.save(20);
+  EXPECT_THROW(machine.bring_home(), IoError);
+  weather.clear_faults();
+  machine.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(2, 20))) << "nobody has claimed that number meanwhile";
+  EXPECT_EQ(read_home_record(*quick.open_directory(kDir, false))->alone, 0U);
+}
+
+TEST_F(StartsAlone, AHomeThatComesBackInTimeIsClaimed) {
+  past({10});
+  storm();
+  Machine machine(quick, weather, [&, waits = 0]() mutable {
+    if (++waits == 600) weather.clear_faults();
+  });
+  const PreparedStart start = prepare(machine);
+  EXPECT_FALSE(start.alone);
+  EXPECT_TRUE(start.fetched);
+}
+
+TEST_F(StartsAlone, AnEmptyDiskHasNothingToGoOnFrom) {
+  past({10});
+  storm();
+  Machine machine(quick, weather);
+  EXPECT_THROW(prepare(machine), IoError);
+  EXPECT_FALSE(quick.exists(kDir / "attempts")) << "nothing was begun";
+}
+
+TEST_F(StartsAlone, OfTwoWritersOnlyTheOneWithTheClaimCounts) {
+  {
+    Machine first(quick, weather);
+    begin(first);
+  }
+  Machine alone(quick, weather);
+  ASSERT_TRUE(prepare(alone).alone);
+  ASSERT_EQ(alone.start_trainer(), 2U);
+  alone.save(20);
+  alone.save(1000);
+  // A second life alone has a number that nobody has claimed. It grew from one that somebody has.
+  Machine again(quick, weather);
+  ASSERT_TRUE(prepare(again).alone);
+  ASSERT_EQ(again.start_trainer(), 3U);
+  again.save(1010);
+
+  MemoryFileSystem other;
+  Machine second(other, safe);
+  EXPECT_EQ(second.prepare().attempt, 2U);
+  second.start_trainer();
+  EXPECT_EQ(second.step, 10);
+  second.save(30);
+  second.bring_home();
+
+  weather.clear_faults();
+  EXPECT_THROW(again.bring_home(), SupersededError);
+  Machine restarted(quick, weather);
+  EXPECT_THROW(restarted.bring_home(), SupersededError) << "a mirror that was started by hand";
+  EXPECT_FALSE(safe.exists(home_file(3, 1010)));
+
+  const PreparedStart next = prepare(restarted);
+  EXPECT_FALSE(next.alone);
+  EXPECT_EQ(next.newest, (FileId{.attempt = 2, .step = 30})) << "what is home is never given up";
+  EXPECT_FALSE(quick.exists(dir_file(2, 1000)));
+  EXPECT_TRUE(quick.exists(dir_file(2, 1000).native() + ".damaged")) << "and nothing is deleted";
+  EXPECT_EQ(restarted.start_trainer(), next.attempt);
+  EXPECT_EQ(restarted.step, 30);
+  restarted.save(40);
+  restarted.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(next.attempt, 40)));
+}
+
+TEST_F(Starts, AMirrorThatIsStartedAfterwardsKnowsTheClaim) {
+  past({10});
+  Machine start(quick, safe);
+  const PreparedStart prepared = prepare_start(start.files, start.verifier, kDir, *start.home, start.pace);
+  EXPECT_TRUE(prepared.fetched);
+  Machine machine(quick, safe);
+  machine.start_trainer();
+  machine.save(20);
+  machine.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(prepared.attempt, 20)));
+}
+
+TEST_F(Starts, AMirrorThatRunsLearnsOfAStartInItsDirectory) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.bring_home();
+  Machine next(quick, safe);
+  prepare_start(next.files, next.verifier, kDir, *next.home, next.pace);
+  machine.clock.advance(std::chrono::minutes(2));
+  EXPECT_THROW(machine.bring_home(), SupersededError);
+  EXPECT_TRUE(machine.mirror.goes_on_here());
+  EXPECT_FALSE(read_home_record(*quick.open_directory(kDir, false))->superseded);
+  Machine fresh(quick, safe);
+  EXPECT_NO_THROW(fresh.bring_home());
 }
 
 }}  // namespace holdfast::test

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <utility>
+
 namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
@@ -145,6 +148,118 @@ TEST(TrainOn, ReplaysANotice) {
   EXPECT_EQ(commits, 2);
   EXPECT_EQ(steps, 42) << "until 36 s before the deadline";
   EXPECT_LE(now + *kCosts.commit, deadline.at - 14s);
+}
+
+// A run with a mirror in virtual time: every commit and every copy takes what was measured, and the mirror
+// finishes the copy that it has begun.
+struct TwoTierRun {
+  Duration commit;
+  Duration step;
+  Duration home;
+  SteadyTime now = kStart;
+  std::int64_t at = 0;                                         // step
+  std::optional<std::pair<std::int64_t, SteadyTime>> writing;  // step, and when it is durable
+  std::int64_t durable = -1;
+  std::optional<std::pair<std::int64_t, SteadyTime>> copying;  // step, and when it is home
+  std::int64_t newest_home = -1;
+
+  void advance(Duration by) {
+    for (const SteadyTime end = now + by; now < end; now += 100ms) {
+      if (writing && now >= writing->second) durable = std::exchange(writing, std::nullopt)->first;
+      if (copying && now >= copying->second) newest_home = std::exchange(copying, std::nullopt)->first;
+      if (!copying && durable > newest_home) copying = {durable, now + home};
+    }
+  }
+  Standing standing(bool insured) const {
+    Standing standing{.covered = durable == at || (writing && writing->first == at), .insured = insured};
+    if (writing) standing.writing = commit - (writing->second - now);
+    if (copying) standing.going_home = copying->second - now;
+    if (copying && durable > copying->first) standing.going_home += home;
+    return standing;
+  }
+};
+
+struct Told {
+  std::int64_t home = -1;  // newest step that is home at the deadline
+  std::int64_t last = -1;  // step of the last commit
+  bool not_home = false;   // what the last plan said of it
+  std::int64_t at = 0;     // step at the deadline
+};
+
+Told replay(Duration notice, Duration commit, Duration home, OnNotice policy = OnNotice::train_on) {
+  TwoTierRun run{.commit = commit, .step = 2s, .home = home};
+  const Costs costs{.commit = commit, .step = 2s, .home = home};
+  const Deadline deadline{.at = kStart + notice};
+  Told told;
+  bool insured = false;
+  while (run.now < deadline.at) {
+    const Plan next = plan_for_deadline(run.now, deadline, costs, run.standing(insured), policy);
+    if ((next.move == Move::commit || next.move == Move::last_commit) && !run.writing) {
+      run.writing = {run.at, run.now + commit};
+      insured = true;
+      told.last = run.at;
+    }
+    if (next.move == Move::last_commit) told.not_home = next.not_home;
+    if (next.move == Move::train || next.move == Move::commit) ++run.at;
+    run.advance(next.move == Move::wait || next.move == Move::last_commit ? Duration(100ms) : Duration(2s));
+  }
+  run.advance(100ms);
+  told.home = run.newest_home;
+  told.at = run.at;
+  return told;
+}
+
+TEST(Home, TheLastCommitIsHomeByTheDeadline) {
+  for (const Duration home : {5s, 20s, 40s}) {
+    for (const Duration commit : {1s, 5s}) {
+      const Told told = replay(150s, commit, home);
+      EXPECT_EQ(told.home, told.last) << home / 1s << " s home, commit " << commit / 1s << " s";
+      EXPECT_FALSE(told.not_home);
+      // It trains for as long as it can: up to reserve and way home before the deadline, and a step.
+      const Duration trained = 150s - home - commit * 3 / 2 - 2s - kSpareTime - 2s;
+      EXPECT_GE(told.at * 2s, trained);
+    }
+  }
+}
+
+TEST(Home, AnOlderOneStandsWhereTheLastCannotGetThere) {
+  // The insurance is home after 82 s; nothing newer can be.
+  const Told told = replay(120s, 2s, 80s);
+  EXPECT_EQ(told.home, 0);
+  EXPECT_GT(told.last, 40) << "what is durable here is as new as without a mirror";
+  EXPECT_TRUE(told.not_home);
+  const Told none = replay(120s, 2s, 300s);
+  EXPECT_EQ(none.home, -1);
+  EXPECT_TRUE(none.not_home);
+  EXPECT_GT(none.last, 40);
+}
+
+TEST(Home, WhatThePlanSaysComesTrue) {
+  for (Duration notice : {10s, 25s, 30s, 60s, 120s, 300s}) {
+    for (Duration home : {1s, 7s, 33s, 60s, 110s}) {
+      for (Duration commit : {1s, 4s, 20s}) {
+        for (const OnNotice policy : {OnNotice::train_on, OnNotice::wait}) {
+          const Told told = replay(notice, commit, home, policy);
+          if (told.last < 0) continue;
+          EXPECT_TRUE(told.not_home || told.home == told.last)
+              << notice / 1s << " s of notice, " << commit / 1s << " s commit, " << home / 1s << " s home";
+        }
+      }
+    }
+  }
+}
+
+TEST(Home, AStopTellsWhatItsGraceLeaves) {
+  Costs costs = kCosts;
+  costs.home = 30s;
+  EXPECT_FALSE(plan_for_stop(kStart, kStart + 60s, costs, {}).not_home);
+  EXPECT_TRUE(plan_for_stop(kStart, kStart + 45s, costs, {}).not_home);
+  EXPECT_FALSE(plan_for_stop(kStart, kStart + 45s, costs, {}).too_late)
+      << "durable here is better than nothing";
+  EXPECT_FALSE(plan_for_stop(kStart, kStart + 45s, costs, {.covered = true, .going_home = 40s}).not_home);
+  EXPECT_TRUE(plan_for_stop(kStart, kStart + 45s, costs, {.covered = true, .going_home = 50s}).not_home);
+  EXPECT_FALSE(plan_for_stop(kStart, std::nullopt, costs, {}).not_home);
+  EXPECT_FALSE(plan_for_stop(kStart, kStart + 45s, kCosts, {}).not_home) << "no mirror";
 }
 
 }}  // namespace holdfast::test

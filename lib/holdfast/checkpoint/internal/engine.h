@@ -7,6 +7,7 @@
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 #include "holdfast/checkpoint/internal/evaluation.h"
 #include "holdfast/checkpoint/internal/heartbeat.h"
+#include "holdfast/checkpoint/internal/home_watch.h"
 #include "holdfast/checkpoint/internal/late_save.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
@@ -27,6 +28,8 @@ struct Engine {
   // ledger.
   ~Engine() {
     listener.stop();
+    home.stop();
+    run.book->no_more_news();
     heartbeat.stop(Heartbeat::kPatience);
     late.end();
     if (run.writer) run.writer->stop();
@@ -56,8 +59,9 @@ struct Engine {
   Evaluation evaluation{run, partners, boundary, schedule, saves, late};
   BoundarySaves boundary_saves{run, partners, boundary, schedule, limit, saves, late, evaluation};
   Heartbeat heartbeat;
+  HomeWatch home;
   RunEnd end{run, partners, listener, limit, saves, late, evaluation, boundary_saves, heartbeat};
-  TrainingStart start{run, listener, boundary, schedule, saves, evaluation, heartbeat, end};
+  TrainingStart start{run, listener, boundary, schedule, saves, evaluation, heartbeat, home, end};
 };
 
 }}}  // namespace holdfast::v0_2::internal

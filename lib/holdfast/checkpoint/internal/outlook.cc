@@ -97,7 +97,7 @@ void Outlook::pursue(const Notice& notice) {
                          .policy = chosen_policy(options_, notice, clock_.now()),
                          .wall_ahead = wall_ahead(clock_),
                          .insurance = std::exchange(answer_, nullptr)};
-  warned_ = false;
+  warnings_.again();
 }
 
 void Outlook::insured_by(const BegunSave& save) {
@@ -117,7 +117,8 @@ void Outlook::forget_answer(std::int64_t step) {
 Plan Outlook::decide(const Reached& at) noexcept {
   try {
     const Plan decided = plan(at);
-    if (decided.too_late) warn_too_late(at);
+    if (decided.too_late) warnings_.too_late(at);
+    if (decided.not_home) warnings_.not_home(at);
     return decided;
   } catch (const std::exception& error) {
     log_debug("no plan for the notice: {}", what_of(error));
@@ -126,8 +127,14 @@ Plan Outlook::decide(const Reached& at) noexcept {
 }
 
 Plan Outlook::plan(const Reached& at) {
-  if (must_stop())
-    return plan_for_stop(clock_.now(), announced_.named_deadline(), costs_.costs(), at.standing);
+  if (must_stop()) {
+    const Costs known = costs_.costs();
+    Plan stop = plan_for_stop(clock_.now(), announced_.named_deadline(), known, at.standing);
+    // A guessed grace does not forbid a save, but it is what the way home has to share.
+    const auto end = announced_.deadline();
+    stop.not_home = end && *end > clock_.now() && !is_home_by(*end, clock_.now(), known, at.standing);
+    return stop;
+  }
   while (const auto notice = announced_.standing()) {
     pursue(*notice);
     const SteadyTime now = clock_.now();
@@ -147,24 +154,8 @@ Plan Outlook::plan(const Reached& at) {
     announced_.dismiss(now - kAliveAfter);
   }
   active_.reset();
-  warned_ = false;
+  warnings_.again();
   return {};
-}
-
-void Outlook::warn_too_late(const Reached& at) noexcept {
-  if (std::exchange(warned_, true)) return;
-  const std::string too_late = text_or_out_of_memory([&] {
-    const Costs known = costs_.costs();
-    std::string text = "no time for a save of step " + std::to_string(at.step);
-    if (known.commit) text += ", which takes about " + format_duration(*known.commit);
-    if (const auto left = announced_.time_left(clock_.now())) text += ": " + format_duration(*left) + " left";
-    return text;
-  });
-  if (at.durable >= 0) {
-    log_warning("{}; step {} is the newest that is durable", too_late, at.durable);
-  } else {
-    log_warning("{}; nothing of this run is durable", too_late);
-  }
 }
 
 // Without a stop, a deadline that passed before the wait began did not end the machine. A run that came to

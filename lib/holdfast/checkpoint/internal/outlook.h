@@ -16,6 +16,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
 #include "holdfast/checkpoint/internal/announced.h"
+#include "holdfast/checkpoint/internal/late_warnings.h"
 #include "holdfast/interruption/monitor.h"
 #include "holdfast/planning/cost_model.h"
 #include "holdfast/planning/deadline_planner.h"
@@ -23,13 +24,6 @@
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
-
-// The newest step boundary. Outlook sets Standing::insured itself.
-struct Reached {
-  std::int64_t step = 0;
-  std::int64_t durable = -1;  // the newest durable step; −1: none
-  Standing standing = {};
-};
 
 // A save that has begun; null: none.
 using BegunSave = std::shared_ptr<SaveHandle::Shared>;
@@ -74,7 +68,7 @@ class Outlook {
   // True if a commit that begins now ends before any named deadline.
   bool fits(const Standing& writer) const noexcept;
   // One warning for each notice: there is no time for a save of this step.
-  void warn_too_late(const Reached& at) noexcept;
+  void warn_too_late(const Reached& at) noexcept { warnings_.too_late(at); }
 
   Costs costs() const noexcept;
 
@@ -106,7 +100,7 @@ class Outlook {
   BegunSave answer_;                   // for a notice that the votes will report
   std::optional<Duration> agreement_;  // none: this rank decides alone
   bool unhurried_ = false;
-  bool warned_ = false;  // about this notice
+  LateWarnings warnings_{announced_, costs_, clock_};
 };
 
 }}}  // namespace holdfast::v0_2::internal

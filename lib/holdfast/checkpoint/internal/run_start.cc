@@ -183,6 +183,8 @@ StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_s
                      const BeforeClaim& before_claim) {
   wait.await_sight();
   wait.await_volume();
+  finder.end_reading_ahead();
+  wait.await_home();
   StartedRun started{.began = run.clock.now()};
   started.record.world_size = world_size;
   started.resumed.loss = std::numeric_limits<double>::quiet_NaN();

@@ -134,9 +134,14 @@ bool SaveFlow::safe() const {
 }
 
 Reached SaveFlow::reached() const {
+  const bool is_covered = covered();
+  const std::optional<Duration> writing = run_.writer->writing_for();
   return {.step = run_.step(),
           .durable = run_.newest_durable(),
-          .standing = {.covered = covered(), .writing = run_.writer->writing_for()}};
+          .home = run_.book->home_step(),
+          .standing = {.covered = is_covered,
+                       .writing = writing,
+                       .going_home = run_.book->going_home(!is_covered || writing.has_value())}};
 }
 
 Staged SaveFlow::image_in_use() const {

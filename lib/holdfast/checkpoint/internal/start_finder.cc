@@ -58,9 +58,13 @@ void StartFinder::read_ahead() noexcept {
   }
 }
 
+void StartFinder::end_reading_ahead() {
+  if (reading_ahead_.valid()) reading_ahead_.get();
+}
+
 std::unique_ptr<CheckpointStore> StartFinder::open_store() {
   const StartingPoint point = starting_point();
-  if (reading_ahead_.valid()) reading_ahead_.get();
+  end_reading_ahead();
   return std::make_unique<CheckpointStore>(run_.file_system, run_.clock, store_options(point), run_.verifier);
 }
 

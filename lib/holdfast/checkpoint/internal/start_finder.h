@@ -39,6 +39,7 @@ class StartFinder {
   // will appear again in open_store() or later.
   void read_ahead() noexcept;
 
+  void end_reading_ahead();
   // Ends reading ahead. Throws UsageError for an impossible start.
   std::unique_ptr<CheckpointStore> open_store();
   Start candidate(CheckpointStore& store, const Selection& selection);

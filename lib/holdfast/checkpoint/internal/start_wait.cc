@@ -2,12 +2,16 @@
 
 #include <cerrno>
 
+#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/required_sight.h"
 #include "holdfast/interruption/sources.h"
 #include "holdfast/io/volume_probe.h"
+#include "holdfast/mirror/home.h"
+#include "holdfast/mirror/pace.h"
+#include "holdfast/mirror/start.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
@@ -44,6 +48,28 @@ void StartWait::await_volume() {
                       "; attach it and start again");
   }
   check_beneath_mount(options.directory, options.mount);  // again: links are visible only now
+}
+
+void StartWait::await_home() {
+  const CheckpointerOptions& options = run_.options;
+  if (options.start.home.empty()) return;
+  if (const auto prepared = env_text(kEnvMirrorHome)) {
+    log_info("home {}: `holdfast supervise --mirror {}` has prepared this start", options.start.home,
+             *prepared);
+    return;
+  }
+  // `holdfast::Pace`, because the heartbeat has a Pace as well.
+  holdfast::Pace pace(run_.clock, 0, [this] {
+    if (!run_.outlook.should_stop()) return;
+    throw Error("interrupted (" + run_.outlook.reason() + ") while the start waited for " +
+                    run_.options.start.home + "; nothing was begun",
+                static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
+  });
+  const auto home = open_home({.place = options.start.home, .mount = options.start.home_mount},
+                              run_.file_system, run_.verifier, pace);
+  prepare_start_or_go_alone(run_.file_system, run_.verifier, options.directory, *home, pace,
+                            options.start.home_wait,
+                            {.mount = options.mount, .only_ours = !options.start.trust_directory});
 }
 
 void StartWait::check_mounted() const {

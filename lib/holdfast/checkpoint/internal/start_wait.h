@@ -1,6 +1,8 @@
-// Waits before a start looks at the run directory: for the required sources of notices, and for the volume.
+// Waits before a start looks at the run directory: for the required sources of notices, for the volume, and for
+// what HOME (StartOptions::home) has to bring.
 //
-// Errors: the constructor throws UsageError for an unknown source; IoError (74) for the volume; Error
+// Errors: the constructor throws UsageError for an unknown source; IoError (74) for the volume; those of
+// mirror/start.h for HOME; Error
 // with NoticeOptions::exit_code_interrupted if the program is told to stop meanwhile. Threads: the training
 // thread.
 #pragma once
@@ -18,6 +20,8 @@ class StartWait {
 
   void await_sight();
   void await_volume();
+  // Claims the run in HOME, and fetches its newest checkpoint.
+  void await_home();
   // Throws IoError if the volume has gone since. Call it before anything is made in the run directory.
   void check_mounted() const;
 

@@ -60,7 +60,12 @@ void TrainingStart::begin_writing() {
                                                        .ledger = &run_.ledger});
   run_.outlook.follow(*run_.writer);
   // A test counts the operations on its own file system.
-  if (&run_.file_system != &FileSystem::real()) return;
+  const bool is_real = &run_.file_system == &FileSystem::real();
+  if (is_real || !run_.options.start.home.empty()) {
+    home_.start(run_.file_system, run_.options.directory,
+                [this](const HomeRecord& record) { hear_home(record); });
+  }
+  if (!is_real) return;
   heartbeat_.start(run_.file_system, run_.options.directory, state.attempt, run_.clock,
                    [this](RunProgress& now) { return tell_progress(now); });
 }
@@ -99,9 +104,16 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
   now.durable_step = run_.newest_durable();
   now.risk_steps = figures.risk_steps;
   now.risk_ms = ms(figures.risk_time);
+  if (figures.home) {
+    now.home_step = figures.home->step;
+    now.home_risk_steps = figures.home->risk_steps;
+    now.home_risk_ms = ms(figures.home->risk_time);
+  }
   now.writing_ms = writing ? ms(*writing) : -1;
   now.next_save_ms = next.at ? std::max<std::int64_t>(ms(*next.at - run_.clock.now()), 0) : -1;
   now.next_save_step = next.step.value_or(-1);
+  const auto left = run_.outlook.announced().time_left(run_.clock.now());
+  now.end_unix_ms = left ? ms((run_.clock.wall_now() + *left).time_since_epoch()) : -1;
   now.saves = figures.durable;
   now.saved_bytes = figures.bytes;
   now.waited_ms = ms(figures.blocked);
@@ -109,6 +121,36 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
   now.last_save_ms = ms(figures.last.write + figures.last.commit);
   now.failure = writer.failure().value_or(std::string());
   return true;
+}
+
+// Called on the home watch's thread. Other lives' checkpoints count for the planner, and not for the ledger.
+void TrainingStart::hear_home(const HomeRecord& record) const {
+  const AttemptNumber own = run_.started.record.attempt;
+  const bool ours = record.newest && record.newest->attempt == own;
+  const std::optional<HomeFigures> before = run_.book->figures().home;
+  std::int64_t copying = -1;
+  if (const auto id = parse_checkpoint_name(record.copying)) copying = id->attempt == own ? id->step : 0;
+  const Duration took = std::chrono::milliseconds(record.took_ms);
+  // A later step of another branch covers nothing of this one.
+  const bool counts = record.newest && (ours || record.newest->step <= run_.started.resumed.step);
+  const HomeNews news{.step = counts ? record.newest->step : -1,
+                      .of_this_attempt = ours,
+                      .took = took,
+                      .failing = !record.failure.empty() || record.superseded,
+                      .copying = copying};
+  run_.book->home(news);
+  run_.costs.home_takes(record.took_ms > 0 && !record.superseded ? std::optional(took) : std::nullopt);
+  if (ours && (!before || before->step != news.step)) {
+    run_.ledger.note(run_.ledger.stamped("home").number("step", news.step).milliseconds("took_ms", took));
+  }
+  if (news.failing && !(before && before->failing)) {
+    const std::string why =
+        record.superseded ? "another machine has taken the second place over" : record.failure;
+    run_.ledger.note(run_.ledger.stamped("home fails").text("why", why));
+  } else if (!news.failing && before && before->failing) {
+    LedgerLine line = run_.ledger.stamped("home works");
+    run_.ledger.note(line);
+  }
 }
 
 // Called on the writer's thread.

@@ -10,6 +10,7 @@
 
 #include "holdfast/checkpoint/internal/evaluation.h"
 #include "holdfast/checkpoint/internal/heartbeat.h"
+#include "holdfast/checkpoint/internal/home_watch.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/run_end.h"
@@ -24,7 +25,8 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 class TrainingStart {
  public:
   TrainingStart(Run& run, NoticeListener& listener, StepBoundary& boundary, SaveSchedule& schedule,
-                SaveFlow& saves, const Evaluation& evaluation, Heartbeat& heartbeat, RunEnd& end)
+                SaveFlow& saves, const Evaluation& evaluation, Heartbeat& heartbeat, HomeWatch& home,
+                RunEnd& end)
       : run_(run),
         listener_(listener),
         boundary_(boundary),
@@ -32,6 +34,7 @@ class TrainingStart {
         saves_(saves),
         evaluation_(evaluation),
         heartbeat_(heartbeat),
+        home_(home),
         end_(end),
         constructed_(run.clock.now()),
         wait_(run),
@@ -50,6 +53,7 @@ class TrainingStart {
   std::string start_line() const;
   Ledger::Sample sample() const;
   bool tell_progress(RunProgress& now) const;
+  void hear_home(const HomeRecord& record) const;
 
   Run& run_;
   NoticeListener& listener_;
@@ -58,6 +62,7 @@ class TrainingStart {
   SaveFlow& saves_;
   const Evaluation& evaluation_;
   Heartbeat& heartbeat_;
+  HomeWatch& home_;
   RunEnd& end_;
   const SteadyTime constructed_;
   StartWait wait_;

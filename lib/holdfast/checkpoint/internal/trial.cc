@@ -28,6 +28,7 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   options.mount.clear();
   options.every.clear();
   options.start.resume_from.clear();
+  options.start.home.clear();
   options.notices.cloud = false;
   return trial;
 }

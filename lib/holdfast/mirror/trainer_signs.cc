@@ -1,0 +1,67 @@
+#include "holdfast/mirror/trainer_signs.h"
+
+#include "holdfast/base/error.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/names.h"
+#include "holdfast/store/run_progress.h"
+
+namespace holdfast { inline namespace v0_2 {
+namespace {
+
+constexpr Duration kLookAgain = std::chrono::milliseconds(50);
+constexpr Duration kEndAgain = std::chrono::seconds(1);
+constexpr Duration kLeftOver = std::chrono::seconds(30);
+constexpr Duration kOutlived = std::chrono::minutes(1);
+
+}  // namespace
+
+bool TrainerSigns::writes() {
+  const SteadyTime now = clock_.now();
+  if (now < next_look_) return writes_;
+  next_look_ = now + kLookAgain;
+  try {
+    writes_ = look_for_writing();
+  } catch (const Error&) {
+    writes_ = false;
+  }
+  return writes_;
+}
+
+bool TrainerSigns::look_for_writing() {
+  const auto run = file_system_.open_directory(directory_, false);
+  if (!run) return false;
+  const AttemptNumber newest = highest_attempt(*run);
+  std::string found;
+  for (const DirectoryEntry& entry : run->list()) {
+    if (parse_temporary_name(entry.name) == newest && !old_.contains(entry.name)) found = entry.name;
+  }
+  if (found.empty()) return false;
+  const SteadyTime now = clock_.now();
+  if (found != name_) {
+    name_ = found;
+    since_ = now;
+  }
+  if (now < since_ + kLeftOver) return true;
+  old_.insert(found);
+  return false;
+}
+
+bool TrainerSigns::end_is_announced() {
+  const SteadyTime now = clock_.now();
+  if (now < next_end_) return ends_;
+  next_end_ = now + kEndAgain;
+  try {
+    ends_ = look_for_end();
+  } catch (const Error&) {  // as before
+  }
+  return ends_;
+}
+
+bool TrainerSigns::look_for_end() {
+  const auto run = file_system_.open_directory(directory_, false);
+  const auto progress = run ? read_progress(*run, highest_attempt(*run)) : std::nullopt;
+  if (!progress || progress->end_unix_ms < 0) return false;
+  return clock_.wall_now() < WallTime(std::chrono::milliseconds(progress->end_unix_ms)) + kOutlived;
+}
+
+}}  // namespace holdfast::v0_2
