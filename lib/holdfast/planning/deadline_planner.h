@@ -68,7 +68,8 @@ struct Plan {
 };
 
 // False if a mirror brings checkpoints home, and this boundary, covered or committed now, is not home by then.
-bool is_home_by(SteadyTime deadline, SteadyTime now, const Costs& costs, const Standing& standing) noexcept;
+HOLDFAST_EXPORT bool is_home_by(SteadyTime deadline, SteadyTime now, const Costs& costs,
+                                const Standing& standing) noexcept;
 
 // Requires that `policy` is not `callback`.
 HOLDFAST_EXPORT Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& costs,
