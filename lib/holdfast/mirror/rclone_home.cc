@@ -194,7 +194,6 @@ void RcloneHome::put(const MirrorSource& source) {
   check_not_superseded();
   const std::string name = checkpoint_name(source.id);
   const HeldSource held(source.path);
-  // The path is a link in /proc. A damaged copy may match in size and time. One file needs no listing.
   const RcloneEnd end = rclone_.run_limited(
       {"copyto", "--copy-links", "--ignore-times", "--no-traverse", held.path(), at(name)});
   if (!end.ok()) fail("copy " + name, end);
