@@ -17,8 +17,8 @@ class Arriving : public testing::Test {
     MemoryFileSystem disk;
     disk.put("/file", std::vector<std::byte>(original.begin(), original.end()));
     const auto file = disk.open_file("/file", OpenMode::read);
-    auto index = read_index(*file);
-    auto bytes = ArrivingBytes::of(*file, std::get<CheckpointIndex>(std::move(index)));
+    const auto index = read_index(*file);
+    auto bytes = ArrivingBytes::of(*file, std::get<CheckpointIndex>(index));
     while (!copy.empty()) {
       const std::size_t count = std::min<std::size_t>(copy.size(), 1 + random_() % most);
       bytes->append(copy.first(count));
@@ -82,10 +82,10 @@ TEST_F(Arriving, OnlyTheHeadOfTheFileIsRead) {
         make_snapshot({{"model/a", DType::uint8, {std::int64_t{1} << 22}}}, small_attributes()));
   FaultFileSystem counted(disk);
   const auto file = counted.open_file("/file", OpenMode::read);
-  auto index = read_index(*file);
+  const auto index = read_index(*file);
   const std::uint64_t head = std::get<CheckpointIndex>(index).user_block;
   counted.clear_log();
-  EXPECT_TRUE(ArrivingBytes::of(*file, std::get<CheckpointIndex>(std::move(index))));
+  EXPECT_TRUE(ArrivingBytes::of(*file, std::get<CheckpointIndex>(index)));
   std::uint64_t read = 0;
   for (const Operation& operation : counted.log()) {
     if (operation.kind == Op::read) read += operation.length;
