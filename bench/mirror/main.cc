@@ -19,7 +19,7 @@ goal, and writes OUTPUT.json and OUTPUT.svg.
 parts (--only):
   copy      one copy into a directory against cp + fsync, and into a store (rclone's local one) against `rclone copyto`
             alone: speed, processor time of the mirror itself against reading and hashing once, peak memory
-  memory    peak memory at a large checkpoint (--large)
+  memory    processor time and peak memory at a large checkpoint (--large)
   training  steps of fixed arithmetic on all cores, with a copy beside them and without, in turns; how long a save
             blocks the training, with a mirror and without
   gain      seconds at risk: the mean age of the newest safe state, with one slow tier and with two. The model takes the

@@ -9,7 +9,7 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-std::optional<ArrivingBytes> ArrivingBytes::of(const File& file, CheckpointIndex index) {
+std::optional<ArrivingBytes> ArrivingBytes::of(const File& file, const CheckpointIndex& index) {
   const auto tiled = internal::tile(index);
   const auto* const segments = std::get_if<std::vector<internal::Segment>>(&tiled);
   if (segments == nullptr || file.size() != index.file_length) return std::nullopt;

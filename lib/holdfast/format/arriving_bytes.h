@@ -23,7 +23,7 @@ namespace holdfast { inline namespace v0_2 {
 class ArrivingBytes {
  public:
   // `index` is that of `file`. nullopt if the index does not cover the file, or the file has changed.
-  static std::optional<ArrivingBytes> of(const File& file, CheckpointIndex index);
+  static std::optional<ArrivingBytes> of(const File& file, const CheckpointIndex& index);
 
   void append(std::span<const std::byte> bytes);
   // Call once, after the last byte.

@@ -1,4 +1,3 @@
-#define XXH_INLINE_ALL
 #include "holdfast/snapshot/digest_stream.h"
 
 #include <xxhash.h>

@@ -21,8 +21,8 @@ class Arriving final : public ArrivingCopy {
   ArrivingBytes bytes_;
 };
 
-std::unique_ptr<ArrivingCopy> arriving_copy(const File& file, CheckpointIndex index) {
-  auto bytes = ArrivingBytes::of(file, std::move(index));
+std::unique_ptr<ArrivingCopy> arriving_copy(const File& file, const CheckpointIndex& index) {
+  auto bytes = ArrivingBytes::of(file, index);
   return bytes ? std::make_unique<Arriving>(*std::move(bytes)) : nullptr;
 }
 
@@ -100,9 +100,9 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
 }
 
 std::unique_ptr<ArrivingCopy> FileVerifier::expect_copy(const File& file) {
-  auto read = read_index(file, ReadMode::uncached);
-  auto* const index = std::get_if<CheckpointIndex>(&read);
-  return index != nullptr ? arriving_copy(file, std::move(*index)) : nullptr;
+  const auto read = read_index(file, ReadMode::uncached);
+  const auto* const index = std::get_if<CheckpointIndex>(&read);
+  return index != nullptr ? arriving_copy(file, *index) : nullptr;
 }
 
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& file) {

@@ -15,10 +15,10 @@ class Arriving : public testing::Test {
   // Whether a copy with these bytes counts as one of `original`.
   bool is_whole(std::span<const std::byte> original, std::span<const std::byte> copy, std::size_t most) {
     MemoryFileSystem disk;
-    disk.put("/run/file", std::vector<std::byte>(original.begin(), original.end()));
-    const auto file = disk.open_file("/run/file", OpenMode::read);
-    auto index = read_index(*file);
-    auto bytes = ArrivingBytes::of(*file, std::get<CheckpointIndex>(std::move(index)));
+    disk.put("/file", std::vector<std::byte>(original.begin(), original.end()));
+    const auto file = disk.open_file("/file", OpenMode::read);
+    const auto index = read_index(*file);
+    auto bytes = ArrivingBytes::of(*file, std::get<CheckpointIndex>(index));
     while (!copy.empty()) {
       const std::size_t count = std::min<std::size_t>(copy.size(), 1 + random_() % most);
       bytes->append(copy.first(count));
@@ -36,11 +36,11 @@ TEST_F(Arriving, IsWholeInPiecesOfAnySize) {
 
 TEST_F(Arriving, IsWholeWhereATensorHasSeveralDigestPieces) {
   MemoryFileSystem disk;
-  write(disk, "/run/file",
-        make_snapshot({{"a", DType::uint8, {static_cast<std::int64_t>(2 * kDigestPiece)}},
-                       {"b", DType::uint8, {static_cast<std::int64_t>(kDigestPiece) + 5}}},
+  write(disk, "/file",
+        make_snapshot({{"model/a", DType::uint8, {static_cast<std::int64_t>(2 * kDigestPiece)}},
+                       {"model/b", DType::uint8, {static_cast<std::int64_t>(kDigestPiece) + 5}}},
                       small_attributes()));
-  std::vector<std::byte> file = disk.get("/run/file");
+  std::vector<std::byte> file = disk.get("/file");
   const std::vector<std::byte> original = file;
   EXPECT_TRUE(is_whole(original, file, 3 << 20));
   file[2 * kDigestPiece - 1] ^= std::byte{1};
@@ -78,13 +78,14 @@ TEST_F(Arriving, ACopyOfADamagedFileIsNotWhole) {
 
 TEST_F(Arriving, OnlyTheHeadOfTheFileIsRead) {
   MemoryFileSystem disk;
-  write(disk, "/run/file", make_snapshot({{"a", DType::uint8, {std::int64_t{1} << 22}}}, small_attributes()));
+  write(disk, "/file",
+        make_snapshot({{"model/a", DType::uint8, {std::int64_t{1} << 22}}}, small_attributes()));
   FaultFileSystem counted(disk);
-  const auto file = counted.open_file("/run/file", OpenMode::read);
-  auto index = read_index(*file);
+  const auto file = counted.open_file("/file", OpenMode::read);
+  const auto index = read_index(*file);
   const std::uint64_t head = std::get<CheckpointIndex>(index).user_block;
   counted.clear_log();
-  EXPECT_TRUE(ArrivingBytes::of(*file, std::get<CheckpointIndex>(std::move(index))));
+  EXPECT_TRUE(ArrivingBytes::of(*file, std::get<CheckpointIndex>(index)));
   std::uint64_t read = 0;
   for (const Operation& operation : counted.log()) {
     if (operation.kind == Op::read) read += operation.length;
