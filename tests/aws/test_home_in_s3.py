@@ -34,6 +34,9 @@ TRAINER = HOLDFAST.with_name("resnet50_cifar10")
 BUCKET, PLACE = "bucket", "bucket/runs/r1"
 POLICY = instance_policy("r1", s3=PLACE)
 PLAN = plans.ALL["s3"]
+NIGHTLY = pytest.mark.skipif(
+    "HOLDFAST_AWS_NIGHTLY" not in os.environ, reason="HOLDFAST_AWS_NIGHTLY=1 asks rclone more often"
+)
 
 
 def need_rclone() -> None:
@@ -103,7 +106,7 @@ def all_that_a_mirror_asks(door: S3Door, folder: Path) -> None:
     assert door.refused == []
 
 
-@pytest.mark.parametrize("versions", ["no versions", "versions"])
+@pytest.mark.parametrize("versions", ["no versions", pytest.param("versions", marks=NIGHTLY)])
 def test_rclone_needs_these_rights_and_no_other(door: S3Door, tmp_path: Path, versions: str) -> None:
     if versions == "versions":
         boto3.client("s3", region_name="us-east-1").put_bucket_versioning(
@@ -121,6 +124,7 @@ def as_list(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
+@NIGHTLY
 @pytest.mark.parametrize("sid", ["ListHome", "ReadHome", "WriteHome", "OwnHome", "RetainHome"])
 def test_planted_policy_without_a_right(door: S3Door, tmp_path: Path, sid: str) -> None:
     door.policy = {**POLICY, "Statement": [one for one in POLICY["Statement"] if one["Sid"] != sid]}
@@ -128,6 +132,7 @@ def test_planted_policy_without_a_right(door: S3Door, tmp_path: Path, sid: str) 
         all_that_a_mirror_asks(door, tmp_path)
 
 
+@NIGHTLY
 def test_planted_prefix_that_hides_what_is_missing(door: S3Door, tmp_path: Path) -> None:
     """A condition on the prefix without IfExists: S3 answers 403 for an object that does not exist."""
     statements = [dict(one) for one in POLICY["Statement"]]
@@ -139,6 +144,7 @@ def test_planted_prefix_that_hides_what_is_missing(door: S3Door, tmp_path: Path)
         all_that_a_mirror_asks(door, tmp_path)
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [("NO_CHECK_BUCKET", "false", "AccessDenied"), ("ACL", "private", "Access")],
