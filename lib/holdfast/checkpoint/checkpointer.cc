@@ -21,7 +21,6 @@ namespace holdfast { inline namespace v0_2 {
 
 using internal::Engine;
 using internal::Ensemble;
-using internal::RankGroup;
 using internal::RankPartners;
 using internal::Run;
 using internal::SavePartners;
@@ -46,9 +45,11 @@ struct Checkpointer::Parts {
   }
 
   bool loop_runs() const { return engine.start.begun() && !engine.end.over(); }
-  void require_loop(const char* call) const {
-    if (loop_runs()) [[likely]]
-      return;
+  [[gnu::always_inline]] void require_loop(const char* call) const {
+    if (!loop_runs()) [[unlikely]]
+      refuse(call);
+  }
+  [[noreturn]] void refuse(const char* call) const {
     const std::string name = std::string("Checkpointer::") + call + "()";
     throw UsageError(name + (engine.end.over() ? " after finish()" : " before resume()"));
   }
@@ -56,7 +57,7 @@ struct Checkpointer::Parts {
   // In a forked child the threads do not exist, and the files belong to the parent.
   const OwnerProcess process = {};
   std::optional<internal::Trial> trial;
-  const std::unique_ptr<RankGroup> group;  // null: alone
+  const std::unique_ptr<internal::RankGroup> group;  // null: alone
   Run run;
   const std::unique_ptr<RankPartners> partners;
   SavePartners nobody;

@@ -1,7 +1,6 @@
 #include "holdfast/ledger/loss_ring.h"
 
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -39,17 +38,6 @@ std::optional<std::pair<std::int64_t, std::string_view>> parse_line(std::string_
 }
 
 }  // namespace
-
-void LossRing::push(std::int64_t step, double loss) noexcept {
-  newest_.store(loss, std::memory_order_relaxed);
-  any_.store(true, std::memory_order_release);
-  if (std::isnan(loss)) return;
-  const std::uint64_t at = written_.load(std::memory_order_relaxed);
-  // Acquire: the writer's thread must have read an entry before this one overwrites it.
-  if (at - read_.load(std::memory_order_acquire) >= kCapacity) return;
-  entries_[at % kCapacity] = {step, loss};
-  written_.store(at + 1, std::memory_order_release);
-}
 
 std::optional<double> LossRing::newest() const noexcept {
   if (!any_.load(std::memory_order_acquire)) return std::nullopt;

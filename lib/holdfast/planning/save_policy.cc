@@ -1,6 +1,7 @@
 #include "holdfast/planning/save_policy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
@@ -71,9 +72,16 @@ SavePolicy::SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start,
     }
     triggers_.push_back(trigger);
   }
+  look_ahead();
 }
 
-bool SavePolicy::due(SteadyTime now, std::int64_t step) const {
+// As if the machine were at risk for good, if it is at risk.
+void SavePolicy::look_ahead() {
+  soonest_time_ = next_due_time(SteadyTime::min()).value_or(SteadyTime::max());
+  soonest_step_ = next_due_step(SteadyTime::min()).value_or(std::numeric_limits<std::int64_t>::max());
+}
+
+bool SavePolicy::is_due(SteadyTime now, std::int64_t step) const {
   return first_due(now) || triggered(now, step);
 }
 
@@ -117,6 +125,7 @@ void SavePolicy::saved(SteadyTime now, std::int64_t step) {
   saved_ = true;
   last_time_ = now;
   if (!early) last_step_ = step;
+  look_ahead();
 }
 
 void SavePolicy::learn(const std::vector<MachineLife>& lives) { hazard_ = hazard_of(lives); }
@@ -126,6 +135,7 @@ void SavePolicy::measured(const SaveCost& cost) {
     if (!trigger.every.chosen) continue;
     trigger.time = plan_interval(cost, hazard_, *trigger.every.chosen);
   }
+  look_ahead();
 }
 
 std::optional<Duration> SavePolicy::chosen_interval() const {
@@ -137,6 +147,7 @@ std::optional<Duration> SavePolicy::chosen_interval() const {
 
 void SavePolicy::hurry_until(SteadyTime until) {
   hurry_until_ = std::max(hurry_until_.value_or(until), until);
+  look_ahead();
 }
 
 }}  // namespace holdfast::v0_2

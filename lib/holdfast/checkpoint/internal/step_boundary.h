@@ -23,6 +23,7 @@ class StepBoundary {
 
   // After resume().
   void begin() {
+    step_ = run_.step();
     loss_ = run_.started.loss;
     evaluation_due_ = run_.started.resumed.evaluation_due;
   }
@@ -37,6 +38,7 @@ class StepBoundary {
     settle();
     memory_ = Memory::updating;
     run_.source.advance(report);
+    step_ = run_.source.step();
     memory_ = Memory::boundary;
     evaluation_due_ = report.evaluation_due;
     if (report.late) [[unlikely]] {
@@ -51,6 +53,7 @@ class StepBoundary {
       read_late();
     }
   }
+  std::int64_t step() const { return step_; }
   // Requires settle().
   std::optional<double> loss() const { return loss_; }
   // … and ends.
@@ -75,9 +78,8 @@ class StepBoundary {
   [[gnu::always_inline]] void learn(std::optional<double> loss) {
     loss_ = loss;
     if (!loss_) return;
-    const std::int64_t step = run_.step();
-    run_.losses.push(step, *loss_);
-    run_.started.receipt.compare(step, *loss_);
+    run_.losses.push(step_, *loss_);
+    run_.started.receipt.compare(step_, *loss_);
     if (std::isfinite(*loss_) != loss_was_finite_) [[unlikely]] {
       tell_loss();
     }
@@ -88,6 +90,7 @@ class StepBoundary {
 
   Run& run_;
   const SavePartners& partners_;
+  std::int64_t step_ = 0;
   std::optional<double> loss_;
   std::shared_ptr<LateReport> late_;  // not null: loss_ is missing
   bool evaluation_due_ = false;
