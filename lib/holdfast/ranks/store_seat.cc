@@ -17,9 +17,11 @@ StoreSeat::StoreSeat(std::shared_ptr<StoreServer> server)
       number_(server_->take_seat([this](const Message& answer) { hear(answer); })) {}
 
 void StoreSeat::hear(const Message& answer) {
-  const MutexLock lock(mutex_);
-  answers_.push_back(answer);
-  wake_.notify_all();
+  {
+    const MutexLock lock(mutex_);
+    answers_.push_back(answer);
+  }
+  wake_.notify_all();  // no waiter wakes only to wait for the lock
 }
 
 void StoreSeat::begin(Kind kind, std::vector<std::string> words) {
