@@ -1,7 +1,6 @@
 #include "holdfast/ranks/store_seat.h"
 
 #include <exception>
-#include <stdexcept>
 #include <utility>
 
 #include "holdfast/ranks/rank_store.h"
@@ -18,9 +17,11 @@ StoreSeat::StoreSeat(std::shared_ptr<StoreServer> server)
       number_(server_->take_seat([this](const Message& answer) { hear(answer); })) {}
 
 void StoreSeat::hear(const Message& answer) {
-  const MutexLock lock(mutex_);
-  answers_.push_back(answer);
-  wake_.notify_all();
+  {
+    const MutexLock lock(mutex_);
+    answers_.push_back(answer);
+  }
+  wake_.notify_all();  // no waiter wakes only to wait for the lock
 }
 
 void StoreSeat::begin(Kind kind, std::vector<std::string> words) {
@@ -28,12 +29,7 @@ void StoreSeat::begin(Kind kind, std::vector<std::string> words) {
     const MutexLock lock(mutex_);
     if (closed_) throw StoreClosed(kClosed);
   }
-  try {
-    server_->handle(number_, {kind, std::move(words)});
-  } catch (const std::runtime_error& error) {
-    shut();
-    throw StoreClosed(std::string("the run's store: ") + error.what());
-  }
+  server_->hand(number_, {kind, std::move(words)});
 }
 
 std::optional<std::vector<std::string>> StoreSeat::finish(Duration limit) {
@@ -44,7 +40,10 @@ std::optional<std::vector<std::string>> StoreSeat::finish(Duration limit) {
   Message answer = std::move(answers_.front());
   answers_.pop_front();
   if (answer.kind == Kind::done) return std::move(answer.words);
-  throw StoreFailed("the store: " + (answer.words.empty() ? std::string("no answer") : answer.words.front()));
+  if (answer.kind != Kind::failed || answer.words.empty()) {
+    throw StoreClosed("the run's store refused a request");
+  }
+  throw StoreFailed("the store: " + answer.words.front());
 }
 
 void StoreSeat::shut() noexcept {
