@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -59,13 +61,17 @@ bool a_start_goes_on_here(const MirrorRequest& request, MirrorRun& run) {
 }
 
 int run_mirror(const MirrorRequest& request) {
-  for (;;) {
+  for (bool told_to_stop = false;;) {
     MirrorRun run(request);
+    if (told_to_stop) raise(SIGTERM);  // blocked: the new run hears it
     try {
       return run.mirror();
     } catch (const SupersededError& error) {
       log_info("{}; is it a start in {}?", error.what(), request.directory);
-      if (a_start_goes_on_here(request, run)) continue;
+      if (a_start_goes_on_here(request, run)) {
+        told_to_stop = run.told_to_stop();
+        continue;
+      }
       log_error(error.what());
       return static_cast<int>(ExitCode::superseded);
     }

@@ -285,6 +285,8 @@ bool Mirror::goes_on_here() const {
 
 // Best effort: it must not end the mirror. A start in this directory may have added claims meanwhile.
 void Mirror::save_record(Directory& run) {
+  // A start that prepares this directory writes its claims at this moment.
+  if (record_.claims.empty() && record_.failure.empty() && !record_.superseded) return;
   // Compared without the time, which always differs.
   HomeRecord now = record_;
   try {
