@@ -75,6 +75,8 @@ function(holdfast_module name)
   if(sources AND arg_TORCH)
     holdfast_use_pch(${compiled} torch)
     set(torch TORCH)
+  elseif(sources AND HOLDFAST_FUZZ_QUICK_BUILD AND name MATCHES "^(planning|staging|writing|ranks|checkpoint|cli)$")
+    holdfast_use_pch(${compiled} plain)
   elseif(sources)
     holdfast_use_pch(${compiled} std)
   endif()
@@ -245,11 +247,12 @@ function(holdfast_add_subfolders parent)
   endforeach()
 endfunction()
 
-# holdfast_use_pch(<target> torch|std|test): a precompiled header that the whole build shares. Everything that uses one
+# holdfast_use_pch(<target> torch|std|plain|test): a precompiled header that the whole build shares. Everything that uses one
 # must be compiled with the same flags.
 #   torch  Torch's headers take 12 s a file, 4 s so. (All of torch/torch.h would be 8 s: each file then emits its many
 #          inline variables. GoogleTest's headers cost more than they save, for the same reason.)
 #   std    the standard library: a third less for the half without LibTorch
+#   plain  the same, not optimized
 #   test   the same for tests, which are not optimized: what is tested is
 set(HOLDFAST_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional>
     <map> <memory> <mutex> <optional> <set> <span> <sstream> <stdexcept> <string> <string_view> <thread> <unordered_map>
@@ -257,8 +260,10 @@ set(HOLDFAST_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variab
 function(holdfast_use_pch target kind)
   set(options ${HOLDFAST_WARNINGS} ${HOLDFAST_PCH_FLAGS})
   set(headers ${HOLDFAST_STD_HEADERS})
-  if(kind STREQUAL test)
+  if(kind MATCHES "^(plain|test)$")
     list(APPEND options -O0)
+  endif()
+  if(kind STREQUAL test)
     if(HOLDFAST_SANITIZE MATCHES undefined)
       # Each access of each object of the standard library would be checked: a third of the time that tests take to compile.
       # The library keeps all checks, and the address sanitizer sees what a wrong pointer does.

@@ -1,6 +1,5 @@
 # -DHOLDFAST_SANITIZE=address,undefined | thread: for the half without LibTorch, whose libraries are not instrumented.
-set(HOLDFAST_SANITIZED_LEVEL -O1 CACHE STRING "How far a sanitized build is optimized (tests/run by day fuzzes at -O0: half the time to compile)")
-set(CMAKE_CXX_FLAGS_SANITIZED "${HOLDFAST_SANITIZED_LEVEL} -g1 -fno-omit-frame-pointer")
+set(CMAKE_CXX_FLAGS_SANITIZED "-O1 -g1 -fno-omit-frame-pointer")
 set(CMAKE_EXE_LINKER_FLAGS_SANITIZED "")
 if(HOLDFAST_SANITIZE)
   if(HOLDFAST_TORCH)

@@ -26,7 +26,7 @@ work_behind() {
   for lane in asan tsan fuzz; do
     if due $lane/ of_core in_time $([[ $lane != fuzz ]] || echo can_fuzz) &&
       tally step $lane/configure 120 cmake/configure $lane build/$lane "$patience" \
-        $([[ $lane != fuzz || $nightly == 1 ]] || echo -DHOLDFAST_SANITIZED_LEVEL=-O0); then
+        $([[ $lane != fuzz || $nightly == 1 ]] || echo -DHOLDFAST_FUZZ_QUICK_BUILD=ON); then
       build_of $lane build/$lane "^$lane\$" $([[ $lane != fuzz ]] || echo fuzz)
       touch "$TALLY_LOGS/$lane.ready"
     fi

@@ -18,7 +18,7 @@ namespace holdfast::test { namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-RunState run_state(const Volume& volume) {
+RunState state_of_run(const Volume& volume) {
   auto disk = volume.disk.copy();
   return read_run_state(*disk.open_directory(kRun, false)).value();
 }
@@ -36,7 +36,7 @@ TEST(Checkpointer, FreshStartSavesAndCompletes) {
   EXPECT_EQ(run.resumed.step, 0);
   EXPECT_EQ(run.checkpointer.attempt(), 1u);
   EXPECT_EQ(run.checkpointer.last_durable().step, -1);
-  EXPECT_EQ(run_state(volume).phase, RunPhase::running);
+  EXPECT_EQ(state_of_run(volume).phase, RunPhase::running);
   run.train_to(25);
   EXPECT_EQ(run.checkpointer.finish(), 0);
   EXPECT_EQ(run.checkpointer.finish(), 0);
@@ -45,8 +45,8 @@ TEST(Checkpointer, FreshStartSavesAndCompletes) {
   EXPECT_EQ(volume.checkpoints(),
             (std::vector<std::string>{"step-000000000010-a0001.h5", "step-000000000020-a0001.h5",
                                       "step-000000000025-a0001.h5"}));
-  EXPECT_EQ(run_state(volume).phase, RunPhase::complete);
-  EXPECT_EQ(run_state(volume).durable_step, 25);
+  EXPECT_EQ(state_of_run(volume).phase, RunPhase::complete);
+  EXPECT_EQ(state_of_run(volume).durable_step, 25);
   EXPECT_THAT(log.text(), HasSubstr("fresh start in /vol/run"));
 }
 
@@ -194,9 +194,9 @@ TEST(Checkpointer, AStopCommitsThisStep) {
   EXPECT_EQ(run.checkpointer.stop_reason(), "maintenance");
   EXPECT_EQ(run.checkpointer.last_durable().step, 4);
   EXPECT_EQ(run.state(), state);
-  EXPECT_EQ(run_state(volume).phase, RunPhase::interrupted);
-  EXPECT_EQ(run_state(volume).reason, "maintenance");
-  EXPECT_EQ(run_state(volume).exit_code, 75);
+  EXPECT_EQ(state_of_run(volume).phase, RunPhase::interrupted);
+  EXPECT_EQ(state_of_run(volume).reason, "maintenance");
+  EXPECT_EQ(state_of_run(volume).exit_code, 75);
 
   Attempt next(volume.options());
   EXPECT_EQ(next.resumed.step, 4);
