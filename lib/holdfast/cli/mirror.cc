@@ -54,7 +54,7 @@ bool a_start_goes_on_here(const MirrorRequest& request, MirrorRun& run) {
   if (request.once) return false;
   const SteadyTime end = Clock::real().now() + kLongestStart;
   while (!run.copies().goes_on_here()) {
-    if (run.told_to_stop() || Clock::real().now() >= end) return false;
+    if (Clock::real().now() >= end) return false;
     run.pace().wait(std::chrono::seconds(1));
   }
   return true;
@@ -67,6 +67,7 @@ int run_mirror(const MirrorRequest& request) {
     try {
       return run.mirror();
     } catch (const SupersededError& error) {
+      // A stop ends the wait with MirrorStopped (75) after its grace.
       log_info("{}; is it a start in {}?", error.what(), request.directory);
       if (a_start_goes_on_here(request, run)) {
         told_to_stop = run.told_to_stop();
