@@ -1,6 +1,7 @@
 #include "holdfast/ranks/store_seat.h"
 
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include "holdfast/ranks/rank_store.h"
@@ -17,11 +18,9 @@ StoreSeat::StoreSeat(std::shared_ptr<StoreServer> server)
       number_(server_->take_seat([this](const Message& answer) { hear(answer); })) {}
 
 void StoreSeat::hear(const Message& answer) {
-  {
-    const MutexLock lock(mutex_);
-    answers_.push_back(answer);
-  }
-  wake_.notify_all();  // no waiter wakes only to wait for the lock
+  const MutexLock lock(mutex_);
+  answers_.push_back(answer);
+  wake_.notify_all();
 }
 
 void StoreSeat::begin(Kind kind, std::vector<std::string> words) {
@@ -29,7 +28,12 @@ void StoreSeat::begin(Kind kind, std::vector<std::string> words) {
     const MutexLock lock(mutex_);
     if (closed_) throw StoreClosed(kClosed);
   }
-  server_->hand(number_, {kind, std::move(words)});
+  try {
+    server_->handle(number_, {kind, std::move(words)});
+  } catch (const std::runtime_error& error) {
+    shut();
+    throw StoreClosed(std::string("the run's store: ") + error.what());
+  }
 }
 
 std::optional<std::vector<std::string>> StoreSeat::finish(Duration limit) {
@@ -40,10 +44,7 @@ std::optional<std::vector<std::string>> StoreSeat::finish(Duration limit) {
   Message answer = std::move(answers_.front());
   answers_.pop_front();
   if (answer.kind == Kind::done) return std::move(answer.words);
-  if (answer.kind != Kind::failed || answer.words.empty()) {
-    throw StoreClosed("the run's store refused a request");
-  }
-  throw StoreFailed("the store: " + answer.words.front());
+  throw StoreFailed("the store: " + (answer.words.empty() ? std::string("no answer") : answer.words.front()));
 }
 
 void StoreSeat::shut() noexcept {

@@ -1,5 +1,5 @@
-// Rank 0's requests to the run's store, which is in its own process: no messages. begin() wakes the store's thread;
-// finish() makes no system call if the answer has come.
+// Rank 0's requests to the run's store, which is in its own process: no socket, no system call, no other thread. A
+// vote of rank 0 costs a lock, and a message to each other rank if it was the last one.
 //
 // Errors and threads: as StoreRequests.
 #pragma once

@@ -33,7 +33,8 @@ constexpr std::size_t kManyMembers = 512;
 constexpr int kFewEvents = 32;
 constexpr Duration kGather = 20ms;
 constexpr Duration kNoDescriptors = 100ms;
-constexpr StoreTable::Client kSeats = StoreTable::Client{1} << 63;  // their numbers begin here
+// More answers than these are the server thread's to send, not a seat's.
+constexpr std::size_t kFewAnswers = 8;
 
 }  // namespace
 
@@ -43,7 +44,8 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       secret_(std::move(secret)),
       most_strangers_(std::max(kMostStrangers, static_cast<std::size_t>(ranks))),
-      table_([this](StoreTable::Client number, const Message& message) { answer(number, message); }) {
+      table_([this](StoreTable::Client number, const Message& message)
+                 HOLDFAST_REQUIRES(mutex_) { answer(number, message); }) {
   for (Socket* const one : {&news_, &listening_}) {
     epoll_event event{.events = EPOLLIN, .data = {.ptr = one}};
     if (news_.get() < 0 || epoll_.get() < 0 ||
@@ -66,25 +68,26 @@ void StoreServer::wake() noexcept {
 }
 
 StoreTable::Client StoreServer::take_seat(Answer answer) {
-  const MutexLock lock(seats_mutex_);
-  const StoreTable::Client seat = kSeats + ++newest_seat_;
-  seats_.emplace(seat, std::move(answer));
-  return seat;
+  const MutexLock lock(mutex_);
+  seats_.emplace(++newest_, std::move(answer));
+  return newest_;
 }
 
-void StoreServer::hand(StoreTable::Client seat, Message request) {
+void StoreServer::handle(StoreTable::Client seat, Message request) {
+  bool few = false;
   {
-    const MutexLock lock(seats_mutex_);
-    handed_.push_back({seat, std::move(request)});
+    const MutexLock lock(mutex_);
+    table_.handle(seat, std::move(request), Clock::real().now());
+    few = writing_.size() <= kFewAnswers;
   }
-  wake();
+  few ? write_all() : wake();
 }
 
 void StoreServer::leave_seat(StoreTable::Client seat) {
   {
-    const MutexLock lock(seats_mutex_);
+    const MutexLock lock(mutex_);
     if (seats_.erase(seat) == 0) return;
-    handed_.push_back({seat, std::nullopt});
+    table_.leave(seat);
   }
   wake();
 }
@@ -116,57 +119,40 @@ void StoreServer::work() {
       } else if (event.data.ptr == &listening_) {
         come = true;
       } else {
+        const MutexLock lock(mutex_);
         serve(*static_cast<Client*>(event.data.ptr), (event.events & EPOLLOUT) != 0);
       }
     }
-    serve_seats();
-    table_.expire(Clock::real().now());
+    bool many = false;
+    {
+      const MutexLock lock(mutex_);
+      table_.expire(Clock::real().now());
+      many = members_.size() > kManyMembers;
+    }
     write_all();
-    dismiss();
-    if (come) let_in();
-    if (members_.size() > kManyMembers && count < kFewEvents) Clock::real().sleep_for(kGather);
+    while (remove_ended()) write_all();  // to those that waited for a will
+    dismiss_strangers();
+    if (come) {
+      {
+        const MutexLock lock(mutex_);
+        let_in();
+      }
+      write_all();
+    }
+    if (many && count < kFewEvents) Clock::real().sleep_for(kGather);
   }
 }
 
+// Other news are answers to send, which the loop does anyway.
 bool StoreServer::heard_of_end() {
   std::uint64_t count = 0;
   [[maybe_unused]] const auto got = ::read(news_.get(), &count, sizeof count);
   return ending_;
 }
 
-void StoreServer::serve_seats() {
-  std::vector<Handed> handed;
-  {
-    const MutexLock lock(seats_mutex_);
-    handed.swap(handed_);
-  }
-  for (Handed& one : handed) {
-    if (!one.request) {
-      table_.leave(one.seat);
-      continue;
-    }
-    try {
-      table_.handle(one.seat, std::move(*one.request), Clock::real().now());
-    } catch (const std::exception&) {  // malformed request, or no memory for it
-      answer(one.seat, {Kind::refused, {}});
-      table_.leave(one.seat);
-    }
-  }
-}
-
-void StoreServer::answer(StoreTable::Client number, const Message& message) {
-  if (number < kSeats) {
-    const auto found = by_number_.find(number);
-    if (found != by_number_.end()) send(*found->second, message);
-    return;
-  }
-  const MutexLock lock(seats_mutex_);
-  const auto seat = seats_.find(number);
-  if (seat != seats_.end()) seat->second(message);
-}
-
 // For epoll, in milliseconds.
-int StoreServer::time_left() const {
+int StoreServer::time_left() {
+  const MutexLock lock(mutex_);
   const int strangers = strangers_.empty() ? -1 : 1000;
   const auto end = table_.next_end();
   if (!end) return strangers;
@@ -197,7 +183,6 @@ void StoreServer::let_in() {
     }
     send(client, {Kind::hello, {client.nonce}});
   }
-  write_all();
 }
 
 void StoreServer::serve(Client& client, bool writable) {
@@ -214,18 +199,24 @@ void StoreServer::serve(Client& client, bool writable) {
   }
 }
 
-// Removes unproved clients that took too long, the oldest of too many, and connections that have ended.
-void StoreServer::dismiss() {
-  const SteadyTime now = Clock::real().now();
-  while (std::exchange(some_are_over_, false)) {
-    for (Clients* const clients : {&strangers_, &members_}) {
-      for (auto next = clients->begin(); next != clients->end();) {
-        const auto client = next++;
-        if (client->over) remove(*clients, client);
-      }
+// Removes the connections that have ended. False: there were none.
+bool StoreServer::remove_ended() {
+  const MutexLock lock(mutex_);
+  if (!std::exchange(some_are_over_, false)) return false;
+  for (Clients* const clients : {&strangers_, &members_}) {
+    for (auto next = clients->begin(); next != clients->end();) {
+      const auto client = next++;
+      if (client->over) remove(*clients, client);
     }
-    write_all();  // to those that waited for a will
   }
+  return true;
+}
+
+// Removes unproved clients that took too long, and the oldest of too many.
+void StoreServer::dismiss_strangers() {
+  const MutexLock lock(mutex_);
+  if (strangers_.empty()) return;
+  const SteadyTime now = Clock::real().now();
   while (strangers_.size() > most_strangers_) remove(strangers_, strangers_.begin());
   while (!strangers_.empty() && now - strangers_.front().came > kPoliteStranger) {
     remove(strangers_, strangers_.begin());
@@ -286,16 +277,33 @@ void StoreServer::greet(Client& client, const Message& proof) {
   send(client, {Kind::welcome, {proof_of_server(secret_, client.nonce, nonce)}});
 }
 
+void StoreServer::answer(StoreTable::Client number, const Message& answer) {
+  if (const auto found = by_number_.find(number); found != by_number_.end()) {
+    send(*found->second, answer);
+  } else if (const auto seat = seats_.find(number); seat != seats_.end()) {
+    seat->second(answer);
+  }
+}
+
 void StoreServer::send(Client& client, const Message& message) {
   if (client.over) return;
   client.out += packed(message);
   if (!std::exchange(client.writes, true)) writing_.push_back(&client);
 }
 
+// False: no client has an answer to get.
+bool StoreServer::write_one() {
+  const MutexLock lock(mutex_);
+  if (writing_.empty()) return false;
+  Client& client = *writing_.back();
+  writing_.pop_back();
+  client.writes = false;
+  if (!client.blocked) write(client);
+  return true;
+}
+
 void StoreServer::write_all() {
-  for (const auto writing = std::exchange(writing_, {}); Client* const client : writing) {
-    client->writes = false;
-    if (!client->blocked) write(*client);
+  while (write_one()) {
   }
 }
 

@@ -38,7 +38,7 @@ TEST_F(ShortSteps, SendNothingBetweenVotes) {
     one.finish();
   });
   expect_all_ended(0);
-  EXPECT_THAT(volume->checkpoints(), ElementsAre(HasSubstr("step-000000000536-"))) << "a save at the end";
+  EXPECT_THAT(volume->checkpoints(), ElementsAre(HasSubstr("step-000000000528-"))) << "a save at the end";
 }
 
 TEST_F(ShortSteps, SaveAtTheStepsThatThePolicyNames) {
