@@ -40,8 +40,7 @@ so a busy machine lengthens nothing but waits) and segments that its TCP connect
 compared with the same loop without votes. Steps last --vote-step, as those of a training do, so the vote of the
 step before has arrived. `training` is a loop with a Checkpointer and steps of --step: processor time of one
 after_step() that neither votes nor reads a result, votes a second, and the share of the training's time that all
-after_step() and the votes' other threads take. It begins when votes are as rare as they become: the file is laid
-out once, at the first step. Goals: 5 us, and 0.05 %.
+after_step() and the votes' other threads take. Goals: 5 us, and 0.05 %.
 )";
 
 constexpr double kQuietGoal = 5;     // us
@@ -178,10 +177,9 @@ Training train(ProcessGroup& group, Agreement& agreement, const Given& given) {
   double reading = 0;
   const auto used = [] { return processor_seconds(CLOCK_THREAD_CPUTIME_ID); };
   std::minstd_rand coin(1);
-  SteadyTime began = Clock::real().now();
-  bool grown = false;
+  const SteadyTime began = Clock::real().now();
+  std::optional<SteadyTime> grown;
   int votes_then = 0;
-  int first = 0;  // step that counts
   for (int i = 0; i < given.steps; ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(given.step));
     // To read this clock is a system call, and dear after a sleep. So some steps, drawn by lot, measure
@@ -203,13 +201,8 @@ Training train(ProcessGroup& group, Agreement& agreement, const Given& given) {
       }
     }
     if (!grown && channel.votes > 8) {
-      grown = true;
-      training = {};
-      quiet = controls = 0;
-      reading = 0;
+      grown = Clock::real().now();
       votes_then = channel.votes;
-      first = i + 1;
-      began = Clock::real().now();
     }
   }
   const SteadyTime ended = Clock::real().now();
@@ -217,9 +210,9 @@ Training train(ProcessGroup& group, Agreement& agreement, const Given& given) {
   training.lasted = seconds(ended - began);
   const double of_reading = reading / std::max(controls, 1);
   training.quiet = 1e6 * (training.quiet / std::max(quiet, 1) - of_reading);
-  const int steps = given.steps - first;
-  training.used = (training.used / std::max(steps - controls, 1) - of_reading) * steps;
-  training.votes_per_second = (channel.votes - votes_then) / training.lasted;
+  const int measured = std::max(given.steps - controls, 1);
+  training.used = (training.used / measured - of_reading) * given.steps;
+  if (grown) training.votes_per_second = (channel.votes - votes_then) / seconds(ended - *grown);
   checkpointer.finish();
   return training;
 }

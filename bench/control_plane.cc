@@ -26,7 +26,6 @@
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/roll_call.h"
 #include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/store_seat.h"
 #include "holdfast/ranks/store_server.h"
 #include "holdfast/ranks/vote_line.h"
 
@@ -58,7 +57,7 @@ long resident_kib() {
 struct Rank {
   Rank(const StoreConnection::Place& where, const LaunchEnvironment& place,
        std::shared_ptr<StoreServer> server = nullptr)
-      : store(std::move(server)), line(std::make_shared<StoreConnection>(where, kLimit, store), "bench/") {
+      : line(std::make_shared<StoreConnection>(where, kLimit, std::move(server)), "bench/") {
     if (!attend(place, Clock::real().now() + kLimit, kLimit, line)) throw std::runtime_error("too early");
   }
   void live(const StoreConnection::Place& where, const LaunchEnvironment& place) {
@@ -66,13 +65,8 @@ struct Rank {
                                     place.world_size, pulse_options(place.world_size, 6s));
     line.heed(pulse->alarm());
     roll_call = std::make_shared<RollCall>(line, pulse, place.rank, place.world_size);
-    std::shared_ptr<StoreRequests> requests;
-    if (store) {
-      requests = std::make_shared<StoreSeat>(store);
-    } else {
-      requests = std::make_shared<StoreConnection>(where, kLimit);
-    }
-    votes = std::make_unique<VoteLine>(std::move(requests), "bench/vote", place.world_size);
+    votes = std::make_unique<VoteLine>(std::make_shared<StoreConnection>(where, kLimit), "bench/vote",
+                                       place.world_size);
     votes->join(kLimit);
   }
   void vote(int count) {
@@ -86,7 +80,6 @@ struct Rank {
     return roll_call->who();
   }
 
-  const std::shared_ptr<StoreServer> store;  // rank 0's
   StoreLine line;
   std::shared_ptr<Pulse> pulse;
   std::shared_ptr<RollCall> roll_call;

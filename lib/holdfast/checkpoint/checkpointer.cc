@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/owner_process.h"
@@ -19,16 +20,19 @@
 
 namespace holdfast { inline namespace v0_2 {
 
+using internal::Alone;
 using internal::Engine;
 using internal::Ensemble;
 using internal::or_out_of_memory;
+using internal::RankGroup;
 using internal::RankPartners;
 using internal::Run;
 using internal::SavePartners;
+using internal::Trial;
 
 struct Checkpointer::Parts {
   Parts(SnapshotSource& source, CheckpointerOptions options)
-      : trial(internal::Trial::begin(options)),
+      : trial(Trial::begin(options)),
         group(internal::ranks_of(options.ranks.channel, source)),
         run(group ? group->source() : source, std::move(options)),
         partners(group ? std::make_unique<RankPartners>(run, *group) : nullptr),
@@ -36,7 +40,7 @@ struct Checkpointer::Parts {
     if (partners) {
       ensemble = std::make_unique<internal::Ranks>(engine, *group, *partners);
     } else {
-      ensemble = std::make_unique<internal::Alone>(engine);
+      ensemble = std::make_unique<Alone>(engine);
     }
     engine.listener.start();
   }
@@ -46,19 +50,27 @@ struct Checkpointer::Parts {
   }
 
   bool loop_runs() const { return engine.start.begun() && !engine.end.over(); }
-  [[gnu::always_inline]] void require_loop(const char* call) const {
-    if (!loop_runs()) [[unlikely]]
-      refuse(call);
-  }
-  [[noreturn]] void refuse(const char* call) const {
+  void require_loop(const char* call) const {
+    if (loop_runs()) [[likely]]
+      return;
     const std::string name = std::string("Checkpointer::") + call + "()";
     throw UsageError(name + (engine.end.over() ? " after finish()" : " before resume()"));
   }
 
+  void in_trial() {
+    const std::int64_t step = run.step();
+    engine.boundary.settle();
+    trial->note(engine.boundary.loss(), run.source.attributes(), engine.boundary_saves.digest());
+    if (trial->saves_at(step)) ensemble->save().wait();
+    trial->end_at(step);
+    if (!trial->stops_at(step)) return;
+    run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
+  }
+
   // In a forked child the threads do not exist, and the files belong to the parent.
   const OwnerProcess process = {};
-  std::optional<internal::Trial> trial;
-  const std::unique_ptr<internal::RankGroup> group;  // null: alone
+  std::optional<Trial> trial;
+  const std::unique_ptr<RankGroup> group;  // null: alone
   Run run;
   const std::unique_ptr<RankPartners> partners;
   SavePartners nobody;
@@ -109,7 +121,7 @@ Decision Checkpointer::after_step(const StepReport& report) {
     engine.evaluation.step_inside();
   }
   if (parts_->trial) [[unlikely]] {
-    parts_->trial->at_boundary(engine, *parts_->ensemble);
+    parts_->in_trial();
   }
   Decision decision;
   parts_->ensemble->at_boundary(decision);
@@ -169,7 +181,19 @@ void Checkpointer::EvaluationScope::cut_short() { owner_->parts_->engine.evaluat
 void Checkpointer::metric(const std::string& name, double value) {
   parts_->require_loop("metric");
   parts_->engine.boundary.settle();
-  if (parts_->engine.saves.measure(name, value)) parts_->ensemble->save_best(name, value);
+  Run& run = parts_->run;
+  Measurements& measurements = parts_->engine.saves.measurements();
+  measurements.settle();
+  measurements.add(name, run.step(), value);
+  LedgerLine line = run.ledger.stamped("metric");
+  run.ledger.note(line.number("step", run.step()).text("name", name).text("value", shortest_decimal(value)));
+  bool best = false;
+  for (const KeepPolicy& policy : run.options.keep.policies()) {
+    const auto* const wanted = std::get_if<KeepBest>(&policy);
+    if (wanted == nullptr || wanted->metric != name) continue;
+    best = best || measurements.among_best(*wanted, run.step());
+  }
+  if (best) parts_->ensemble->save_best(name, value);
 }
 
 // The end.
@@ -213,7 +237,14 @@ Checkpointer::~Checkpointer() {
 AttemptNumber Checkpointer::attempt() const { return parts_->run.started.record.attempt; }
 
 Durable Checkpointer::last_durable() const {
-  return or_out_of_memory([&] { return parts_->run.last_durable(); });
+  return or_out_of_memory([&]() -> Durable {
+    const Run& run = parts_->run;
+    if (run.writer) {
+      AsyncWriter::Acknowledged last = run.writer->last_acknowledged();
+      if (last.step >= 0) return {last.step, std::move(last.checkpoint), last.when};
+    }
+    return run.started.durable;
+  });
 }
 
 RunFigures Checkpointer::figures() const { return parts_->run.book->figures(); }

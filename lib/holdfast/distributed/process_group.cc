@@ -24,7 +24,6 @@
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/roll_call.h"
 #include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/store_seat.h"
 #include "holdfast/ranks/vote_line.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -254,17 +253,11 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string&
 }
 
 std::shared_ptr<VoteLine> ProcessGroup::votes_apart() {
-  const auto store = std::dynamic_pointer_cast<StoreConnection>(parts_->line.store());
-  if (!store) return nullptr;
-  std::shared_ptr<StoreRequests> requests;
-  if (store->server()) {
-    requests = std::make_shared<StoreSeat>(store->server());
-  } else {
-    requests = std::dynamic_pointer_cast<StoreRequests>(
-        connect_again(options_.place, parts_->line, options_.start_timeout));
-  }
+  if (!std::dynamic_pointer_cast<StoreConnection>(parts_->line.store())) return nullptr;
+  auto connection = std::dynamic_pointer_cast<StoreConnection>(
+      connect_again(options_.place, parts_->line, options_.start_timeout));
   const auto votes = std::make_shared<VoteLine>(
-      std::move(requests), parts_->line.prefix() + "vote/" + std::to_string(parts_->votes++), world_size());
+      std::move(connection), parts_->line.prefix() + "vote/" + std::to_string(parts_->votes++), world_size());
   guard("agreement", [&] {
     try {
       within(options_.timeout + kSpare, [votes, limit = options_.timeout] { votes->join(limit); },

@@ -1,6 +1,7 @@
 #include "holdfast/ledger/loss_ring.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -38,6 +39,21 @@ std::optional<std::pair<std::int64_t, std::string_view>> parse_line(std::string_
 }
 
 }  // namespace
+
+void LossRing::push(std::int64_t step, double loss) noexcept {
+  // The newest loss is kept even if the ring is full, because `status` shows it.
+  newest_.store(loss, std::memory_order_relaxed);
+  any_.store(true, std::memory_order_release);
+  // A NaN never equals itself, so it would only produce false differences.
+  if (std::isnan(loss)) return;
+  const std::uint64_t at = written_.load(std::memory_order_relaxed);
+  // Acquire: the writer's thread must have read an entry before this one overwrites it.
+  // Full: the loss is dropped, because the training must not wait for the disk.
+  if (at - read_.load(std::memory_order_acquire) >= kCapacity) return;
+  entries_[at % kCapacity] = {step, loss};
+  // Release: the writer's thread sees the entry before it sees the count.
+  written_.store(at + 1, std::memory_order_release);
+}
 
 std::optional<double> LossRing::newest() const noexcept {
   if (!any_.load(std::memory_order_acquire)) return std::nullopt;

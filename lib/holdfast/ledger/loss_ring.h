@@ -10,7 +10,6 @@
 
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,19 +24,7 @@ class LossRing {
   static constexpr std::size_t kCapacity = 16384;  // 256 KiB
 
   // A NaN is left out, because a NaN equals nothing that it could be compared with.
-  void push(std::int64_t step, double loss) noexcept {
-    // The newest loss is kept even if the ring is full, because `status` shows it.
-    newest_.store(loss, std::memory_order_relaxed);
-    any_.store(true, std::memory_order_release);
-    if (std::isnan(loss)) return;
-    const std::uint64_t at = written_.load(std::memory_order_relaxed);
-    // Acquire: the writer's thread must have read an entry before this one overwrites it.
-    // Full: the loss is dropped, because the training must not wait for the disk.
-    if (at - read_.load(std::memory_order_acquire) >= kCapacity) return;
-    entries_[at % kCapacity] = {step, loss};
-    // Release: the writer's thread sees the entry before it sees the count.
-    written_.store(at + 1, std::memory_order_release);
-  }
+  void push(std::int64_t step, double loss) noexcept;
   // The newest loss that was pushed, NaN included; nullopt before the first. Any thread.
   std::optional<double> newest() const noexcept;
   // Everything pushed since the last call, as ledger lines. Empty if there is nothing new.
@@ -48,12 +35,11 @@ class LossRing {
     std::int64_t step;
     double loss;
   };
-  // The training thread's in one cache line, which is cold at each of its steps; the writer's in another.
-  alignas(64) std::atomic<std::uint64_t> written_{0};
+  std::array<Entry, kCapacity> entries_;
   std::atomic<double> newest_{0};
   std::atomic<bool> any_{false};
+  alignas(64) std::atomic<std::uint64_t> written_{0};
   alignas(64) std::atomic<std::uint64_t> read_{0};
-  std::array<Entry, kCapacity> entries_;
 };
 
 // Loss bits by step, from the lines of one attempt's ledger. Other lines are ignored. If a step appears twice

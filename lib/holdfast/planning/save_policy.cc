@@ -1,7 +1,6 @@
 #include "holdfast/planning/save_policy.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
@@ -74,16 +73,9 @@ SavePolicy::SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start,
     }
     triggers_.push_back(trigger);
   }
-  look_ahead();
 }
 
-// As if the machine were at risk for good, if it is at risk.
-void SavePolicy::look_ahead() {
-  soonest_time_ = next_due_time(SteadyTime::min()).value_or(SteadyTime::max());
-  soonest_step_ = next_due_step(SteadyTime::min()).value_or(std::numeric_limits<std::int64_t>::max());
-}
-
-bool SavePolicy::is_due(SteadyTime now, std::int64_t step) const {
+bool SavePolicy::due(SteadyTime now, std::int64_t step) const {
   return first_due(now) || triggered(now, step);
 }
 
@@ -131,7 +123,6 @@ void SavePolicy::saved(SteadyTime now, std::int64_t step) {
   saved_ = true;
   last_time_ = now;
   if (!early) last_step_ = step;
-  look_ahead();
 }
 
 void SavePolicy::learn(const std::vector<MachineLife>& lives) { hazard_ = hazard_of(lives); }
@@ -141,7 +132,6 @@ void SavePolicy::measured(const SaveCost& cost) {
     if (!trigger.every.chosen) continue;
     trigger.time = plan_interval(cost, hazard_, *trigger.every.chosen);
   }
-  look_ahead();
 }
 
 std::optional<Duration> SavePolicy::chosen_interval() const {
@@ -154,7 +144,6 @@ std::optional<Duration> SavePolicy::chosen_interval() const {
 void SavePolicy::hurry_until(SteadyTime until) {
   // Only ever longer: a second warning must not shorten what the first one asked for.
   hurry_until_ = std::max(hurry_until_.value_or(until), until);
-  look_ahead();
 }
 
 }}  // namespace holdfast::v0_2

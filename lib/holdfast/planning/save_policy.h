@@ -47,10 +47,7 @@ class HOLDFAST_EXPORT SavePolicy {
   // UsageError for an interval that is not positive, or for contradictory limits.
   SavePolicy(const std::vector<SaveEvery>& triggers, SteadyTime start, std::int64_t step);
 
-  // Cost while nothing is due: two comparisons.
-  bool due(SteadyTime now, std::int64_t step) const {
-    return (now >= soonest_time_ || step >= soonest_step_) && is_due(now, step);
-  }
+  bool due(SteadyTime now, std::int64_t step) const;
   // The step at which a trigger by steps falls due next; nullopt without one.
   std::optional<std::int64_t> next_due_step(SteadyTime now) const;
   // When a trigger by time falls due next; nullopt without one. May lie in the past.
@@ -75,8 +72,6 @@ class HOLDFAST_EXPORT SavePolicy {
     std::optional<Duration> time;  // configured or chosen
   };
 
-  bool is_due(SteadyTime now, std::int64_t step) const;
-  void look_ahead();
   bool first_due(SteadyTime now) const;
   bool triggered(SteadyTime now, std::int64_t step) const;
   int parts(SteadyTime now) const;
@@ -89,9 +84,6 @@ class HOLDFAST_EXPORT SavePolicy {
   std::optional<SteadyTime> hurry_until_;
   SteadyTime last_time_;
   std::int64_t last_step_;
-  // Nothing falls due before both. What falls due later while hurrying ends in between is found by is_due().
-  SteadyTime soonest_time_;
-  std::int64_t soonest_step_ = 0;
 };
 
 }}  // namespace holdfast::v0_2

@@ -71,7 +71,7 @@ class RankGroup {
     channel_.take();
   }
 
-  bool leads() const { return leads_; }
+  bool leads() const { return channel_.rank() == 0; }
   int rank() const { return channel_.rank(); }
   int world_size() const { return channel_.world_size(); }
   RankChannel& channel() { return channel_; }
@@ -128,7 +128,6 @@ class RankGroup {
 
  private:
   RankChannel& channel_;
-  const bool leads_ = channel_.rank() == 0;
   const std::shared_ptr<Parting> parting_ = std::make_shared<Parting>();
   DetachableChannel guarded_;
   RankedSource ranked_;

@@ -108,16 +108,14 @@ std::optional<Message> StoreConnection::receive(SteadyTime end, std::size_t long
     }
     pollfd wait{socket_.get(), POLLIN, 0};
     if (::poll(&wait, 1, timeout_until(end)) == 0) return std::nullopt;
-    read();
+    std::array<char, 65536> bytes;
+    const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) {
+      close("the store's connection: " + std::string(got == 0 ? "closed" : std::strerror(errno)));
+    }
+    in_.append(bytes.data(), static_cast<std::size_t>(got));
   }
-}
-
-void StoreConnection::read() {
-  std::array<char, 65536> bytes;
-  const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (got <= 0) close("the store's connection: " + std::string(got == 0 ? "closed" : std::strerror(errno)));
-  in_.append(bytes.data(), static_cast<std::size_t>(got));
 }
 
 std::optional<std::vector<std::string>> StoreConnection::answer(SteadyTime end) {
@@ -145,8 +143,6 @@ void StoreConnection::begin(Kind kind, std::vector<std::string> words) {
 std::optional<std::vector<std::string>> StoreConnection::finish(Duration limit) {
   const Turn turn(*this);
   if (closed_) close("the store's connection is closed");
-  // An answer to a vote has come since the step before, so that the wait would be a system call too many.
-  if (in_.empty()) read();
   return answer(Clock::real().now() + limit);
 }
 

@@ -16,7 +16,6 @@
 #include "holdfast/ranks/rank_store.h"
 #include "holdfast/ranks/sockets.h"
 #include "holdfast/ranks/store_messages.h"
-#include "holdfast/ranks/store_requests.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -28,7 +27,7 @@ class HOLDFAST_EXPORT OtherSecret : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class HOLDFAST_EXPORT StoreConnection final : public RankStore, public StoreRequests {
+class HOLDFAST_EXPORT StoreConnection final : public RankStore {
  public:
   struct Place {
     std::string host;
@@ -42,8 +41,6 @@ class HOLDFAST_EXPORT StoreConnection final : public RankStore, public StoreRequ
 
   // Another connection to the same store.
   std::unique_ptr<StoreConnection> again() const;
-  // The store, if this process has it.
-  const std::shared_ptr<StoreServer>& server() const { return server_; }
 
   void set(const std::string& key, const std::string& value) override;
   void note(const std::string& key, const std::string& value) override;
@@ -61,17 +58,18 @@ class HOLDFAST_EXPORT StoreConnection final : public RankStore, public StoreRequ
 
   // Any request: sends it and returns the words of its answer.
   std::vector<std::string> call(Kind kind, std::vector<std::string> words);
-  void begin(Kind kind, std::vector<std::string> words) override;
-  std::optional<std::vector<std::string>> finish(Duration limit) override;
-  void shut() noexcept override;
+  // A request in two halves. finish() returns nullopt if the answer did not arrive within `limit`; it is then
+  // still pending.
+  void begin(Kind kind, std::vector<std::string> words);
+  std::optional<std::vector<std::string>> finish(Duration limit);
+  // Ends the connection. Any thread, also while another waits for an answer.
+  void shut() noexcept;
 
  private:
   struct Turn;
 
   void greet(SteadyTime end) HOLDFAST_REQUIRES(mutex_);
   void send(Kind kind, std::vector<std::string> words) HOLDFAST_REQUIRES(mutex_);
-  // Reads what has come, if anything has.
-  void read() HOLDFAST_REQUIRES(mutex_);
   // nullopt at `end`.
   std::optional<Message> receive(SteadyTime end, std::size_t longest) HOLDFAST_REQUIRES(mutex_);
   std::optional<std::vector<std::string>> answer(SteadyTime end) HOLDFAST_REQUIRES(mutex_);

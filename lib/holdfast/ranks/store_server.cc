@@ -33,22 +33,22 @@ constexpr std::size_t kManyMembers = 512;
 constexpr int kFewEvents = 32;
 constexpr Duration kGather = 20ms;
 constexpr Duration kNoDescriptors = 100ms;
-// More answers than these are the server thread's to send, not a seat's.
-constexpr std::size_t kFewAnswers = 8;
 
 }  // namespace
 
 StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
     : listening_(std::move(listening)),
-      news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       secret_(std::move(secret)),
       most_strangers_(std::max(kMostStrangers, static_cast<std::size_t>(ranks))),
-      table_([this](StoreTable::Client number, const Message& message)
-                 HOLDFAST_REQUIRES(mutex_) { answer(number, message); }) {
-  for (Socket* const one : {&news_, &listening_}) {
+      table_([this](StoreTable::Client number, const Message& answer) {
+        const auto found = by_number_.find(number);
+        if (found != by_number_.end()) send(*found->second, answer);
+      }) {
+  for (Socket* const one : {&end_, &listening_}) {
     epoll_event event{.events = EPOLLIN, .data = {.ptr = one}};
-    if (news_.get() < 0 || epoll_.get() < 0 ||
+    if (end_.get() < 0 || epoll_.get() < 0 ||
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, one->get(), &event) != 0) {
       throw std::system_error(errno, std::generic_category(), "epoll");
     }
@@ -57,39 +57,9 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
 }
 
 StoreServer::~StoreServer() {
-  ending_ = true;
-  wake();
-  thread_.join();
-}
-
-void StoreServer::wake() noexcept {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(news_.get(), &one, sizeof one);
-}
-
-StoreTable::Client StoreServer::take_seat(Answer answer) {
-  const MutexLock lock(mutex_);
-  seats_.emplace(++newest_, std::move(answer));
-  return newest_;
-}
-
-void StoreServer::handle(StoreTable::Client seat, Message request) {
-  bool few = false;
-  {
-    const MutexLock lock(mutex_);
-    table_.handle(seat, std::move(request), Clock::real().now());
-    few = writing_.size() <= kFewAnswers;
-  }
-  few ? write_all() : wake();
-}
-
-void StoreServer::leave_seat(StoreTable::Client seat) {
-  {
-    const MutexLock lock(mutex_);
-    if (seats_.erase(seat) == 0) return;
-    table_.leave(seat);
-  }
-  wake();
+  [[maybe_unused]] const auto written = ::write(end_.get(), &one, sizeof one);
+  thread_.join();
 }
 
 StoreTraffic StoreServer::traffic() const {
@@ -114,45 +84,23 @@ void StoreServer::work() {
     bool come = false;
     for (int i = 0; i < count; ++i) {
       const auto& event = events[static_cast<std::size_t>(i)];
-      if (event.data.ptr == &news_) {
-        if (heard_of_end()) return;
-      } else if (event.data.ptr == &listening_) {
+      if (event.data.ptr == &end_) return;
+      if (event.data.ptr == &listening_) {
         come = true;
       } else {
-        const MutexLock lock(mutex_);
         serve(*static_cast<Client*>(event.data.ptr), (event.events & EPOLLOUT) != 0);
       }
     }
-    bool many = false;
-    {
-      const MutexLock lock(mutex_);
-      table_.expire(Clock::real().now());
-      many = members_.size() > kManyMembers;
-    }
+    table_.expire(Clock::real().now());
     write_all();
-    while (remove_ended()) write_all();  // to those that waited for a will
-    dismiss_strangers();
-    if (come) {
-      {
-        const MutexLock lock(mutex_);
-        let_in();
-      }
-      write_all();
-    }
-    if (many && count < kFewEvents) Clock::real().sleep_for(kGather);
+    dismiss();
+    if (come) let_in();
+    if (members_.size() > kManyMembers && count < kFewEvents) Clock::real().sleep_for(kGather);
   }
 }
 
-// Other news are answers to send, which the loop does anyway.
-bool StoreServer::heard_of_end() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(news_.get(), &count, sizeof count);
-  return ending_;
-}
-
 // For epoll, in milliseconds.
-int StoreServer::time_left() {
-  const MutexLock lock(mutex_);
+int StoreServer::time_left() const {
   const int strangers = strangers_.empty() ? -1 : 1000;
   const auto end = table_.next_end();
   if (!end) return strangers;
@@ -183,6 +131,7 @@ void StoreServer::let_in() {
     }
     send(client, {Kind::hello, {client.nonce}});
   }
+  write_all();
 }
 
 void StoreServer::serve(Client& client, bool writable) {
@@ -199,24 +148,18 @@ void StoreServer::serve(Client& client, bool writable) {
   }
 }
 
-// Removes the connections that have ended. False: there were none.
-bool StoreServer::remove_ended() {
-  const MutexLock lock(mutex_);
-  if (!std::exchange(some_are_over_, false)) return false;
-  for (Clients* const clients : {&strangers_, &members_}) {
-    for (auto next = clients->begin(); next != clients->end();) {
-      const auto client = next++;
-      if (client->over) remove(*clients, client);
-    }
-  }
-  return true;
-}
-
-// Removes unproved clients that took too long, and the oldest of too many.
-void StoreServer::dismiss_strangers() {
-  const MutexLock lock(mutex_);
-  if (strangers_.empty()) return;
+// Removes unproved clients that took too long, the oldest of too many, and connections that have ended.
+void StoreServer::dismiss() {
   const SteadyTime now = Clock::real().now();
+  while (std::exchange(some_are_over_, false)) {
+    for (Clients* const clients : {&strangers_, &members_}) {
+      for (auto next = clients->begin(); next != clients->end();) {
+        const auto client = next++;
+        if (client->over) remove(*clients, client);
+      }
+    }
+    write_all();  // to those that waited for a will
+  }
   while (strangers_.size() > most_strangers_) remove(strangers_, strangers_.begin());
   while (!strangers_.empty() && now - strangers_.front().came > kPoliteStranger) {
     remove(strangers_, strangers_.begin());
@@ -277,33 +220,16 @@ void StoreServer::greet(Client& client, const Message& proof) {
   send(client, {Kind::welcome, {proof_of_server(secret_, client.nonce, nonce)}});
 }
 
-void StoreServer::answer(StoreTable::Client number, const Message& answer) {
-  if (const auto found = by_number_.find(number); found != by_number_.end()) {
-    send(*found->second, answer);
-  } else if (const auto seat = seats_.find(number); seat != seats_.end()) {
-    seat->second(answer);
-  }
-}
-
 void StoreServer::send(Client& client, const Message& message) {
   if (client.over) return;
   client.out += packed(message);
   if (!std::exchange(client.writes, true)) writing_.push_back(&client);
 }
 
-// False: no client has an answer to get.
-bool StoreServer::write_one() {
-  const MutexLock lock(mutex_);
-  if (writing_.empty()) return false;
-  Client& client = *writing_.back();
-  writing_.pop_back();
-  client.writes = false;
-  if (!client.blocked) write(client);
-  return true;
-}
-
 void StoreServer::write_all() {
-  while (write_one()) {
+  for (const auto writing = std::exchange(writing_, {}); Client* const client : writing) {
+    client->writes = false;
+    if (!client->blocked) write(*client);
   }
 }
 

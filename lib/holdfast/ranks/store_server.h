@@ -6,14 +6,11 @@
 // one lists all keys to any client (2.10 on), so unguessable names do not help. Without libuv it waits for
 // the rest of a request that a stranger began.
 //
-// Its own process can ask it without a connection: a seat (store_seat.h).
-//
 // Errors: std::system_error without a thread, an epoll or an eventfd. Threads: any. Costs one thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <string>
 #include <thread>
@@ -21,7 +18,6 @@
 #include <vector>
 
 #include "holdfast/base/export.h"
-#include "holdfast/base/mutex.h"
 #include "holdfast/ranks/sockets.h"
 #include "holdfast/ranks/store_messages.h"
 #include "holdfast/ranks/store_table.h"
@@ -45,15 +41,6 @@ class HOLDFAST_EXPORT StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  // A client in this process. `answer` gets its answers, on any thread; it must not call the server.
-  using Answer = std::function<void(const Message&)>;
-  StoreTable::Client take_seat(Answer answer) HOLDFAST_EXCLUDES(mutex_);
-  // Handles a request of a seat on this thread, which also sends a few answers to others. std::runtime_error for a
-  // malformed one.
-  void handle(StoreTable::Client seat, Message request) HOLDFAST_EXCLUDES(mutex_);
-  // As the end of a connection. Afterwards `answer` is not called. Idempotent.
-  void leave_seat(StoreTable::Client seat) HOLDFAST_EXCLUDES(mutex_);
-
   StoreTraffic traffic() const;
 
  private:
@@ -72,39 +59,30 @@ class HOLDFAST_EXPORT StoreServer {
   using Clients = std::list<Client>;  // entries do not move: epoll has their addresses
 
   void work();
-  bool heard_of_end();
-  int time_left() HOLDFAST_EXCLUDES(mutex_);
-  void wake() noexcept;
-  void let_in() HOLDFAST_REQUIRES(mutex_);
-  void serve(Client& client, bool writable) HOLDFAST_REQUIRES(mutex_);
-  void read(Client& client) HOLDFAST_REQUIRES(mutex_);
-  void greet(Client& client, const Message& proof) HOLDFAST_REQUIRES(mutex_);
-  void answer(StoreTable::Client number, const Message& answer) HOLDFAST_REQUIRES(mutex_);
-  void send(Client& client, const Message& message) HOLDFAST_REQUIRES(mutex_);
-  void write(Client& client) HOLDFAST_REQUIRES(mutex_);
-  bool write_one() HOLDFAST_EXCLUDES(mutex_);
-  void write_all() HOLDFAST_EXCLUDES(mutex_);
-  void await(Client& client, bool writable) HOLDFAST_REQUIRES(mutex_);
-  bool remove_ended() HOLDFAST_EXCLUDES(mutex_);
-  void dismiss_strangers() HOLDFAST_EXCLUDES(mutex_);
-  void remove(Clients& from, Clients::iterator client) HOLDFAST_REQUIRES(mutex_);
+  int time_left() const;
+  void let_in();
+  void serve(Client& client, bool writable);
+  void read(Client& client);
+  void greet(Client& client, const Message& proof);
+  void send(Client& client, const Message& message);
+  void write(Client& client);
+  void write_all();
+  void await(Client& client, bool writable);
+  void dismiss();
+  void remove(Clients& from, Clients::iterator client);
 
   Socket listening_;
-  Socket news_;  // an eventfd: answers to send, or the end
-  std::atomic<bool> ending_{false};
+  Socket end_;  // an eventfd
   Socket epoll_;
   const std::string secret_;
   const std::size_t most_strangers_;
-  // Held for one message at a time, so that a seat never waits for the messages of a thousand clients.
-  Mutex mutex_;
-  Clients strangers_ HOLDFAST_GUARDED_BY(mutex_);  // oldest first
-  Clients members_ HOLDFAST_GUARDED_BY(mutex_);    // have proved that they know the secret
-  bool some_are_over_ HOLDFAST_GUARDED_BY(mutex_) = false;
-  StoreTable::Client newest_ HOLDFAST_GUARDED_BY(mutex_) = 0;
-  std::unordered_map<StoreTable::Client, Client*> by_number_ HOLDFAST_GUARDED_BY(mutex_);
-  std::unordered_map<StoreTable::Client, Answer> seats_ HOLDFAST_GUARDED_BY(mutex_);
-  std::vector<Client*> writing_ HOLDFAST_GUARDED_BY(mutex_);
-  StoreTable table_ HOLDFAST_GUARDED_BY(mutex_);
+  Clients strangers_;  // oldest first
+  Clients members_;    // have proved that they know the secret
+  bool some_are_over_ = false;
+  StoreTable::Client newest_ = 0;
+  std::unordered_map<StoreTable::Client, Client*> by_number_;
+  std::vector<Client*> writing_;
+  StoreTable table_;
   std::atomic<std::uint64_t> messages_in_{0}, bytes_in_{0}, bytes_out_{0};
   mutable std::thread thread_;
 };

@@ -6,9 +6,8 @@
 namespace holdfast { inline namespace v0_2 {
 
 VoteCadence::VoteCadence(int world_size)
-    : interval_(std::max<Duration>(
-          kInterval, std::chrono::seconds(
-                         std::min((world_size + kRanksOfInterval - 1) / kRanksOfInterval, kMostSeconds)))) {}
+    : interval_(kInterval *
+                std::clamp((world_size + kRanksOfInterval - 1) / kRanksOfInterval, 1, kMostIntervals)) {}
 
 void VoteCadence::learn(const Agreed& agreed) {
   newest_ = agreed.step;

@@ -1,4 +1,4 @@
-// Which step boundaries vote: one in about 1.4 s, in large worlds one in a few seconds. They are the same on
+// Which step boundaries vote: about one a second, in large worlds one every few seconds. They are the same on
 // all ranks, because each rank computes them from the results of votes alone.
 //
 //   if (cadence.votes_at(step)) post(vote);   // the result is read at the next boundary:
@@ -27,12 +27,11 @@ class VoteCadence {
  public:
   explicit VoteCadence(int world_size = 1);
 
-  // As rare as the promise allows, that a stop on one rank stops all within 1.5 s and two steps.
-  static constexpr Duration kInterval = std::chrono::milliseconds(1400);
+  static constexpr Duration kInterval = std::chrono::seconds(1);
   // More ranks vote less often, so that the votes of a thousand cost rank 0 less than 1 % of a core: every two
   // seconds up to 1,024 ranks, every four seconds at most.
   static constexpr int kRanksOfInterval = 512;
-  static constexpr int kMostSeconds = 4;
+  static constexpr int kMostIntervals = 4;
   // For steps shorter than a millisecond: they may become longer again.
   static constexpr std::int64_t kMostSteps = 1000;
   // Less time left than this and two last saves: an end is near.

@@ -4,28 +4,28 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
-#include "holdfast/ranks/rank_store.h"
 
 namespace holdfast { inline namespace v0_2 {
 
-VoteLine::VoteLine(std::shared_ptr<StoreRequests> requests, std::string name, int world_size)
-    : requests_(std::move(requests)), name_(std::move(name)), world_size_(world_size) {}
+VoteLine::VoteLine(std::shared_ptr<StoreConnection> connection, std::string name, int world_size)
+    : connection_(std::move(connection)), name_(std::move(name)), world_size_(world_size) {}
 
 void VoteLine::join(Duration limit) {
-  requests_->begin(Kind::join, {name_, std::to_string(world_size_)});
-  if (!requests_->finish(limit)) throw StoreClosed("not all ranks came to vote");
+  connection_->begin(Kind::join, {name_, std::to_string(world_size_)});
+  if (!connection_->finish(limit)) throw StoreClosed("not all ranks came to vote");
 }
 
 void VoteLine::post(const Ballot& mine) {
   // One ballot at a time, because answers carry no number.
   if (pending_) throw UsageError("a ballot was posted while another is pending");
-  requests_->begin(Kind::vote, {name_, std::string(reinterpret_cast<const char*>(mine.data()), sizeof mine)});
+  connection_->begin(Kind::vote,
+                     {name_, std::string(reinterpret_cast<const char*>(mine.data()), sizeof mine)});
   pending_ = true;
 }
 
 std::optional<Ballot> VoteLine::result(Duration limit) {
   if (!pending_) throw UsageError("no ballot is pending");
-  const auto words = requests_->finish(limit);
+  const auto words = connection_->finish(limit);
   if (!words) return std::nullopt;
   pending_ = false;
   Ballot largest;

@@ -2,7 +2,7 @@
 // largest of each number when it has one of every rank (ballot_box.h). A thousand ranks cost a thousand
 // connections, where an all-gather needs one between every two.
 //
-//   VoteLine votes(requests, "agreement", world_size);   // a StoreConnection; rank 0: a StoreSeat
+//   VoteLine votes(connection, "agreement", world_size);
 //   votes.join(limit);                 // returns when all have joined
 //   votes.post(ballot);                // does not wait
 //   auto result = votes.result(limit); // nullopt: still pending
@@ -17,14 +17,14 @@
 
 #include "holdfast/base/export.h"
 #include "holdfast/ranks/rank_channel.h"
-#include "holdfast/ranks/store_requests.h"
+#include "holdfast/ranks/store_connection.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 class HOLDFAST_EXPORT VoteLine {
  public:
-  // `requests` must not be shared.
-  VoteLine(std::shared_ptr<StoreRequests> requests, std::string name, int world_size);
+  // `connection` must not be shared.
+  VoteLine(std::shared_ptr<StoreConnection> connection, std::string name, int world_size);
   ~VoteLine() { shut(); }
   VoteLine(const VoteLine&) = delete;
   VoteLine& operator=(const VoteLine&) = delete;
@@ -34,10 +34,10 @@ class HOLDFAST_EXPORT VoteLine {
   void post(const Ballot& mine);
   std::optional<Ballot> result(Duration limit);
   // Ends the votes of all ranks.
-  void shut() noexcept { requests_->shut(); }
+  void shut() noexcept { connection_->shut(); }
 
  private:
-  const std::shared_ptr<StoreRequests> requests_;
+  const std::shared_ptr<StoreConnection> connection_;
   const std::string name_;
   const int world_size_;
   bool pending_ = false;

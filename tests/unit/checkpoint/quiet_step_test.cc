@@ -1,13 +1,7 @@
 // A step in which nothing is to be saved costs the training next to nothing: no allocation, no system call.
 // (bench/step_overhead counts the instructions.)
-#include <algorithm>
-#include <array>
-#include <thread>
-#include <vector>
-
 #include "holdfast/base/log.h"
 #include "rig.h"
-#include "support/memory_world.h"
 #include "support/quiet_call.h"
 
 HOLDFAST_COUNT_ALLOCATIONS
@@ -74,58 +68,6 @@ TEST(QuietStep, NeverEntersTheKernel) {
   });
   EXPECT_EQ(KernelEntries::count() - before, 0)
       << "in " << kSteps << " steps; the last was number " << KernelEntries::last();
-}
-
-// A boundary that neither votes nor reads a result. Steps as short as these vote at most every thousandth.
-TEST(QuietStep, OfSeveralRanksDoesNeither) {
-  constexpr int kRanks = 2;
-  Volume volume;
-  MemoryFileSystem nothing;
-  MemoryWorld world(kRanks);
-  std::array<std::vector<std::int64_t>, kRanks> costs;  // allocations and system calls by step
-  const auto train = [&](int rank) {
-    CheckpointerOptions options = volume.options({SaveEvery(std::chrono::hours(1))});
-    options.start.seams.clock = nullptr;
-    options.ranks.channel = &world.rank(rank);
-    if (rank != 0) options.start.seams.file_system = &nothing;
-    MemorySource::Options state;
-    state.rank = rank;
-    MemorySource source(state);
-    Checkpointer checkpointer(source, options);
-    checkpointer.resume();
-    KernelEntries::prepare();
-    auto& cost = costs[static_cast<std::size_t>(rank)];
-    cost.assign(4 * kSteps + 1, 0);
-    while (source.step() < 4 * kSteps) {
-      const StepReport report = source.train();
-      const std::int64_t before = allocations_here + KernelEntries::count();
-      KernelEntries::watch();
-      checkpointer.before_update();
-      checkpointer.after_step(report);
-      checkpointer.tick();
-      KernelEntries::leave();
-      cost[static_cast<std::size_t>(source.step())] = allocations_here + KernelEntries::count() - before;
-    }
-    checkpointer.finish();
-  };
-  std::thread other(train, 1);
-  train(0);
-  other.join();
-  show_log_times(false);
-
-  const std::vector<std::int64_t> votes = world.votes(0);
-  const auto voted = [&](std::int64_t step) {
-    return std::find(votes.begin(), votes.end(), step) != votes.end();
-  };
-  for (const auto& cost : costs) {
-    std::int64_t quiet = 0;
-    for (std::int64_t step = 1; step <= 4 * kSteps; ++step) {
-      if (voted(step) || voted(step - 1)) continue;
-      ++quiet;
-      EXPECT_EQ(cost[static_cast<std::size_t>(step)], 0) << "at step " << step;
-    }
-    EXPECT_GT(quiet, 3 * kSteps);
-  }
 }
 
 TEST(QuietStep, SystemCallsAreSeen) {

@@ -16,7 +16,6 @@
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/roll_call.h"
 #include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/store_seat.h"
 #include "holdfast/ranks/store_server.h"
 #include "holdfast/ranks/vote_line.h"
 
@@ -85,9 +84,7 @@ TEST_F(ManyRanks, MeetVoteAndNameALostHost) {
     met += attend(place_of(rank), Clock::real().now() + kLimit, kLimit, *own.line) ? 1 : 0;
     own.pulse = std::make_shared<Pulse>(connect(), "p/", rank, kRanks, pulse_options(kRanks, 10s));
     own.line->heed(own.pulse->alarm());
-    std::shared_ptr<StoreRequests> requests = connect();
-    if (rank == 0) requests = std::make_shared<StoreSeat>(server);
-    own.votes = std::make_unique<VoteLine>(std::move(requests), "p/vote", kRanks);
+    own.votes = std::make_unique<VoteLine>(connect(), "p/vote", kRanks);
     own.votes->join(kLimit);
   });
   EXPECT_EQ(met, kRanks);

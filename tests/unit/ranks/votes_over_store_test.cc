@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "holdfast/ranks/ballot_box.h"
-#include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/store_seat.h"
 #include "holdfast/ranks/store_server.h"
 #include "holdfast/ranks/vote_line.h"
 
@@ -40,39 +38,30 @@ TEST(BallotBox, TheLargestOfEachNumberWhenAllHaveCast) {
   EXPECT_TRUE(box.broken());
 }
 
-// The store is in rank 0's process; the parameter: which rank that is here, so that it votes first, between the
-// others, or last. kRanks: none.
-class VotesOverStore : public testing::TestWithParam<std::size_t> {
+class VotesOverStore : public testing::Test {
  protected:
   VotesOverStore() {
     auto listening = listen_at("127.0.0.1", 0);
     place_ = {"127.0.0.1", own_end(listening->get()).second, "our secret"};
-    server_ = std::make_shared<StoreServer>(std::move(*listening), place_.secret);
+    server_ = std::make_unique<StoreServer>(std::move(*listening), place_.secret);
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
-      std::shared_ptr<StoreRequests> requests;
-      if (rank == GetParam()) {
-        requests = std::make_shared<StoreSeat>(server_);
-      } else {
-        requests = std::make_shared<StoreConnection>(place_, 60s);
-      }
-      votes_.push_back(std::make_unique<VoteLine>(std::move(requests), "vote", int{kRanks}));
+      votes_.push_back(
+          std::make_unique<VoteLine>(std::make_shared<StoreConnection>(place_, 60s), "vote", int{kRanks}));
     }
     std::vector<std::jthread> joining;
     for (const auto& vote : votes_) joining.emplace_back([&vote] { vote->join(60s); });
   }
   static constexpr std::size_t kRanks = 3;
   StoreConnection::Place place_;
-  std::shared_ptr<StoreServer> server_;
+  std::unique_ptr<StoreServer> server_;
   std::vector<std::unique_ptr<VoteLine>> votes_;
 };
 
-INSTANTIATE_TEST_SUITE_P(TheStoreIsRank, VotesOverStore, testing::Range<std::size_t>(0, 4));
-
-TEST_P(VotesOverStore, AllGetTheLargest) {
+TEST_F(VotesOverStore, AllGetTheLargest) {
   for (std::int64_t round = 0; round < 20; ++round) {
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
       if (rank + 1 == kRanks) {
-        EXPECT_EQ(votes_[0]->result(5ms), std::nullopt) << "one has not voted";
+        EXPECT_EQ(votes_[0]->result(20ms), std::nullopt) << "one has not voted";
         EXPECT_THROW(votes_[0]->post({}), UsageError) << "while one is pending";
       }
       votes_[rank]->post(ballot(round, static_cast<std::int64_t>(rank)));
@@ -82,23 +71,7 @@ TEST_P(VotesOverStore, AllGetTheLargest) {
   EXPECT_THROW(votes_[0]->result(1s), UsageError);
 }
 
-// Each rank waits on a thread of its own, and the last vote comes then.
-TEST_P(VotesOverStore, AResultEndsAWait) {
-  for (std::size_t last = 0; last < kRanks; ++last) {
-    std::vector<std::jthread> waiting;
-    for (std::size_t rank = 0; rank < kRanks; ++rank) {
-      if (rank == last) continue;
-      waiting.emplace_back([this, rank] {
-        votes_[rank]->post(ballot(1, static_cast<std::int64_t>(rank)));
-        EXPECT_EQ(votes_[rank]->result(60s), ballot(1, kRanks - 1));
-      });
-    }
-    votes_[last]->post(ballot(1, static_cast<std::int64_t>(last)));
-    EXPECT_EQ(votes_[last]->result(60s), ballot(1, kRanks - 1));
-  }
-}
-
-TEST_P(VotesOverStore, FailWhenTheConnectionOfARankEnds) {
+TEST_F(VotesOverStore, FailWhenTheConnectionOfARankEnds) {
   votes_[0]->post({});
   votes_[2].reset();
   EXPECT_THROW(votes_[0]->result(60s), StoreFailed);
@@ -107,23 +80,9 @@ TEST_P(VotesOverStore, FailWhenTheConnectionOfARankEnds) {
   EXPECT_THROW(votes_[1]->result(60s), StoreFailed) << "of all votes";
 }
 
-TEST_P(VotesOverStore, ARankThatLeavesTheVotesFailsThemForAllAndForItself) {
-  for (const auto& vote : votes_) vote->post({});
-  for (const auto& vote : votes_) EXPECT_TRUE(vote->result(60s));
-  votes_[1]->post({});
-  votes_[1]->shut();
-  EXPECT_THROW(votes_[1]->result(60s), StoreClosed);
-  for (const std::size_t rank : {0, 2}) {
-    votes_[rank]->post({});
-    EXPECT_THROW(votes_[rank]->result(60s), StoreFailed);
-  }
-}
-
-TEST_P(VotesOverStore, NobodyJoinsAVoteThatHasAll) {
+TEST_F(VotesOverStore, NobodyJoinsAVoteThatHasAll) {
   VoteLine more(std::make_shared<StoreConnection>(place_, 60s), "vote", int{kRanks});
   EXPECT_THROW(more.join(60s), StoreClosed);
-  VoteLine seated(std::make_shared<StoreSeat>(server_), "vote", int{kRanks});
-  EXPECT_THROW(seated.join(60s), StoreClosed);
   VoteLine other(std::make_shared<StoreConnection>(place_, 60s), "other", 2);
   EXPECT_THROW(other.join(20ms), StoreClosed) << "alone";
 }

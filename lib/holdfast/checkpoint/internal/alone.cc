@@ -21,7 +21,7 @@ Resumed Alone::resume() {
 void Alone::at_boundary(Decision& decision) {
   Run& run = engine_.run;
   const AsyncWriter& writer = *run.writer;
-  const std::int64_t step = engine_.boundary.step();
+  const std::int64_t step = run.step();
   const SteadyTime now = run.clock.now();  // one read of the clock serves both: this and the schedule
   run.time.step(now, writer.activity());
   run.book->boundary(step);

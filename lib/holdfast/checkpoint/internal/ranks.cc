@@ -47,26 +47,15 @@ Resumed Ranks::resume() {
 
 // The loop.
 
-// Most boundaries neither vote nor read a result. Between two steps of a training all caches hold other things,
-// so what counts here is how little memory is touched.
 void Ranks::at_boundary(Decision& decision) {
-  const std::int64_t step = engine_.boundary.step();
-  const AsyncWriter* const writer = run_.writer.get();
-  run_.time.step(run_.clock.now(), writer != nullptr ? writer->activity() : 0);
-  run_.book->boundary(step);
-  if (votes_.pending() || votes_.at(step) || run_.monitor.pending() || !engine_.boundary_saves.laid_out())
-      [[unlikely]] {
-    end_.or_abandon([&] { vote_at_boundary(decision, step); });
-  }
-  if (writer != nullptr ? writer->failing() : group_.failing()) [[unlikely]] {
-    decision.failure = writer != nullptr
-                           ? writer->failure()
-                           : std::optional<std::string>("rank 0's last save failed; its log says why");
-  }
+  end_.or_abandon([&] { vote_at_boundary(decision); });
 }
 
-void Ranks::vote_at_boundary(Decision& decision, std::int64_t step) {
+void Ranks::vote_at_boundary(Decision& decision) {
+  const std::int64_t step = run_.step();
+  run_.time.step(run_.clock.now(), run_.writer ? run_.writer->activity() : 0);
   if (!engine_.boundary_saves.laid_out()) lay_out();
+  run_.book->boundary(step);
   if (run_.monitor.pending()) engine_.listener.heard();
 
   if (votes_.pending()) {
@@ -82,6 +71,11 @@ void Ranks::vote_at_boundary(Decision& decision, std::int64_t step) {
     if (run_.monitor.pending()) group_.channel().call(true);
     engine_.limit.restore();
     votes_.post(group_.leads() ? engine_.plan() : Plan{});
+  }
+  if (group_.leads()) {
+    if (run_.writer->failing()) decision.failure = run_.writer->failure();
+  } else if (group_.failing()) {
+    decision.failure = "rank 0's last save failed; its log says why";
   }
 }
 

@@ -23,7 +23,6 @@ class StepBoundary {
 
   // After resume().
   void begin() {
-    step_ = run_.step();
     loss_ = run_.started.loss;
     evaluation_due_ = run_.started.resumed.evaluation_due;
   }
@@ -38,7 +37,6 @@ class StepBoundary {
     settle();
     memory_ = Memory::updating;
     run_.source.advance(report);
-    step_ = run_.source.step();
     memory_ = Memory::boundary;
     evaluation_due_ = report.evaluation_due;
     if (report.late) [[unlikely]] {
@@ -53,7 +51,6 @@ class StepBoundary {
       read_late();
     }
   }
-  std::int64_t step() const { return step_; }
   // Requires settle().
   std::optional<double> loss() const { return loss_; }
   // … and ends.
@@ -78,8 +75,9 @@ class StepBoundary {
   [[gnu::always_inline]] void learn(std::optional<double> loss) {
     loss_ = loss;
     if (!loss_) return;
-    run_.losses.push(step_, *loss_);
-    run_.started.receipt.compare(step_, *loss_);
+    const std::int64_t step = run_.step();
+    run_.losses.push(step, *loss_);
+    run_.started.receipt.compare(step, *loss_);
     if (std::isfinite(*loss_) != loss_was_finite_) [[unlikely]] {
       tell_loss();
     }
@@ -90,7 +88,6 @@ class StepBoundary {
 
   Run& run_;
   const SavePartners& partners_;
-  std::int64_t step_ = 0;
   std::optional<double> loss_;
   std::shared_ptr<LateReport> late_;  // not null: loss_ is missing
   bool evaluation_due_ = false;
