@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/owner_process.h"
@@ -20,7 +19,6 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-using internal::Alone;
 using internal::Engine;
 using internal::Ensemble;
 using internal::or_out_of_memory;
@@ -28,11 +26,10 @@ using internal::RankGroup;
 using internal::RankPartners;
 using internal::Run;
 using internal::SavePartners;
-using internal::Trial;
 
 struct Checkpointer::Parts {
   Parts(SnapshotSource& source, CheckpointerOptions options)
-      : trial(Trial::begin(options)),
+      : trial(internal::Trial::begin(options)),
         group(internal::ranks_of(options.ranks.channel, source)),
         run(group ? group->source() : source, std::move(options)),
         partners(group ? std::make_unique<RankPartners>(run, *group) : nullptr),
@@ -40,7 +37,7 @@ struct Checkpointer::Parts {
     if (partners) {
       ensemble = std::make_unique<internal::Ranks>(engine, *group, *partners);
     } else {
-      ensemble = std::make_unique<Alone>(engine);
+      ensemble = std::make_unique<internal::Alone>(engine);
     }
     engine.listener.start();
   }
@@ -57,19 +54,9 @@ struct Checkpointer::Parts {
     throw UsageError(name + (engine.end.over() ? " after finish()" : " before resume()"));
   }
 
-  void in_trial() {
-    const std::int64_t step = run.step();
-    engine.boundary.settle();
-    trial->note(engine.boundary.loss(), run.source.attributes(), engine.boundary_saves.digest());
-    if (trial->saves_at(step)) ensemble->save().wait();
-    trial->end_at(step);
-    if (!trial->stops_at(step)) return;
-    run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
-  }
-
   // In a forked child the threads do not exist, and the files belong to the parent.
   const OwnerProcess process = {};
-  std::optional<Trial> trial;
+  std::optional<internal::Trial> trial;
   const std::unique_ptr<RankGroup> group;  // null: alone
   Run run;
   const std::unique_ptr<RankPartners> partners;
@@ -121,7 +108,7 @@ Decision Checkpointer::after_step(const StepReport& report) {
     engine.evaluation.step_inside();
   }
   if (parts_->trial) [[unlikely]] {
-    parts_->in_trial();
+    parts_->trial->at_boundary(engine, *parts_->ensemble);
   }
   Decision decision;
   parts_->ensemble->at_boundary(decision);
@@ -181,19 +168,7 @@ void Checkpointer::EvaluationScope::cut_short() { owner_->parts_->engine.evaluat
 void Checkpointer::metric(const std::string& name, double value) {
   parts_->require_loop("metric");
   parts_->engine.boundary.settle();
-  Run& run = parts_->run;
-  Measurements& measurements = parts_->engine.saves.measurements();
-  measurements.settle();
-  measurements.add(name, run.step(), value);
-  LedgerLine line = run.ledger.stamped("metric");
-  run.ledger.note(line.number("step", run.step()).text("name", name).text("value", shortest_decimal(value)));
-  bool best = false;
-  for (const KeepPolicy& policy : run.options.keep.policies()) {
-    const auto* const wanted = std::get_if<KeepBest>(&policy);
-    if (wanted == nullptr || wanted->metric != name) continue;
-    best = best || measurements.among_best(*wanted, run.step());
-  }
-  if (best) parts_->ensemble->save_best(name, value);
+  if (parts_->engine.saves.measure(name, value)) parts_->ensemble->save_best(name, value);
 }
 
 // The end.
@@ -237,14 +212,7 @@ Checkpointer::~Checkpointer() {
 AttemptNumber Checkpointer::attempt() const { return parts_->run.started.record.attempt; }
 
 Durable Checkpointer::last_durable() const {
-  return or_out_of_memory([&]() -> Durable {
-    const Run& run = parts_->run;
-    if (run.writer) {
-      AsyncWriter::Acknowledged last = run.writer->last_acknowledged();
-      if (last.step >= 0) return {last.step, std::move(last.checkpoint), last.when};
-    }
-    return run.started.durable;
-  });
+  return or_out_of_memory([&] { return parts_->run.last_durable(); });
 }
 
 RunFigures Checkpointer::figures() const { return parts_->run.book->figures(); }

@@ -38,4 +38,12 @@ std::int64_t Run::newest_durable() const noexcept {
   return std::max(writer ? writer->last_step() : -1, started.durable.step);
 }
 
+Durable Run::last_durable() const {
+  if (writer) {
+    AsyncWriter::Acknowledged last = writer->last_acknowledged();
+    if (last.step >= 0) return {last.step, std::move(last.checkpoint), last.when};
+  }
+  return started.durable;
+}
+
 }}}  // namespace holdfast::v0_2::internal

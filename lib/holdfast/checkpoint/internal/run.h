@@ -38,6 +38,7 @@ struct Run {
   std::int64_t step() const { return source.step(); }
   // The newest durable step; −1: none. Any thread.
   std::int64_t newest_durable() const noexcept;
+  Durable last_durable() const;
   // A commit that begins now ends before any named deadline. Requires a writer. Any thread.
   bool commit_fits() const noexcept { return outlook.fits({.writing = writer->writing_for()}); }
 

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -28,6 +29,21 @@ const RunRecord& SaveFlow::record() {
   measurements_.settle();
   record.metrics = measurements_.recorded();
   return record;
+}
+
+bool SaveFlow::measure(const std::string& name, double value) {
+  const std::int64_t step = run_.step();
+  measurements_.settle();
+  measurements_.add(name, step, value);
+  LedgerLine line = run_.ledger.stamped("metric");
+  run_.ledger.note(line.number("step", step).text("name", name).text("value", shortest_decimal(value)));
+  bool best = false;
+  for (const KeepPolicy& policy : run_.options.keep.policies()) {
+    const auto* const wanted = std::get_if<KeepBest>(&policy);
+    if (wanted == nullptr || wanted->metric != name) continue;
+    best = best || measurements_.among_best(*wanted, step);
+  }
+  return best;
 }
 
 void SaveFlow::tell_doubts() {

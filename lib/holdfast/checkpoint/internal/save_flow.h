@@ -54,6 +54,8 @@ class SaveFlow {
   bool wait_for_image(Duration limit = Duration::max());
 
   Measurements& measurements() { return measurements_; }
+  // A value measured on the state at this boundary. True: KeepBest keeps it.
+  bool measure(const std::string& name, double value);
 
  private:
   void tell_doubts();

@@ -33,6 +33,18 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   return trial;
 }
 
+void Trial::at_boundary(Engine& engine, Ensemble& ensemble) {
+  Run& run = engine.run;
+  const std::int64_t step = run.step();
+  engine.boundary.settle();
+  note(engine.boundary.loss(), run.source.attributes(), engine.boundary_saves.digest());
+  if (step == orders_.save_at) ensemble.save().wait();
+  if (step == orders_.kill_at || step > orders_.stop_at) std::raise(SIGKILL);
+  if (step != orders_.stop_at) return;
+  run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
+}
+
+// `now`: the attributes of the state.
 void Trial::note(std::optional<double> loss, const Attributes& now, const Digest& state) {
   std::cout.flush();
   std::fflush(stdout);
@@ -44,10 +56,6 @@ void Trial::note(std::optional<double> loss, const Attributes& now, const Digest
   // In a trial standard output is a file, so its offset tells how much was printed.
   line.output = ::lseek(STDOUT_FILENO, 0, SEEK_CUR);
   append_step(folder_, line);
-}
-
-void Trial::end_at(std::int64_t step) const {
-  if (step == orders_.kill_at || step > orders_.stop_at) std::raise(SIGKILL);
 }
 
 }}}  // namespace holdfast::v0_2::internal

@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/checkpoint/internal/engine.h"
+#include "holdfast/checkpoint/internal/ensemble.h"
 #include "holdfast/ledger/trial.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -17,14 +19,12 @@ class Trial {
   // nullopt without HOLDFAST_TRIAL. Changes the options of a trial.
   static std::optional<Trial> begin(CheckpointerOptions& options);
 
-  bool stops_at(std::int64_t step) const { return step == orders_.stop_at; }
-  bool saves_at(std::int64_t step) const { return step == orders_.save_at; }
-  // The line of this step; `now` are the attributes of the state.
-  void note(std::optional<double> loss, const Attributes& now, const Digest& state);
-  // Ends the process at an ordered step, or if the program ignores a stop.
-  void end_at(std::int64_t step) const;
+  // Writes the line of this step, and does what is ordered for it. Ends the process if the program ignores a stop.
+  void at_boundary(Engine& engine, Ensemble& ensemble);
 
  private:
+  void note(std::optional<double> loss, const Attributes& now, const Digest& state);
+
   std::filesystem::path folder_;
   TrialOrders orders_;
 };
