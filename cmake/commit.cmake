@@ -1,5 +1,6 @@
 # cmake -Dgit=… -Dsource=… -Dmade=… -P: writes the source `made` with the commit of the repository `source`, "unknown"
 # if that is not a repository of its own (an archive, or files within another project).
+cmake_policy(SET CMP0053 NEW)  # @commit@ is for file(CONFIGURE) alone
 set(commit unknown)
 if(git)
   execute_process(COMMAND "${git}" -C "${source}" rev-parse HEAD --show-toplevel OUTPUT_VARIABLE answer ERROR_QUIET)

@@ -46,7 +46,7 @@ void CopyList::work() noexcept {
 }
 
 void CopyList::work(PieceDigests& digests) noexcept {
-  DigestStream stream(digests);
+  PieceDigester stream(digests);
   std::uint64_t begin = taken_.load(std::memory_order_relaxed);
   while (begin < bytes_) {
     if (digests.stopped()) return work();

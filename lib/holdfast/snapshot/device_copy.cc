@@ -232,7 +232,7 @@ void DeviceCopy::arrive(PieceDigests* digests) {
       for (const auto& [lane, fetches] : directly) {
         if (fetches.empty()) continue;
         wait_for(*lane->share.device, second ? 0 : 1);
-        DigestStream stream(*digests);
+        PieceDigester stream(*digests);
         const std::size_t begin = second ? lane->first_half : 0;
         const std::size_t end = second ? fetches.size() : lane->first_half;
         for (std::size_t i = begin; i < end; ++i) stream.passed(fetches[i].to);
@@ -249,7 +249,7 @@ void DeviceCopy::arrive(PieceDigests* digests) {
 // Uses two halves in turn: the device fills one while this thread copies the other into the image.
 void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce, PieceDigests* digests) const {
   static_assert(CopyDevice::kMarks == 2);
-  std::optional<DigestStream> stream;
+  std::optional<PieceDigester> stream;
   if (digests != nullptr) stream.emplace(*digests);
   // All devices share the bounce memory, and two snapshots may arrive on two threads at once.
   static Mutex one_at_a_time;

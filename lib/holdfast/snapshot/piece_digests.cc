@@ -58,7 +58,7 @@ std::size_t PieceDigests::piece_at(std::uint64_t offset) const noexcept {
   return found == by_offset_.end() ? kNone : *found;
 }
 
-void DigestStream::begin(std::size_t piece) noexcept {
+void PieceDigester::begin(std::size_t piece) noexcept {
   piece_ = piece;
   finite_ = true;
   const std::size_t tensor = digests_.pieces_[piece].tensor;
@@ -69,7 +69,7 @@ void DigestStream::begin(std::size_t piece) noexcept {
   internal::digest_kernel().begin(hash_);
 }
 
-void DigestStream::end() noexcept {
+void PieceDigester::end() noexcept {
   unsigned char digest[sizeof(Digest)];
   internal::digest_kernel().end(hash_, digest);
   Inspected& found = digests_.found_[piece_];
@@ -79,13 +79,13 @@ void DigestStream::end() noexcept {
   piece_ = PieceDigests::kNone;
 }
 
-ByteRange DigestStream::range_of(std::span<const std::byte> written) const noexcept {
+ByteRange PieceDigester::range_of(std::span<const std::byte> written) const noexcept {
   const auto begin = static_cast<std::uint64_t>(written.data() - digests_.image_.data());
   return {begin, begin + written.size()};
 }
 
 template <class Plain, class Digesting>
-void DigestStream::advance(ByteRange range, const Plain& plain, const Digesting& digesting) noexcept {
+void PieceDigester::advance(ByteRange range, const Plain& plain, const Digesting& digesting) noexcept {
   while (range.size() != 0) {
     if (digests_.stopped()) return plain(range);
     if (piece_ == PieceDigests::kNone || next_ != range.begin) {
@@ -117,7 +117,7 @@ void DigestStream::advance(ByteRange range, const Plain& plain, const Digesting&
   }
 }
 
-void DigestStream::copy(std::span<const std::byte> from, std::span<std::byte> to) noexcept {
+void PieceDigester::copy(std::span<const std::byte> from, std::span<std::byte> to) noexcept {
   const ByteRange all = range_of(to);
   advance(
       all,
@@ -131,7 +131,7 @@ void DigestStream::copy(std::span<const std::byte> from, std::span<std::byte> to
       });
 }
 
-void DigestStream::passed(std::span<const std::byte> written) noexcept {
+void PieceDigester::passed(std::span<const std::byte> written) noexcept {
   const ByteRange all = range_of(written);
   advance(
       all, [](ByteRange) {},

@@ -3,7 +3,7 @@
 // then reads a piece only to write it, and hashes what is missing here.
 //
 //   auto digests = std::make_shared<PieceDigests>(*snapshot);
-//   DigestStream stream(*digests);            // on the copier's thread
+//   PieceDigester stream(*digests);            // on the copier's thread
 //   stream.copy(live, slot);                  // digests while it copies
 //   snapshot->digests = digests;
 //
@@ -46,7 +46,7 @@ class PieceDigests {
   bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
  private:
-  friend class DigestStream;
+  friend class PieceDigester;
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   // The first piece that ends after that byte of the image: it holds the byte, or begins behind it. Or kNone.
   std::size_t piece_at(std::uint64_t offset) const noexcept;
@@ -63,11 +63,11 @@ class PieceDigests {
 
 // Digests what is written to the image, in ascending order of its bytes. A piece that does not pass whole through
 // one stream, or is cut within an element, stays without a digest.
-class DigestStream {
+class PieceDigester {
  public:
-  explicit DigestStream(PieceDigests& digests) : digests_(digests) {}
-  DigestStream(const DigestStream&) = delete;
-  DigestStream& operator=(const DigestStream&) = delete;
+  explicit PieceDigester(PieceDigests& digests) : digests_(digests) {}
+  PieceDigester(const PieceDigester&) = delete;
+  PieceDigester& operator=(const PieceDigester&) = delete;
 
   // Copies; what is digested is what was written, even if `from` changes meanwhile. Requires equal sizes, and
   // that `to` lies in the image.

@@ -51,8 +51,8 @@ bool names_a_programs_option(const std::string& literal) {
   }
   if (at == std::string::npos) return false;
   // The example, or a command or program that is named with its option.
-  for (const char* named :
-       {"in Holdfast's example", "holdfast prune --", "cmake/bootstrap --", "aws ec2 ", "Slurm's --"}) {
+  for (const char* named : {"in Holdfast's example", "holdfast prune --", "holdfast prune DIR --",
+                            "holdfast supervise --", "cmake/bootstrap --", "aws ec2 ", "Slurm's --"}) {
     if (literal.find(named) != std::string::npos) return false;
   }
   return true;

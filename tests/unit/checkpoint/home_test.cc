@@ -29,7 +29,7 @@ class Homes : public testing::Test {
   void bring_home(const char* directory = kRun) {
     FileVerifier verifier;
     verifier.stop_keeping();
-    Pace pace(volume.clock);
+    holdfast::Pace pace(volume.clock);
     const auto home = open_home({.place = kHomePlace}, volume.disk, verifier, pace);
     Mirror(volume.disk, verifier, *home, {.directory = directory, .once = true}, pace).run();
   }

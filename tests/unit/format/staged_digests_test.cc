@@ -32,7 +32,7 @@ Made staged(bool digesting, std::size_t early = 1) {
   const Made other = make_snapshot(tensors(), small_attributes());
   Made made = make_snapshot(tensors(), small_attributes());
   const auto digests = std::make_shared<PieceDigests>(*made.snapshot);
-  DigestStream stream(*digests);
+  PieceDigester stream(*digests);
   const std::size_t count = tensors().size();
   for (std::size_t i = 0; i + early < count; ++i) {
     stream.copy(other.snapshot->bytes(i), made.plan->layout->slot(i, made.snapshot->arena->bytes()));
@@ -110,7 +110,7 @@ TEST(StagedDigests, VerdictsOfTheStagingReachTheSeal) {
     if (!finite) ones.back() = std::numeric_limits<float>::quiet_NaN();
     for (const std::size_t i : {2, 3}) std::memset(slot(made, i).data(), 0, slot(made, i).size());
     const auto digests = std::make_shared<PieceDigests>(*made.snapshot);
-    DigestStream stream(*digests);
+    PieceDigester stream(*digests);
     stream.copy(std::as_bytes(std::span(ones)), slot(made, 0));
     made.snapshot->digests = digests;
     std::optional<std::size_t> told = 77;

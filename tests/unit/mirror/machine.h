@@ -4,10 +4,13 @@
 // Threads: one.
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "holdfast/mirror/directory_home.h"
 #include "holdfast/mirror/mirror.h"
@@ -24,6 +27,15 @@ inline constexpr int kSlower = 8;
 #else
 inline constexpr int kSlower = 1;
 #endif
+
+// Thrown by a planned end of the machine.
+struct Killed : std::exception {};
+
+inline std::int64_t count_of(const std::string& text, const std::string& part) {
+  std::int64_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
 
 inline const std::filesystem::path kDir = "/nvme/run";
 inline const std::string kHome = "/efs/run";

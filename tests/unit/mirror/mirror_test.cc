@@ -17,12 +17,6 @@ namespace holdfast::test { namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-std::int64_t count_of(const std::string& text, const std::string& part) {
-  std::int64_t count = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 class Mirrors : public testing::Test {
  protected:
   Mirrors() { set_log_level(LogLevel::warning); }

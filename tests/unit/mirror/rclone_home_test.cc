@@ -62,8 +62,6 @@ echo $n >"$here/ended"
 exit $rc
 )sh";
 
-struct Killed : std::exception {};
-
 class Rclone : public testing::Test {
  protected:
   Rclone() {

@@ -17,8 +17,6 @@
 
 namespace holdfast::test { namespace {
 
-struct Killed : std::exception {};
-
 // Those of the store's lane, and what a network file system adds. By day each operation gets one of them.
 constexpr std::array kErrors{EIO, ENOSPC, EROFS, EDQUOT, EINTR, EMFILE, ESTALE, ENOMEM, EACCES, ETIMEDOUT};
 

@@ -20,12 +20,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-std::int64_t count_of(const std::string& text, const std::string& part) {
-  std::int64_t count = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 struct Storm {
   const char* name;
   Op operation;

@@ -173,7 +173,7 @@ TEST_F(PieceDigestsTest, WhoWaitsStopsThemAndTheCopyGoesOn) {
 TEST_F(PieceDigestsTest, AStreamTakesAnyCutsAcrossTensorsAndGaps) {
   for (const std::size_t cut : {std::size_t{65'536}, std::size_t{1'000'000}, image().size()}) {
     digests = std::make_shared<PieceDigests>(snapshot);
-    DigestStream copying(*digests);
+    PieceDigester copying(*digests);
     for (std::size_t at = 0; at < image().size(); at += cut) {
       const std::size_t size = std::min(cut, image().size() - at);
       copying.copy(std::span(live).subspan(at, size), image().subspan(at, size));
@@ -182,7 +182,7 @@ TEST_F(PieceDigestsTest, AStreamTakesAnyCutsAcrossTensorsAndGaps) {
     EXPECT_GE(check_known(), 5u);
 
     digests = std::make_shared<PieceDigests>(snapshot);
-    DigestStream passing(*digests);
+    PieceDigester passing(*digests);
     for (std::size_t at = 0; at < image().size(); at += cut) {
       passing.passed(image().subspan(at, std::min(cut, image().size() - at)));
     }
@@ -191,7 +191,7 @@ TEST_F(PieceDigestsTest, AStreamTakesAnyCutsAcrossTensorsAndGaps) {
 }
 
 TEST_F(PieceDigestsTest, APieceThatDoesNotPassWholeAndInOrderHasNone) {
-  DigestStream stream(*digests);
+  PieceDigester stream(*digests);
   const std::uint64_t large = snapshot.layout->offset(0);
   stream.passed(image().subspan(large + 4, kDigestPiece - 4));  // begins too late
   stream.passed(image().subspan(large + kDigestPiece, 4096));   // the second piece, with a gap

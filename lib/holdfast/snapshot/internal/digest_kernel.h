@@ -1,4 +1,4 @@
-// The loops of digest_of, inspect_bytes and DigestStream, in two versions: for all machines, and for those with
+// The loops of digest_of, inspect_bytes and PieceDigester, in two versions: for all machines, and for those with
 // AVX2 (a third less processor time). The process chooses once.
 //
 // Plain types only: the AVX2 source has other compiler flags, and must not share inline functions of the

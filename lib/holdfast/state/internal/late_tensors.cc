@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kBlock = 256u << 10;  // written, and then digested from the cache
 
 // Row by row of the outermost dimension, so that the bytes ascend.
-void copy_digesting(const Strided& tensor, std::span<std::byte> to, DigestStream& stream) noexcept {
+void copy_digesting(const Strided& tensor, std::span<std::byte> to, PieceDigester& stream) noexcept {
   const std::int64_t rows = tensor.sizes.empty() || to.empty() ? 1 : tensor.sizes[0];
   const std::size_t row = to.size() / static_cast<std::size_t>(rows);
   const auto most =
@@ -67,7 +67,7 @@ void LateTensors::run() noexcept {
 
 void LateTensors::run_digesting(PieceDigests& digests) noexcept {
   copies_.work(digests);
-  DigestStream stream(digests);
+  PieceDigester stream(digests);
   while (true) {
     const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);
     if (next >= strided_.size()) return;
