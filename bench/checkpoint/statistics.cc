@@ -17,6 +17,7 @@ double spread(const std::vector<double>& values) {
 namespace {
 
 constexpr int kResamplings = 2000;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kOutside = 0.025;  // on either side
 
 std::vector<double> picked(const std::vector<double>& values, std::span<const std::size_t> drawn) {
@@ -30,7 +31,6 @@ std::vector<double> picked(const std::vector<double>& values, std::span<const st
 
 Interval bootstrap(std::size_t repetitions,
                    const std::function<double(std::span<const std::size_t> drawn)>& figure) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (repetitions < 3) return {-kInfinity, kInfinity};
   std::mt19937_64 random(1);
   std::uniform_int_distribution<std::size_t> any(0, repetitions - 1);
@@ -53,10 +53,7 @@ Interval interval_of_median(const std::vector<double>& values, double scale) {
 }
 
 Interval interval_of_ratio(const std::vector<double>& above, const std::vector<double>& below) {
-  if (above.size() != below.size()) {
-    const double divisor = median(below);
-    return interval_of_median(above, 1 / divisor);
-  }
+  if (above.size() != below.size()) return {-kInfinity, kInfinity};
   return bootstrap(above.size(), [&](std::span<const std::size_t> drawn) {
     return median(picked(above, drawn)) / median(picked(below, drawn));
   });

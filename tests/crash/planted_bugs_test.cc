@@ -39,6 +39,8 @@ constexpr Lane kLanes[] = {
     {"evaluation exception", "checkpoint", "EvaluationException*"},
     {"late staging", "checkpoint", "LateStaging.AnUpdateBefore*"},
     {"two tiers", "mirror", "Mirrors.*:Starts.*"},
+    {"alone", "mirror", "StartsAlone.*"},
+    {"reserve", "checkpoint", "Home.TheLast*:Home.WhatThePlan*"},
     {"stores", "mirror", "Rclone.*-*AnyCall*"},
     {"losses", "checkpoint", "UntoldLoss*:FiniteState*"},
 };

@@ -131,8 +131,9 @@ PreparedStart MirrorRun::prepare() {
   const Preparing preparing(preparing_);
   PreparedStart start =
       prepare_start_or_go_alone(FileSystem::real(), verifier_, request_.directory, *home_, pace_, home_wait_);
-  mirror_.add_claims(start.claims);
+  // In this order: a claim that is not lower settles the attempt that began alone.
   if (start.alone) mirror_.go_alone(start.attempt);
+  mirror_.add_claims(start.claims);
   return start;
 }
 

@@ -19,6 +19,7 @@
 #include "holdfast/mirror/home_record.h"
 #include "holdfast/mirror/rclone_home.h"
 #include "holdfast/staging/run_record.h"
+#include "holdfast/store/attempt.h"
 #include "holdfast/store/retention_text.h"
 #include "holdfast/writing/file_verifier.h"
 
@@ -165,14 +166,26 @@ std::string summary_of(const RetentionReport& report) {
 void prune_directory(const MirrorRequest& request) {
   FileVerifier verifier;
   verifier.stop_keeping();
-  const PruneResult done =
-      prune(FileSystem::real(), Clock::real(), verifier,
-            {.directory = request.home, .keep = KeepLast{request.home_keep}, .even_if_running = true});
   const auto run = open_run_directory(request.directory);
-  auto record = read_home_record(*run);
-  if (done.attempt == 0 || !record) return;
-  record->add(done.attempt);
-  write_home_record(*run, *record);
+  const auto record = read_home_record(*run);
+  if (!record) return;
+  // The plan takes as long as the reading of two checkpoints. A machine that took HOME over meanwhile goes on.
+  const auto still_ours = [&](const RetentionReport&) {
+    if (record->owns(highest_attempt(*open_run_directory(request.home)))) return;
+    throw SupersededError(request.home +
+                          ": another machine has just taken it over; nothing was deleted there");
+  };
+  const PruneResult done = prune(FileSystem::real(), Clock::real(), verifier,
+                                 {.directory = request.home,
+                                  .keep = KeepLast{request.home_keep},
+                                  .even_if_running = true,
+                                  .planned = still_ours});
+  if (done.attempt == 0) return;
+  update_home_record(*run, [&](const std::optional<HomeRecord>& told) {
+    HomeRecord now = told ? *told : *record;
+    now.add(done.attempt);
+    return now;
+  });
 }
 
 // Before anything goes here, the newest two are home and every byte of them is verified there. A dry run counts by
@@ -182,7 +195,8 @@ void prune_home(const PruneRequest& options) {
   request.directory = options.directory;
   request.once = true;
   if (!options.dry_run) {
-    MirrorRun(request).mirror();
+    if (MirrorRun(request).mirror() != 0)
+      throw Error("the newest checkpoints are not home yet; nothing was deleted", ExitCode::interrupted);
     if (!request.home.starts_with(kRclonePrefix)) prune_directory(request);
     if (!options.json)
       std::cout << "the newest checkpoints are home in " << printable(request.home, 400) << '\n';

@@ -63,7 +63,8 @@ The environment of --on-complete and --on-give-up has HOLDFAST_HOOK, HOLDFAST_RU
 committed one), HOLDFAST_EXIT_CODE, HOLDFAST_REASON and HOLDFAST_DEADLINE (UTC); an unknown value is empty.
 
 Exit code: that of the last COMMAND, or 128 + N if signal N ended it. 70 if --on-complete failed, if COMMAND exited
-with 0 but began no attempt or left one that did not end, or if its step stalled twice in a row.
+with 0 but began no attempt or left one that did not end, or if its step stalled twice in a row. 75 if the run is
+complete, but with --mirror its last checkpoint is not home.
 
 Example:
   holdfast supervise --directory /mnt/ckpt/run1 --on-complete ./cancel-fleet -- ./train --checkpoint-dir /mnt/ckpt/run1)";

@@ -23,7 +23,6 @@ using namespace std::chrono_literals;
 // Without a directory nothing tells whether a life made progress, so a life this long counts as progress.
 constexpr Duration kLongLife = 10min;
 constexpr Duration kLookAtSteps = 5s;    // a trainer records its step every 10 s
-constexpr Duration kNormalAnswer = 1s;   // a slower answer is logged
 constexpr Duration kAnswerToAStop = 5s;  // timeout of a directory once somebody asked to stop
 constexpr Duration kOutlived = 1min;     // a job that lives so long after its announced end got more time
 constexpr int kFailed = static_cast<int>(ExitCode::internal);
@@ -335,42 +334,6 @@ HookContext Supervisor::context(const char* hook, int code, const std::string& r
   return context;
 }
 
-// The exit code, if no trainer may start. Handles signals meanwhile.
-std::optional<int> Supervisor::prepare() {
-  if (mirror_ == nullptr) return std::nullopt;
-  mirror_->ask_for_start();
-  for (;;) {
-    if (const auto answer = mirror_->answer()) {
-      if (answer->code == 0) return std::nullopt;
-      log_error(answer->text);
-      return give_up(answer->code, answer->text);
-    }
-    heard(inbox_.wait(20ms), nullptr);
-    if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
-  }
-}
-
-// Stays until the newest checkpoint is home; after a stop, only for the rest of the grace period.
-void Supervisor::bring_home() {
-  if (mirror_ == nullptr || !mirror_->superseded_by().empty()) return;
-  mirror_->ask_for_end();
-  const int stops = stops_;
-  const SteadyTime began = Clock::real().now();
-  bool said = false;
-  for (;;) {
-    if (const auto answer = mirror_->answer()) return;
-    const SteadyTime now = Clock::real().now();
-    const bool late = first_stop_ && now >= *first_stop_ + time_to_leave();
-    if (late || stops_ > std::max(stops, 1) || !mirror_->superseded_by().empty()) break;
-    if (now >= began + kNormalAnswer && !std::exchange(said, true)) {
-      log_info("waiting until the newest checkpoint is home in {}", printable(options_.mirror, 4096));
-    }
-    heard(inbox_.wait(20ms), nullptr);
-  }
-  log_warning("the newest checkpoint is not home in {}; {} holds it", printable(options_.mirror, 4096),
-              printable(options_.directory.string(), 4096));
-}
-
 // The run is not complete, and another job may continue it.
 int Supervisor::leave(int code) {
   bring_home();
@@ -380,7 +343,12 @@ int Supervisor::leave(int code) {
 }
 
 int Supervisor::complete() {
-  bring_home();
+  if (const int away = bring_home(); away != 0) {
+    log_error("the run is complete, but its last checkpoint is not home: --on-complete does not run");
+    if (slurm_job_ && away == static_cast<int>(ExitCode::interrupted))
+      requeue(*slurm_job_, context("requeue-slurm", away, "the job goes back to its queue"), inbox_);
+    return away;
+  }
   if (options_.on_complete.empty()) return 0;
   const std::string what = "the run is complete at step " + std::to_string(account_.durable_step());
   log_info("{}; running --on-complete", what);

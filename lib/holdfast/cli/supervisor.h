@@ -43,6 +43,9 @@ struct SuperviseRequest {
 
 class MirrorProcess;
 
+inline constexpr Duration kNormalAnswer =
+    std::chrono::seconds(1);  // a slower answer of a disk or mirror is logged
+
 class Supervisor {
  public:
   // `mirror` outlives this object; nullptr: none.
@@ -71,7 +74,7 @@ class Supervisor {
   void pause(AttendedChild& last, Duration delay);
 
   std::optional<int> prepare();
-  void bring_home();
+  int bring_home();
   int leave(int code);
   int complete();
   int give_up(int code, const std::string& reason);

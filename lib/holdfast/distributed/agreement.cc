@@ -148,8 +148,7 @@ int Agreement::world_size() const noexcept { return group_.world_size(); }
 
 Duration Agreement::timeout() const noexcept { return group_.timeout(); }
 
-// A failed exchange is final: the connections are gone.
-// An exchange that failed half-way has left the partners in different states.
+// A failed exchange is final: the partners may be in different states, and the connections are gone.
 template <class Work>
 auto Agreement::with_partners(const char* what, const Work& work) {
   if (broken_) throw GroupError("a rank was lost before (" + std::string(what) + ")" + kStartAgain);

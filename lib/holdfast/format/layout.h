@@ -64,10 +64,10 @@ inline constexpr std::uint64_t kTransferBlock = 8u << 20;
 // reads it only to write it. The digest in the index is that of the staged bytes. So a bit that flips between
 // staging and writing shows at every verified read: resume, `holdfast verify`, a copy to a mirror. (A digest of the
 // image at the moment of the write would vouch for the flipped bit.) But the save may already be acknowledged, and
-// then that one checkpoint is lost. To bound this, each save hashes one piece in 16 again before it seals the head,
-// other pieces each time, and fails if one has changed. A memory cell that is stuck shows within 16 saves. Cost: a
-// sixteenth of the hashing. The read-back of the head proves that this head is on the device; ReadBack::all
+// then that checkpoint is lost; with a memory cell that is stuck, each one until the sample meets its piece. To
+// bound this, each save hashes one piece in 17 again before it seals the head, other pieces each time, and fails if
+// one has changed: at most 16 saves of that image are lost. (17 is odd, because two images may take turns.) The read-back of the head proves that this head is on the device; ReadBack::all
 // compares every byte there before the acknowledgement, for one more read of the file.
-inline constexpr std::uint64_t kRecheckEvery = 16;
+inline constexpr std::uint64_t kRecheckEvery = 17;
 
 }}  // namespace holdfast::v0_2

@@ -17,7 +17,7 @@ constexpr char kReadBack[] = "read back";  // the operation in the store's IoErr
 
 DirectoryHome::DirectoryHome(const HomeOptions& options, FileSystem& file_system, Verifier& verifier,
                              Pace& pace)
-    : name_(options.place),
+    : name_(without_slashes(options.place)),
       file_system_(file_system),
       verifier_(verifier),
       pace_(pace),

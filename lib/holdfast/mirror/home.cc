@@ -5,6 +5,11 @@
 
 namespace holdfast { inline namespace v0_2 {
 
+std::string without_slashes(std::string place) {
+  while (place.size() > 1 && place.ends_with('/')) place.pop_back();
+  return place;
+}
+
 std::unique_ptr<Home> open_home(const HomeOptions& options, FileSystem& file_system, CopyVerifier& verifier,
                                 Pace& pace) {
   if (options.place.empty())

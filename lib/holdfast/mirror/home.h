@@ -98,6 +98,9 @@ struct HomeOptions {
   std::filesystem::path mount = {};
 };
 
+// "/efs/run1/" and "/efs/run1" are one place; HOME_STATE.json compares names.
+std::string without_slashes(std::string place);
+
 class Pace;
 // Contacts nothing yet. `pace`, `file_system` and `verifier` outlive the result.
 // Errors: UsageError for a malformed place.

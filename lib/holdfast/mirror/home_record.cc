@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/json.h"
 #include "holdfast/store/checkpoint_store.h"
@@ -15,6 +16,8 @@ constexpr std::uint64_t kLongestRecord = 64 << 10;
 constexpr std::size_t kLongestFailure = 2000;
 constexpr std::int64_t kLongestTook = std::int64_t{30} * 24 * 3600 * 1000;  // ms
 constexpr std::int64_t kSchema = 1;
+constexpr Duration kBetweenTries = std::chrono::milliseconds(20);
+constexpr int kTries = 10;  // a write takes as long as two fsyncs
 
 std::string text_in(const JsonValue& object, const char* name) {
   return text_member(object, name).value_or("");
@@ -22,6 +25,14 @@ std::string text_in(const JsonValue& object, const char* name) {
 
 bool is_number_of_attempt(std::int64_t value) {
   return value > 0 && static_cast<std::uint64_t>(value) <= kHighestNumber;
+}
+
+// Best effort: the next writer removes what stays.
+void release(Directory& run_directory) {
+  try {
+    run_directory.unlink(kHomeStateNewName);
+  } catch (const Error&) {
+  }
 }
 
 }  // namespace
@@ -108,21 +119,36 @@ std::optional<HomeRecord> read_home_record(Directory& run_directory) {
   return home_record_from_json(text);
 }
 
-void write_home_record(Directory& run_directory, const HomeRecord& record) {
-  const std::string text = to_json(record);
+// The temporary file is the lock: it is created exclusively, and read and written under its name.
+void update_home_record(Directory& run_directory,
+                        const std::function<HomeRecord(const std::optional<HomeRecord>&)>& merge) {
   auto file = run_directory.open(kHomeStateNewName, OpenMode::create);
-  if (!file) {  // left by a mirror that was killed
+  for (int tries = 0; !file && tries < kTries; ++tries) {
+    Clock::real().sleep_for(kBetweenTries);
+    file = run_directory.open(kHomeStateNewName, OpenMode::create);
+  }
+  if (!file) {  // left by a process that was killed
     run_directory.unlink(kHomeStateNewName);
     file = run_directory.open(kHomeStateNewName, OpenMode::create);
     if (!file)
       throw Error(run_directory.path() + "/" + kHomeStateNewName + " comes back after it was removed");
   }
-  file->write_at(std::as_bytes(std::span(text)), 0);
-  // Before the rename, so that a crash leaves the old content or the new one.
-  file->sync();
-  file->close();
-  run_directory.rename_over(kHomeStateNewName, kHomeStateName);
+  try {
+    const std::string text = to_json(merge(read_home_record(run_directory)));
+    file->write_at(std::as_bytes(std::span(text)), 0);
+    // Before the rename, so that a crash leaves the old content or the new one.
+    file->sync();
+    file->close();
+    run_directory.rename_over(kHomeStateNewName, kHomeStateName);
+  } catch (const Error&) {
+    release(run_directory);
+    throw;
+  }
   run_directory.sync();
+}
+
+void write_home_record(Directory& run_directory, const HomeRecord& record) {
+  update_home_record(run_directory, [&](const std::optional<HomeRecord>&) { return record; });
 }
 
 }}  // namespace holdfast::v0_2

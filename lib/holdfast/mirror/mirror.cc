@@ -141,6 +141,8 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
   } else {
     // This process has claimed nothing yet, but an earlier one of this run may have.
     const AttemptNumber highest = home_.highest();
+    // While HOME answered, a start may have claimed for this run: the list is older than that claim.
+    if (claimed_) return adopt(run, newest);
     if (record_.is_contested(highest, newest)) {
       throw SupersededError(home_.name() + " is at attempt " + std::to_string(highest) +
                             ", which did not begin in " + run.path() + " (at attempt " +
@@ -153,11 +155,16 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
   }
   const AttemptNumber claimed = home_.claim(least);
   const AttemptNumber alone = record_.alone;
+  // Another machine has `least`, unless a start of this run claimed it while HOME answered.
+  const bool lost =
+      least != 0 && claimed != least && (record_.claims.empty() || record_.claims.back() < least);
   record_.add(claimed);
-  if (least != 0 && claimed != least) record_.alone = alone;
+  if (lost) record_.alone = alone;
   claimed_ = true;
   save_record(run);
-  if (least != 0 && claimed != least) {
+  // Unrecorded, the files of this attempt would look like another machine's to the next start.
+  if (alone != 0 && record_fails_) throw HomeError("the claim cannot be recorded in " + run.path());
+  if (lost) {
     throw SupersededError(home_.name() + ": another machine has just claimed attempt " +
                           std::to_string(least));
   }
@@ -288,21 +295,29 @@ void Mirror::save_record(Directory& run) {
   // A start that prepares this directory writes its claims at this moment.
   if (record_.claims.empty() && record_.failure.empty() && !record_.superseded) return;
   // Compared without the time, which always differs.
-  HomeRecord now = record_;
-  try {
-    if (const auto told = read_home_record(run); told && told->home == now.home) {
+  const auto merged = [&](const std::optional<HomeRecord>& told) {
+    HomeRecord now = record_;
+    if (told && told->home == now.home) {
       for (const AttemptNumber claim : told->claims) now.add(claim);
       if (told->alone != 0 && (now.claims.empty() || now.claims.back() < told->alone))
         now.go_alone(told->alone);
     }
+    now.time.clear();
+    return now;
+  };
+  std::string text;
+  try {
+    text = to_json(merged(read_home_record(run)));
   } catch (const Error&) {  // the write tells
   }
-  now.time.clear();
-  const std::string text = to_json(now);
   if (text == saved_) return;
-  now.time = format_utc(pace_.clock().wall_now());
   try {
-    write_home_record(run, now);
+    update_home_record(run, [&](const std::optional<HomeRecord>& told) {
+      HomeRecord now = merged(told);
+      text = to_json(now);
+      now.time = format_utc(pace_.clock().wall_now());
+      return now;
+    });
     saved_ = text;
     record_fails_ = false;
   } catch (const Error& error) {

@@ -58,7 +58,7 @@ std::optional<std::pair<AttemptNumber, FileId>> parse_store_mark(const std::stri
 }
 
 RcloneHome::RcloneHome(const HomeOptions& options, CopyVerifier& verifier, Pace& pace)
-    : name_(options.place),
+    : name_(without_slashes(options.place)),
       root_(root_of(options.place)),
       keep_(options.keep),
       verifier_(verifier),
@@ -165,6 +165,8 @@ AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
   // Stores have no exclusive creation. So each writes under a name of its own, and looks: it has lost if
   // another claims the same number or a higher one.
   const std::string name = claim_name(number) + "." + in_hex(random_bytes(kTokenDigits / 2));
+  // Before the request: one that seems to fail may have worked, and must not look like another machine's.
+  tried_.insert(name);
   const RcloneEnd end =
       rclone_.run({"rcat", at(std::string(kAttemptsDirectory) + "/" + name)}, claim_text(kClaimedByMirror));
   if (!end.ok()) fail("write a claim", end);
@@ -207,7 +209,7 @@ void RcloneHome::check_not_superseded() {
   AttemptNumber highest = 0;
   for (const Claim& claim : all) {
     listed = listed || claim.name == own_name_;
-    highest = std::max(highest, claim.number);
+    if (!tried_.contains(claim.name)) highest = std::max(highest, claim.number);
   }
   if (highest > own_) {
     throw SupersededError(name_ + ": attempt " + std::to_string(highest) + " has taken over from attempt " +

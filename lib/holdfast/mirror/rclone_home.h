@@ -9,7 +9,7 @@
 //
 // A copy counts after rclone has read it back, and all bytes were what the index of the source says.
 // Errors: as home.h. Threads: one.
-
+//
 // An upload cannot be called back: what a superseded machine has sent may appear at any later time. So the winner
 // marks what it goes on from, by the object `attempts/<number>.<digits>.from.<checkpoint>`. A later start takes
 // that one before newer files of older attempts.
@@ -17,6 +17,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,7 @@ class RcloneHome final : public Home {
   RcloneProgram rclone_;
   AttemptNumber own_ = 0;  // the highest own claim
   std::string own_name_;
+  std::set<std::string> tried_;      // names of all own claims, lost and unconfirmed ones too
   std::map<FileId, bool> verified_;  // copies that this process has read back; value: is the state finite
 };
 

@@ -56,9 +56,12 @@ class Child {
   Child& operator=(const Child&) = delete;
   int wait() {
     int status = 0;
-    while (waitpid(id_, &status, 0) < 0 && errno == EINTR) {
+    pid_t reaped = 0;
+    while ((reaped = waitpid(id_, &status, 0)) < 0 && errno == EINTR) {
     }
     ended_ = true;
+    if (reaped < 0)
+      throw HomeError("nobody knows how rclone ended: this program ignores SIGCHLD, or reaps all children");
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
 

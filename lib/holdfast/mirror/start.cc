@@ -26,7 +26,7 @@ class FetchedBadly : public Error {
 class Start {
  public:
   Start(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
-        Pace& pace, const StartChecks& checks)
+        Pace& pace, const StartChecks& checks, std::vector<AttemptNumber>& claims)
       : file_system_(file_system),
         verifier_(verifier),
         directory_(directory),
@@ -37,13 +37,14 @@ class Start {
                 .allow_fresh = true,
                 .mount = checks.mount,
                 .only_ours = checks.only_ours},
-               verifier) {}
+               verifier),
+        claims_(claims) {}
 
   PreparedStart prepare() {
     read_record();
-    const bool contested = record_.alone != 0 && record_.is_contested(home_.highest(), record_.alone);
     claim_home(here() + 1);
-    if (contested) give_way();
+    // After the claim: from now on no other machine brings one home.
+    if (others_went_on()) give_way();
     find_newest_here();
     for (const HomeFile& file : home_.starts()) {
       if (prepared_.newest && file.id <= *prepared_.newest) break;
@@ -70,8 +71,8 @@ class Start {
     if (!prepared_.newest) return std::move(prepared_);
     prepared_.attempt = here() + 1;
     prepared_.alone = true;
+    prepared_.claims = claims_;  // of tries that failed afterwards
     read_record();
-    record_.go_alone(prepared_.attempt);
     write_record();
     return std::move(prepared_);
   }
@@ -87,6 +88,17 @@ class Start {
   void claim_home(AttemptNumber least) {
     prepared_.attempt = home_.claim(least);
     prepared_.claims.push_back(prepared_.attempt);
+    claims_.push_back(prepared_.attempt);
+  }
+
+  // A claim proves nothing: a start of this directory that failed, or was killed, may have made it. A checkpoint
+  // that came home does.
+  bool others_went_on() const {
+    if (record_.alone == 0) return false;
+    const std::vector<HomeFile> there = home_.list();
+    return std::any_of(there.begin(), there.end(), [&](const HomeFile& file) {
+      return file.id.attempt >= record_.alone && !record_.owns(file.id.attempt);
+    });
   }
 
   void find_newest_here() {
@@ -103,13 +115,17 @@ class Start {
 
   // A mirror that is started by hand learns from it that HOME belongs to this directory.
   void write_record() {
-    for (const AttemptNumber claim : prepared_.claims) record_.add(claim);
-    if (!prepared_.alone) {
-      record_.alone = 0;
-      record_.superseded = false;
-    }
-    record_.time = format_utc(pace_.clock().wall_now());
-    write_home_record(*file_system_.open_directory(directory_, true), record_);
+    update_home_record(*file_system_.open_directory(directory_, true), [&](const auto& there) {
+      HomeRecord record = there && there->home == record_.home ? *there : record_;
+      if (prepared_.alone) record.go_alone(prepared_.attempt);
+      for (const AttemptNumber claim : prepared_.claims) record.add(claim);
+      if (!prepared_.alone) {
+        record.alone = 0;
+        record.superseded = false;
+      }
+      record.time = format_utc(pace_.clock().wall_now());
+      return record;
+    });
   }
 
   // Another machine has claimed the number with which an attempt began here alone.
@@ -187,6 +203,7 @@ class Start {
   CheckpointStore store_;
   PreparedStart prepared_;
   HomeRecord record_;
+  std::vector<AttemptNumber>& claims_;  // of all tries
 };
 
 }  // namespace
@@ -194,7 +211,8 @@ class Start {
 PreparedStart prepare_start(FileSystem& file_system, Verifier& verifier,
                             const std::filesystem::path& directory, Home& home, Pace& pace,
                             const StartChecks& checks) {
-  return Start(file_system, verifier, directory, home, pace, checks).prepare();
+  std::vector<AttemptNumber> claims;
+  return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
 }
 
 PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
@@ -202,14 +220,15 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
                                         Duration patience, const StartChecks& checks) {
   const SteadyTime end = pace.clock().now() + patience;
   bool said = false;
+  std::vector<AttemptNumber> claims;
   for (Duration delay = kFirstDelay;; delay = std::min(kLongestDelay, delay * 2)) {
     try {
-      return prepare_start(file_system, verifier, directory, home, pace, checks);
+      return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
     } catch (const Error& error) {
       if (error.exit_code() != ExitCode::io_failed) throw;
       const Duration left = end - pace.clock().now();
       if (left <= Duration::zero()) {
-        PreparedStart start = Start(file_system, verifier, directory, home, pace, checks).go_alone();
+        PreparedStart start = Start(file_system, verifier, directory, home, pace, checks, claims).go_alone();
         if (!start.newest) throw;
         log_warning(
             "{}; it was away for {}: the run goes on alone from step {} in {}. What it saves is not home, "

@@ -5,6 +5,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+constexpr Duration kLongestWayHome = std::chrono::minutes(10);
+
 // Known cost of one commit. A write in flight that already takes longer than any measured one is the better
 // estimate.
 std::optional<Duration> commit_cost(const Costs& costs, const Standing& standing) {
@@ -70,7 +72,9 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
   }
   Costs known = costs;
   known.commit = commit_cost(costs, standing);
-  const Duration home = costs.home.value_or(Duration::zero());
+  const Duration way = costs.home.value_or(Duration::zero());
+  // The wait for a longer way would cost more than the work between two copies is worth.
+  const Duration home = way > kLongestWayHome ? Duration::zero() : way;
   const Duration least = reserve(known);
   const bool early = now + least + home < deadline.at;
   // If no commit can be home any more, only the time for a commit here is kept.

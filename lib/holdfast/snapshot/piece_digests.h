@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "holdfast/base/export.h"
 #include "holdfast/snapshot/internal/digest_kernel.h"
 #include "holdfast/snapshot/snapshot.h"
 
@@ -31,7 +32,7 @@ struct TensorPiece {
 // The pieces of all tensors, in the layout's order.
 std::vector<TensorPiece> pieces_of(const ImageLayout& layout);
 
-class PieceDigests {
+class HOLDFAST_EXPORT PieceDigests {
  public:
   // Requires that the snapshot's image outlives this object's streams.
   explicit PieceDigests(const Snapshot& snapshot);
@@ -63,7 +64,7 @@ class PieceDigests {
 
 // Digests what is written to the image, in ascending order of its bytes. A piece that does not pass whole through
 // one stream, or is cut within an element, stays without a digest.
-class PieceDigester {
+class HOLDFAST_EXPORT PieceDigester {
  public:
   explicit PieceDigester(PieceDigests& digests) : digests_(digests) {}
   PieceDigester(const PieceDigester&) = delete;

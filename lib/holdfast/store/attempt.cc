@@ -59,7 +59,9 @@ AttemptNumber highest_attempt(Directory& run) {
 
 Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, AttemptNumber only,
                  AttemptNumber least)
-    : directory_(directory), number_(claim_next(by, only, least)), highest_own_(number_) {}
+    : directory_(directory) {
+  number_ = claim_next(by, only, least);
+}
 
 AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, AttemptNumber least) {
   Directory& attempts = *directory_.attempts();
@@ -80,6 +82,7 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
     }
     claim = attempts.open(claim_name(number), OpenMode::create);
   }
+  highest_own_ = number;  // it exists and is ours, even if what follows fails
   // Durable before the caller sweeps: after a crash the number must still be taken (rule 6). `attempts` may be
   // new too, so the second sync covers its name.
   sign(*claim, by);
@@ -91,8 +94,7 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
 AttemptNumber Attempt::claim_further(const std::string& by, AttemptNumber least) {
   check_not_superseded();
   // A claim that somebody else made since the check is lower, so that attempt is superseded.
-  highest_own_ = claim_next(by, 0, least);
-  return highest_own_;
+  return claim_next(by, 0, least);
 }
 
 void Attempt::check_not_superseded() {

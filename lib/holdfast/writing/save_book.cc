@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kFewestWindows = 3;
 constexpr std::size_t kBoundariesKept = 64;
 constexpr Duration kNotSoon = std::chrono::hours(24);
+constexpr Duration kSilence = std::chrono::minutes(2);
 
 Duration from_seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -70,6 +71,7 @@ void SaveBook::home(const HomeNews& news) noexcept {
   {
     const MutexLock lock(mutex_);
     home_ = news;
+    waiting_since_ = clock_.now();
     if (news.of_this_attempt) home_boundary_ = boundary_of(news.step);
   }
   home_moved_.notify_all();
@@ -91,6 +93,8 @@ Duration SaveBook::going_home(bool and_newer) const noexcept {
   if (all_is_home && !and_newer) return Duration::zero();
   if (home_->failing) return kNotSoon;
   if (all_is_home) return Duration::zero();
+  // A mirror tells something at least once a copy, so this one is dead.
+  if (now - waiting_since_ > 3 * home_->took + kSilence) return kNotSoon;
   // A copy that has begun is finished before the newest one's.
   const Duration left = std::max(safe_since_ + home_->took - now, Duration::zero());
   const bool older_first = home_->copying >= 0 && home_->copying < safe_step_;
@@ -178,6 +182,7 @@ void SaveBook::ending(std::int64_t step, SteadyTime boundary, SaveStatus outcome
   known_.most_risk_time = std::max(known_.most_risk_time, figures.risk_time);
   known_.last_step = step;
   known_.last = figures;
+  if (home_ && home_->step >= safe_step_) waiting_since_ = now;
   safe_step_ = step;
   safe_boundary_ = boundary;
   safe_since_ = now;

@@ -79,6 +79,7 @@ class SaveBook final : public SaveKeeper {
       HOLDFAST_GUARDED_BY(mutex_);  // of durable saves
   std::optional<HomeNews> home_ HOLDFAST_GUARDED_BY(mutex_);
   SteadyTime home_boundary_ HOLDFAST_GUARDED_BY(mutex_){};
+  SteadyTime waiting_since_ HOLDFAST_GUARDED_BY(mutex_){};  // for the mirror's next news
   bool no_more_news_ HOLDFAST_GUARDED_BY(mutex_) = false;
   mutable CondVar home_moved_;
   std::int64_t windows_ HOLDFAST_GUARDED_BY(mutex_) = 0;

@@ -1,5 +1,6 @@
 #include "holdfast/writing/save_handle.h"
 
+#include <algorithm>
 #include <new>
 
 #include "holdfast/base/error.h"
@@ -7,6 +8,8 @@
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
+
+constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
 bool waits_for_itself(const SaveHandle::Shared& save) HOLDFAST_REQUIRES(save.mutex) {
   const auto self = std::this_thread::get_id();
@@ -100,15 +103,18 @@ SaveStatus SaveHandle::wait() const {
 std::optional<SaveStatus> SaveHandle::wait_for(std::chrono::nanoseconds limit) const {
   if (!shared_) return SaveStatus::failed;
   const MutexLock lock(shared_->mutex);
-  if (!shared_->moved.wait_for(shared_->mutex, limit, [&]() HOLDFAST_REQUIRES(shared_->mutex) {
-        return !is_open(shared_->status) || waits_for_itself(*shared_);
-      })) {
+  if (!shared_->moved.wait_for(shared_->mutex, std::min<std::chrono::nanoseconds>(limit, kLongestWait),
+                               [&]() HOLDFAST_REQUIRES(shared_->mutex) {
+                                 return !is_open(shared_->status) || waits_for_itself(*shared_);
+                               })) {
     return std::nullopt;
   }
   return shared_->status;
 }
 
 HomeStatus SaveHandle::wait_home(std::chrono::nanoseconds limit) const {
+  // A clock cannot add "for ever" to its time.
+  limit = std::clamp<std::chrono::nanoseconds>(limit, std::chrono::nanoseconds::zero(), kLongestWait);
   const auto began = std::chrono::steady_clock::now();
   const auto settled = wait_for(limit);
   if (!settled || is_open(*settled) || *settled == SaveStatus::failed) return HomeStatus::away;

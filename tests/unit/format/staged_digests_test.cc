@@ -87,7 +87,7 @@ TEST(StagedDigests, AFlipBetweenStagingAndWritingShowsInEveryFile) {
       << "copied early: digested by the writer, which sees the flipped bit";
 }
 
-TEST(StagedDigests, ASaveInSixteenFindsItBeforeTheAcknowledgement) {
+TEST(StagedDigests, ASaveInSeventeenFindsItBeforeTheAcknowledgement) {
   // Pieces 0 and 1 are the large tensor's, 3 is the slot's.
   for (const std::size_t piece : {1, 3}) {
     const Made made = piece == 3 ? flipped(3, 0) : flipped(0, piece * kDigestPiece);
@@ -135,7 +135,7 @@ TEST(StagedDigests, AShareOfARankTakesThemToo) {
   int refused = 0;
   for (const int rank : {0, 1}) {
     try {
-      hash_share(*made.snapshot, shares, rank, {.recheck = {.round = 16}}, true);
+      hash_share(*made.snapshot, shares, rank, {.recheck = {.round = kRecheckEvery}}, true);
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("'model/large' changed in memory"));
       ++refused;

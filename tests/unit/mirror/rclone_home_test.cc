@@ -468,6 +468,34 @@ TEST(RealRclone, ARunGoesHomeAndComesBackOnAFolder) {
 
 // The supervisor restarts its trainer while the mirror asks who owns HOME: the list that rclone has just made is older
 // than the new claim.
+// The object is there, but rclone says that it failed, or the listing behind it fails. The next try must not take that
+// claim for another machine's.
+TEST_F(Rclone, AClaimThatSeemedToFailIsStillOwn) {
+  FakeClock clock;
+  ToyVerifier verifier;
+  Pace pace(clock, 0);
+  const auto home =
+      open_home({.place = "rclone:fake:bucket/run", .keep = 3}, FileSystem::real(), verifier, pace);
+  AttemptNumber own = home->claim(1);
+  int failed = 0;
+  for (int nth = 1; nth <= 8; ++nth) {
+    fault(nth, 5, "after");
+    AttemptNumber next = 0;
+    try {
+      next = home->claim(own + 1);
+    } catch (const HomeError&) {
+      ++failed;
+      no_faults();
+      ASSERT_NO_THROW(next = home->claim(own + 1)) << "call " << nth;
+    }
+    no_faults();
+    EXPECT_GT(next, own);
+    own = next;
+    EXPECT_NO_THROW(home->check_not_superseded());
+  }
+  EXPECT_GT(failed, 2);
+}
+
 TEST_F(Rclone, AClaimMadeWhileClaimsAreListedIsNotMissed) {
   FakeClock clock;
   ToyVerifier verifier;

@@ -229,6 +229,55 @@ TEST_F(StartsAlone, AnEmptyDiskHasNothingToGoOnFrom) {
   EXPECT_FALSE(quick.exists(kDir / "attempts")) << "nothing was begun";
 }
 
+// The start claims a number in HOME, cannot list it, and is tried again: that claim is its own.
+TEST_F(StartsAlone, AStartThatFailsBehindItsClaimContestsNothing) {
+  {
+    Machine first(quick, weather);
+    begin(first);
+  }
+  {
+    Machine alone(quick, weather);
+    ASSERT_TRUE(prepare(alone).alone);
+    alone.start_trainer();
+    alone.save(20);
+  }
+  weather.clear_faults();
+  for (int nth = 1; nth <= 12; ++nth) {
+    weather.fail(Op::list, nth, EIO);
+    Machine machine(quick, weather);
+    EXPECT_EQ(prepare(machine).newest, (FileId{.attempt = 2, .step = 20})) << "listing " << nth;
+    weather.clear_faults();
+  }
+}
+
+// All tries claimed, and none could fetch: what goes on alone is not contested by their claims.
+TEST_F(StartsAlone, ClaimsOfTriesThatFailedAreOwn) {
+  {
+    Machine first(quick, weather);
+    prepare(first);
+    first.start_trainer();
+    first.save(10);
+    first.bring_home();
+  }
+  {
+    MemoryFileSystem other;
+    Machine second(other, safe);
+    second.prepare();
+    second.start_trainer();
+    second.save(20);
+    second.bring_home();
+  }
+  Machine machine(quick, weather);
+  weather.fail(Op::read, 1, EIO, {.for_ever = true});
+  const PreparedStart start = prepare(machine);
+  ASSERT_TRUE(start.alone);
+  EXPECT_FALSE(start.claims.empty());
+  machine.start_trainer();
+  weather.clear_faults();
+  machine.save(30);
+  EXPECT_NO_THROW(machine.bring_home());
+}
+
 TEST_F(StartsAlone, OfTwoWritersOnlyTheOneWithTheClaimCounts) {
   {
     Machine first(quick, weather);

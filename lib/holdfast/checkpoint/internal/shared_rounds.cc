@@ -57,11 +57,13 @@ std::shared_ptr<JointSave> SharedRounds::led(const WriteRequest& request,
 SharedWriteOptions SharedRounds::limits() const {
   const WritingOptions& writing = run_.options.writing;
   // The limit is the volume's, and all ranks write to it.
-  SharedWriteOptions limits{.how = {.threads = writing.threads,
-                                    .write_limit = writing.write_limit / group_.world_size(),
-                                    .clock = &run_.clock,
-                                    .hurry = &group_.hurried()},
-                            .patience = &group_.patience()};
+  SharedWriteOptions limits{
+      .how = {.threads = writing.threads,
+              .write_limit = writing.write_limit / group_.world_size(),
+              .clock = &run_.clock,
+              .hurry = &group_.hurried(),
+              .recheck = {.round = static_cast<std::uint64_t>(number_ + run_.started.record.attempt)}},
+      .patience = &group_.patience()};
   limits.begin_within = std::min(limits.begin_within, longest_wait());
   limits.reports_within = std::min(limits.reports_within, longest_wait());
   return limits;

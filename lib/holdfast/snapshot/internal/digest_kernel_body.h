@@ -130,6 +130,10 @@ bool copy_bite(std::byte* buffer, std::byte* to, const std::byte* from, std::siz
   std::uint64_t found = 0;
   for (const std::uint64_t word : words) found |= word;
   std::memcpy(buffer + at, from + at, size - at);
+  asm volatile(""
+               :
+               : "r"(buffer)
+               : "memory");  // what goes to `to` is what is hashed: `from` is not read again
   const bool rest = at == size || none_above(buffer + at, size - at, magnitude, largest);
   const std::size_t streamed = kStream ? at : 0;
   std::memcpy(to + streamed, buffer + streamed, size - streamed);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "holdfast/snapshot/piece_digests.h"
 #include "holdfast/state/stager.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

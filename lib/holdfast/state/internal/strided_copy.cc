@@ -41,8 +41,7 @@ bool same_elements(const Strided& tensor, const std::byte* image) {
   });
 }
 
-// A constant size makes each memcpy one or two instructions.
-// `work` with the size of an element as a constant.
+// Calls `work` with the size of an element as a constant, so that each memcpy is one or two instructions.
 template <class Work>
 auto with_element(std::size_t bytes, const Work& work) {
   switch (bytes) {

@@ -48,11 +48,12 @@ CheckpointInfo FileCommit::commit(const WriteRequest& request, bool others_faile
 }
 
 CheckpointInfo FileCommit::write(const WriteRequest& request, Snapshot& sealed, Duration& wrote) {
+  if (!round_) round_ = static_cast<std::uint64_t>(store_.attempt());
   ImageWriterOptions how{.threads = options_.threads,
                          .write_limit = options_.write_limit,
                          .clock = &clock_,
                          .hurry = &hurry_,
-                         .recheck = {.round = round_++}};
+                         .recheck = {.round = (*round_)++}};
   // If run.finite is false already, the loss was not finite, and that was logged.
   if (sealed.attributes.get_bool(kRunFinite)) {
     how.before_seal = [this](Snapshot& snapshot, std::optional<std::size_t> not_finite) {

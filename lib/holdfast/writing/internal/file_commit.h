@@ -5,6 +5,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <optional>
 
 #include "holdfast/writing/save_handle_shared.h"
 #include "holdfast/writing/write_request.h"
@@ -29,8 +31,9 @@ class FileCommit {
   Clock& clock_;
   const AsyncWriterOptions& options_;
   const std::atomic<bool>& hurry_;
-  bool was_finite_ = true;   // the last state that was checked
-  std::uint64_t round_ = 0;  // of Recheck
+  bool was_finite_ = true;  // the last state that was checked
+  // Of Recheck. Begins with the attempt's number, so that it rotates over short lives, too.
+  std::optional<std::uint64_t> round_;
 };
 
 }}}  // namespace holdfast::v0_2::internal
