@@ -242,12 +242,17 @@ TEST_F(StartsAlone, AStartThatFailsBehindItsClaimContestsNothing) {
     alone.save(20);
   }
   weather.clear_faults();
+  int fired = 0;
   for (int nth = 1; nth <= 12; ++nth) {
-    weather.fail(Op::list, nth, EIO);
-    Machine machine(quick, weather);
+    MemoryFileSystem disk = quick.copy();
+    MemoryFileSystem home = safe.copy();
+    FaultFileSystem gust(home);
+    gust.fail(Op::list, nth, EIO);
+    Machine machine(disk, gust);
     EXPECT_EQ(prepare(machine).newest, (FileId{.attempt = 2, .step = 20})) << "listing " << nth;
-    weather.clear_faults();
+    fired += gust.faults_fired();
   }
+  EXPECT_GT(fired, 3);
 }
 
 // All tries claimed, and none could fetch: what goes on alone is not contested by their claims.
