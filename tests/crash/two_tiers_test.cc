@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <set>
@@ -192,6 +193,30 @@ TEST_F(TwoTiers, AHomeThatRefusesStopsNoTraining) {
   EXPECT_TRUE(machine.wait_until([&] { return newest_in(home()) > then; })) << machine.err();
   machine.send(SIGTERM);
   EXPECT_EQ(machine.wait().exit_code, 75);
+}
+
+// The hook may give the machine back, and its disk holds the only copy of the last checkpoint.
+TEST_F(TwoTiers, ACompleteRunThatIsNotHomeRunsNoHook) {
+  constexpr std::int64_t kLast = 1500;
+  const fs::path hook = folder_.path() / "hook ran";
+  std::vector<std::string> command = supervise(disk(0), home().native(), kLast);
+  command.insert(std::find(command.begin(), command.end(), "--"),
+                 {"--on-complete", "touch '" + hook.native() + "'"});
+  Subprocess machine(command);
+  ASSERT_TRUE(machine.wait_until([&] { return newest_in(home()) > 0; })) << machine.err();
+  fs::rename(home(), folder_.path() / "away");
+  write_text(home(), "no directory\n");
+  ASSERT_TRUE(machine.wait_until([&] {
+    return machine.err().find("waiting until the newest") != std::string::npos;
+  })) << machine.err();
+  machine.send(SIGTERM);
+  std::this_thread::sleep_for(100ms);
+  machine.send(SIGTERM);  // nobody wants to wait for the end of the grace period
+  const Ended ended = machine.wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_NE(ended.err.find("--on-complete does not run"), std::string::npos) << ended.err;
+  EXPECT_FALSE(fs::exists(hook));
+  EXPECT_EQ(newest_in(disk(0)), kLast);
 }
 
 TEST_F(TwoTiers, StatusAndLsTellWhatIsHome) {

@@ -1,18 +1,14 @@
-// HOME as a store that the program rclone speaks to: `rclone:REMOTE:PATH`. Transport, retries, multipart
-// uploads and credentials are rclone's business; order, claims and verification are done here.
+// HOME as a store that the program rclone speaks to: `rclone:REMOTE:PATH`. Transport, retries, multipart uploads
+// and credentials are rclone's business; order, claims and verification are done here.
 //
-// Objects have the names of the files. A claim is the object `attempts/<number>.<16 hex digits>`: a store has
-// no O_EXCL, so each claim has a unique name, and a listing afterwards decides. Alone at its number, with
-// nothing higher: won. Otherwise: lost, and a try with the next number after a random wait. Of two claims of
-// one number at least the later listing sees both, so never both win. Requires a store that lists what was
-// written; S3, GCS, Azure Blob and file servers do.
+// Objects have the names of the files. A claim is the object `attempts/<number>.<16 hex digits>`, and a listing
+// afterwards decides: alone at its number, with nothing higher, it has won. Of two claims of one number at least the
+// later listing sees both. Requires a store that lists what was written; S3, GCS, Azure Blob and file servers do.
+// An upload cannot be called back, so the winner marks what it goes on from, by `<its claim>.from.<checkpoint>`. A
+// later start takes that one before newer files of older attempts.
 //
 // A copy counts after rclone has read it back, and all bytes were what the index of the source says.
 // Errors: as home.h. Threads: one.
-//
-// An upload cannot be called back: what a superseded machine has sent may appear at any later time. So the winner
-// marks what it goes on from, by the object `attempts/<number>.<digits>.from.<checkpoint>`. A later start takes
-// that one before newer files of older attempts.
 #pragma once
 
 #include <map>
