@@ -138,7 +138,6 @@ void TrainingStart::hear_home(const HomeRecord& record) const {
                       .took = took,
                       .failing = !record.failure.empty() || record.superseded,
                       .copying = copying};
-  run_.book->home(news);
   run_.costs.home_takes(record.took_ms > 0 && !record.superseded ? std::optional(took) : std::nullopt);
   if (ours && (!before || before->step != news.step)) {
     run_.ledger.note(run_.ledger.stamped("home").number("step", news.step).milliseconds("took_ms", took));
@@ -151,6 +150,8 @@ void TrainingStart::hear_home(const HomeRecord& record) const {
     LedgerLine line = run_.ledger.stamped("home works");
     run_.ledger.note(line);
   }
+  // Last, because it wakes SaveHandle::wait_home(): who waited finds all of it in the ledger.
+  run_.book->home(news);
 }
 
 // Called on the writer's thread.
