@@ -228,8 +228,8 @@ TEST_F(LateSaveTest, ASaveThatLooksAtThePieceFailsInstead) {
   step(true);
   save();
   step(true);
-  flip(copied_beside(),
-       "optimizer/momentum/weight");  // piece 4 of the fourth save: rounds begin with the attempt
+  // Piece 4 of the fourth save, which is round 4: rounds begin with the attempt's number.
+  flip(copied_beside(), "optimizer/momentum/weight");
   announce();
   EXPECT_EQ(engine->saves.newest().wait(), SaveStatus::failed);
   EXPECT_THAT(log.text(), HasSubstr("'optimizer/momentum/weight' changed in memory after it was staged"));
