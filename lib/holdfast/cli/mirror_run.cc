@@ -5,10 +5,9 @@
 #include <unistd.h>
 
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
-#include "holdfast/base/process_identity.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/run_account.h"
 #include "holdfast/interruption/term_grace.h"
 #include "holdfast/mirror/rclone_home.h"
 #include "holdfast/store/claim.h"
@@ -93,15 +92,7 @@ bool MirrorRun::trainer_may_save() const {
   try {
     const auto run = FileSystem::real().open_directory(request_.directory, false);
     const auto words = run ? attempt_words(*run, kHighestNumber) : std::vector<AttemptWord>{};
-    if (words.empty()) return false;
-    const AttemptWord& newest = words.front();
-    const bool ended =
-        newest.state && newest.state->phase != RunPhase::starting && newest.state->phase != RunPhase::running;
-    if (ended) return false;
-    const ProcessIdentity& process = newest.claimant.process;
-    const bool is_here = newest.claimant.boot_id == boot_id() && process.pid_namespace != 0 &&
-                         process.pid_namespace == own_process().pid_namespace;
-    return !is_here || is_running(process);
+    return !words.empty() && may_be_alive(words.front(), {});
   } catch (const Error&) {
     return true;
   }

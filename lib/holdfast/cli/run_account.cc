@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "holdfast/base/exit_code.h"
-#include "holdfast/base/machine.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/predecessor.h"
 
@@ -27,11 +26,8 @@ bool may_be_alive(const AttemptWord& word, const RunNews& news) {
   if (word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running) {
     return false;
   }
-  const ProcessIdentity& process = word.claimant.process;
   // On this machine the process itself can be asked; elsewhere only its signs of life count.
-  const bool here = !word.claimant.boot_id.empty() && word.claimant.boot_id == boot_id() &&
-                    process.pid_namespace != 0 && process.pid_namespace == own_process().pid_namespace;
-  if (here && !is_running(process)) return false;
+  if (is_here(word.claimant) && !is_running(word.claimant.process)) return false;
   return !news.silent_for || *news.silent_for < kSilenceOfTheDead;
 }
 

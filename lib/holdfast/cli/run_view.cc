@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "holdfast/base/error.h"
-#include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/store/names.h"
@@ -17,10 +16,7 @@ constexpr std::uint64_t kMostOfLedger = 2 << 20;
 constexpr std::size_t kMostExamined = 8;
 
 RunView::Process process_of(const Claimant& claimant) {
-  if (claimant.boot_id.empty() || claimant.boot_id != boot_id()) return RunView::Process::unknown;
-  if (claimant.process.pid_namespace == 0 || claimant.process.pid_namespace != own_process().pid_namespace) {
-    return RunView::Process::unknown;
-  }
+  if (!is_here(claimant)) return RunView::Process::unknown;
   return is_running(claimant.process) ? RunView::Process::runs : RunView::Process::gone;
 }
 

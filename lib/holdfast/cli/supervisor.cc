@@ -334,20 +334,23 @@ HookContext Supervisor::context(const char* hook, int code, const std::string& r
   return context;
 }
 
-// The run is not complete, and another job may continue it.
-int Supervisor::leave(int code) {
-  bring_home();
+// Another job may continue the run.
+int Supervisor::put_back(int code) {
   if (slurm_job_)
     requeue(*slurm_job_, context("requeue-slurm", code, "the job goes back to its queue"), inbox_);
   return code;
 }
 
+// The run is not complete.
+int Supervisor::leave(int code) {
+  bring_home();
+  return put_back(code);
+}
+
 int Supervisor::complete() {
   if (const int away = bring_home(); away != 0) {
     log_error("the run is complete, but its last checkpoint is not home: --on-complete does not run");
-    if (slurm_job_ && away == static_cast<int>(ExitCode::interrupted))
-      requeue(*slurm_job_, context("requeue-slurm", away, "the job goes back to its queue"), inbox_);
-    return away;
+    return away == static_cast<int>(ExitCode::interrupted) ? put_back(away) : away;
   }
   if (options_.on_complete.empty()) return 0;
   const std::string what = "the run is complete at step " + std::to_string(account_.durable_step());

@@ -75,6 +75,7 @@ class Supervisor {
 
   std::optional<int> prepare();
   int bring_home();
+  int put_back(int code);
   int leave(int code);
   int complete();
   int give_up(int code, const std::string& reason);

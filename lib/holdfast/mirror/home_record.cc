@@ -147,8 +147,4 @@ void update_home_record(Directory& run_directory,
   run_directory.sync();
 }
 
-void write_home_record(Directory& run_directory, const HomeRecord& record) {
-  update_home_record(run_directory, [&](const std::optional<HomeRecord>&) { return record; });
-}
-
 }}  // namespace holdfast::v0_2

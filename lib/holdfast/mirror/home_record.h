@@ -2,7 +2,7 @@
 // it. `claims` lets a mirror that was killed go on; no rule of the store reads the file, and it may be old,
 // torn or gone.
 //
-// Errors: IoError. Threads: plain values. Durability: durable when write_home_record() returns.
+// Errors: IoError. Threads: plain values. Durability: durable when update_home_record() returns.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +52,5 @@ std::optional<HomeRecord> read_home_record(Directory& run_directory);
 // gets what is there; nullopt: nothing. Afterwards the file holds what it returns.
 void update_home_record(Directory& run_directory,
                         const std::function<HomeRecord(const std::optional<HomeRecord>&)>& merge);
-void write_home_record(Directory& run_directory, const HomeRecord& record);
 
 }}  // namespace holdfast::v0_2

@@ -28,8 +28,7 @@ constexpr char kDigits[] = "0123456789abcdef";
 constexpr char kFrom[] = ".from.";
 
 std::string root_of(const std::string& place) {
-  std::string root = place.substr(std::string(kRclonePrefix).size());
-  while (root.size() > 1 && root.ends_with('/')) root.pop_back();
+  std::string root = without_slashes(place.substr(std::string(kRclonePrefix).size()));
   // A remote on the fly begins with a colon: ":local:/mnt/x".
   const std::size_t colon = root.find(':', 1);
   if (colon == std::string::npos || colon + 1 >= root.size()) {

@@ -1,34 +1,21 @@
 #include "holdfast/snapshot/digest_stream.h"
 
-#include <xxhash.h>
-
 #include <cstring>
-#include <new>
 
 namespace holdfast { inline namespace v0_2 {
-namespace {
 
-XXH3_state_t* of(void* state) { return static_cast<XXH3_state_t*>(state); }
-
-}  // namespace
-
-DigestStream::DigestStream() : state_(XXH3_createState()) {
-  if (!state_) throw std::bad_alloc();
-  XXH3_128bits_reset(of(state_.get()));
-}
-
-void DigestStream::Free::operator()(void* state) const { XXH3_freeState(of(state)); }
+DigestStream::DigestStream() { internal::digest_kernel().begin(hash_); }
 
 void DigestStream::append(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(of(state_.get()), bytes.data(), bytes.size());
+  internal::digest_kernel().add(hash_, bytes.data(), bytes.size(), {});
 }
 
 Digest DigestStream::take() {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(of(state_.get())));
-  XXH3_128bits_reset(of(state_.get()));
+  unsigned char canonical[sizeof(Digest)];
+  internal::digest_kernel().end(hash_, canonical);
+  internal::digest_kernel().begin(hash_);
   Digest digest;
-  std::memcpy(digest.bytes.data(), canonical.digest, sizeof canonical.digest);
+  std::memcpy(digest.bytes.data(), canonical, sizeof canonical);
   return digest;
 }
 

@@ -1,13 +1,13 @@
 // The XXH3-128 of bytes that come piece by piece: the same digest as digest_of() of all of them.
 //
-// Errors: std::bad_alloc. Threads: one per object.
+// Errors: none. Threads: one per object.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 
 #include "holdfast/snapshot/digest.h"
+#include "holdfast/snapshot/internal/digest_kernel.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -19,10 +19,7 @@ class DigestStream {
   Digest take();
 
  private:
-  struct Free {
-    void operator()(void* state) const;
-  };
-  std::unique_ptr<void, Free> state_;
+  internal::HashState hash_;
 };
 
 }}  // namespace holdfast::v0_2

@@ -57,6 +57,11 @@ Claimant claimant_from_text(const std::string& text) {
                       .pid_namespace = count_in("pid_ns")}};
 }
 
+bool is_here(const Claimant& claimant) {
+  return !claimant.boot_id.empty() && claimant.boot_id == boot_id() && claimant.process.pid_namespace != 0 &&
+         claimant.process.pid_namespace == own_process().pid_namespace;
+}
+
 std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber since) {
   std::vector<AttemptWord> words;
   const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);

@@ -28,6 +28,9 @@ struct Claimant {
 std::string claim_text(const std::string& by);
 // Missing and malformed members stay empty.
 Claimant claimant_from_text(const std::string& text);
+// True if its process would be visible from here: this boot of this machine, our PID namespace. Only then
+// is_running() tells that it is gone.
+bool is_here(const Claimant& claimant);
 
 // One attempt that trains: its claim, and its state.
 struct AttemptWord {

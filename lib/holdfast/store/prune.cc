@@ -7,7 +7,6 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
 #include "holdfast/base/process_identity.h"
 #include "holdfast/base/text.h"
 #include "holdfast/store/attempt.h"
@@ -34,9 +33,7 @@ void check_no_mirror(Directory& run) {
   const auto text = internal::read_small(*attempts, claim_name(highest), internal::kLongestRecord);
   const Claimant claimant = claimant_from_text(text.value_or(""));
   if (claimant.by != kClaimedByMirror) return;
-  const bool here = claimant.boot_id == boot_id() && claimant.process.pid_namespace != 0 &&
-                    claimant.process.pid_namespace == own_process().pid_namespace;
-  if (here && !is_running(claimant.process)) return;
+  if (is_here(claimant) && !is_running(claimant.process)) return;
   throw RefusedError(
       run.path() + " is the home of a run: a mirror" +
       (claimant.host.empty() ? std::string() : " on " + claimant.host) +
