@@ -91,6 +91,17 @@ function(holdfast_module name)
   set_property(GLOBAL APPEND PROPERTY HOLDFAST_MODULES ${name})
 endfunction()
 
+# holdfast_reads_operators(<sources>): these ask at::RecordFunction for the inputs of operators. LibTorch's releases have
+# NDEBUG. Without it the header asserts a flag that they never set: each look throws inside LibTorch, which catches it, and
+# the source hears nothing. So these sources have NDEBUG in every build; no layout depends on it.
+function(holdfast_reads_operators)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  if(NOT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" MATCHES "-DNDEBUG")
+    set_source_files_properties(${ARGN} PROPERTIES
+      COMPILE_DEFINITIONS NDEBUG SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
 # holdfast_part(<module> <part> <sources>): these sources of a static module become a library of their own, holdfast_<part>
 # (alias holdfast::<part>), which the module links. A program that needs no more than the part builds no more.
 function(holdfast_part module part)
