@@ -87,6 +87,14 @@ bool is_here(const Claimant& claimant) {
          claimant.process.pid_namespace == own_process().pid_namespace;
 }
 
+Claimant newest_claimant(Directory& run_directory) {
+  const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
+  if (!attempts) return {};
+  const AttemptNumber highest = highest_attempt(run_directory, attempts.get());
+  const auto text = internal::read_small(*attempts, claim_name(highest), internal::kLongestRecord);
+  return claimant_from_text(text.value_or(""));
+}
+
 std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber since) {
   std::vector<AttemptWord> words;
   const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);

@@ -32,6 +32,9 @@ Claimant claimant_from_text(const std::string& text);
 // is_running() tells that it is gone.
 bool is_here(const Claimant& claimant);
 
+// Who made the highest claim; empty fields if there is none.
+Claimant newest_claimant(Directory& run_directory);
+
 // One attempt that trains: its claim, and its state.
 struct AttemptWord {
   AttemptNumber attempt = 0;

@@ -301,6 +301,25 @@ TEST_F(Rclone, AListThatIsNoneIsAnErrorAndNoEmptyStore) {
   }
 }
 
+// A store that takes requests and never answers.
+TEST_F(Rclone, ACallThatHangsEndsTheWaitForHome) {
+  FakeClock* clock = nullptr;  // set: time passes quickly
+  StoreMachine machine(folder_.path() / "one", "rclone:fake:bucket/run", 3, [&] {
+    if (clock != nullptr) clock->sleep_for(std::chrono::minutes(1));
+  });
+  machine.prepare();
+  const FileId saved = machine.save(10);
+  write_text(tools_ / "rclone", "#!/bin/sh\nexec sleep 100\n");
+  clock = &machine.clock;
+  const SteadyTime began = machine.clock.now();
+  const PreparedStart start =
+      prepare_start_or_go_alone(FileSystem::real(), machine.verifier, machine.directory_, *machine.home,
+                                machine.pace, std::chrono::minutes(10));
+  EXPECT_TRUE(start.alone);
+  EXPECT_EQ(start.newest, saved);
+  EXPECT_LT(machine.clock.now() - began, std::chrono::minutes(15));
+}
+
 TEST_F(Rclone, PlacesAreRemoteAndPath) {
   for (const char* const place : {"rclone:", "rclone:s3", "rclone:s3:", "rclone::local"}) {
     FakeClock clock;
