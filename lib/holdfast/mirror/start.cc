@@ -13,8 +13,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr Duration kFirstDelay = std::chrono::seconds(1);
-constexpr Duration kLongestDelay = std::chrono::minutes(1);
+constexpr Duration kFirstPause = std::chrono::seconds(1);
+constexpr Duration kLongestPause = std::chrono::minutes(1);
 
 // A fetched file that is not what its name says.
 class FetchedBadly : public Error {
@@ -221,7 +221,7 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
   const SteadyTime end = pace.clock().now() + patience;
   bool said = false;
   std::vector<AttemptNumber> claims;
-  for (Duration delay = kFirstDelay;; delay = std::min(kLongestDelay, delay * 2)) {
+  for (Duration delay = kFirstPause;; delay = std::min(kLongestPause, delay * 2)) {
     try {
       return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
     } catch (const Error& error) {
