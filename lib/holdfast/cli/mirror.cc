@@ -49,7 +49,7 @@ void add_home(CLI::App& command, const char* name, MirrorRequest& request) {
       ->type_name("DIR");
 }
 
-// A trainer that starts in DIR by itself (StartOptions::home) claims HOME, fetches, and then tells it in DIR.
+// A trainer that starts in DIR by itself (ProcessOptions::home) claims HOME, fetches, and then tells it in DIR.
 bool a_start_goes_on_here(const MirrorRequest& request, MirrorRun& run) {
   if (request.once) return false;
   SteadyTime end = Clock::real().now() + kLongestStart;

@@ -13,8 +13,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr Duration kFirstDelay = std::chrono::seconds(1);
-constexpr Duration kLongestDelay = std::chrono::minutes(1);
+constexpr Duration kFirstPause = std::chrono::seconds(1);
+constexpr Duration kLongestPause = std::chrono::minutes(1);
 constexpr Duration kShortestPatience = std::chrono::seconds(30);  // a store may be slow
 
 // A call that hangs is an answer, too: HOME is away.
@@ -236,7 +236,7 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
   const SteadyTime end = pace.clock().now() + patience;
   bool said = false;
   std::vector<AttemptNumber> claims;
-  for (Duration delay = kFirstDelay;; delay = std::min(kLongestDelay, delay * 2)) {
+  for (Duration delay = kFirstPause;; delay = std::min(kLongestPause, delay * 2)) {
     try {
       const Patience limited(pace, end - pace.clock().now());
       return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
