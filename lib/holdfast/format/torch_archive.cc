@@ -20,7 +20,7 @@ using internal::damaged;
 using Tensor = TorchIndex::Tensor;
 using Storage = TorchIndex::Storage;
 
-constexpr std::uint64_t kStorageAlignment = 64;  // a cache line, as in PyTorch\'s own archives
+constexpr std::uint64_t kStorageAlignment = 64;  // a cache line, as in PyTorch's own archives
 
 bool is_contiguous(const Tensor& tensor) {
   std::int64_t stride = 1;
