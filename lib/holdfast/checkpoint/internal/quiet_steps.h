@@ -30,9 +30,11 @@ class QuietSteps {
              const AsyncWriter* writer) {
     at_ = step;
     const std::int64_t end = next_step.value_or(std::numeric_limits<std::int64_t>::max());
-    steps_ = end > step ? static_cast<std::uint64_t>(end - step) : 0;
     next_time_ = next_time.value_or(SteadyTime::max());
     writer_ = writer;
+    activity_ = writer != nullptr ? writer->activity() : 0;
+    const bool idle = activity_ % 2 == 0;
+    steps_ = idle && end > step ? static_cast<std::uint64_t>(end - step) : 0;
   }
   // The next boundary decides.
   void end() { steps_ = 0; }
@@ -46,12 +48,12 @@ class QuietSteps {
     if (static_cast<std::uint64_t>(step - at_) >= steps_) return false;
     const SteadyTime now = clock_.now();
     if (now >= next_time_ || monitor_.pending()) return false;
-    std::uint64_t activity = 0;
-    if (writer_ != nullptr) {
-      activity = writer_->activity();
-      if (activity % 2 != 0 || writer_->failing() || writer_->superseded()) return false;
+    // A write that began since then, or has ended, may change when the next save is due.
+    if (writer_ != nullptr &&
+        (writer_->activity() != activity_ || writer_->failing() || writer_->superseded())) {
+      return false;
     }
-    time_.step(now, activity);
+    time_.step(now, activity_);
     book_.boundary(step);
     return true;
   }
@@ -60,6 +62,7 @@ class QuietSteps {
   std::uint64_t steps_ = 0;  // from at_ on
   std::int64_t at_ = 0;
   SteadyTime next_time_{};
+  std::uint64_t activity_ = 0;           // of the writer, which rests
   const AsyncWriter* writer_ = nullptr;  // null: this process does not commit
   const Clock& clock_;
   const Monitor& monitor_;
