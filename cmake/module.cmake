@@ -71,17 +71,19 @@ function(holdfast_module name)
       target_link_libraries(${compiled} PRIVATE LibTorch::LibTorch)
     endif()
   endif()
-  set(torch)
   if(sources AND arg_TORCH)
     holdfast_use_pch(${compiled} torch)
-    set(torch TORCH)
   elseif(sources AND HOLDFAST_FUZZ_QUICK_BUILD AND name MATCHES "^(planning|staging|writing|ranks|checkpoint|cli)$")
     holdfast_use_pch(${compiled} plain)
   elseif(sources)
     holdfast_use_pch(${compiled} std)
   endif()
   if(sources)
-    holdfast_in_batches(${compiled} ${torch})
+    if(name STREQUAL cli)
+      holdfast_in_batches(${compiled})
+    else()
+      holdfast_in_batches(${compiled} WHOLE)
+    endif()
     holdfast_cuda_sources(${sources})
     holdfast_exchanged_sources(${name} exchanged)
     if(exchanged)
@@ -89,6 +91,17 @@ function(holdfast_module name)
     endif()
   endif()
   set_property(GLOBAL APPEND PROPERTY HOLDFAST_MODULES ${name})
+endfunction()
+
+# holdfast_reads_operators(<sources>): these ask at::RecordFunction for the inputs of operators. LibTorch's releases have
+# NDEBUG. Without it the header asserts a flag that they never set: each look throws inside LibTorch, which catches it, and
+# the source hears nothing. So these sources have NDEBUG in every build; no layout depends on it.
+function(holdfast_reads_operators)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  if(NOT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" MATCHES "-DNDEBUG")
+    set_source_files_properties(${ARGN} PROPERTIES
+      COMPILE_DEFINITIONS NDEBUG SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
 endfunction()
 
 # holdfast_part(<module> <part> <sources>): these sources of a static module become a library of their own, holdfast_<part>
@@ -117,7 +130,7 @@ function(holdfast_part module part)
   if(torch)
     target_link_libraries(${target} PUBLIC LibTorch::LibTorch)
     holdfast_use_pch(${target} torch)
-    holdfast_in_batches(${target} TORCH)
+    holdfast_in_batches(${target} WHOLE)
   else()
     holdfast_use_pch(${target} std)
     holdfast_in_batches(${target})
@@ -190,15 +203,16 @@ function(holdfast_program name)
   endif()
 endfunction()
 
-# holdfast_in_batches(<target> [TORCH]): its files are compiled up to eight at a time, which reads their headers once.
-# With Torch up to 24: each object costs 3 s for the precompiled header alone, and with c10d's headers 7 s more for the
-# templates in their inline functions.
+# holdfast_in_batches(<target> [WHOLE]): its files are compiled up to eight at a time, which reads their headers once. WHOLE:
+# up to 48, which also compiles once what they share (four batches of eight took twice the time of one of 32); no two of
+# them give the same name to something of their own. With Torch each object costs 3 s for the precompiled header alone, and
+# with c10d's headers 7 s more for the templates in their inline functions.
 function(holdfast_in_batches target)
   if(HOLDFAST_BATCHES AND NOT DEFINED CMAKE_UNITY_BUILD)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
-    if("TORCH" IN_LIST ARGN)
-      set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
-    endif()
+  endif()
+  if("WHOLE" IN_LIST ARGN)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 48)
   endif()
 endfunction()
 
@@ -250,10 +264,10 @@ endfunction()
 # holdfast_use_pch(<target> torch|std|plain|test): a precompiled header that the whole build shares. Everything that uses one
 # must be compiled with the same flags.
 #   torch  Torch's headers take 12 s a file, 4 s so. (All of torch/torch.h would be 8 s: each file then emits its many
-#          inline variables. GoogleTest's headers cost more than they save, for the same reason.)
+#          inline variables. GoogleTest's headers cost more than they save there, for the same reason.)
 #   std    the standard library: a third less for the half without LibTorch
 #   plain  the same, not optimized
-#   test   the same for tests, which are not optimized: what is tested is
+#   test   the same and GoogleTest, for tests, which are not optimized: half the time of a small one
 set(HOLDFAST_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional>
     <map> <memory> <mutex> <optional> <set> <span> <sstream> <stdexcept> <string> <string_view> <thread> <unordered_map>
     <variant> <vector>)
@@ -264,6 +278,7 @@ function(holdfast_use_pch target kind)
     list(APPEND options -O0)
   endif()
   if(kind STREQUAL test)
+    list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
     if(HOLDFAST_SANITIZE MATCHES undefined)
       # Each access of each object of the standard library would be checked: a third of the time that tests take to compile.
       # The library keeps all checks, and the address sanitizer sees what a wrong pointer does.
@@ -278,6 +293,9 @@ function(holdfast_use_pch target kind)
     add_library(${pch} OBJECT "${PROJECT_BINARY_DIR}/${pch}.cc")
     if(kind STREQUAL torch)
       target_link_libraries(${pch} PRIVATE LibTorch::LibTorch)
+    endif()
+    if(kind STREQUAL test)
+      target_link_libraries(${pch} PRIVATE GTest::gmock)
     endif()
     target_compile_options(${pch} PRIVATE ${options})
     target_precompile_headers(${pch} PRIVATE ${headers})

@@ -49,6 +49,7 @@
 #include "options.h"
 #include "plan.h"
 #include "recipe.h"
+#include "start_log.h"
 
 namespace example { namespace {
 
@@ -118,11 +119,15 @@ void part(holdfast::ProcessGroup& group) {
   }
 }
 
-int train(const Options& options) {
+int train(const Options& options, StartLog& start) {
   prepare_machine(options);
   const at::Device device = device_of(options);
   const c10::OptionalDeviceGuard current(device.is_cuda() ? std::optional(device) : std::nullopt);
-  auto reading = std::async(std::launch::async, read_pictures, options);
+  auto reading = std::async(std::launch::async, [&] {
+    auto pictures = read_pictures(options);
+    start.passed("reading");
+    return pictures;
+  });
 
   holdfast::ProcessGroup group({.place = options.place, .device = device});
   holdfast::Agreement agreement(group);
@@ -137,6 +142,7 @@ int train(const Options& options) {
   checkpoints.ranks.channel = &agreement;
   holdfast::Checkpointer checkpointer(state, checkpoints);
   if (first) checkpointer.read_ahead();
+  start.passed("checkpointer");
   const bool resumable = looks_resumable_to_rank_0(options, group);
   torch::manual_seed(static_cast<std::uint64_t>(options.seed));
   holdfast::ResNet net(holdfast::ResNetOptions{.num_classes = 10,
@@ -151,6 +157,7 @@ int train(const Options& options) {
                                        device);
   }
   holdfast::DataParallel parallel(*net, group);
+  start.passed("model");
   Forward forward(net, device, options);
   // By default weight decay applies to everything, also to batch norms and biases, as in torchvision's
   // recipe.
@@ -160,7 +167,10 @@ int train(const Options& options) {
                                                    .nesterov = options.nesterov,
                                                    .weight_decay = options.weight_decay,
                                                    .decay_all = options.decay_all});
-  Data data = make_loaders(options, device, reading.get());
+  holdfast::PictureSplits pictures = reading.get();
+  start.passed("pictures");
+  Data data = make_loaders(options, device, std::move(pictures));
+  start.passed("loaders");
   const std::int64_t steps = final_step(options, data.train.updates_per_epoch());
 
   state.add("model", *net);
@@ -175,7 +185,13 @@ int train(const Options& options) {
     state.add("scaler", *scaler);
   }
   record_recipe(options, state);
-  holdfast::Step step(*optimizer, [&](const holdfast::Batch& batch) { return forward.loss(batch); },
+  const auto loss = [&](const holdfast::Batch& batch) {
+    start.passed("batch");
+    at::Tensor value = forward.loss(batch);
+    start.passed("forward");
+    return value;
+  };
+  holdfast::Step step(*optimizer, loss,
                       {.clip_grad_norm = options.clip_grad_norm,
                        .accumulation = options.share.accumulation,
                        .precision = options.precision,
@@ -190,7 +206,11 @@ int train(const Options& options) {
                                .model = *net,
                                .data = data.train,
                                .step = step,
-                               .learning_rate = [&](std::int64_t applied) { return schedule.apply(applied); },
+                               .learning_rate =
+                                   [&](std::int64_t applied) {
+                                     start.passed("backward");
+                                     return schedule.apply(applied);
+                                   },
                                .resumed =
                                    [&](const holdfast::Resumed& from) {
                                      if (from.fresh && resumable) {
@@ -199,7 +219,7 @@ int train(const Options& options) {
                                      }
                                      if (first) warn_when_longer_than(schedule.plan(), options, steps);
                                    },
-                               .sinks = {}};
+                               .sinks = {&start}};
   if (first) parts.sinks.push_back(&console);
   if (metrics) parts.sinks.push_back(metrics.get());
   std::optional<holdfast::BackgroundSinks> background;
@@ -240,11 +260,14 @@ int main(int argc, char** argv) {
   int interrupted = static_cast<int>(holdfast::ExitCode::interrupted);
   try {
     holdfast::configure_log();
+    example::StartLog start;
+    start.passed("main");
     const auto options = example::parse_options(argc, argv, torch::cuda::is_available());
     if (!options) return EXIT_SUCCESS;
     reports = options->place.rank == 0;
     interrupted = options->checkpointer.notices.exit_code_interrupted;
-    return example::train(*options);
+    start.passed("options");
+    return example::train(*options, start);
   } catch (const std::exception& error) {
     const int exit_code = holdfast::last_words(error, interrupted);
     // Stopped while waiting for its volume: there is no state yet. The message about a lost rank says more

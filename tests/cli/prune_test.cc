@@ -67,6 +67,8 @@ class PruneCommand : public testing::Test {
     return all;
   }
 
+  void prune_two_tiers(const std::string& place);
+
   TemporaryFolder folder_;
 };
 
@@ -178,8 +180,10 @@ TEST_F(PruneCommand, WhatIsDamagedIsShownAndStays) {
   EXPECT_THAT(steps(), ElementsAre(6, 8, 10));
 }
 
-TEST_F(PruneCommand, ASecondPlaceIsPrunedWithItsRun) {
+// `place`: how HOME is named, before its path.
+void PruneCommand::prune_two_tiers(const std::string& place) {
   const fs::path home = folder_.path() / "home";
+  const std::string named = place + home.native();
   const auto in_home = [&] {
     std::int64_t count = 0;
     for (const auto& entry : fs::directory_iterator(home))
@@ -188,29 +192,35 @@ TEST_F(PruneCommand, ASecondPlaceIsPrunedWithItsRun) {
   };
   for (const std::int64_t last : {4, 8, 12}) {
     train(run(), last);
-    ASSERT_EQ(Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home.native(),
-                          "--once", "--home-keep", "9"})
+    ASSERT_EQ(Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", named, "--once",
+                          "--home-keep", "9"})
                   .wait()
                   .exit_code,
               0);
   }
   ASSERT_EQ(in_home(), 6);
-  const Ended plan = prune({"--keep", "last=2", "--home", home.native(), "--home-keep", "2", "--dry-run"});
+  const Ended plan = prune({"--keep", "last=2", "--home", named, "--home-keep", "2", "--dry-run"});
   EXPECT_THAT(plan.out, HasSubstr("holds 6 checkpoints; would delete at most 4"));
   EXPECT_EQ(in_home(), 6);
-  const Ended ended = prune({"--keep", "last=2", "--home", home.native(), "--home-keep", "2"});
+  const Ended ended = prune({"--keep", "last=2", "--home", named, "--home-keep", "2"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(in_home(), 2);
   EXPECT_THAT(steps(), ElementsAre(10, 12));
   // The home is still this run's.
   train(run(), 14);
-  ASSERT_EQ(
-      Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home.native(), "--once"})
-          .wait()
-          .exit_code,
-      0);
+  ASSERT_EQ(Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", named, "--once"})
+                .wait()
+                .exit_code,
+            0);
   EXPECT_TRUE(fs::exists(home / checkpoint_name({.attempt = 5, .step = 14})));
-  EXPECT_EQ(prune({"--keep", "last=2", "--home", home.native(), "--home-keep", "1"}).exit_code, 64);
+  EXPECT_EQ(prune({"--keep", "last=2", "--home", named, "--home-keep", "1"}).exit_code, 64);
+}
+
+TEST_F(PruneCommand, ASecondPlaceIsPrunedWithItsRun) { prune_two_tiers(""); }
+
+TEST_F(PruneCommand, AStoreIsPrunedWithItsRun) {
+  if (system("rclone version >/dev/null 2>&1") != 0) GTEST_SKIP() << "rclone is not installed";
+  prune_two_tiers("rclone::local:");
 }
 
 TEST_F(PruneCommand, AHomeWhoseMirrorLivesIsLeftAlone) {

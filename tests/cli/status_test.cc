@@ -143,6 +143,21 @@ TEST_F(Status, ShowsARunThatTrains) {
   EXPECT_GT(json["volume"]["free_bytes"], 0);
 }
 
+TEST_F(Status, CountsRestartsOfTheTrainingAlone) {
+  claim(3);
+  state(RunPhase::interrupted, 90, 90, 75, {}, 3);
+  EXPECT_EQ(report()["restarts"], 2) << "a start has removed the claims of 1 and 2";
+  claim(4, claim_text("prune"));
+  claim(5, claim_text("mirror"));
+  claim(6);
+  state(RunPhase::running, 90, 90, 0, {}, 6);
+  EXPECT_EQ(report()["restarts"], 3);
+  EXPECT_THAT(status().out, HasSubstr("3 restarts\n"));
+  claim(9);  // a home has had 7 and 8
+  state(RunPhase::running, 90, 90, 0, {}, 9);
+  EXPECT_EQ(report()["restarts"], 4);
+}
+
 TEST_F(Status, TellsAStalledStepFromADeadProcess) {
   claim(1);
   state(RunPhase::running, 100, -1);

@@ -11,6 +11,7 @@ namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -197,6 +198,28 @@ TEST_F(Supervise, SilenceIsNoStepBack) {
       run({"--max-restarts", "2", "--first-delay", "1ms", "--directory", directory().string()}, silent);
   EXPECT_EQ(ended.exit_code, 75) << ended.err;
   EXPECT_EQ(lives(), 3U);
+}
+
+// Nothing continues the run by itself then, as where there is no Slurm.
+TEST_F(Supervise, AFailedRequeueRunsOnGiveUp) {
+  const fs::path tools = folder_.path() / "tools";
+  fs::create_directories(tools);
+  write_text(tools / "scontrol",
+             "#!/bin/sh\necho \"$*\" >>'" + (folder_.path() / "asked").string() + "'\nexit 1\n");
+  fs::permissions(tools / "scontrol", fs::perms::owner_all);
+  Words options = {"--requeue-slurm", "--on-give-up",
+                   "cd '" + folder_.path().string() + "'; env | grep ^HOLDFAST_ >hook"};
+  Subprocess process(command(options, script("trap 'exit 75' TERM; >ready; " + stay())),
+                     {{"SLURM_JOB_ID", "7"}, {"PATH", tools.string() + ":" + ::getenv("PATH")}});
+  ASSERT_TRUE(process.wait_until([&] { return there("ready"); }));
+  process.send(SIGTERM);
+  ASSERT_TRUE(process.wait_until([&] { return !noted("asked").empty(); }));
+  process.send(SIGTERM);  // no further tries
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_THAT(noted("asked"), ElementsAre("show job --oneliner 7"));
+  EXPECT_THAT(noted("hook"), Contains("HOLDFAST_HOOK=on-give-up"));
+  EXPECT_THAT(noted("hook"), Contains("HOLDFAST_REASON=Slurm job 7 could not be requeued"));
 }
 
 TEST_F(Supervise, ASignalIsAHundredAndTwentyEightAndItsNumber) {

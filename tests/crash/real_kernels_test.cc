@@ -45,7 +45,7 @@ const std::map<std::int64_t, std::string>& straight_states() {
 struct Plan {
   std::string driven;               // an option of the driver; empty: from outside
   std::chrono::microseconds delay;  // then: after the start of the process
-  PowerCut how = PowerCut::at_once;
+  VolumeCut how = VolumeCut::at_once;
   bool buffered = false;
   bool lazy = false;  // and nothing is written back before its fsync
   std::string mount;  // options of the mount before it
@@ -82,7 +82,7 @@ Plan plan_of(int cut, VolumeKind kind, std::mt19937& random) {
     default:
       plan.driven = "cut-before=" + std::to_string(any(1, 110));
   }
-  if (any(0, 7) == 0) plan.how = any(0, 1) == 0 ? PowerCut::all_written : PowerCut::log_written;
+  if (any(0, 7) == 0) plan.how = any(0, 1) == 0 ? VolumeCut::all_written : VolumeCut::log_written;
   plan.buffered = any(0, 2) == 0;
   plan.lazy = plan.buffered && cut % 3 != 0;
   static const std::vector<std::string> ext4 = {"", "data=writeback,noauto_da_alloc", "discard", "",
@@ -156,7 +156,7 @@ class Story {
     const Ended ended = life.wait();
     if (cut) {
       ++tally_.fired;
-      tally_.unflushed += plan.how == PowerCut::at_once ? 1 : 0;
+      tally_.unflushed += plan.how == VolumeCut::at_once ? 1 : 0;
       const auto at = ended.out.find(" after=");
       if (at != std::string::npos)
         ++tally_.after[ended.out.substr(at + 7, ended.out.find('\n', at) - at - 7)];

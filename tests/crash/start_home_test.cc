@@ -78,6 +78,20 @@ TEST_F(StartHome, AMirrorBesideServesEveryLife) {
   EXPECT_EQ(newest_in(home()), newest_in(disk(0))) << mirrored.err;
 }
 
+// Nobody supervises the trainer. Its mirror hears that HOME is another machine's, and fences it off here.
+TEST_F(StartHome, ATrainerEndsWhenAnotherMachineTakesHomeOver) {
+  constexpr std::int64_t kTooLate = 40'000;
+  Subprocess first(trainer(0, kTooLate));
+  Subprocess beside(mirror(0));
+  ASSERT_TRUE(first.wait_until([&] { return newest_in(home()) >= 20; })) << first.err() << beside.err();
+  const Ended fetched =
+      Subprocess({HOLDFAST_BIN_DIR "/holdfast", "fetch", disk(1).native(), "--from", home().native()}).wait();
+  ASSERT_EQ(fetched.exit_code, 0) << fetched.err;
+  EXPECT_EQ(first.wait().exit_code, 76) << beside.err();
+  beside.send(SIGKILL);
+  beside.wait();
+}
+
 TEST_F(StartHome, AHomeThatIsAwayHoldsNoStartForEver) {
   ASSERT_EQ(drive(disk(0), 20, {"every=10"}).exit_code, 0);
   std::ofstream(home()) << "no directory";

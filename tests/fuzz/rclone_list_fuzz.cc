@@ -11,10 +11,10 @@ void check_list(const std::string& text) {
   const auto list = rclone_list_from_json(text);
   if (!list) return;
   for (const RcloneEntry& entry : *list) {
-    require(!entry.name.empty() && entry.name.size() <= text.size(), "a name that was not there");
+    require(!entry.path.empty() && entry.path.size() <= text.size(), "a path that was not there");
     require(entry.bytes >= -1, "a size below nothing");
-    if (const auto number = parse_store_claim(entry.name)) {
-      require(*number > 0 && entry.name.starts_with(std::to_string(*number) + "."),
+    if (const auto number = parse_store_claim(entry.path)) {
+      require(*number > 0 && entry.path.starts_with(std::to_string(*number) + "."),
               "a claim with another number");
     }
   }

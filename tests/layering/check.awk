@@ -10,6 +10,7 @@ FNR == 1 {
   header = FILENAME ~ /\.h$/
   split(FILENAME, part, "lib/holdfast/")
   module = substr(part[2], 1, index(part[2], "/") - 1)
+  depth = 0
   one_include = part[2] == "holdfast.h"  # of a training loop: it stands above all modules
   if (!in_table && !in_list && !one_include && !(module in known)) report("table", "module '" module "' is not in cmake/layers.cmake")
   if (header && $0 !~ /^\/\/ ?[^ \/]/) report("contract", "a header opens with its contract, a // comment in line 1")
@@ -66,6 +67,29 @@ in_list {
     report("heavy", "'" name "' in a header: every file that includes it pays; declare (json_fwd.hpp), or include a part of it")
   }
   if (name ~ /^hdf5/ && module != "format") report("hdf5", "only 'format' may include '" name "'")
+}
+
+# Namespaces, and the types that stand in them: two of one name are one to the linker, which joins their functions.
+/^namespace .*[{]/ {
+  line = $0
+  sub(/ *\/\/.*/, "", line)
+  n = split(line, word, /[{]/)
+  for (i = 1; i < n; i++) {
+    gsub(/inline|namespace| /, "", word[i])
+    scope[++depth] = word[i] == "" ? "-" : word[i]
+  }
+}
+/^[}]+  \/\/ namespace/ { match($0, /^[}]+/); depth -= RLENGTH }
+/^(class|struct|enum class|enum|union) [^;]*$|^(class|struct|enum class|enum|union) .*[{]/ {
+  line = $0
+  gsub(/^(class|struct|enum class|enum|union) |HOLDFAST_[A-Z_]+(\("[a-z]*"\))? /, "", line)
+  place = ""
+  for (i = 1; i <= depth; i++) place = place scope[i] "::"
+  if (match(line, /^[A-Za-z_0-9]+/) && substr(line, RLENGTH + 1) !~ /^(<|::)/ && place !~ /-/) {
+    name = place substr(line, 1, RLENGTH)
+    if (name in defined) report("twice", name " is a type in " defined[name] ", too")
+    else defined[name] = FILENAME
+  }
 }
 
 /^#pragma once$/ { once[FILENAME] = 1 }

@@ -21,9 +21,9 @@ namespace holdfast::test {
 namespace {
 
 #if defined(__x86_64__)
-constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+constexpr std::uint32_t kFilteredArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
-constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+constexpr std::uint32_t kFilteredArchitecture = AUDIT_ARCH_AARCH64;
 #else
 #error "which architecture is this?"
 #endif
@@ -228,7 +228,7 @@ std::vector<sock_filter> changing_calls_filter() {
   const auto load = [&](std::uint32_t at) { code.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at)); };
   const auto give = [&](std::uint32_t answer) { code.push_back(BPF_STMT(BPF_RET | BPF_K, answer)); };
   load(offsetof(seccomp_data, arch));
-  code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0));
+  code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kFilteredArchitecture, 1, 0));
   give(SECCOMP_RET_TRACE);
   load(offsetof(seccomp_data, nr));
   code.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOtherNumbers, 0, 1));

@@ -101,7 +101,7 @@ std::string try_one(VolumeKind kind) {
 
 const char* name_of(VolumeKind kind) { return kind == VolumeKind::ext4 ? "ext4" : "xfs"; }
 
-void cut_power(const std::filesystem::path& path, PowerCut how) {
+void cut_power(const std::filesystem::path& path, VolumeCut how) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) fail("open " + path.native());
   struct stat status {};

@@ -22,14 +22,14 @@ const char* name_of(VolumeKind kind);
 
 // What the file system does with unwritten data when its power is cut (FS_IOC_SHUTDOWN). Afterwards it
 // answers EIO until it is mounted again.
-enum class PowerCut : std::uint32_t {
+enum class VolumeCut : std::uint32_t {
   all_written = 0,  // writes files and log first
   log_written = 1,  // writes the log only
   at_once = 2,      // writes nothing, as a real power cut
 };
 
 // Cuts the power of the volume of `path`. Refuses volumes that are not on a loop device.
-void cut_power(const std::filesystem::path& path, PowerCut how = PowerCut::at_once);
+void cut_power(const std::filesystem::path& path, VolumeCut how = VolumeCut::at_once);
 
 struct LoopVolumeOptions {
   VolumeKind kind = VolumeKind::ext4;
@@ -59,7 +59,7 @@ class LoopVolume {
   void unmount();
   // Options for the mounted volume: "ro", "".
   void remount(const std::string& options);
-  void cut(PowerCut how = PowerCut::at_once) { cut_power(path(), how); }
+  void cut(VolumeCut how = VolumeCut::at_once) { cut_power(path(), how); }
 
  private:
   void make_file_system();

@@ -24,7 +24,7 @@ class HOLDFAST_EXPORT Clock {
   virtual ~Clock() = default;
   virtual SteadyTime now() const = 0;
   virtual WallTime wall_now() const = 0;
-  virtual void sleep_for(Duration duration) = 0;
+  virtual void sleep_for(Duration duration) = 0;  // blocks; returns at once unless it is positive
 
   // The machine's clocks. The object lives as long as the process.
   static Clock& real();

@@ -1,7 +1,7 @@
 // Every environment variable that Holdfast reads, in one place. No other file calls getenv.
 //
 // A variable that is unset or empty counts as not given. A malformed value throws UsageError, which names the
-// variable, the value and the expected form; there is never a silent default.
+// variable, the value and the expected form. Only the log has a silent default (configure_log() in log.h).
 // Threads: readers may be called from any thread while no thread calls setenv.
 #pragma once
 
@@ -153,7 +153,6 @@ inline constexpr EnvVariable kEnvMirrorHome{
     "HOLDFAST_MIRROR_HOME",
     "the HOME of holdfast supervise --mirror, which has prepared this "
     "start: the trainer's own home option is ignored"};
-// Compares every late snapshot with live memory before the save goes on. Cost: one read of the state a save.
 // See train/trainer.h.
 inline constexpr EnvVariable kEnvLateResults{
     "HOLDFAST_LATE_RESULTS",
@@ -162,6 +161,7 @@ inline constexpr EnvVariable kEnvLateResults{
 inline constexpr EnvVariable kEnvCacheHome{
     "XDG_CACHE_HOME", "folder of caches; GPU kernels are kept in holdfast/kernels (default ~/.cache)"};
 inline constexpr EnvVariable kEnvHome{"HOME", "home folder, for the caches"};
+// See Checkpointer::before_update(). Cost: a save copies the whole state in after_step(), and reads it once more.
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};
 // `holdfast check` sets it for the program that it runs.
@@ -176,9 +176,9 @@ inline constexpr EnvVariable kEnvTmpDir{"TMPDIR", "directory for small temporary
 HOLDFAST_EXPORT std::span<const EnvVariable> env_variables();
 
 HOLDFAST_EXPORT std::optional<std::string> env_text(const EnvVariable& variable);
-HOLDFAST_EXPORT std::optional<Duration> env_duration(const EnvVariable& variable);
+HOLDFAST_EXPORT std::optional<Duration> env_duration(const EnvVariable& variable);  // "2min" (text.h)
 HOLDFAST_EXPORT std::optional<std::int64_t> env_int(const EnvVariable& variable, std::int64_t least,
-                                                    std::int64_t most);
+                                                    std::int64_t most);  // both bounds included
 // Accepts 1/0, true/false, yes/no and on/off, in letters of either case.
 HOLDFAST_EXPORT std::optional<bool> env_flag(const EnvVariable& variable);
 

@@ -111,8 +111,8 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
     const MutexLock lock(mutex_);
     if (style_.json) return;  // every line is an object
     // One column less, because a full line makes some terminals wrap and the wipe then misses the first
-    // part.
-    status_.assign(terminal_text(text.substr(0, terminal_width() - 1)));
+    // part. Cut when it is printable: an escaped byte takes four columns, half a character would be escaped.
+    status_.assign(cut_text(terminal_text(text), terminal_width() - 1));
     out_.assign(kWipe).append(status_);
     write_all(out_);
   }

@@ -79,9 +79,9 @@ HOLDFAST_EXPORT bool log_enabled(LogLevel level) noexcept;
 // Without this call the first message reads the variables, and a wrong value counts as the default. Turns on the
 // times of text lines, as a Checkpointer does.
 HOLDFAST_EXPORT void configure_log();
-// Off: the program answers a person and ends soon, so its lines need no time.
+// Whether text lines begin with the time. Off for a program that answers a person and ends soon.
 HOLDFAST_EXPORT void show_log_times(bool so);
-// The run directory, which JSON lines name.
+// The run directory, for the member `run` of JSON lines.
 HOLDFAST_EXPORT void set_log_run(const std::string& directory);
 HOLDFAST_EXPORT bool log_is_json();
 HOLDFAST_EXPORT void set_log_level(LogLevel level);

@@ -49,7 +49,7 @@ class HOLDFAST_CAPABILITY("mutex") SharedMutex {
   std::shared_mutex mutex_;
 };
 
-// Shares the mutex with others while it lives.
+// Holds the mutex shared while it lives.
 class HOLDFAST_SCOPED_CAPABILITY SharedLock {
  public:
   explicit SharedLock(SharedMutex& mutex) HOLDFAST_ACQUIRE_SHARED(mutex) : mutex_(mutex) {
@@ -94,7 +94,7 @@ class CondVar {
     Held held(mutex);
     condition_.wait(held.lock, std::move(ready));
   }
-  // Returns what `ready` says at the end; false: the time is over.
+  // False if the time is over and `ready` still returns false.
   template <class Rep, class Period, class Ready>
   bool wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> limit, Ready ready)
       HOLDFAST_REQUIRES(mutex) {
@@ -108,7 +108,7 @@ class CondVar {
   }
 
  private:
-  // The caller's lock in the form that the standard library wants; the caller goes on holding it.
+  // The caller's lock in the form that the standard library needs. The caller still holds it afterwards.
   struct Held {
     explicit Held(Mutex& mutex) : lock(mutex.mutex_, std::adopt_lock) {}
     ~Held() { lock.release(); }

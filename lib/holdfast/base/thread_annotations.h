@@ -16,7 +16,7 @@
 #define HOLDFAST_THREAD_ANNOTATION(attribute)
 #endif
 
-// A class whose objects are held and released, as a mutex is; and one whose objects hold another while they live.
+// A class whose objects are locked and unlocked, as a mutex; and a class whose objects hold one while they live.
 #define HOLDFAST_CAPABILITY(kind) HOLDFAST_THREAD_ANNOTATION(capability(kind))
 #define HOLDFAST_SCOPED_CAPABILITY HOLDFAST_THREAD_ANNOTATION(scoped_lockable)
 

@@ -1,7 +1,6 @@
 #include "holdfast/base/utf8.h"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -101,6 +100,13 @@ std::string terminal_text(std::string_view text) {
     }
   }
   return result;
+}
+
+std::string_view cut_text(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text;
+  // Back to the first byte of the character that does not fit.
+  while (most > 0 && (byte_at(text, most) & 0xc0) == 0x80) --most;
+  return text.substr(0, most);
 }
 
 }}  // namespace holdfast::v0_2

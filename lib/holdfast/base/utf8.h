@@ -3,6 +3,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -21,5 +22,8 @@ HOLDFAST_EXPORT std::string printable(std::string_view text, std::size_t limit =
 // For whole messages: the same, without a limit, and newlines and tabs stay. Every log line, table and system
 // error passes through one of the two functions, so no text can control the terminal.
 std::string terminal_text(std::string_view text);
+
+// The whole characters at the start of `text` that fit into `most` bytes. Requires well-formed text.
+std::string_view cut_text(std::string_view text, std::size_t most);
 
 }}  // namespace holdfast::v0_2

@@ -46,8 +46,23 @@ struct Checkpointer::Parts {
     engine.listener.stop();
   }
 
+  // What the program does at this boundary.
+  Decision decide() {
+    engine.quiet.end();
+    if (engine.evaluation.meets_step()) engine.evaluation.step_inside();
+    if (trial) trial->at_boundary(engine, *ensemble);
+    Decision decision;
+    ensemble->at_boundary(decision);
+    if (trial) engine.quiet.end();  // a trial looks at every step
+    if (decision.stop) run.source.told_to_stop();
+    engine.boundary.leave();
+    return decision;
+  }
+
   bool loop_runs() const { return engine.start.begun() && !engine.end.over(); }
-  void require_loop(const char* call) const {
+  // Ends the quiet steps: the call may change what the next one decides.
+  void require_loop(const char* call) {
+    engine.quiet.end();
     if (loop_runs()) [[likely]]
       return;
     const std::string name = std::string("Checkpointer::") + call + "()";
@@ -98,25 +113,19 @@ void Checkpointer::before_update() {
 }
 
 Decision Checkpointer::after_step(const StepReport& report) {
-  parts_->require_loop("after_step");
   Engine& engine = parts_->engine;
-  if (engine.late.open()) [[unlikely]] {
-    engine.late.give_up();
+  if (engine.quiet.expected()) [[likely]] {
+    engine.boundary.arrive(report);
+    if (engine.quiet.pass(parts_->run.step())) [[likely]] {
+      engine.boundary.leave();
+      return {};
+    }
+  } else {
+    parts_->require_loop("after_step");
+    if (engine.late.open()) engine.late.give_up();
+    engine.boundary.arrive(report);
   }
-  engine.boundary.arrive(report);
-  if (engine.evaluation.meets_step()) [[unlikely]] {
-    engine.evaluation.step_inside();
-  }
-  if (parts_->trial) [[unlikely]] {
-    parts_->trial->at_boundary(engine, *parts_->ensemble);
-  }
-  Decision decision;
-  parts_->ensemble->at_boundary(decision);
-  if (decision.stop) [[unlikely]] {
-    parts_->run.source.told_to_stop();
-  }
-  engine.boundary.leave();
-  return decision;
+  return parts_->decide();
 }
 
 void Checkpointer::expect_last_step(std::int64_t step) noexcept {
@@ -127,6 +136,7 @@ bool Checkpointer::tick() {
   const Run& run = parts_->run;
   const bool asked = run.monitor.pending() || run.outlook.leaving();
   if (!asked && !(run.writer && run.writer->superseded())) return false;
+  parts_->engine.quiet.end();
   parts_->engine.listener.heard();
   return parts_->ensemble->tick();
 }
@@ -160,6 +170,7 @@ Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner)
 
 Checkpointer::EvaluationScope::~EvaluationScope() {
   if (!owner_->parts_->process.is_this_one()) return;
+  owner_->parts_->engine.quiet.end();
   owner_->parts_->ensemble->leave_evaluation(std::uncaught_exceptions() > exceptions_);
 }
 

@@ -260,7 +260,7 @@ SvgPicture line_chart(const LineChart& chart) {
 SvgPicture bar_chart(const BarChart& chart) {
   constexpr double kBarsAt = 300;  // names stand to the left
   constexpr double kFull = 430;
-  constexpr double kMostOverFull = 1.15;
+  constexpr double kMostOverFull = 1.15;  // shows that a bar is too long, and leaves room for its text
   constexpr int kLine = 25;
   SvgPicture picture(kWidth, 0);
   picture.text(20, 30, "title", chart.title);

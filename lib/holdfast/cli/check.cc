@@ -179,10 +179,16 @@ class Check {
     return life;
   }
 
+  static int open_new(const std::filesystem::path& path) {
+    const int file = ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    if (file < 0) throw IoError("open", path.native(), errno);
+    return file;
+  }
+
   int run_command(const TrialOrders& orders, const std::filesystem::path& out,
                   const std::filesystem::path& error) {
-    const int output = ::open(out.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    const int errors = ::open(error.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    const int output = open_new(out);
+    const int errors = open_new(error);
     const StartedProcess started = start_process(request_.command,
                                                  {.environment = {{kEnvTrial.name, folder_.path().string()}},
                                                   .output = output,

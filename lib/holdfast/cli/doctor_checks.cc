@@ -31,7 +31,7 @@ std::string first_line(const fs::path& file) {
   return line;
 }
 
-std::string all_of(const fs::path& file) {
+std::string text_of(const fs::path& file) {
   std::ostringstream text;
   text << std::ifstream(file, std::ios::binary).rdbuf();
   return text.str();
@@ -144,7 +144,7 @@ std::vector<Finding> check_libtorch(const fs::path& directory) {
                            (is_there(root / "lib/libtorch_cuda.so") ? ", with CUDA" : ", without CUDA");
   findings.push_back({ok, "LibTorch", text, {}});
   // A name of the new string in a symbol.
-  if (all_of(root / "lib/libc10.so").find("St7__cxx1112basic_string") == std::string::npos) {
+  if (text_of(root / "lib/libc10.so").find("St7__cxx1112basic_string") == std::string::npos) {
     findings.push_back({failed, "ABI", "this LibTorch has the C++ ABI from before g++ 5",
                         "take the wheel of 2.7 or later, or the archive named cxx11-abi"});
   } else {

@@ -14,7 +14,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-[[noreturn]] void work_in_child(int to, const std::function<std::string()>& read) {
+[[noreturn]] void work_in_child(int from, int to, const std::function<std::string()>& read) {
+  close(from);  // otherwise it would wait for itself to read, once its parent is gone
   std::signal(SIGPIPE, SIG_DFL);
   const std::string text = read();
   for (std::size_t at = 0; at < text.size();) {
@@ -53,7 +54,7 @@ std::optional<std::string> LimitedRead::run(Duration limit, const std::function<
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw IoError("pipe2", "", errno);
   const pid_t child = fork();
   const int refused = errno;
-  if (child == 0) work_in_child(ends[1], read);
+  if (child == 0) work_in_child(ends[0], ends[1], read);
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);

@@ -14,7 +14,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr Duration kLongestStart = std::chrono::minutes(5);
+constexpr Duration kLongestStart = std::chrono::minutes(5);  // but for its fetch
 
 constexpr char kMirrorFooter[] =
     R"(HOME is a directory on another volume, or rclone:REMOTE:PATH for any store that the program rclone speaks to
@@ -49,12 +49,14 @@ void add_home(CLI::App& command, const char* name, MirrorRequest& request) {
       ->type_name("DIR");
 }
 
-// A trainer that starts in DIR by itself (StartOptions::home) claims HOME, fetches, and then tells it in DIR.
+// A trainer that starts in DIR by itself (ProcessOptions::home) claims HOME, fetches, and then tells it in DIR.
 bool a_start_goes_on_here(const MirrorRequest& request, MirrorRun& run) {
   if (request.once) return false;
-  const SteadyTime end = Clock::real().now() + kLongestStart;
+  SteadyTime end = Clock::real().now() + kLongestStart;
   while (!run.copies().goes_on_here()) {
-    if (Clock::real().now() >= end) return false;
+    const SteadyTime now = Clock::real().now();
+    if (run.a_start_fetches()) end = now + kLongestStart;
+    if (now >= end) return false;
     run.pace().wait(std::chrono::seconds(1));
   }
   return true;
@@ -69,6 +71,7 @@ int run_mirror(const MirrorRequest& request) {
     } catch (const SupersededError& error) {
       // A stop ends the wait with MirrorStopped (75) after its grace.
       log_info("{}; is it a start in {}?", error.what(), request.directory);
+      if (!request.once && !run.copies().goes_on_here()) run.end_trainer();
       if (a_start_goes_on_here(request, run)) {
         told_to_stop = run.told_to_stop();
         continue;

@@ -10,6 +10,8 @@
 #include "holdfast/cli/run_account.h"
 #include "holdfast/interruption/term_grace.h"
 #include "holdfast/mirror/rclone_home.h"
+#include "holdfast/store/attempt.h"
+#include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/claim.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -95,6 +97,26 @@ bool MirrorRun::trainer_may_save() const {
     return !words.empty() && may_be_alive(words.front(), {});
   } catch (const Error&) {
     return true;
+  }
+}
+
+bool MirrorRun::a_start_fetches() const {
+  const auto run = FileSystem::real().open_directory(request_.directory, false);
+  const Claimant newest = run ? newest_claimant(*run) : Claimant{};
+  return newest.by == kClaimedByMirror && newest.process.pid != own_process().pid && is_here(newest) &&
+         is_running(newest.process);
+}
+
+void MirrorRun::end_trainer() {
+  try {
+    const auto run = FileSystem::real().open_directory(request_.directory, false);
+    if (!run || !mirror_.record().owns(highest_attempt(*run)) || !trainer_may_save()) return;
+    CheckpointStore store(FileSystem::real(), Clock::real(),
+                          {.directory = request_.directory, .allow_fresh = true}, verifier_);
+    store.claim(kClaimedByMirror);
+    log_warning("the trainer in {} is superseded as well, and ends with 76", request_.directory);
+  } catch (const Error& error) {
+    log_warning("the trainer in {} goes on, though it is superseded: {}", request_.directory, error.what());
   }
 }
 

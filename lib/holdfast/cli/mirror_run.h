@@ -50,6 +50,11 @@ class MirrorRun {
   PreparedStart prepare();
   Mirror& copies() { return mirror_; }
   Pace& pace() { return pace_; }
+  // A trainer's start, or `fetch`, holds the run directory while it fetches.
+  bool a_start_fetches() const;
+  // After SupersededError: claims the run directory, so that its trainer ends with 76 at its next look. Leaves
+  // a trainer alone whose attempt was never claimed in HOME. Best effort.
+  void end_trainer();
   bool told_to_stop() const { return end_.has_value(); }
   void poll();
 

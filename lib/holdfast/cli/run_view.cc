@@ -70,6 +70,7 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
       view.life = read_life(view.newest.attempt, *ledger, kMostOfLedger);
     }
     view.progress = read_progress(*run, view.newest.attempt);
+    view.restarts = attempts_before(*run, view.newest.attempt);
   }
   const RunState* const state = view.newest.state ? &*view.newest.state : nullptr;
   const bool complete = state != nullptr && state->phase == RunPhase::complete;

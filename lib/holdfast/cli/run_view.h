@@ -22,7 +22,8 @@ namespace holdfast { inline namespace v0_2 {
 struct RunView {
   std::string directory;
   WallTime now{};
-  AttemptWord newest = {};  // attempt 0: nobody has ever trained here
+  AttemptWord newest = {};     // attempt 0: nobody has ever trained here
+  AttemptNumber restarts = 0;  // attempts that trained before it (attempts_before())
   // unknown: it ran on another machine, in another container, or before the last boot.
   enum class Process { unknown, runs, gone };
   Process process = Process::unknown;

@@ -38,7 +38,7 @@ AttemptNumber highest_in(const fs::path& directory) {
 
 // When an attempt began to train, from the first lines of its ledger.
 std::optional<WallTime> began(const fs::path& directory, AttemptNumber attempt) {
-  constexpr std::size_t kStart = 64 << 10;
+  constexpr std::size_t kStart = 64 << 10;  // bytes; the start line is among the first ones
   try {
     const auto run = FileSystem::real().open_directory(directory, false);
     const auto file = run ? run->open(ledger_name(attempt), OpenMode::read) : nullptr;

@@ -43,16 +43,17 @@ SlurmJob this_slurm_job() {
   return {std::to_string(*job)};
 }
 
-void requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox) {
+bool requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox) {
   const EndHookOptions options{.limit = 20s, .longest_delay = 5s};
   if (run_end_hook("job=" + job.name + kRequeue, context, options, inbox)) {
     log_info("asked Slurm about job {}: it continues there, unless somebody cancelled it", job.name);
-  } else {
-    log_error(
-        "Slurm job {} could not be requeued; the run is safe: submit it again, or ask the administrator for "
-        "RequeueExit=75",
-        job.name);
+    return true;
   }
+  log_error(
+      "Slurm job {} could not be requeued; the run is safe: submit it again, or ask the administrator for "
+      "RequeueExit=75",
+      job.name);
+  return false;
 }
 
 }}  // namespace holdfast::v0_2

@@ -5,7 +5,7 @@
 // that somebody cancelled is not: its cancellation would not last. A job that Slurm itself requeues needs no
 // second request.
 //
-// Errors: UsageError outside a Slurm job; a failed request is logged. Threads: the one that made the inbox.
+// Errors: UsageError outside a Slurm job; a failed request is `false`. Threads: the one that made the inbox.
 #pragma once
 
 #include <string>
@@ -23,7 +23,8 @@ struct SlurmJob {
 // From SLURM_JOB_ID, SLURM_ARRAY_JOB_ID and SLURM_ARRAY_TASK_ID.
 SlurmJob this_slurm_job();
 
-// Tries for 20 s: at a time limit, Slurm kills the job after KillWait (30 s).
-void requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox);
+// Tries for 20 s: at a time limit, Slurm kills the job after KillWait (30 s). False, and logged: Slurm did not answer,
+// or refused. True says nothing about a job that was cancelled.
+bool requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox);
 
 }}  // namespace holdfast::v0_2

@@ -29,7 +29,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 // Runs between fork and exec, so it makes only async-signal-safe calls.
-[[noreturn]] void become(char* const* words, char* const* settings, const StartOptions& options,
+[[noreturn]] void become(char* const* words, char* const* settings, const ProcessOptions& options,
                          const SignalInbox& inbox, pid_t wrapper, int report) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -59,7 +59,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 }  // namespace
 
-StartedProcess start_process(std::vector<std::string> command, const StartOptions& options,
+StartedProcess start_process(std::vector<std::string> command, const ProcessOptions& options,
                              const SignalInbox& inbox) {
   // Before fork(): in the child of a program with threads nothing may be allocated.
   std::vector<std::string> settings = environment_for_child(options.environment, options.without);

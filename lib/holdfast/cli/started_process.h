@@ -15,7 +15,7 @@ namespace holdfast { inline namespace v0_2 {
 
 class SignalInbox;
 
-struct StartOptions {
+struct ProcessOptions {
   std::map<std::string, std::string> environment = {};  // added to ours
   std::vector<std::string> without = {};                // removed from ours
   int output = -1;                                      // becomes standard output; -1: ours
@@ -33,7 +33,7 @@ struct StartedProcess {
 
 // A first word without a slash is looked up in PATH. Waits for the start of the command, but only one second:
 // it may lie on a volume that does not answer, and the program must react to signals.
-StartedProcess start_process(std::vector<std::string> command, const StartOptions& options,
+StartedProcess start_process(std::vector<std::string> command, const ProcessOptions& options,
                              const SignalInbox& inbox);
 
 // Why it could not be executed (it ended with 126 or 127); empty if it could. Call it once, after its end.

@@ -173,7 +173,7 @@ class Report {
     if (view_.newest.attempt == 0) return;
     const Claimant& claimant = view_.newest.claimant;
     report["attempt"] = view_.newest.attempt;
-    report["restarts"] = view_.newest.attempt - 1;
+    report["restarts"] = view_.restarts;
     const std::string host = !claimant.host.empty()     ? claimant.host
                              : !view_.life.host.empty() ? view_.life.host
                              : state() != nullptr       ? state()->host

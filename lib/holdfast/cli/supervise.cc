@@ -90,7 +90,8 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
       ->add_option(
           "--on-give-up", options->on_give_up,
           "shell command to run if supervise ends without completion (64, 70, 74, 76, 78, 130, no restart or "
-          "no time left): nothing restarts the run here, and the machine still costs money")
+          "no time left, a Slurm job that could not be requeued): nothing restarts the run here, and the "
+          "machine still costs money")
       ->type_name("CMD");
   command
       ->add_option("--mirror", options->mirror,

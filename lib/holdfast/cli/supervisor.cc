@@ -336,9 +336,10 @@ HookContext Supervisor::context(const char* hook, int code, const std::string& r
 
 // Another job may continue the run.
 int Supervisor::put_back(int code) {
-  if (slurm_job_)
-    requeue(*slurm_job_, context("requeue-slurm", code, "the job goes back to its queue"), inbox_);
-  return code;
+  if (!slurm_job_) return code;
+  const HookContext why = context("requeue-slurm", code, "the job goes back to its queue");
+  if (requeue(*slurm_job_, why, inbox_)) return code;
+  return run_on_give_up(code, "Slurm job " + slurm_job_->name + " could not be requeued");
 }
 
 // The run is not complete.
@@ -362,6 +363,10 @@ int Supervisor::complete() {
 
 int Supervisor::give_up(int code, const std::string& reason) {
   bring_home();
+  return run_on_give_up(code, reason);
+}
+
+int Supervisor::run_on_give_up(int code, const std::string& reason) {
   if (options_.on_give_up.empty()) return code;
   log_info("giving up; running --on-give-up");
   run_end_hook(options_.on_give_up, context("on-give-up", code, reason), hook_options_, inbox_);

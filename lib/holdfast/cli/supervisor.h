@@ -79,6 +79,7 @@ class Supervisor {
   int leave(int code);
   int complete();
   int give_up(int code, const std::string& reason);
+  int run_on_give_up(int code, const std::string& reason);
   HookContext context(const char* hook, int code, const std::string& reason) const;
 
   const SuperviseRequest& options_;
@@ -91,7 +92,7 @@ class Supervisor {
   const std::int64_t since_;  // for HOLDFAST_SUPERVISED_SINCE
   const std::string uptime_;  // for HOLDFAST_SUPERVISED_UPTIME
   bool asked_to_stop_ = false;
-  int stops_ = 0;  // how often
+  int stops_ = 0;  // stop signals so far
   std::optional<SteadyTime> first_stop_;
   const int stop_signal_;                         // what tells the command to stop
   const std::optional<Duration> signalled_time_;  // from SIGUSR1 to the end of this process's time

@@ -5,6 +5,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/supervisor.h"
 

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
@@ -29,25 +30,40 @@ class Weights {
       checkpoint_ = std::move(opened.index);
       for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
         specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
+        sources_[tensor.key] = tensor.tensor;
       }
+      forget_unshared();
       return;
     }
     auto index = read_foreign_index(*file_);
     if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(rejection->reason);
     foreign_ = std::move(std::get<ForeignIndex>(index));
     for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
+    const auto* const torch = std::get_if<TorchIndex>(&*foreign_);
+    if (torch == nullptr) return;
+    for (const auto& tensor : torch->tensors) sources_[tensor.spec.name] = tensor.storage;
+    forget_unshared();
   }
 
   // By key; the names in checkpoints have a group in front.
   const std::map<std::string, TensorSpec>& specs() const { return specs_; }
 
-  std::shared_ptr<Snapshot> read(const std::string& key) const {
+  // Where the bytes lie, if other keys share them: a storage of PyTorch, or one tensor of a checkpoint.
+  std::optional<std::size_t> shared_source(const std::string& key) const {
+    const auto found = sources_.find(key);
+    return found != sources_.end() ? std::optional(found->second) : std::nullopt;
+  }
+
+  // Valid until the next call. Reads nothing if the last call was for the same source.
+  std::span<const std::byte> read(const std::string& key) {
+    const auto from = shared_source(key);
+    if (!from || from != read_source_) {
+      read_.reset();  // before the next one needs memory
+      read_ = read_with(key, from);
+      read_source_ = from;
+    }
     const std::string& name = specs_.at(key).name;
-    const auto wanted = [&](const TensorSpec& spec) { return spec.name == name; };
-    auto read = foreign_ ? read_foreign(*file_, *foreign_, kModelModule, 1, wanted)
-                         : read_tensors(*file_, checkpoint_, wanted, 1);
-    if (const auto* const rejection = std::get_if<Rejection>(&read)) refuse(rejection->reason);
-    return std::get<std::shared_ptr<Snapshot>>(read);
+    return read_->find(foreign_ ? std::string(kModelModule) + "/" + name : name).value();
   }
 
  private:
@@ -62,12 +78,33 @@ class Weights {
     }
   }
 
+  void forget_unshared() {
+    std::map<std::size_t, int> users;
+    for (const auto& [key, source] : sources_) ++users[source];
+    std::erase_if(sources_, [&](const auto& each) { return users[each.second] == 1; });
+  }
+
+  // With all tensors of its source.
+  std::shared_ptr<Snapshot> read_with(const std::string& key, std::optional<std::size_t> source) const {
+    const std::string& name = specs_.at(key).name;
+    const auto wanted = [&](const TensorSpec& spec) {
+      return spec.name == name || (foreign_ && source && shared_source(spec.name) == source);
+    };
+    auto read = foreign_ ? read_foreign(*file_, *foreign_, kModelModule, 1, wanted)
+                         : read_tensors(*file_, checkpoint_, wanted, 1);
+    if (const auto* const rejection = std::get_if<Rejection>(&read)) refuse(rejection->reason);
+    return std::get<std::shared_ptr<Snapshot>>(read);
+  }
+
   std::filesystem::path path_;
   std::unique_ptr<File> opened_;
   std::unique_ptr<MeteredFile> file_;
   CheckpointIndex checkpoint_;
   std::optional<ForeignIndex> foreign_;
   std::map<std::string, TensorSpec> specs_;
+  std::map<std::string, std::size_t> sources_;  // by key, where several keys share one
+  std::shared_ptr<Snapshot> read_;              // of the last read()
+  std::optional<std::size_t> read_source_;
 };
 
 struct Differing {
@@ -130,8 +167,9 @@ bool is_foreign_file(const std::filesystem::path& path) { return looks_foreign(*
 
 int diff_weights(const WeightsDiffRequest& request) {
   ReadLimit limit(request.read_limit);
-  const Weights ours(request.a, limit);
-  const Weights theirs(request.b, limit);
+  Weights ours(request.a, limit);
+  Weights theirs(request.b, limit);
+  std::vector<std::string> common;
   std::vector<Differing> changed;
   std::vector<std::string> others;
   for (const auto& [key, spec] : ours.specs()) {
@@ -142,13 +180,22 @@ int diff_weights(const WeightsDiffRequest& request) {
       others.push_back(printable(key) + ": " + spec_text(spec) + " in the first, " +
                        spec_text(found->second) + " in the second");
     } else if (spec.bytes() != 0) {
-      // One pair at a time: two whole files may not fit into memory.
-      const auto first = ours.read(key);
-      const auto second = theirs.read(key);
-      const TensorDifference difference = compare_tensors(spec.dtype, first->bytes(0), second->bytes(0));
-      if (difference.different != 0) changed.push_back({key, spec, difference});
+      common.push_back(key);
     }
   }
+  // By source, so that a storage of many tensors is read once. One at a time: two files may not fit into memory.
+  const auto place = [&](const std::string& key) {
+    return std::tuple(ours.shared_source(key), theirs.shared_source(key), key);
+  };
+  std::sort(common.begin(), common.end(),
+            [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
+  for (const std::string& key : common) {
+    const TensorSpec& spec = ours.specs().at(key);
+    const TensorDifference difference = compare_tensors(spec.dtype, ours.read(key), theirs.read(key));
+    if (difference.different != 0) changed.push_back({key, spec, difference});
+  }
+  std::sort(changed.begin(), changed.end(),
+            [](const Differing& a, const Differing& b) { return a.key < b.key; });
   for (const auto& [key, spec] : theirs.specs()) {
     if (!ours.specs().contains(key)) {
       others.push_back("only in the second: " + printable(key) + "  " + spec_text(spec));

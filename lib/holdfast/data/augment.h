@@ -1,11 +1,11 @@
 // Random crop and horizontal flip of small pictures, fused with normalisation: bytes in, float32 out.
 //
-// Each choice is an integer drawn for (seed, epoch, sample). Each float is an entry of a table of 3 x 257
-// floats: levels 0 to 255, and 256 for padding. The kernel computes entries with the same two correctly
+// Each choice is an integer drawn for (seed, epoch, sample). Each float is an entry of a table of 257 floats a
+// channel: levels 0 to 255, and 256 for padding. The kernel computes entries with the same two correctly
 // rounded operations as the table, so all CPUs give equal bits. Padding is black before it is normalised, as
 // in torchvision: entry 256 equals entry 0.
 //
-// Threads: pure functions.
+// Errors: none here; PictureDataset and ResidentPictures check the options. Threads: pure functions.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@ struct PictureShape {
 };
 
 struct AugmentOptions {
-  // Pixels of padding on all sides; the crop starts anywhere in the padded picture. 0: no crop. 4 is
-  // CIFAR-10's usual value.
+  // Pixels of padding on all sides, 0 to the picture's side; the crop starts anywhere in the padded picture.
+  // 0: no crop. 4 is CIFAR-10's usual value.
   int padding = 4;
   bool flip = true;  // mirrors half of the pictures
-  // Mean and standard deviation of the training pictures per channel, in [0, 1]. The defaults are CIFAR-10's.
+  // Mean and standard deviation of the training pictures per channel, as shares of 255. Defaults: CIFAR-10's.
   std::array<float, 4> mean{0.4914F, 0.4822F, 0.4465F, 0.0F};
   std::array<float, 4> stddev{0.2470F, 0.2435F, 0.2616F, 1.0F};
 

@@ -3,8 +3,8 @@
 // are cached.
 //
 // Errors: RefusedError for a missing batch, a file of another size, or a label above 9. It names the file,
-// the byte offset and what to do. IoError if a file cannot be read. Threads: free function.
-// cached.
+// the byte offset and what to do. IoError if a file cannot be read.
+// Threads: free function.
 #pragma once
 
 #include <string>

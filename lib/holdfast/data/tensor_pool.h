@@ -2,7 +2,7 @@
 // filling them. A program may keep a batch; its memory is then not reused.
 //
 // Pinned tensors come from torch's caching host allocator instead, which knows about copies in flight.
-// Threads: take() may be called from any thread.
+// Errors: those of torch without memory. Threads: take() may be called from any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

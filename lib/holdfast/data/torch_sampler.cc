@@ -159,9 +159,9 @@ void EpochOrder::save(StateWriter& out) const {
   // Older checkpoints have neither option, and all of them are shuffled.
   if (!options_.shuffle) out.option("shuffle", false);
   if (options_.batch_size > 0) {
-    // Recorded as a value: this run did not choose it, but a resumed one must keep it.
     out.option("batch_size", options_.batch_size);
   } else if (batch_size_ > 0) {
+    // A value, not an option: this run did not choose it, but a resumed one must keep it.
     out.put("batch_size", batch_size_);
   }
   out.put("epoch", applied_.epoch);

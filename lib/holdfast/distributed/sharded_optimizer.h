@@ -73,7 +73,7 @@ class HOLDFAST_EXPORT ShardedOptimizer {
   // Zeroes the gradients of the module's parameters.
   void zero_grad();
 
-  void step();  // collective, as all that follow; reduce(), the update, gather()
+  void step();  // reduce(), the update, gather(); collective, as these and clip_grad_norm()
 
   // Averages the gradients and gives each rank those of its share.
   void reduce();

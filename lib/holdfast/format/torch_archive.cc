@@ -20,7 +20,7 @@ using internal::damaged;
 using Tensor = TorchIndex::Tensor;
 using Storage = TorchIndex::Storage;
 
-constexpr std::uint64_t kTensorAlignment = 64;
+constexpr std::uint64_t kStorageAlignment = 64;  // a cache line, as in PyTorch's own archives
 
 bool is_contiguous(const Tensor& tensor) {
   std::int64_t stride = 1;
@@ -145,7 +145,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, 
   }
   for (const TensorSpec& spec : specs) {
     offsets.push_back(length);
-    length += (spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+    length += (spec.bytes() + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
   }
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);

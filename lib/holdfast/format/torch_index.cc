@@ -20,7 +20,7 @@ using internal::PickleValue;
 using internal::ZipEntry;
 using Kind = PickleValue::Kind;
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxDepth = 64;           // bounds the recursion; state dicts have three or four levels
 constexpr std::size_t kMaxName = 1024;  // as in tensor_spec.h
 constexpr std::string_view kPickleName = "/data.pkl";
 // How a file of PyTorch before 1.6 begins: a pickle of the number 0x1950a86a20f9469cfc6c.

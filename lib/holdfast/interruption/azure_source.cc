@@ -26,7 +26,7 @@ constexpr std::string_view kAzureName = "azure";
 constexpr Duration kAzureInterval = std::chrono::seconds(2);
 // Azure promises 30 s for a Preempt; the rest is for the process's own exit.
 constexpr Duration kLeast = std::chrono::seconds(25);
-constexpr Duration kLongestFreeze = std::chrono::seconds(30);
+constexpr Duration kLongestFreeze = std::chrono::seconds(30);  // Azure pauses a machine for at most this
 constexpr std::string_view kEvents = "/metadata/scheduledevents?api-version=2020-07-01";
 constexpr std::string_view kApproval = "StartRequests";
 constexpr std::string_view kMachine = "/metadata/instance/compute/name?api-version=2021-02-01&format=text";

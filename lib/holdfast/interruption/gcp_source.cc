@@ -19,7 +19,7 @@ using internal::HttpAnswer;
 
 constexpr std::string_view kGcpName = "gcp";
 constexpr Duration kGcpInterval = std::chrono::seconds(2);
-constexpr Duration kAtOnce = std::chrono::milliseconds(1);
+constexpr Duration kAtOnce = std::chrono::milliseconds(1);  // the long poll waits at the server
 constexpr Duration kUpcomingInterval = std::chrono::minutes(1);
 constexpr Duration kGcpNear = std::chrono::minutes(10);
 // Google cuts the power 30 s after the signal; the rest is for the process's own exit.

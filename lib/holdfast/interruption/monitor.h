@@ -6,7 +6,7 @@
 //   monitor.add(std::make_unique<SignalSource>(clock));  monitor.start();
 //   …each step:  if (monitor.pending()) …               // one atomic load
 //
-// Errors: start() throws Error if a thread cannot be made. A source that throws is switched off and logged.
+// Errors: start() throws IoError without an eventfd, Error without a thread. A source that throws is logged and off.
 // Threads: add, listen, start, stop by the owner; the other methods from any thread. pending(),
 // stop_requested(), deadline(), named_deadline(), take_checkpoint_request() and take_risk() are lock-free.
 #pragma once
@@ -69,7 +69,7 @@ class HOLDFAST_EXPORT Monitor {
   // The notice whose deadline the planner uses: the earliest that stands. One that hibernates counts only if
   // no other stands. `deadline` and `seen` are set.
   std::optional<Notice> standing() const;
-  // The machine lives: forgets deadlines up to `until`, and with `woken` those of all that hibernate.
+  // The machine lives: ignores deadlines up to `until`, and with `woken` those of all notices that hibernate.
   void dismiss(SteadyTime until, bool woken = false);
 
   // Text of the first notice that asked to stop, otherwise of standing(). Empty if there is neither.
@@ -77,7 +77,7 @@ class HOLDFAST_EXPORT Monitor {
   // The first kKept notices, in order of arrival, without checkpoint requests.
   std::vector<Notice> notices() const;
   static constexpr std::size_t kKept = 256;
-  // For their figures. Valid after start().
+  // The sources, for their figures. Valid after start().
   const std::vector<std::unique_ptr<Source>>& sources() const { return sources_; }
   // Adds a notice from inside the program, such as a stop that the user's code asks for.
   void post(Notice notice);

@@ -1,6 +1,6 @@
-// A notice: news of an interruption, from any source.
+// A notice: news of an interruption, from any source. Times are on the steady clock.
 //
-// Threads: plain values.
+// Errors: none. Threads: plain values.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ enum class NoticeKind {
 };
 
 struct Notice {
-  std::string source;  // "signal", "file", "ec2"
+  std::string source = {};  // "signal", "file", "ec2"
   NoticeKind kind = NoticeKind::stop;
   std::optional<SteadyTime> deadline = {};  // on the steady clock; unset if unknown
   std::string text = {};                    // one phrase for people: "SIGTERM from process 4711"
@@ -29,8 +29,8 @@ struct Notice {
   // With at_risk: the machine will stand still for at most this time, at an unknown moment, and then
   // continue.
   std::optional<Duration> stands_still = {};
-  // Nobody named the deadline: it is a usual grace period (term_grace.h), or kUnknownNoticeTime. Be done by
-  // then, but do not skip a save because of it.
+  // Nobody named the deadline: it is a usual grace period (term_grace.h), or 110 s (kUnknownNoticeTime). A save
+  // should end by then, and is not skipped if it cannot.
   bool guessed = false;
   // When this process first saw it. The Monitor fills it in if the source does not.
   std::optional<SteadyTime> seen = {};

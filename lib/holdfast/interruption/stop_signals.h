@@ -24,7 +24,7 @@ class HOLDFAST_EXPORT StopSignals {
   bool is_named(int signal) const noexcept { return named_ && has(signal); }
 
  private:
-  std::uint32_t signals_;  // bits by number
+  std::uint32_t signals_;  // bit n: signal number n
   bool named_;
 };
 

@@ -79,9 +79,9 @@ struct HOLDFAST_EXPORT LedgerLife {
   AttemptNumber attempt = 0;
   bool started = false;  // training began; if false, the fields up to `marks` have no meaning
   WallTime start{};
-  Duration start_up{};
+  Duration start_up{};  // "up" time at which training began
   std::int64_t start_step = 0;
-  AttemptNumber from_attempt = 0;
+  AttemptNumber from_attempt = 0;  // whose checkpoint it started from; 0: a fresh start
   std::string host;
   std::string boot;
   Duration startup{};  // from program start to the start of training

@@ -56,8 +56,8 @@ struct HomeFigures {
 
 // Figures of an attempt so far.
 struct HOLDFAST_EXPORT RunFigures {
-  std::int64_t durable = 0;  // saves
-  std::int64_t overtaken = 0;
+  std::int64_t durable = 0;    // saves
+  std::int64_t overtaken = 0;  // replaced by a newer save before they were written
   std::int64_t failed = 0;
   std::int64_t failed_for_space = 0;  // of these: the volume or a quota was full
   std::uint64_t bytes = 0;            // of the durable saves

@@ -5,10 +5,10 @@
 //   TrainerParts{…, .sinks = {&console, &metrics}}
 //
 // A step costs one lock and one copy of the event, no system call (docs/metrics.md#cost). If the sinks fall
-// behind by kMostWaiting events, newer ones are dropped, which is logged once.
+// behind by kMostWaiting events, newer steps and histograms are dropped, which is logged once.
 // Errors: none; a sink that throws is logged once and gets nothing more.
-// Threads: the methods by one thread; `status` is called on the own thread, after begin(). end() and the destructor wait for
-// the sinks up to `patience`; after that they leave the thread behind, with a warning.
+// Threads: the methods by one thread; `status` runs on this object's thread, after begin(). end() and the destructor
+// wait for the sinks up to `patience`; after that they leave the thread behind, with a warning.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ namespace holdfast { inline namespace v0_2 {
 
 struct BackgroundOptions {
   Duration system_every = std::chrono::seconds(10);      // SystemEvent and StatusEvent; costs about 0.1 ms
-  Duration look_every = std::chrono::milliseconds(500);  // events reach the sinks that late
+  Duration look_every = std::chrono::milliseconds(500);  // longest delay of an event
   Duration patience = std::chrono::seconds(5);
   std::function<StatusEvent()> status = {};  // empty: no StatusEvent
 };

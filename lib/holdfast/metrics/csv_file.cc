@@ -17,7 +17,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr std::size_t kBlock = 1u << 18;
+constexpr std::size_t kBlock = 1u << 18;                             // bytes; few system calls, little memory
 constexpr std::string_view kTooLong = "a line longer than a block";  // replaces such a line; it is no row
 
 using Visit = std::function<bool(std::string_view line, bool closed)>;

@@ -68,7 +68,7 @@ struct EvaluationEvent {
   WallTime at{};
 };
 
-// The distribution of one tensor. counts[i] values lie above limits[i-1] and up to limits[i].
+// The finite values of one tensor. counts[i]: those from limits[i-1] to below limits[i]; the last one: to its limit.
 struct HistogramEvent {
   std::int64_t step = 0;
   std::string name = {};  // such as "gradients/fc.weight"
@@ -83,19 +83,19 @@ struct HistogramEvent {
 };
 
 struct GpuFigures {
-  int index = 0;  // the driver's number
-  std::uint64_t memory_used = 0;
+  int index = 0;                  // the driver's number
+  std::uint64_t memory_used = 0;  // bytes, of all processes
   std::uint64_t memory_total = 0;
   std::optional<double> utilization = {};  // 0 to 1; unset: the driver does not tell (MIG)
 };
 
 // This process, and the GPUs of its machine. Rates are those since the last event.
 struct SystemEvent {
-  Duration cpu_time{};  // of all threads, since the process began
-  double cpu_cores = 0;
+  Duration cpu_time{};   // of all threads, since the process began
+  double cpu_cores = 0;  // processor time over time, so 2.0 means two cores
   std::uint64_t resident_bytes = 0;
-  std::uint64_t read_bytes = 0;  // from devices, since the process began
-  std::uint64_t written_bytes = 0;
+  std::uint64_t read_bytes = 0;     // from devices, since the process began
+  std::uint64_t written_bytes = 0;  // to devices, likewise
   double read_bytes_per_s = 0;
   double written_bytes_per_s = 0;
   std::vector<GpuFigures> gpus = {};

@@ -19,7 +19,7 @@ class HOLDFAST_EXPORT MetricSink {
   virtual void step(const StepEvent& event) = 0;
   virtual void evaluation(const EvaluationEvent& /*event*/) {}
   virtual void histogram(const HistogramEvent& /*event*/) {}
-  // Only from BackgroundSinks, every 10 s.
+  // Only from BackgroundSinks, as often as BackgroundOptions::system_every says.
   virtual void system(const SystemEvent& /*event*/) {}
   virtual void status(const StatusEvent& /*event*/) {}
   // The loop ends or pauses; no step follows. The last save has yet to come, so this must not wait.

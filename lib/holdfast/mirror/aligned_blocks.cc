@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include "holdfast/base/error.h"
 
@@ -11,14 +10,9 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // O_DIRECT wants aligned memory, offsets and lengths.
-constexpr std::align_val_t kAlignment{4096};
 constexpr std::size_t kUnit = 4096;
 
 }  // namespace
-
-AlignedBlock::AlignedBlock() : data_(static_cast<std::byte*>(::operator new(kCopyBlock, kAlignment))) {}
-
-void AlignedBlock::Free::operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
 
 void read_blocks(const File& file, std::uint64_t bytes, AlignedBlock& block,
                  const std::function<void(std::span<const std::byte>)>& sink) {

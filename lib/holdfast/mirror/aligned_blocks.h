@@ -7,25 +7,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 
 #include "holdfast/io/file_system.h"
+#include "holdfast/snapshot/arena.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 inline constexpr std::size_t kCopyBlock = 8u << 20;
 
+// Memory of a block. On huge pages the kernel pins four pieces for a transfer, not two thousand.
 class AlignedBlock {
  public:
-  AlignedBlock();
-  std::span<std::byte> bytes() { return {data_.get(), kCopyBlock}; }
+  std::span<std::byte> bytes() { return memory_.bytes(); }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
-  std::unique_ptr<std::byte, Free> data_;
+  Arena memory_{kCopyBlock};
 };
 
 // Reads `bytes` bytes from the device, not through the page cache, which belongs to the trainer. Throws IoError

@@ -161,6 +161,7 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
   record_.add(claimed);
   if (lost) record_.alone = alone;
   claimed_ = true;
+  next_check_ = pace_.clock().now() + kCheck;  // a claim is a look as well
   save_record(run);
   // Unrecorded, the files of this attempt would look like another machine's to the next start.
   if (alone != 0 && record_fails_) throw HomeError("the claim cannot be recorded in " + run.path());
@@ -193,10 +194,12 @@ bool Mirror::copy(Directory& run, const Found& found) {
   if (!source) return false;
   source->path = held.path();
   const SteadyTime began = pace_.clock().now();
+  const Duration held_back = pace_.held_back();
   try {
     if (!is_there_already(*source)) {
       put(run, *source);
-      note_time(pace_.clock().now() - began);
+      // Without the waits for the limit, which is lifted when time presses.
+      note_time(pace_.clock().now() - began - (pace_.held_back() - held_back));
     }
   } catch (const SourceGone&) {
     return false;
@@ -301,6 +304,9 @@ void Mirror::save_record(Directory& run) {
       for (const AttemptNumber claim : told->claims) now.add(claim);
       if (told->alone != 0 && (now.claims.empty() || now.claims.back() < told->alone))
         now.go_alone(told->alone);
+      // A start has just claimed for this directory.
+      if (!told->claims.empty() && (record_.claims.empty() || told->claims.back() > record_.claims.back()))
+        now.superseded = told->superseded;
     }
     now.time.clear();
     return now;

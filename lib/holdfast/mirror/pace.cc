@@ -19,7 +19,9 @@ void Pace::moved(std::uint64_t bytes) {
   free_ = std::max(free_, clock_.now()) + cost;
   // poll() may lift the limit.
   while (limit_ > 0 && clock_.now() < free_) {
-    clock_.sleep_for(std::min<Duration>(kPoll, free_ - clock_.now()));
+    const SteadyTime began = clock_.now();
+    clock_.sleep_for(std::min<Duration>(kPoll, free_ - began));
+    held_back_ += clock_.now() - began;
     poll();
   }
 }

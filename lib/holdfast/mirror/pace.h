@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
@@ -40,6 +41,11 @@ class Pace {
   void lift_limit() { limit_ = 0; }
   void restore_limit() { limit_ = given_limit_; }
   double limit() const { return limit_; }
+  // What moved() has waited for the limit, in all.
+  Duration held_back() const { return held_back_; }
+  // How long a call of HOME may stay silent before it counts as failed; nullopt: for ever.
+  void set_patience(std::optional<Duration> patience) { patience_ = patience; }
+  std::optional<Duration> patience() const { return patience_; }
   Clock& clock() const { return clock_; }
 
  private:
@@ -48,6 +54,8 @@ class Pace {
   const double given_limit_;
   std::function<void()> poll_;
   std::function<void()> give_way_;
+  Duration held_back_{};
+  std::optional<Duration> patience_;
   SteadyTime free_{};  // when all blocks so far have taken the time that the limit gives them
 };
 

@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::size_t kTokenDigits = 16;
 constexpr Duration kLongestWait = std::chrono::seconds(2);  // after a lost claim
+constexpr Duration kRecent = std::chrono::seconds(1);
 constexpr std::size_t kMostListed = 64u << 20;
 constexpr char kDigits[] = "0123456789abcdef";
 constexpr char kFrom[] = ".from.";
@@ -71,45 +72,56 @@ void RcloneHome::fail(const std::string& what, const RcloneEnd& end) const {
                   (end.said.empty() ? "" : ": " + end.said) + ")");
 }
 
-std::vector<RcloneEntry> RcloneHome::entries(const std::string& folder, bool may_be_missing) const {
+const std::vector<RcloneEntry>& RcloneHome::entries(Listing which) {
+  if (which == Listing::recent && listed_at_ && pace_.clock().now() <= *listed_at_ + kRecent) return listed_;
+  const std::int64_t writes = writes_;
   std::string text;
-  // Modification times and types cost a request a file with some stores.
-  const RcloneEnd end = rclone_.run({"lsjson", "--no-modtime", "--no-mimetype", "--files-only", folder}, {},
-                                    [&](std::span<const std::byte> bytes) {
-                                      if (text.size() + bytes.size() > kMostListed) {
-                                        throw HomeError(name_ + " holds too many files for a run directory");
-                                      }
-                                      text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-                                    });
-  if (end.missing() && may_be_missing) return {};
-  if (!end.ok()) fail("list " + folder, end);
-  auto found = rclone_list_from_json(text);
-  if (!found) throw HomeError(name_ + ": what rclone lists about " + folder + " is not a list of files");
+  // Files and claims at once. Modification times and types cost a request a file with some stores.
+  const RcloneEnd end = rclone_.run(
+      {"lsjson", "--recursive", "--max-depth=2", "--no-modtime", "--no-mimetype", "--files-only", root_}, {},
+      [&](std::span<const std::byte> bytes) {
+        if (text.size() + bytes.size() > kMostListed) {
+          throw HomeError(name_ + " holds too many files for a run directory");
+        }
+        text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      });
+  // Once a claim lies there, a store that knows no such folder is in trouble, and not empty.
+  const bool empty = end.missing() && own_ == 0;
+  if (!empty && !end.ok()) fail("list " + root_, end);
+  auto found = rclone_list_from_json(empty ? "[]" : text);
+  if (!found) throw HomeError(name_ + ": what rclone lists about " + root_ + " is not a list of files");
   std::erase_if(*found, [](const RcloneEntry& entry) { return entry.is_folder; });
-  return std::move(*found);
+  listed_ = std::move(*found);
+  // While rclone lists, the mirror serves its supervisor, which may claim: then the list is older than that claim.
+  listed_at_ = writes == writes_ ? std::optional(pace_.clock().now()) : std::nullopt;
+  return listed_;
 }
 
-std::vector<RcloneHome::Claim> RcloneHome::claims_and_marks() const {
+std::vector<RcloneHome::Claim> RcloneHome::claims_and_marks(Listing which) {
+  const std::string folder = std::string(kAttemptsDirectory) + "/";
   std::vector<Claim> found;
-  for (const RcloneEntry& entry : entries(at(kAttemptsDirectory), own_ == 0)) {
-    if (const auto number = parse_store_claim(entry.name)) found.push_back({*number, entry.name});
-    if (const auto mark = parse_store_mark(entry.name))
-      found.push_back({mark->first, entry.name, mark->second});
+  bool any = false;
+  for (const RcloneEntry& entry : entries(which)) {
+    if (!entry.path.starts_with(folder)) continue;
+    any = true;
+    const std::string name = entry.path.substr(folder.size());
+    if (const auto number = parse_store_claim(name)) found.push_back({*number, name});
+    if (const auto mark = parse_store_mark(name)) found.push_back({mark->first, name, mark->second});
   }
+  if (!any && own_ != 0) throw HomeError(name_ + " lists no claims at all, though one lies there");
   return found;
 }
 
-std::vector<RcloneHome::Claim> RcloneHome::claims() const {
-  std::vector<Claim> found = claims_and_marks();
+std::vector<RcloneHome::Claim> RcloneHome::claims(Listing which) {
+  std::vector<Claim> found = claims_and_marks(which);
   std::erase_if(found, [](const Claim& claim) { return claim.start.has_value(); });
   return found;
 }
 
 std::vector<HomeFile> RcloneHome::list() {
   std::vector<HomeFile> found;
-  // Once a claim lies there, a store that knows no such folder is in trouble, and not empty.
-  for (const RcloneEntry& entry : entries(root_, own_ == 0)) {
-    const auto id = parse_checkpoint_name(entry.name);
+  for (const RcloneEntry& entry : entries(Listing::recent)) {
+    const auto id = parse_checkpoint_name(entry.path);
     if (id && entry.bytes >= 0) found.push_back({*id, static_cast<std::uint64_t>(entry.bytes)});
   }
   std::sort(found.begin(), found.end(), [](const HomeFile& a, const HomeFile& b) { return a.id > b.id; });
@@ -118,7 +130,7 @@ std::vector<HomeFile> RcloneHome::list() {
 
 std::vector<HomeFile> RcloneHome::starts() {
   std::vector<HomeFile> found = list();
-  const std::vector<Claim> all = claims_and_marks();
+  const std::vector<Claim> all = claims_and_marks(Listing::recent);
   const Claim* mark = nullptr;
   for (const Claim& claim : all) {
     if (claim.start && (mark == nullptr || claim.number > mark->number)) mark = &claim;
@@ -133,13 +145,13 @@ std::vector<HomeFile> RcloneHome::starts() {
 
 void RcloneHome::begin_from(FileId start) {
   const std::string name = std::string(kAttemptsDirectory) + "/" + own_name_ + kFrom + checkpoint_name(start);
-  const RcloneEnd end = rclone_.run({"rcat", at(name)}, claim_text(kClaimedByMirror));
+  const RcloneEnd end = write(name, claim_text(kClaimedByMirror));
   if (!end.ok()) fail("write " + name, end);
 }
 
 AttemptNumber RcloneHome::highest() {
   AttemptNumber highest = 0;
-  for (const Claim& claim : claims()) highest = std::max(highest, claim.number);
+  for (const Claim& claim : claims(Listing::recent)) highest = std::max(highest, claim.number);
   for (const HomeFile& file : list()) highest = std::max(highest, file.id.attempt);
   return highest;
 }
@@ -166,11 +178,10 @@ AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
   const std::string name = claim_name(number) + "." + in_hex(random_bytes(kTokenDigits / 2));
   // Before the request: one that seems to fail may have worked, and must not look like another machine's.
   tried_.insert(name);
-  const RcloneEnd end =
-      rclone_.run({"rcat", at(std::string(kAttemptsDirectory) + "/" + name)}, claim_text(kClaimedByMirror));
+  const RcloneEnd end = write(std::string(kAttemptsDirectory) + "/" + name, claim_text(kClaimedByMirror));
   if (!end.ok()) fail("write a claim", end);
   bool listed = false;
-  const std::vector<Claim> all = claims_and_marks();
+  const std::vector<Claim> all = claims_and_marks(Listing::anew);
   for (const Claim& claim : all) {
     if (claim.start) continue;
     if (claim.name == name) {
@@ -191,18 +202,18 @@ AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
 void RcloneHome::forget_old_claims(const std::vector<Claim>& all) {
   for (const Claim& claim : all) {
     if (claim.number + kAttemptsKept > own_) continue;
-    const RcloneEnd end = rclone_.run({"deletefile", at(std::string(kAttemptsDirectory) + "/" + claim.name)});
+    const RcloneEnd end = remove(std::string(kAttemptsDirectory) + "/" + claim.name);
     if (!end.ok()) return;  // the next start tries again
   }
 }
 
-void RcloneHome::check_not_superseded() {
+void RcloneHome::check_claims(Listing which) {
   AttemptNumber own = own_;
-  std::vector<Claim> all = claims();
+  std::vector<Claim> all = claims(which);
   // While rclone lists, the mirror serves its supervisor, which may claim anew: the list is older than that claim.
   while (own != own_) {
     own = own_;
-    all = claims();
+    all = claims(Listing::anew);
   }
   bool listed = false;
   AttemptNumber highest = 0;
@@ -219,14 +230,17 @@ void RcloneHome::check_not_superseded() {
 
 // The path of the source is that of an open descriptor: retention may delete its name meanwhile.
 void RcloneHome::put(const MirrorSource& source) {
-  check_not_superseded();
+  check_claims(Listing::recent);  // spares the upload of one that is superseded
   const std::string name = checkpoint_name(source.id);
   if (access(source.path.c_str(), R_OK) != 0) {
     if (errno == ENOENT) throw SourceGone(name + " was deleted before its copy began");
     throw IoError("open", source.path, errno);
   }
-  const RcloneEnd end = rclone_.run_limited(
-      {"copyto", "--copy-links", "--ignore-times", "--no-traverse", source.path, at(name)});
+  // Without rclone's own checksums, which read the source once more: holds() compares every byte of the copy.
+  changed();
+  const RcloneEnd end = rclone_.run_limited({"copyto", "--copy-links", "--ignore-times", "--ignore-checksum",
+                                             "--no-traverse", source.path, at(name)});
+  changed();  // a listing may have been made meanwhile, for the supervisor
   if (!end.ok()) fail("copy " + name, end);
   if (!holds(source)) throw CopyDiffers(name_ + " does not hold the bytes of " + name + " that were written");
   // A copy counts only if nobody has taken HOME over meanwhile.
@@ -265,15 +279,26 @@ void RcloneHome::retire(const MirrorSource& newest) {
   if (!view.newest_finite) return;  // an older file may be the last one whose state is finite
   for (const FileId id : superfluous(view, KeepLast{keep_})) {
     // Before each deletion, because another machine may own HOME by now.
-    check_not_superseded();
-    remove(checkpoint_name(id));
+    check_claims(Listing::recent);
+    const RcloneEnd end = remove(checkpoint_name(id));
+    if (!end.ok() && !end.missing()) fail("delete " + checkpoint_name(id), end);
     verified_.erase(id);
   }
 }
 
-void RcloneHome::remove(const std::string& name) {
-  const RcloneEnd end = rclone_.run({"deletefile", at(name)});
-  if (!end.ok() && !end.missing()) fail("delete " + name, end);
+void RcloneHome::changed() {
+  ++writes_;
+  listed_at_.reset();
+}
+
+RcloneEnd RcloneHome::write(const std::string& name, const std::string& text) {
+  changed();
+  return rclone_.run({"rcat", at(name)}, text);
+}
+
+RcloneEnd RcloneHome::remove(const std::string& name) {
+  changed();
+  return rclone_.run({"deletefile", at(name)});
 }
 
 void RcloneHome::read(const HomeFile& file, const ByteSink& sink) {

@@ -7,7 +7,8 @@
 // An upload cannot be called back, so the winner marks what it goes on from, by `<its claim>.from.<checkpoint>`. A
 // later start takes that one before newer files of older attempts.
 //
-// A copy counts after rclone has read it back, and all bytes were what the index of the source says.
+// A copy counts after rclone has read it back, and all bytes were what the index of the source says. Each call of
+// rclone starts a program, so one listing of files and claims answers all questions that come within a second.
 // Errors: as home.h. Threads: one.
 #pragma once
 
@@ -34,7 +35,7 @@ class RcloneHome final : public Home {
   const std::string& name() const override { return name_; }
   AttemptNumber highest() override;
   AttemptNumber claim(AttemptNumber least) override;
-  void check_not_superseded() override;
+  void check_not_superseded() override { check_claims(Listing::anew); }
   std::vector<HomeFile> list() override;
   std::vector<HomeFile> starts() override;
   void begin_from(FileId start) override;
@@ -50,13 +51,19 @@ class RcloneHome final : public Home {
     std::optional<FileId> start = {};  // set: no claim, but a mark of the claim with that number
   };
 
+  // `recent`: one that is at most a second old will do, if nothing was written since it began.
+  enum class Listing { recent, anew };
+
   std::string at(const std::string& name) const;
-  std::vector<RcloneEntry> entries(const std::string& folder, bool may_be_missing) const;
-  std::vector<Claim> claims_and_marks() const;
-  std::vector<Claim> claims() const;
+  const std::vector<RcloneEntry>& entries(Listing which);
+  std::vector<Claim> claims_and_marks(Listing which);
+  std::vector<Claim> claims(Listing which);
+  void check_claims(Listing which);
+  void changed();
   AttemptNumber claim_once(AttemptNumber least);
   void forget_old_claims(const std::vector<Claim>& all);
-  void remove(const std::string& name);
+  RcloneEnd write(const std::string& name, const std::string& text);
+  RcloneEnd remove(const std::string& name);
   [[noreturn]] void fail(const std::string& what, const RcloneEnd& end) const;
 
   const std::string name_;
@@ -67,7 +74,10 @@ class RcloneHome final : public Home {
   RcloneProgram rclone_;
   AttemptNumber own_ = 0;  // the highest own claim
   std::string own_name_;
-  std::set<std::string> tried_;      // names of all own claims, lost and unconfirmed ones too
+  std::set<std::string> tried_;  // names of all own claims, lost and unconfirmed ones too
+  std::vector<RcloneEntry> listed_;
+  std::optional<SteadyTime> listed_at_;  // nullopt: something was written since
+  std::int64_t writes_ = 0;
   std::map<FileId, bool> verified_;  // copies that this process has read back; value: is the state finite
 };
 

@@ -11,13 +11,13 @@ std::optional<std::vector<RcloneEntry>> rclone_list_from_json(std::string_view t
   entries.reserve(list.items.size());
   for (const JsonValue& item : list.items) {
     if (!item.is(JsonValue::Kind::object)) return std::nullopt;
-    auto name = text_member(item, "Name");
+    auto path = text_member(item, "Path");
     const auto bytes = integer_member(item, "Size");
     const JsonValue* const folder = item.find("IsDir");
     // rclone gives -1 for a size that the store does not know.
-    if (!name || name->empty() || !bytes || *bytes < -1) return std::nullopt;
+    if (!path || path->empty() || !bytes || *bytes < -1) return std::nullopt;
     if (folder == nullptr || !folder->is(JsonValue::Kind::boolean)) return std::nullopt;
-    entries.push_back({.name = std::move(*name), .bytes = *bytes, .is_folder = folder->integer != 0});
+    entries.push_back({.path = std::move(*path), .bytes = *bytes, .is_folder = folder->integer != 0});
   }
   return entries;
 }

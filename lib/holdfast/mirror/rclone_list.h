@@ -1,7 +1,7 @@
 // What `rclone lsjson` prints about a folder: a JSON list of objects. Strict, because nothing may be taken for
 // an empty folder that is none.
 //
-// Errors: nullopt unless the text is a complete JSON list of objects, each with a name and a size.
+// Errors: nullopt unless the text is a complete JSON list of objects, each with a path and a size.
 // Threads: pure.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace holdfast { inline namespace v0_2 {
 
 struct RcloneEntry {
-  std::string name;
+  std::string path;         // below the folder
   std::int64_t bytes = -1;  // -1: the store does not know
   bool is_folder = false;
 };

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/mirror/home.h"
 
@@ -148,11 +149,14 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
   std::string said;
   fcntl(output.ends[0], F_SETPIPE_SZ, kPipeBytes);  // best effort
   std::vector<std::byte> buffer(kPipeBytes / 4);    // stays in the processor's cache
+  SteadyTime heard = pace_.clock().now();
   while (output.ends[0] >= 0 || error.ends[0] >= 0) {
     std::array<pollfd, 2> waiting{{{.fd = output.ends[0], .events = POLLIN, .revents = 0},
                                    {.fd = error.ends[0], .events = POLLIN, .revents = 0}}};
     ::poll(waiting.data(), waiting.size(), kPollMs);
     pace_.poll();
+    if (const auto patience = pace_.patience(); patience && pace_.clock().now() > heard + *patience)
+      throw HomeError("rclone " + arguments.front() + " has not answered for " + format_duration(*patience));
     if (limited && pace_.limit() <= 0) {
       kill(id, SIGUSR2);  // rclone's toggle of its limit
       limited = false;
@@ -165,6 +169,7 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
       if (got <= 0) {
         pipe.close_end(0);
       } else if (which == 0) {
+        heard = pace_.clock().now();
         if (out) out(std::span<const std::byte>(buffer).first(static_cast<std::size_t>(got)));
       } else {
         said.append(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(got));

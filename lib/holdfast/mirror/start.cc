@@ -13,8 +13,23 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr Duration kFirstDelay = std::chrono::seconds(1);
-constexpr Duration kLongestDelay = std::chrono::minutes(1);
+constexpr Duration kFirstPause = std::chrono::seconds(1);
+constexpr Duration kLongestPause = std::chrono::minutes(1);
+constexpr Duration kShortestPatience = std::chrono::seconds(30);  // a store may be slow
+
+// A call that hangs is an answer, too: HOME is away.
+class Patience {
+ public:
+  Patience(Pace& pace, Duration left) : pace_(pace) {
+    pace_.set_patience(std::max<Duration>(left, kShortestPatience));
+  }
+  ~Patience() { pace_.set_patience(std::nullopt); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  Pace& pace_;
+};
 
 // A fetched file that is not what its name says.
 class FetchedBadly : public Error {
@@ -221,8 +236,9 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
   const SteadyTime end = pace.clock().now() + patience;
   bool said = false;
   std::vector<AttemptNumber> claims;
-  for (Duration delay = kFirstDelay;; delay = std::min(kLongestDelay, delay * 2)) {
+  for (Duration delay = kFirstPause;; delay = std::min(kLongestPause, delay * 2)) {
     try {
+      const Patience limited(pace, end - pace.clock().now());
       return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
     } catch (const Error& error) {
       if (error.exit_code() != ExitCode::io_failed) throw;

@@ -10,7 +10,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr std::int64_t kPooled = 6;
+constexpr std::int64_t kPooled = 6;  // cells a side for pictures of 224, which the linear layers expect
 
 void add_conv(torch::nn::Sequential& to, models::ConvShape shape) {
   shape.bias = true;

@@ -26,8 +26,8 @@ using torch::nn::LayerNorm;
 using torch::nn::Linear;
 using torch::nn::Module;
 
-constexpr double kDeviation = 0.02;
-constexpr double kMasked = -10000;  // added to the scores of padding; FP16 can hold it
+constexpr double kDeviation = 0.02;  // of initial weights: initializer_range of the authors' program
+constexpr double kMasked = -10000;   // added to the scores of padding; FP16 can hold it
 constexpr std::int64_t kNoPrediction = -1;
 constexpr char kWords[] = "bert.embeddings.word_embeddings.weight";
 constexpr char kWordBias[] = "cls.predictions.bias";

@@ -25,7 +25,7 @@ using models::valid;
 
 namespace {
 
-constexpr std::int64_t kSideChannels = 768;
+constexpr std::int64_t kSideChannels = 768;  // of the auxiliary head, as in torchvision's InceptionAux
 
 // Blocks A to E, in the order of torchvision's letters. 35x35:
 std::vector<Branch> block_a(std::int64_t pooled_channels, Pool pool) {

@@ -19,6 +19,7 @@ struct Layout {
   bool bottleneck;
   std::array<int, 4> blocks;
 };
+// Table 1 of He et al. 2015.
 constexpr std::array<Layout, 5> kLayouts{{{18, false, {2, 2, 2, 2}},
                                           {34, false, {3, 4, 6, 3}},
                                           {50, true, {3, 4, 6, 3}},

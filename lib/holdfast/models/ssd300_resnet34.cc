@@ -15,6 +15,7 @@
 namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
+// ssd_constants.py of tf_cnn_benchmarks: epsilon 1e-4, decay 0.997, which torch calls a momentum of 0.003.
 constexpr double kTableEps = 1e-4;
 constexpr double kTableMomentum = 0.003;
 
@@ -56,6 +57,7 @@ TORCH_MODULE(Trunk);
 struct Extra {
   std::int64_t in, middle, out, stride, padding;
 };
+// MLPerf's additional layers: from 38 cells a side to 19, 10, 5, and without padding to 3 and 1.
 constexpr std::array<Extra, 5> kExtras{{{256, 256, 512, 2, 1},
                                         {512, 256, 512, 2, 1},
                                         {512, 128, 256, 2, 1},

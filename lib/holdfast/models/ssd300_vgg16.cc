@@ -14,7 +14,7 @@ namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // Layers of VGG-16's features: the third pool, and the fourth, behind conv4_3.
-constexpr std::size_t kThirdPool = 16;
+constexpr std::size_t kThirdPool = 16;  // indices in torchvision's vgg16.features
 constexpr std::size_t kFourthPool = 23;
 constexpr double kScale = 20;  // initial scale of conv4_3's norm
 constexpr std::array<std::int64_t, 6> kChannels{512, 1024, 512, 256, 256, 256};

@@ -8,7 +8,7 @@
 // torch::nn's norms (BatchNorm, InstanceNorm, GroupNorm, LayerNorm). All others decay: layers, convolutions,
 // embeddings.
 //
-// Threads: free functions.
+// Errors: none. Threads: free functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -164,7 +164,7 @@ void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximiz
       }
       // Gives the last elements of each tensor torch::optim's bits (tails.h).
       if (!device) tails.add(list);
-      const Alone alone(list.small);
+      const OneThread one_thread(list.small);
       if (device) {
         at::_fused_sgd_(list.parameters, list.gradients, list.slots[0], options.weight_decay(),
                         options.momentum(), rates.of(g, options.lr(), list.device), options.dampening(),

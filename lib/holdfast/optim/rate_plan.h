@@ -55,9 +55,9 @@ struct PlateauOptions {
 // History of a plateau.
 struct PlateauState {
   double best = 0;
-  bool seen = false;  // `best` has a value
-  std::int64_t bad = 0;
-  std::int64_t cooling = 0;
+  bool seen = false;         // `best` has a value
+  std::int64_t bad = 0;      // observations in a row without improvement
+  std::int64_t cooling = 0;  // observations of the cooldown that are left
   double factor = 1;
   bool operator==(const PlateauState&) const = default;
 };

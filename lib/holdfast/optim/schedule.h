@@ -8,7 +8,7 @@
 //
 // With the Trainer: .learning_rate = [&](std::int64_t step) { return schedule.apply(step); }
 //
-// Requires: the optimizer outlives the schedule. Threads: the training thread.
+// Requires: the optimizer outlives the schedule. Errors: UsageError. Threads: the training thread.
 #pragma once
 
 #include <cstdint>

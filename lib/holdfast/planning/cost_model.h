@@ -35,7 +35,7 @@ class HOLDFAST_EXPORT CostModel {
   static constexpr std::size_t kSteps = 64;
 
   void committed(Duration took) noexcept;
-  // From now on a commit costs `factor` times what was measured.
+  // Multiplies all measured commits by `factor`: one rank writes alone now.
   void scale_commits(int factor) noexcept;
   // `took`: one step without waits for saves.
   void stepped(Duration took) noexcept {
@@ -43,7 +43,7 @@ class HOLDFAST_EXPORT CostModel {
     steps_[count % kSteps].store(took.count(), std::memory_order_relaxed);
     step_count_.store(count + 1, std::memory_order_release);
   }
-  // Any thread.
+  // From durable here to home; nullopt: not measured.
   void home_takes(std::optional<Duration> took) noexcept {
     home_.store(took ? took->count() : kUnknown, std::memory_order_relaxed);
   }

@@ -22,7 +22,7 @@ namespace holdfast { inline namespace v0_2 {
 
 enum class OnNotice { train_on, wait, exit, callback };
 
-// Covers the time between two looks at the clock, and from the last byte to the acknowledgement.
+// Covers the time between two readings of the clock, and from the last byte to the acknowledgement.
 inline constexpr Duration kSpareTime = std::chrono::seconds(4);
 // A machine that still lives this long after its deadline is assumed to live on.
 inline constexpr Duration kAliveAfter = std::chrono::seconds(60);

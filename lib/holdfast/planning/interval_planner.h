@@ -35,8 +35,8 @@ struct SaveCost {
   Duration write{};  // from staged to durable
 };
 
-// Interruptions per second: ended lives over hours lived, of `lives` and of eight two-hour lives that stand for
-// public traces. After eight ended lives of its own, a run weighs both alike. Ignores lives of zero or negative
+// Interruptions per second: ended lives over seconds lived, of `lives` and of eight ended lives of two hours. Those
+// stand for public traces; eight ended lives of the run's own weigh as much. Ignores lives of zero or negative
 // length.
 HOLDFAST_EXPORT double hazard_of(const std::vector<MachineLife>& lives);
 

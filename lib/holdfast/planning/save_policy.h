@@ -56,7 +56,7 @@ class HOLDFAST_EXPORT SavePolicy {
 
   // True if the following calls have an effect.
   bool automatic() const { return automatic_; }
-  // The machines' lives so far, this one's included.
+  // The machines' lives so far, this one's included. Counts from the next measured() on.
   void learn(const std::vector<MachineLife>& lives);
   // The measured cost of a save. Chooses the next interval.
   void measured(const SaveCost& cost);

@@ -58,7 +58,7 @@ class HOLDFAST_EXPORT GradScaler {
   at::Tensor scale(const at::Tensor& loss) const;
 
   // Divides the gradients by the scale, in place, and checks whether all are finite. Ignores undefined
-  // gradients. Divides a gradient that is listed twice once. Returns found_inf().
+  // gradients. A gradient that is listed twice is divided once. Returns found_inf().
   const at::Tensor& unscale(const std::vector<at::Tensor>& gradients);
   const at::Tensor& unscale(const torch::optim::Optimizer& optimizer);  // gradients of all its parameters
 

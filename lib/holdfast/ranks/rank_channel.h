@@ -98,7 +98,7 @@ class HOLDFAST_EXPORT RankChannel {
 
   virtual int rank() const noexcept = 0;
   virtual int world_size() const noexcept = 0;  // at least 1
-  // How long a partner may be busy otherwise (an evaluation, a slow read) before it counts as lost.
+  // How long a partner may be busy with something else (an evaluation, a slow read) before it counts as lost.
   virtual Duration timeout() const noexcept = 0;
 
   // Begins the exchange of one ballot. Never blocks. Requires that none is pending.

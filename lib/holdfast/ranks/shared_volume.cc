@@ -23,7 +23,7 @@ constexpr char kNonceMessage[] = "volume/nonce";
 constexpr char kSightMessage[] = "volume/sight";
 constexpr char kAllMessage[] = "volume/all";
 constexpr char kSeen[] = "seen";
-constexpr std::size_t kLongestReason = 300;
+constexpr std::size_t kLongestAnswer = 300;
 constexpr std::size_t kNumber = 2 * sizeof(Digest);  // hex digits
 constexpr char kNoNonce[] = "none";
 constexpr std::string_view kNoWord = "sent an unreadable answer";
@@ -154,7 +154,7 @@ SharedVolume ask_all(FileSystem& files, const std::filesystem::path& run, Attemp
     volume.sees.push_back(answer == kSeen);
     std::string reason;
     if (!volume.sees.back())
-      reason = answer.empty() ? std::string(kNoWord) : printable(answer, kLongestReason);
+      reason = answer.empty() ? std::string(kNoWord) : printable(answer, kLongestAnswer);
     volume.reasons.push_back(std::move(reason));
   }
   // Each rank has answered, so nobody reads the nonce any more.
@@ -171,7 +171,7 @@ SharedVolume find_shared_volume(FileSystem& files, const std::filesystem::path& 
   if (channel.rank() == 0) return ask_all(files, run, attempt, channel, options);
   const std::string message = channel.hear(0, kNonceMessage, options.answer);
   const std::string reason = look(files, run, message, clock, options.look_for);
-  channel.tell(kSightMessage, reason.empty() ? std::string(kSeen) : printable(reason, kLongestReason));
+  channel.tell(kSightMessage, reason.empty() ? std::string(kSeen) : printable(reason, kLongestAnswer));
   // Another rank may look for as long as this one did, so wait that much longer.
   const std::string all = channel.hear(0, kAllMessage, options.look_for + options.answer);
   channel.forget(kSightMessage);

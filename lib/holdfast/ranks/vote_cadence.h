@@ -39,6 +39,8 @@ class VoteCadence {
 
   // True at the first boundary of a run, and at a step before the newest vote's: the program went back.
   bool votes_at(std::int64_t step) const { return step >= next_ || step < newest_; }
+  // The steps after the newest vote's and before this one do not vote.
+  std::int64_t next_step() const { return next_; }
   // The result of a vote in the loop. Requires a result of every vote, in their order.
   void learn(const Agreed& agreed);
 

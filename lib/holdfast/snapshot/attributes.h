@@ -6,8 +6,8 @@
 // shown, never compared. Doubles are stored and compared by their bits: NaN equals the same NaN, and 0.0
 // differs from -0.0.
 //
-// Errors: a typed getter throws RefusedError with the name if the attribute is missing or of another type.
-// The usual reason is another program's checkpoint, so loading code needs no checks of its own.
+// Errors: a typed getter throws RefusedError with the name if the attribute is missing or of another type (it is
+// another program's checkpoint), so loading code needs no checks. set() throws UsageError.
 // Threads: a plain value; const methods may be called from any thread.
 #pragma once
 
@@ -51,7 +51,7 @@ struct Attribute {
 
 class HOLDFAST_EXPORT Attributes {
  public:
-  // Replaces an earlier value. Requires a non-empty UTF-8 name without control characters.
+  // Replaces an earlier value. Requires UTF-8 texts and a non-empty UTF-8 name without control characters.
   void set(std::string name, AttributeValue value, Role role = Role::decides);
   void erase(std::string_view name);
 

@@ -27,9 +27,9 @@ inline constexpr std::uint64_t kDigestPiece = 8u << 20;
 
 HOLDFAST_EXPORT Digest digest_of(std::span<const std::byte> bytes);  // plain XXH3-128
 HOLDFAST_EXPORT Digest
-combine_digests(std::span<const Digest> piece_digests);                  // XXH3-128 of the concatenation
-HOLDFAST_EXPORT Digest tensor_digest(std::span<const std::byte> bytes);  // pieces, then combined
-HOLDFAST_EXPORT std::string to_hex(const Digest& digest);                // 32 lower-case digits
-HOLDFAST_EXPORT std::optional<Digest> digest_from_hex(std::string_view hex);
+combine_digests(std::span<const Digest> piece_digests);                       // XXH3-128 of the concatenation
+HOLDFAST_EXPORT Digest tensor_digest(std::span<const std::byte> bytes);       // pieces, then combined
+HOLDFAST_EXPORT std::string to_hex(const Digest& digest);                     // 32 lower-case digits
+HOLDFAST_EXPORT std::optional<Digest> digest_from_hex(std::string_view hex);  // nullopt if malformed
 
 }}  // namespace holdfast::v0_2

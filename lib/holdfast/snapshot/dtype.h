@@ -1,7 +1,7 @@
 // Element types of tensors, without Torch. Files contain the numeric values, so they never change; append
 // only.
 //
-// Errors: nullopt. Threads: pure functions.
+// Errors: dtype_named() returns nullopt for an unknown name. Threads: pure functions.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace {
 
 // Adjacent cache lines: reaching a place costs most (a page look-up), and reading on there costs little.
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPlace = 4 * kLine;
+constexpr std::size_t kPlace = 4 * kLine;  // an update of a whole tensor changes any place
 constexpr std::size_t kSmallPlace = 2 * kLine;
 constexpr std::size_t kSmall = 16 << 10;  // bytes; a smaller piece gets a small place
 constexpr std::size_t kExpected = 256;    // pieces of a usual model; avoids reallocation

@@ -49,13 +49,13 @@ class HOLDFAST_EXPORT ImageLayout {
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   std::uint64_t offset(std::size_t index) const { return offsets_[index]; }
   std::uint64_t length() const { return length_; }  // size of the whole file
-  // The part of that tensor that a copy must deliver, as bytes from its start. It is everything, unless
+  // The part of tensor `index` that a copy must deliver, as bytes from its start. It is everything, unless
   // several ranks stage one file together. Whole elements; copying more is harmless.
   ByteRange wanted(std::size_t index) const {
     return wanted_.empty() ? ByteRange{0, tensors_[index].bytes()} : wanted_[index];
   }
-  std::optional<std::size_t> find(std::string_view name) const;
-  std::span<std::byte> slot(std::size_t index, std::span<std::byte> image) const;
+  std::optional<std::size_t> find(std::string_view name) const;  // index; nullopt: no such tensor
+  std::span<std::byte> slot(std::size_t index, std::span<std::byte> image) const;  // its bytes there
   std::span<const std::byte> slot(std::size_t index, std::span<const std::byte> image) const;
 
  private:

@@ -125,7 +125,7 @@ class HOLDFAST_EXPORT SnapshotSource {
 
   // One optimizer update was applied or skipped: the state is at the next step boundary.
   virtual void advance(const StepReport& report) = 0;
-  // The update of the last advance() was skipped; its StepReport::late has said so. Counts it.
+  // The update of the last advance() was skipped, as its StepReport::late tells now. Counts it.
   virtual void last_was_skipped() {}
   virtual std::int64_t step() const = 0;
 
@@ -158,9 +158,9 @@ class HOLDFAST_EXPORT SnapshotSource {
   // True if this tensor of the last describe() is a trained parameter or an optimizer slot. In these an
   // infinity makes a checkpoint "not finite" (retention.h); in other tensors only a NaN does.
   virtual bool trained(const TensorSpec& /*tensor*/) const { return true; }
-  // Copies only the rank's own tensors. Requires that layout.tensors() are exactly these. Override it
-  // together with own_of_rank().
-  // To be provided with own_of_rank().
+  // Copies only the rank's own tensors. Requires that layout.tensors() are exactly these.
+  // Override it together with own_of_rank(). A source without tensors of a rank's own keeps this one, which
+  // throws Error.
   virtual void copy_own(const ImageLayout& /*layout*/, std::span<std::byte> /*image*/) {
     throw Error("this training state has tensors that are each rank's own, and cannot copy them alone");
   }
@@ -168,8 +168,8 @@ class HOLDFAST_EXPORT SnapshotSource {
   // the loaded state and the rank alone. Requires rank > 0.
   virtual void derive_own(int /*rank*/) {}
 
-  // What the program has probably forgotten, one text each, for its log. Called at each save after an update;
-  // answers the first time alone. May change nothing that decides the next step.
+  // What the program has probably forgotten, one text each, for its log. Called at each save after an update.
+  // Only the first call may return texts. Changes nothing that decides the next step.
   virtual std::vector<std::string> doubts() { return {}; }
   // The program was told to stop: no update follows.
   virtual void told_to_stop() {}

@@ -24,7 +24,7 @@ struct HOLDFAST_EXPORT TensorSpec {
   DType dtype = DType::float32;
   std::vector<std::int64_t> shape;  // empty: a scalar
 
-  std::uint64_t elements() const;
+  std::uint64_t elements() const;  // this and bytes(): RefusedError as above
   std::uint64_t bytes() const;
   bool operator==(const TensorSpec&) const = default;
 };

@@ -2,8 +2,8 @@
 // program adds. Each is stored as LibTorch's state tensor (bytes; 5056 for the CPU), named "rng/cpu",
 // "rng/cuda.0", "rng/<name>".
 //
-// Errors: RefusedError, which names the stream, if its generator does not accept a state. Threads: each call
-// holds the generator's mutex.
+// Errors: check_rng_state() throws RefusedError, which names the stream, if its generator does not accept the
+// state; set_rng_state() requires one that it accepts. Threads: each call holds the generator's mutex.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -23,7 +23,7 @@ struct NamedGenerator {
   bool optional = false;  // the number of these depends on the machine (CUDA devices)
 };
 
-HOLDFAST_EXPORT std::vector<NamedGenerator> default_generators();
+HOLDFAST_EXPORT std::vector<NamedGenerator> default_generators();  // "cpu", then "cuda.0" and so on
 
 HOLDFAST_EXPORT at::Tensor rng_state(const NamedGenerator& stream);
 // Tries the state on a copy. The stream itself does not change.

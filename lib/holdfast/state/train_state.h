@@ -1,7 +1,7 @@
 // Everything that decides the next step, by name. Add each part once, a model before its optimizer, then give
 // the state to a Checkpointer. CPU and CUDA generators are always included.
 //   TrainState state;
-//   state.add("model", *net);            // parameters, buffers, train/eval requires_grad, strides
+//   state.add("model", *net);            // parameters, buffers, train/eval, requires_grad, strides
 //   state.add("optimizer", optimizer);   // before a schedule changes its learning rates
 //   state.add("data", loader);           // anything Stateful
 //   state.value("hidden", hidden);       // a variable of the program (value.h)

@@ -42,7 +42,7 @@ namespace holdfast { inline namespace v0_2 {
 // A tensor is saved without its graph, and may change its shape from save to save. Resume replaces it by a new
 // tensor on the device of the program's own; if that is undefined, on the recorded type of device.
 
-// A variable whose type is known no more. `read` reads everything, and returns what assigns it.
+// A variable behind a type-erased interface. `read` reads everything, and returns the function that assigns it.
 struct ValueAccess {
   std::string type;  // as resume compares it: "tuple<int64, float32>"
   std::function<void(StateWriter& out)> save;
@@ -66,7 +66,7 @@ HOLDFAST_EXPORT void get_numbers(const StateReader& in, const std::string& name,
 // An engine's text is whole numbers and blanks. As numbers its size stays the same from save to save.
 HOLDFAST_EXPORT void put_engine(StateWriter& out, const std::string& name, const std::string& text);
 HOLDFAST_EXPORT std::string get_engine(const StateReader& in, const std::string& name);
-// With its template arguments: the parameters of an engine.
+// The class's name with its template arguments, which are an engine's parameters.
 HOLDFAST_EXPORT std::string class_name(const std::type_info& type);
 [[noreturn]] HOLDFAST_EXPORT void refuse_size(const std::string& name, std::size_t recorded,
                                               std::size_t here);
@@ -290,7 +290,7 @@ struct Form<std::pair<A, B>> : RowForm<std::pair, A, B> {};
 
 }  // namespace value_io
 
-// Of one variable.
+// Access to one variable.
 template <class T>
 ValueAccess access_to(T& variable) {
   static_assert(!std::is_const_v<T>, "a constant cannot be resumed: state.option() compares it");
@@ -304,7 +304,7 @@ ValueAccess access_to(T& variable) {
           }};
 }
 
-// Of several, by std::tie().
+// Access to several variables, by std::tie().
 template <class... T>
 ValueAccess access_to(std::tuple<T&...> variables) {
   static_assert((!std::is_const_v<T> && ...), "a constant cannot be resumed: state.option() compares it");

@@ -6,7 +6,7 @@
 // only preflight() or list(); those change nothing.
 //
 // Errors: IoError (74) if the volume refuses; RefusedError (78); SupersededError (76) from any mutating call
-// once a newer claim exists. After a failed directory fsync every later commit fails.
+// once a newer claim exists; Error for calls out of order. After a failed directory fsync all later commits fail.
 // Threads: commit, retention and state writes by one thread at a time (the writer's).
 // Durability: when commit() returns, the checkpoint survives power loss.
 #pragma once
@@ -118,8 +118,8 @@ class HOLDFAST_EXPORT CheckpointStore {
   // only after repeated uncached reads.
   Selection preflight();
   // Creates the directory if it is missing, claims the next attempt number, and so fences off older attempts.
-  // `by` names a program that does not train. `only`: claim that number, or throw RefusedError.
-  // `least`: the number is that or higher.
+  // `by` names a program that does not train. `only`, unless 0: claim that number, or throw RefusedError.
+  // `least`: the number is that or higher. Returns the number. Call it once.
   AttemptNumber claim(const std::string& by = {}, AttemptNumber only = 0, AttemptNumber least = 0);
   // Claims one more number for this object, which goes on with its commits and keeps attempt(): a mirror
   // claims it for a trainer that has another run directory. SupersededError if somebody else has a newer claim.
@@ -127,19 +127,19 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 
-  // Requires claim(), and that a file of that name is damaged, if there is one. Renames it to .damaged (true),
-  // or deletes it if an older damaged one has that name, so that the name is free for a copy.
+  // Frees the name of a damaged file for a copy: renames the file to .damaged, and returns true. If an older
+  // damaged file has that name, it is deleted instead: false, as if there is no file. Requires claim().
   bool set_aside(FileId id);
 
-  AttemptNumber attempt() const;  // 0 before claim()
-  std::unique_ptr<File> open(const CheckpointInfo& checkpoint);
+  AttemptNumber attempt() const;                                 // 0 before claim()
+  std::unique_ptr<File> open(const CheckpointInfo& checkpoint);  // to read; nullptr: it is gone
 
   // Makes the calls of a commit with one page under temporary names. So a volume on which no commit can work
   // is known before the first step. Leaves no file; costs one small fsync. Throws RefusedError (78) if the
   // volume ignores the meaning of a call, or lacks one (rename without replacing): it must say so twice, and
   // recover() must have found no checkpoint. A full volume only gets a warning.
   void trial_commit();
-  CheckpointInfo commit(const CommitRequest& request);
+  CheckpointInfo commit(const CommitRequest& request);  // returns once acknowledged; requires recover()
   // True if this attempt has acknowledged that step already, so that it need not be written again.
   bool holds(std::int64_t step) const;
   // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement.
@@ -153,7 +153,7 @@ class HOLDFAST_EXPORT CheckpointStore {
 
   // Throws SupersededError if a newer attempt has claimed the directory.
   void check_claim();
-  void write_run_state(const RunState& state);
+  void write_run_state(const RunState& state);  // fills in attempt, host and boot id; see run_state.h
   // Appends one line to this attempt's ledger. Best effort: a failure is logged once, never thrown.
   void append_ledger(const std::string& json_line);
 

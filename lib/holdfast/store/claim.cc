@@ -1,6 +1,6 @@
 #include "holdfast/store/claim.h"
 
-#include <functional>
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -22,6 +22,31 @@ constexpr std::size_t kLongestSupervisor = 256;
 
 std::string text_in(const JsonValue& object, const char* name) {
   return text_member(object, name).value_or("");
+}
+
+using Numbers = std::set<AttemptNumber>;
+
+Numbers claims_in(const Directory& attempts) {
+  Numbers claims;
+  for (const DirectoryEntry& entry : attempts.list()) {
+    if (const auto number = parse_claim_name(entry.name)) claims.insert(*number);
+  }
+  return claims;
+}
+
+// nullopt: a prune or a copy has claimed that number; it says nothing about a training.
+std::optional<AttemptWord> word_of(Directory& attempts, AttemptNumber attempt) {
+  AttemptWord word{.attempt = attempt};
+  if (const auto text = internal::read_small(attempts, claim_name(attempt), internal::kLongestRecord)) {
+    word.claimant = claimant_from_text(*text);
+  }
+  if (never_trains(word.claimant.by)) return std::nullopt;
+  if (const auto text = internal::read_small(attempts, state_name(attempt), internal::kLongestRecord)) {
+    auto state = run_state_from_json(*text);
+    if (state && state->attempt == attempt) word.state = std::move(state);
+  }
+  if (word.state && word.state->copy_of != 0) return std::nullopt;  // a prune with a torn claim
+  return word;
 }
 
 }  // namespace
@@ -62,32 +87,41 @@ bool is_here(const Claimant& claimant) {
          claimant.process.pid_namespace == own_process().pid_namespace;
 }
 
+Claimant newest_claimant(Directory& run_directory) {
+  const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
+  if (!attempts) return {};
+  const AttemptNumber highest = highest_attempt(run_directory, attempts.get());
+  const auto text = internal::read_small(*attempts, claim_name(highest), internal::kLongestRecord);
+  return claimant_from_text(text.value_or(""));
+}
+
 std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber since) {
   std::vector<AttemptWord> words;
   const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
   if (!attempts) return words;
+  const Numbers claims = claims_in(*attempts);
   // Highest first: the newest attempts answer most questions.
-  std::set<AttemptNumber, std::greater<>> claims;
-  for (const DirectoryEntry& entry : attempts->list()) {
-    if (const auto number = parse_claim_name(entry.name)) claims.insert(*number);
-  }
-  for (const AttemptNumber attempt : claims) {
+  for (auto claim = claims.rbegin(); claim != claims.rend(); ++claim) {
     // The newest attempt is always reported, even if the caller knows it already.
-    if (!words.empty() && (attempt <= since || words.size() == kMostAttempts)) break;
-    AttemptWord word{.attempt = attempt};
-    if (const auto text = internal::read_small(*attempts, claim_name(attempt), internal::kLongestRecord)) {
-      word.claimant = claimant_from_text(*text);
-    }
-    // A prune or a copy claims numbers too, but says nothing about a training.
-    if (never_trains(word.claimant.by)) continue;
-    if (const auto text = internal::read_small(*attempts, state_name(attempt), internal::kLongestRecord)) {
-      auto state = run_state_from_json(*text);
-      if (state && state->attempt == attempt) word.state = std::move(state);
-    }
-    if (word.state && word.state->copy_of != 0) continue;  // a prune with a torn claim
-    words.push_back(std::move(word));
+    if (!words.empty() && (*claim <= since || words.size() == kMostAttempts)) break;
+    if (auto word = word_of(*attempts, *claim)) words.push_back(std::move(*word));
   }
   return words;
+}
+
+AttemptNumber attempts_before(Directory& run_directory, AttemptNumber attempt) {
+  const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
+  const Numbers claims = attempts ? claims_in(*attempts) : Numbers();
+  if (claims.empty()) return 0;
+  Numbers trained;  // only an attempt that trains has a ledger
+  for (const DirectoryEntry& entry : run_directory.list()) {
+    if (const auto number = parse_ledger_name(entry.name)) trained.insert(*number);
+  }
+  AttemptNumber count = std::min(*claims.begin(), attempt) - 1;
+  for (auto claim = claims.begin(); claim != claims.end() && *claim < attempt; ++claim) {
+    if (trained.contains(*claim) || word_of(*attempts, *claim)) ++count;
+  }
+  return count;
 }
 
 }}  // namespace holdfast::v0_2

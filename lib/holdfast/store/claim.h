@@ -1,7 +1,7 @@
 // The text in a claim: who made it. It is for people, and for wrappers on the same machine; no decision of
 // the store depends on it. A claim may be empty or torn; its fields are then empty.
 //
-// Errors: attempt_words() throws IoError. Threads: plain values.
+// Errors: attempt_words() and attempts_before() throw IoError. Threads: plain values.
 #pragma once
 
 #include <optional>
@@ -32,6 +32,9 @@ Claimant claimant_from_text(const std::string& text);
 // is_running() tells that it is gone.
 bool is_here(const Claimant& claimant);
 
+// Who made the highest claim; empty fields if there is none.
+Claimant newest_claimant(Directory& run_directory);
+
 // One attempt that trains: its claim, and its state.
 struct AttemptWord {
   AttemptNumber attempt = 0;
@@ -41,5 +44,8 @@ struct AttemptWord {
 // The newest attempt and all that are newer than `since`, newest first, at most 64. Claims of a prune are
 // skipped.
 std::vector<AttemptWord> attempt_words(Directory& run_directory, AttemptNumber since);
+// How many attempts that train were claimed before `attempt`. Numbers below the lowest claim that is kept
+// (StoreOptions::attempts_kept) count as such attempts. Reads the claims of attempts without a ledger.
+AttemptNumber attempts_before(Directory& run_directory, AttemptNumber attempt);
 
 }}  // namespace holdfast::v0_2

@@ -13,7 +13,7 @@ constexpr std::string_view kStateExtension = ".state.json";
 constexpr std::string_view kProgressExtension = ".progress.json";
 constexpr std::string_view kLedgerPrefix = "ledger-a";
 constexpr std::string_view kLedgerExtension = ".jsonl";
-constexpr std::size_t kStepDigits = 12;
+constexpr std::size_t kStepDigits = 12;  // least numbers of digits, so that `ls` sorts names by number
 constexpr std::size_t kAttemptDigits = 4;
 
 std::string padded(std::uint64_t number, std::size_t digits) {

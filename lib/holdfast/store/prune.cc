@@ -95,7 +95,7 @@ AttemptNumber next_attempt_in(FileSystem& file_system, const std::filesystem::pa
 
 bool goes(const RetentionReport::File& file) { return file.fate == RetentionReport::Fate::goes; }
 
-bool no_room(const IoError& error) { return error.code() == ENOSPC || error.code() == EDQUOT; }
+bool out_of_room(const IoError& error) { return error.code() == ENOSPC || error.code() == EDQUOT; }
 
 }  // namespace
 
@@ -126,7 +126,7 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
     written = true;
   } catch (const IoError& error) {
     // Any other error is not cured by deletions.
-    if (!no_room(error)) throw;
+    if (!out_of_room(error)) throw;
     log_debug("the state is written after there is room: {}", error.what());
   }
   RetentionReport done = store.prune();

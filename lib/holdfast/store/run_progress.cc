@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<const char*, 4> kWords{"training", "evaluating", "saving", "pausing"};
 constexpr std::size_t kLongestFailure = 400;
-constexpr int kReads = 3;
+constexpr int kReads = 3;  // the record is written in place, so a read may find it torn
 // Since 1970, as milliseconds; the clocks of this library count nanoseconds.
 constexpr std::int64_t kLastMs = std::numeric_limits<std::int64_t>::max() / 1'000'000;
 

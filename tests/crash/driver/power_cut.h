@@ -5,7 +5,7 @@
 //   cut-after-rename=N          after the N-th rename to a checkpoint's name, likewise
 //   cut-after-directory-fsync=N after the fsync of the directory that follows the N-th such rename, likewise:
 //                               the step has been acknowledged by then
-//   cut-how=N                   a PowerCut; at_once unless given
+//   cut-how=N                   a VolumeCut; at_once unless given
 //
 // Prints `cut before=<operation> after=<operation>`; the process goes on, against a dead volume.
 //
@@ -61,7 +61,7 @@ class PlannedCut {
     done_ = true;
     const auto how = given_.find("cut-how");
     try {
-      cut_power(volume_, how == given_.end() ? PowerCut::at_once : static_cast<PowerCut>(how->second));
+      cut_power(volume_, how == given_.end() ? VolumeCut::at_once : static_cast<VolumeCut>(how->second));
       std::printf("cut before=%s after=%s\n", std::string(name_of(before.kind)).c_str(),
                   std::string(name_of(last_)).c_str());
       std::fflush(stdout);

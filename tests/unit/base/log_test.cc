@@ -127,6 +127,22 @@ TEST_F(Log, TheStatusLineIsWipedAndDrawnAgainBelow) {
       "\r\x1b[Kstep 1\r\x1b[Kholdfast: saved\nstep 1\r\x1b[Kstep 2\r\x1b[Ka table\nstep 2\r\x1b[Kend\n");
 }
 
+// Standard error is no terminal here, so 80 columns are assumed, and one stays free.
+TEST_F(Log, TheStatusLineIsCutBetweenCharacters) {
+  const auto shown = [](const std::string& text) {
+    CaptureStderr();
+    show_status_line(text);
+    const std::string line = GetCapturedStderr();
+    clear_status_line();
+    return line.substr(line.find("\x1b[K") + 3);
+  };
+  const std::string fits(76, 'x');
+  EXPECT_EQ(shown(fits + "…"), fits + "…") << "79 bytes";
+  EXPECT_EQ(shown(fits + "x…y"), fits + "x");
+  EXPECT_EQ(shown(std::string(100, 'x')), std::string(79, 'x'));
+  EXPECT_EQ(shown(std::string(40, '\x80')).size(), 79u) << "an escaped byte takes four columns";
+}
+
 TEST_F(Log, LinesOfSeveralThreadsDoNotMix) {
   CaptureStderr();
   {

@@ -322,6 +322,16 @@ TEST(Unpickler, RunsNoCode) {
   EXPECT_THAT(of("ctorch\nFloatStorage\n)\x81."), HasSubstr("an object of an unknown class"));
 }
 
+// One byte makes an empty list of 48, so the largest pickle could ask for 3 GiB and more.
+TEST(Unpickler, RefusesValuesThatNeedMoreThanHalfAGibibyte) {
+  const std::string millions(12U << 20U, ']');
+  EXPECT_THAT(of("(" + millions + "t."), HasSubstr("more than 512 MiB of memory"));
+  // As many values as a state dict of 64 MiB has.
+  std::string floats;
+  for (int i = 0; i < 3'500'000; ++i) floats += "G" + std::string(8, '\x3f');
+  EXPECT_EQ(of("](" + floats + "e."), "accepted");
+}
+
 TEST(Unpickler, RefusesWhatIsNotBalanced) {
   for (const char* const pickle : {"",
                                    ".",

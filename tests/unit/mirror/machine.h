@@ -68,9 +68,10 @@ class TwoTiers final : public FileSystem {
 class Machine : public History {
  public:
   // `poll`: called between the blocks of a copy, and while the mirror waits.
-  Machine(FileSystem& quick, FileSystem& safe, std::function<void()> poll = {}, int keep = 3)
+  Machine(FileSystem& quick, FileSystem& safe, std::function<void()> poll = {}, int keep = 3,
+          double limit = 0)
       : files(quick, safe),
-        pace(clock, 0, std::move(poll)),
+        pace(clock, limit, std::move(poll)),
         home(std::make_unique<DirectoryHome>(HomeOptions{.place = kHome, .keep = keep}, files, verifier,
                                              pace)),
         mirror(files, verifier, *home, {.directory = kDir, .once = true}, pace) {}

@@ -280,6 +280,18 @@ TEST_F(Mirrors, AnotherLifeOfTheTrainerIsClaimedBesideACopy) {
   EXPECT_TRUE(safe.exists(home_file(2, 20)));
 }
 
+// The planner waits that long before an end, and then there is no limit.
+TEST_F(Mirrors, TheWayHomeIsMeasuredWithoutTheLimit) {
+  Machine machine(quick, safe, {}, 3, 0.001);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  const Duration before = machine.clock.slept();
+  machine.bring_home();
+  EXPECT_GT(machine.clock.slept() - before, std::chrono::seconds(10));
+  EXPECT_EQ(machine.mirror.record().took_ms, 1000) << "until the mirror looks";
+}
+
 TEST_F(Mirrors, LimitsItsSpeed) {
   FakeClock clock;
   Pace pace(clock, 10);

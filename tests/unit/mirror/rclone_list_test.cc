@@ -7,13 +7,13 @@
 
 namespace holdfast::test { namespace {
 
-TEST(RcloneList, ReadsNamesAndSizes) {
+TEST(RcloneList, ReadsPathsAndSizes) {
   const auto list = rclone_list_from_json(
-      "[\n{\"Path\":\"a\",\"Name\":\"a\",\"Size\":12,\"ModTime\":\"\",\"IsDir\":false},\n"
+      "[\n{\"Path\":\"d/a\",\"Name\":\"a\",\"Size\":12,\"ModTime\":\"\",\"IsDir\":false},\n"
       "{\"Path\":\"d\",\"Name\":\"d\",\"Size\":-1,\"IsDir\":true}\n]\n");
   ASSERT_TRUE(list);
   ASSERT_EQ(list->size(), 2U);
-  EXPECT_EQ(list->front().name, "a");
+  EXPECT_EQ(list->front().path, "d/a");
   EXPECT_EQ(list->front().bytes, 12);
   EXPECT_TRUE(list->back().is_folder);
   EXPECT_TRUE(rclone_list_from_json("[]")->empty());
@@ -21,10 +21,10 @@ TEST(RcloneList, ReadsNamesAndSizes) {
 
 TEST(RcloneList, NothingElseIsAList) {
   for (const char* const text :
-       {"", "[", "{}", "null", "[1]", "[{}]", R"([{"Name":"a","Size":1}])",
-        R"([{"Name":"","Size":1,"IsDir":false}])", R"([{"Name":"a","Size":"1","IsDir":false}])",
-        R"([{"Name":"a","Size":-2,"IsDir":false}])", R"([{"Name":"a","Size":1.5,"IsDir":false}])",
-        R"([{"Name":"a","Size":1,"IsDir":0}])", R"([{"Name":"a","Size":1,"IsDir":false}] x)"}) {
+       {"", "[", "{}", "null", "[1]", "[{}]", R"([{"Path":"a","Size":1}])",
+        R"([{"Path":"","Size":1,"IsDir":false}])", R"([{"Path":"a","Size":"1","IsDir":false}])",
+        R"([{"Path":"a","Size":-2,"IsDir":false}])", R"([{"Path":"a","Size":1.5,"IsDir":false}])",
+        R"([{"Path":"a","Size":1,"IsDir":0}])", R"([{"Path":"a","Size":1,"IsDir":false}] x)"}) {
     EXPECT_FALSE(rclone_list_from_json(text)) << text;
   }
 }

@@ -148,11 +148,9 @@ while [ "${1#--}" != "$1" ]; do shift; done
 root="$here/store/"
 case $verb in
   lsjson) d="$root${1#fake:}"; [ -d "$d" ] || exit 3
-    printf '['; first=1
-    for f in "$d"/*; do [ -f "$f" ] || continue
-      [ $first = 1 ] || printf ','; first=0
-      printf '{"Path":"x","Name":"%s","Size":%s,"IsDir":false}\n' "${f##*/}" $(stat -c %s "$f")
-    done; printf ']';;
+    printf '[{"Path":"x","Name":"x","Size":-1,"IsDir":true}\n'; cd "$d"
+    find . -maxdepth 2 -type f -printf ',{"Path":"%P","Name":"%f","Size":%s,"IsDir":false}\n'
+    printf ']';;
   rcat) f="$root${1#fake:}"; mkdir -p "$(dirname "$f")"; cat >"$f";;
   copyto) f="$root${2#fake:}"
     if [ -f "$here/soon" ]; then mv "$here/soon" "$here/expired"; head -c 4096 "$1" >"$f"; expired; fi

@@ -26,7 +26,6 @@ void Alone::at_boundary(Decision& decision) {
   run.time.step(now, writer.activity());
   run.book->boundary(step);
 
-  // Nearly all steps end after these looks, which take no lock.
   const bool asked =
       run.monitor.pending() || writer.superseded() || engine_.limit.lifted() || run.outlook.leaving();
   const SaveSchedule& schedule = engine_.schedule;
@@ -37,6 +36,7 @@ void Alone::at_boundary(Decision& decision) {
   if (writer.failing()) [[unlikely]] {
     decision.failure = writer.failure();
   }
+  engine_.rest_until(schedule.next_due_step(now), schedule.next_due_time(now));
 }
 
 void Alone::act(Decision& decision) noexcept {

@@ -4,12 +4,16 @@
 // Errors: the constructor throws UsageError for triggers that cannot be. Threads: as each part says.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 #include "holdfast/checkpoint/internal/evaluation.h"
 #include "holdfast/checkpoint/internal/heartbeat.h"
 #include "holdfast/checkpoint/internal/home_watch.h"
 #include "holdfast/checkpoint/internal/late_save.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
+#include "holdfast/checkpoint/internal/quiet_steps.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/run_end.h"
 #include "holdfast/checkpoint/internal/save_flow.h"
@@ -39,6 +43,12 @@ struct Engine {
 
   // The planner's decision at the current boundary.
   Plan plan() noexcept { return run.outlook.decide(saves.reached()); }
+  // All is decided at this boundary. If nothing is open, the steps before these need no decision.
+  void rest_until(std::optional<std::int64_t> next_step, std::optional<SteadyTime> next_time) {
+    const bool open = late.open() || evaluation.meets_step() || limit.lifted() || schedule.wanted() ||
+                      run.outlook.leaving() || !boundary_saves.laid_out();
+    if (!open) quiet.until(run.step(), next_step, next_time, run.writer.get());
+  }
   void tell_stop(Decision& decision) noexcept {
     run.outlook.leave();
     decision.stop = true;
@@ -51,7 +61,9 @@ struct Engine {
       run,
       partners,
       {.runs = [this] { return evaluation.running(); }, .commit = [this] { evaluation.commit(); }}};
-  StepBoundary boundary{run, partners};
+  // A cache line each, because every step uses them.
+  alignas(64) QuietSteps quiet{run};
+  alignas(64) StepBoundary boundary{run, partners};
   SaveSchedule schedule{run};
   WriteLimit limit{run, partners};
   SaveFlow saves{run, partners, boundary, listener, limit};

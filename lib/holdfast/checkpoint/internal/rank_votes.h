@@ -28,6 +28,7 @@ class RankVotes {
 
   // Of the boundaries in the loop: `step` is one where all vote.
   bool at(std::int64_t step) const { return cadence_.votes_at(step); }
+  std::int64_t next_step() const { return cadence_.next_step(); }
   void learn_cadence(const Agreed& agreed) { cadence_.learn(agreed); }
 
   void post(const Plan& plan) { post(vote(plan)); }

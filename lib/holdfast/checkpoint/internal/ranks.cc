@@ -77,6 +77,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
   } else if (group_.failing()) {
     decision.failure = "rank 0's last save failed; its log says why";
   }
+  if (!votes_.pending() && !group_.failing()) engine_.rest_until(votes_.next_step(), {});
 }
 
 void Ranks::lay_out() {

@@ -36,6 +36,7 @@ class SaveSchedule {
 
   bool due(SteadyTime now, std::int64_t step) const { return policy_.due(now, step); }
   std::optional<std::int64_t> next_due_step(SteadyTime now) const { return policy_.next_due_step(now); }
+  std::optional<SteadyTime> next_due_time(SteadyTime now) const { return policy_.next_due_time(now); }
   // A save has begun or was not possible: the next one falls due from here.
   void saved(SteadyTime now, std::int64_t step);
 

@@ -73,7 +73,7 @@ std::optional<Rejection> read_segments(const File& file, const CheckpointIndex& 
   std::vector<std::atomic<std::uint32_t>> missing(pieces.size());
   for (const Block& block : blocks) {
     for (std::size_t p = block.first_piece; p < block.last_piece; ++p) {
-      missing[p].fetch_add(1, std::memory_order_relaxed);
+      missing[p].fetch_add(1, std::memory_order_relaxed);  // no reader has started yet
     }
   }
   std::vector<Digest> digests(pieces.size());

@@ -13,7 +13,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-enum class Place { outside, top, metadata, tensor, shape, offsets };
+enum class Level { outside, top, metadata, tensor, shape, offsets };
 
 constexpr std::string_view kMembers[] = {"dtype", "shape", "data_offsets"};
 
@@ -38,13 +38,13 @@ class HeaderHandler {
   bool number_float(double, const std::string& text) { return fail("the number " + printable(text, 40)); }
 
   bool number_unsigned(std::uint64_t value) {
-    if (place_ == Place::offsets) {
+    if (place_ == Level::offsets) {
       // Counted, because a third number would write past the pair.
       if (numbers_ == tensor_.at.size()) return fail("a third number");
       tensor_.at[numbers_++] = value;
       return true;
     }
-    if (place_ != Place::shape) return fail("a number");
+    if (place_ != Level::shape) return fail("a number");
     if (tensor_.spec.shape.size() == kMaxRank) return fail("a 33rd dimension");
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
       return fail("the dimension " + std::to_string(value));
@@ -53,11 +53,11 @@ class HeaderHandler {
   }
 
   bool string(std::string& text) {
-    if (place_ == Place::metadata) {
+    if (place_ == Level::metadata) {
       if (!metadata.emplace(key_, std::move(text)).second) return twice(key_);
       return true;
     }
-    if (place_ != Place::tensor || member_ != "dtype") return fail("a text");
+    if (place_ != Level::tensor || member_ != "dtype") return fail("a text");
     const auto dtype = safetensors_dtype(text);
     if (!dtype) return refuse(named() + "elements of type '" + printable(text, 40) + "' cannot be read");
     tensor_.spec.dtype = *dtype;
@@ -65,27 +65,27 @@ class HeaderHandler {
   }
 
   bool start_object(std::size_t) {
-    if (place_ == Place::outside) return enter(Place::top);
-    if (place_ != Place::top) return fail("an object");
+    if (place_ == Level::outside) return enter(Level::top);
+    if (place_ != Level::top) return fail("an object");
     if (key_ == kSafetensorsMetadata) {
       if (std::exchange(metadata_seen_, true)) return twice(key_);
-      return enter(Place::metadata);
+      return enter(Level::metadata);
     }
     tensor_ = {};
     tensor_.spec.name = key_;
     seen_ = 0;
-    return enter(Place::tensor);
+    return enter(Level::tensor);
   }
 
   bool start_array(std::size_t) {
-    if (place_ == Place::tensor && member_ == "shape") return enter(Place::shape);
-    if (place_ != Place::tensor || member_ != "data_offsets") return fail("a list");
+    if (place_ == Level::tensor && member_ == "shape") return enter(Level::shape);
+    if (place_ != Level::tensor || member_ != "data_offsets") return fail("a list");
     numbers_ = 0;
-    return enter(Place::offsets);
+    return enter(Level::offsets);
   }
 
   bool key(std::string& text) {
-    if (place_ != Place::tensor) {
+    if (place_ != Level::tensor) {
       key_ = std::move(text);
       return true;
     }
@@ -100,18 +100,18 @@ class HeaderHandler {
   }
 
   bool end_object() {
-    if (place_ != Place::tensor) return enter(place_ == Place::metadata ? Place::top : Place::outside);
+    if (place_ != Level::tensor) return enter(place_ == Level::metadata ? Level::top : Level::outside);
     for (unsigned i = 0; i < std::size(kMembers); ++i) {
       if ((seen_ & 1u << i) == 0) return refuse(named() + "'" + std::string(kMembers[i]) + "' is missing");
     }
     tensors.push_back(std::move(tensor_));
-    return enter(Place::top);
+    return enter(Level::top);
   }
 
   bool end_array() {
-    if (place_ == Place::offsets && numbers_ != tensor_.at.size())
+    if (place_ == Level::offsets && numbers_ != tensor_.at.size())
       return refuse(named() + "its offsets are not two numbers");
-    return enter(Place::tensor);
+    return enter(Level::tensor);
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
@@ -119,7 +119,7 @@ class HeaderHandler {
   }
 
  private:
-  bool enter(Place place) {
+  bool enter(Level place) {
     place_ = place;
     return true;
   }
@@ -128,14 +128,14 @@ class HeaderHandler {
     return false;
   }
   bool fail(const std::string& what) {
-    const bool keyed = place_ != Place::outside;
+    const bool keyed = place_ != Level::outside;
     return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the format allows none");
   }
   bool twice(const std::string& key) { return refuse("'" + printable(key) + "' appears twice"); }
   std::string named() const { return "tensor '" + printable(key_) + "': "; }
 
   std::string reason_;
-  Place place_ = Place::outside;
+  Level place_ = Level::outside;
   std::string key_;          // current key of the header, or of its metadata
   std::string_view member_;  // current member of a tensor
   bool metadata_seen_ = false;

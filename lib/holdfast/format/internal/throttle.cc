@@ -8,8 +8,8 @@ namespace {
 
 // Short enough that a lifted limit takes effect soon, and that a deadline is not missed by much.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
-constexpr std::uint64_t kLeastBlock = 256u << 10;
-constexpr std::uint64_t kUnit = 4096;
+constexpr std::uint64_t kLeastBlock = 256u << 10;  // smaller writes waste operations of the device
+constexpr std::uint64_t kUnit = 4096;              // O_DIRECT writes whole blocks
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "holdfast/format/internal/unpickler.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -13,6 +14,8 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 using Kind = PickleValue::Kind;
+
+constexpr std::size_t kLeastAllocation = 32;  // bytes of the smallest allocation
 
 const PickleValue* constant(Kind kind, std::int64_t integer) {
   // Shared values: a pickle of millions of `None` must not need memory for each.
@@ -62,12 +65,32 @@ class Unpickler {
     return text;
   }
 
+  void spend(std::size_t bytes) {
+    spent_ += bytes;
+    if (spent_ > kMostPickleMemory) {
+      refuse("its values need more than " + std::to_string(kMostPickleMemory >> 20U) +
+             " MiB of memory, which no state dict needs; in Python, save the state dict alone");
+    }
+  }
+  // Room for `count` more elements; doubles the capacity, as push_back() does.
+  template <class T>
+  void make_room(std::vector<T>& vector, std::size_t count = 1) {
+    if (vector.capacity() - vector.size() >= count) return;
+    const std::size_t room = std::max(vector.size() + count, 2 * vector.capacity());
+    spend(std::max((room - vector.capacity()) * sizeof(T), kLeastAllocation));
+    vector.reserve(room);
+  }
+
   PickleValue& add(Kind kind) {
+    spend(sizeof(PickleValue));
     PickleValue& value = made_.values.emplace_back();
     value.kind = kind;
     return value;
   }
-  void push(const PickleValue* value) { stack_.push_back(value); }
+  void push(const PickleValue* value) {
+    make_room(stack_);
+    stack_.push_back(value);
+  }
   void push_integer(std::int64_t integer) {
     PickleValue& value = add(Kind::integer);
     value.integer = integer;
@@ -101,7 +124,9 @@ class Unpickler {
     return const_cast<PickleValue&>(*value);
   }
   void push_tuple(std::size_t size) {
-    Values values(size);
+    Values values;
+    make_room(values, size);
+    values.resize(size);
     for (std::size_t i = size; i-- > 0;) values[i] = pop();
     PickleValue& tuple = add(Kind::tuple);
     tuple.items = std::move(values);
@@ -111,6 +136,7 @@ class Unpickler {
     // Keys and values alternate; both stay in one list.
     if (values.size() % 2 != 0) refuse("a key without a value");
     PickleValue& dict = top(Kind::dict);
+    make_room(dict.items, values.size());
     dict.items.insert(dict.items.end(), values.begin(), values.end());
   }
   void remember(std::uint64_t place) {
@@ -118,7 +144,10 @@ class Unpickler {
     push(value);
     // PyTorch numbers its memo without gaps. A number of the file must not decide how much is allocated.
     if (place > memo_.size()) refuse("it numbers its values with gaps");
-    if (place == memo_.size()) memo_.push_back(nullptr);
+    if (place == memo_.size()) {
+      make_room(memo_);
+      memo_.push_back(nullptr);
+    }
     memo_[place] = value;
   }
   void recall(std::uint64_t place) {
@@ -180,6 +209,7 @@ class Unpickler {
         refuse("it has more tensors than it describes");
       }
       PickleValue& value = add(Kind::tensor);
+      spend(sizeof(PickleTensor) + 2 * kLeastAllocation);  // with its shape and its strides
       value.tensor = &made_.tensors.emplace_back(tensor_of(name, given));
       push(&value);
     } else if (returns_its_argument(name) && !given.empty()) {
@@ -191,6 +221,7 @@ class Unpickler {
 
   void persistent() {
     PickleValue& value = add(Kind::storage);
+    spend(sizeof(PickleStorage));
     value.storage = &made_.storages.emplace_back(storage_of(*pop()));
     push(&value);
   }
@@ -206,6 +237,7 @@ class Unpickler {
       case Opcode::stop:
         return true;
       case Opcode::mark:
+        make_room(marks_);
         marks_.push_back(stack_.size());
         break;
       case Opcode::nothing:
@@ -246,6 +278,7 @@ class Unpickler {
         break;
       case Opcode::tuple: {
         Values values = pop_mark();
+        spend(std::max(values.size() * sizeof values[0], kLeastAllocation));
         PickleValue& tuple = add(Kind::tuple);
         tuple.items = std::move(values);
         push(&tuple);
@@ -262,12 +295,15 @@ class Unpickler {
         break;
       case Opcode::append: {
         const PickleValue* const value = pop();
-        top(Kind::list).items.push_back(value);
+        PickleValue& list = top(Kind::list);
+        make_room(list.items);
+        list.items.push_back(value);
         break;
       }
       case Opcode::appends: {
         const Values values = pop_mark();
         PickleValue& list = top(Kind::list);
+        make_room(list.items, values.size());
         list.items.insert(list.items.end(), values.begin(), values.end());
         break;
       }
@@ -332,6 +368,7 @@ class Unpickler {
 
   std::size_t size_;
   std::string_view rest_;
+  std::size_t spent_ = 0;       // bytes of memory for the values
   std::size_t dimensions_ = 0;  // of all tensors
   Unpickled made_;
   Values stack_;

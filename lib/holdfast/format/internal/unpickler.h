@@ -1,7 +1,8 @@
 // Reads pickles as PyTorch writes them, and runs no code: it knows 27 opcodes and the few names that plain
 // values and tensors need. Any other opcode, class or function is refused with its name.
 //
-// The bytes count as hostile. Memory is at most 96 bytes a byte of the pickle; nothing recurses.
+// The bytes count as hostile. Memory is at most 96 bytes a byte of the pickle, and kMostPickleMemory; nothing
+// recurses.
 //
 // Errors: a Rejection. Threads: pure.
 #pragma once
@@ -73,6 +74,9 @@ struct Unpickled {
 };
 
 inline constexpr std::uint64_t kMaxPickle = 64U << 20U;
+// A pickle of tensors needs 5 to 8 bytes a byte, so the largest one fits. Only nonsense (a million empty lists)
+// needs more.
+inline constexpr std::uint64_t kMostPickleMemory = 8 * kMaxPickle;
 
 // Requires that `pickle` outlives the result.
 std::variant<Unpickled, Rejection> unpickle(std::string_view pickle);

@@ -17,10 +17,10 @@ constexpr std::uint64_t kMaxEntries = 1'000'000;
 constexpr std::uint64_t kMaxDirectory = 256U
                                         << 20U;  // it is read whole; a sparse file costs its maker nothing
 
-struct Refusal {
+struct ZipRefusal {
   std::string reason;
 };
-[[noreturn]] void refuse(const std::string& what) { throw Refusal{"zip archive: " + what}; }
+[[noreturn]] void refuse(const std::string& what) { throw ZipRefusal{"zip archive: " + what}; }
 
 std::uint16_t get16(std::span<const std::byte> bytes, std::size_t at) {
   return get_little_endian<std::uint16_t>(bytes, at);
@@ -195,7 +195,7 @@ std::variant<std::vector<ZipEntry>, Rejection> read_zip(const File& file) {
     entries.reserve(listed.size());
     for (Listed& entry : listed) entries.push_back(std::move(entry.entry));
     return entries;
-  } catch (const Refusal& refusal) {
+  } catch (const ZipRefusal& refusal) {
     return damaged(refusal.reason);
   }
 }

@@ -9,7 +9,7 @@ namespace {
 // Wall clock and steady clock drift apart, so a difference below this is the same end.
 constexpr Duration kSameEnd = std::chrono::seconds(1);
 
-SteadyTime after(SteadyTime from, Duration time) {
+SteadyTime end_after(SteadyTime from, Duration time) {
   return from + std::chrono::duration_cast<SteadyTime::duration>(time);
 }
 
@@ -30,7 +30,7 @@ std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& cl
     left = left ? std::min(*left, *by_service) : *by_service;
   }
   if (!left) return std::nullopt;
-  return after(clock.now(), *left);
+  return end_after(clock.now(), *left);
 }
 
 AnnouncedEnd::AnnouncedEnd(Clock& clock, std::string_view name, Duration unknown)
@@ -40,11 +40,11 @@ void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
   const auto [at, fresh] = ends_.try_emplace(listed.event);
   End& end = at->second;
   // The machine has outlived this event, and it now names another end.
-  const bool again = !fresh && now > after(end.earliest, kOutlived) && listed.when > now;
+  const bool again = !fresh && now > end_after(end.earliest, kOutlived) && listed.when > now;
   const bool said = end.listed != nullptr;  // this list has an earlier entry of the same name
   const bool no_sleep_after_all = end.hibernates && !listed.hibernates;
   if (fresh || again || no_sleep_after_all) {
-    end.earliest = listed.when.value_or(after(now, unknown_));
+    end.earliest = listed.when.value_or(end_after(now, unknown_));
     end.hibernates = listed.hibernates;
     end.listed = &listed;
     return;
@@ -61,7 +61,7 @@ void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
 const AnnouncedEnd::End* AnnouncedEnd::earliest(SteadyTime now) const {
   const End* found = nullptr;
   for (const auto& [event, end] : ends_) {
-    if (now > after(end.earliest, kOutlived)) continue;
+    if (now > end_after(end.earliest, kOutlived)) continue;
     if (found == nullptr || end.earliest < found->earliest) found = &end;
   }
   return found;

@@ -9,7 +9,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Both have the same interface; they differ in the encryption library, which Holdfast does not use.
-constexpr std::array kNames{"libcurl.so.4", "libcurl-gnutls.so.4"};
+constexpr std::array kLibraries{"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 template <class Function>
 bool find(void* library, const char* name, Function& function) {
@@ -44,7 +44,7 @@ struct Loaded {
 // Never unloaded: the library's own threads may outlive the last user.
 Loaded load() {
   Loaded loaded;
-  for (const char* const name : kNames) {
+  for (const char* const name : kLibraries) {
     // At run time: machines without libcurl, and runs without a cloud, need it not.
     void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     decltype(&::curl_global_init) global_init = nullptr;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kTokenSeconds = 21600;
 // Pause between requests for a token if none is given and the service answers without one.
 constexpr Duration kTokenAgain = std::chrono::minutes(1);
-constexpr std::size_t kLongestToken = 1024;
+constexpr std::size_t kLongestToken = 1024;  // EC2's tokens have 56 characters
 
 bool may_be_a_token(std::string_view text) {
   // The token goes into a header, so it must not hold a line end.

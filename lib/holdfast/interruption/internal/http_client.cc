@@ -13,7 +13,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // Longest sleep without a check; curl's own timers and cancel() end it earlier.
-constexpr int kLookEvery = 1000;  // ms
+constexpr int kPollEvery = 1000;  // ms
 
 struct Arriving {
   HttpAnswer& answer;
@@ -176,7 +176,7 @@ CURLcode HttpClient::Handles::perform(bool& interrupted) const {
   while (running > 0 && !interrupted) {
     if (curl->multi_perform(multi, &running) != CURLM_OK) break;
     interrupted = cancelled;
-    if (running > 0 && !interrupted) curl->multi_poll(multi, nullptr, 0, kLookEvery, nullptr);
+    if (running > 0 && !interrupted) curl->multi_poll(multi, nullptr, 0, kPollEvery, nullptr);
   }
   // What stays if the loop was left before the transfer ended.
   CURLcode code = CURLE_ABORTED_BY_CALLBACK;

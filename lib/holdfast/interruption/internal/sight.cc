@@ -13,7 +13,7 @@ namespace {
 // A service that is gone for hours must not fill the log.
 constexpr Duration kSayAgain = std::chrono::minutes(10);
 constexpr Duration kFirstPause = std::chrono::seconds(1);
-constexpr int kMostDoublings = 3;
+constexpr int kMostDoublings = 3;  // 1, 2, 4, 8 s: a notice of 30 s must not be missed
 // One 403 may come from a service that restarts or throttles, and a notice may last only 30 s.
 constexpr int kBelievedRefusals = 5;
 constexpr Duration kRefusedAfterSight = std::chrono::seconds(15);

@@ -15,10 +15,10 @@ namespace {
 // From the kernel's interface, because older headers lack it: the request mask, and the offsets in `struct
 // statx` (256 bytes in every version) of the result mask and of the two alignments.
 constexpr unsigned kStatxDirectAlignment = 0x2000;
-constexpr std::size_t kStatxSize = 256;
+constexpr std::size_t kStatxSize = 256;  // struct statx of Linux 6.1, which older headers lack
 constexpr std::size_t kMaskAt = 0;
-constexpr std::size_t kMemoryAt = 0x98;
-constexpr std::size_t kOffsetAt = 0x9c;
+constexpr std::size_t kMemoryAt = 0x98;  // stx_dio_mem_align
+constexpr std::size_t kOffsetAt = 0x9c;  // stx_dio_offset_align
 // What every writer of this library uses for addresses, offsets and lengths.
 constexpr std::uint32_t kPage = 4096;
 

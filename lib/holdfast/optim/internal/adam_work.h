@@ -165,7 +165,7 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
         if (found->item<float>() == 1) return lists.clear();
         found.reset();
       }
-      const Alone alone(list.small);
+      const OneThread one_thread(list.small);
       if (device) at::_foreach_add_(list.steps, 1);
       if constexpr (requires { Kernel::kByTensor; }) {
         Kernel::run(list, options, g, maximize, device, rates, scale, found, whole);

@@ -102,7 +102,7 @@ void KernelLists::clear() {
 KernelList& KernelLists::list_for(const at::Tensor& parameter, bool fresh) {
   const at::Device device = parameter.device();
   const at::ScalarType dtype = parameter.scalar_type();
-  // Small tensors get a list of their own, on which one thread works (Alone).
+  // Small tensors get a list of their own, on which one thread works (OneThread).
   const bool small = device.is_cpu() && parameter.numel() < kWorthThreads;
   for (KernelList& list : lists()) {
     if (list.device == device && list.dtype == dtype && list.fresh == fresh && list.small == small)
@@ -168,13 +168,13 @@ void KernelLists::finish() {
   clear();
 }
 
-Alone::Alone(bool really) {
+OneThread::OneThread(bool really) {
   // Starting OpenMP's threads takes longer than such a list.
   if (!really || at::get_num_threads() <= 1 || openmp_set_threads() == nullptr) return;
   threads_ = at::get_num_threads();
   openmp_set_threads()(1);
 }
-Alone::~Alone() {
+OneThread::~OneThread() {
   if (threads_ > 0) openmp_set_threads()(threads_);
 }
 

@@ -59,12 +59,12 @@ class KernelLists {
 
 // While this object lives, the calling thread computes alone. CPU kernels start all threads for every tensor,
 // which costs a hundred times the work of a bias.
-class Alone {
+class OneThread {
  public:
-  explicit Alone(bool really);
-  ~Alone();
-  Alone(const Alone&) = delete;
-  Alone& operator=(const Alone&) = delete;
+  explicit OneThread(bool really);
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
 
  private:
   int threads_ = 0;

@@ -60,7 +60,7 @@ void LateTensors::run() noexcept {
   copies_.work();
   while (true) {
     // Relaxed: the counter only divides the work. The end of the threads makes the copies visible.
-    const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);
+    const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);  // shares out numbers, no data
     if (next >= strided_.size()) return;
     copy_strided(strided_[next].from, strided_[next].to.data());
   }
@@ -70,7 +70,7 @@ void LateTensors::run_digesting(PieceDigests& digests) noexcept {
   copies_.work(digests);
   PieceDigester stream(digests);
   while (true) {
-    const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);
+    const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);  // shares out numbers, no data
     if (next >= strided_.size()) return;
     copy_digesting(strided_[next].from, strided_[next].to, stream);
   }
