@@ -80,7 +80,19 @@ Ceiling::~Ceiling() {
 double Ceiling::write(int threads) {
   std::filesystem::remove(folder_ / "raw");
   settle(folder_);
-  const std::filesystem::path temporary = folder_ / "raw.tmp";
+  return write_as("raw", threads);
+}
+
+double Ceiling::write_in_row(int kept) {
+  const auto name = [](int number) { return "row-" + std::to_string(number); };
+  const double seconds = write_as(name(in_row_), write_threads_);
+  std::filesystem::remove(folder_ / name(in_row_ - kept));
+  ++in_row_;
+  return seconds;
+}
+
+double Ceiling::write_as(const std::string& name, int threads) {
+  const std::filesystem::path temporary = folder_ / (name + ".tmp");
   return seconds_of([&] {
     const int flags = O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC;
     int file = direct_ ? ::open(temporary.c_str(), flags | O_DIRECT, 0600) : -1;
@@ -96,7 +108,7 @@ double Ceiling::write(int threads) {
     }
     ::close(file);
     if (error != 0) throw IoError("write", temporary, error);
-    make_durable(temporary, folder_ / "raw");
+    make_durable(temporary, folder_ / name);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "holdfast/snapshot/arena.h"
@@ -31,13 +32,16 @@ class Ceiling {
   // Tries 1, 2 and 4 threads, each `trials` times in turn, and keeps the number with the smallest median.
   void choose_threads(int trials);
 
-  double write() { return write(write_threads_); }         // seconds; first removes the file
+  double write() { return write(write_threads_); }  // seconds; first removes the file
+  // One more file beside the last ones, at once after what came before. Then removes the oldest but `kept`.
+  double write_in_row(int kept);
   double read() { return read(read_threads_, buffer()); }  // reads the newest file
   // Reads into newly mapped memory, as a new process must.
   double read_into_new_memory();
 
  private:
   double write(int threads);
+  double write_as(const std::string& name, int threads);
   double read(int threads, std::span<std::byte> to);
 
   std::filesystem::path folder_;
@@ -45,6 +49,7 @@ class Ceiling {
   bool direct_ = true;
   int write_threads_ = 2;
   int read_threads_ = 2;
+  int in_row_ = 0;
 };
 
 }  // namespace holdfast::bench

@@ -9,13 +9,12 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/round_up.h"
 #include "holdfast/base/text.h"
+#include "holdfast/snapshot/huge_pages.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-// Of the kernel on x86-64, and the usual size on other machines.
-constexpr std::uint64_t kHugePage = 2u << 20;
 
 [[noreturn]] void refuse(std::uint64_t size, int code) {
   throw RefusedError(

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/snapshot/huge_pages.h"
 #include "holdfast/state/internal/lbfgs_fields.h"
 #include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/optimizer_state.h"
@@ -111,11 +112,15 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
     if (spec.name.starts_with(name_ + "/")) slots.emplace(spec.name.substr(name_.size() + 1), &spec);
   }
   Stager copies;
+  std::vector<std::span<std::byte>> memory;  // of the new tensors
   const auto restore = [&](const TensorSpec& spec, const at::Tensor& parameter) {
     if (!snapshot) return at::Tensor();
     // Allocated now, so that commit() cannot fail.
     at::Tensor tensor = slot_tensor(spec, recorded, parameter, own_layout);
     copies.add(snapshot->find(spec.name).value(), tensor);
+    if (tensor.device().is_cpu()) {
+      memory.emplace_back(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
+    }
     return tensor;
   };
 
@@ -187,6 +192,8 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
     for (const auto& slot : slots) unknown.push_back(slot.second->name);
     throw RefusedError("no place in '" + name_ + "' for " + list_text(unknown));
   }
+  // Before the copies touch it: making small pages took as long as the copies.
+  advise_huge_pages(std::move(memory));
   copies.run();
   return loaded;
 }
