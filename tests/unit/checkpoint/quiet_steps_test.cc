@@ -108,6 +108,7 @@ TEST_F(QuietStepsTest, EndWhileTheWriterWorks) {
   EXPECT_FALSE(passes()) << "what the save cost may change when the next one is due";
   rest();
   EXPECT_TRUE(passes());
+  volume.faults.set_hook({});
 }
 
 TEST_F(QuietStepsTest, DoNotBeginWhileTheWriterWorks) {
@@ -121,6 +122,8 @@ TEST_F(QuietStepsTest, DoNotBeginWhileTheWriterWorks) {
   EXPECT_FALSE(engine->quiet.expected());
   gate.open();
   save.wait();
+  ASSERT_TRUE(run->writer->wait_idle(1min));
+  volume.faults.set_hook({});
 }
 
 TEST_F(QuietStepsTest, DoNotBeginWhileSomethingIsOpen) {
