@@ -77,6 +77,7 @@ class Unpickler {
   void make_room(std::vector<T>& vector, std::size_t count = 1) {
     if (vector.capacity() - vector.size() >= count) return;
     const std::size_t room = std::max(vector.size() + count, 2 * vector.capacity());
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): some elements are pointers
     spend(std::max((room - vector.capacity()) * sizeof(T), kLeastAllocation));
     vector.reserve(room);
   }
@@ -278,6 +279,7 @@ class Unpickler {
         break;
       case Opcode::tuple: {
         Values values = pop_mark();
+        // NOLINTNEXTLINE(bugprone-sizeof-expression): the elements are pointers
         spend(std::max(values.size() * sizeof values[0], kLeastAllocation));
         PickleValue& tuple = add(Kind::tuple);
         tuple.items = std::move(values);
