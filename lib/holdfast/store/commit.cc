@@ -5,6 +5,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/store/internal/no_room.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/names.h"
 
@@ -15,8 +16,6 @@ namespace {
 // Steps only grow within an attempt, so a few are enough. An older step that comes again would find its name
 // taken, and commit() would read that file back.
 constexpr std::size_t kRemembered = 16;
-
-bool no_room(const IoError& error) { return error.code() == ENOSPC || error.code() == EDQUOT; }
 
 }  // namespace
 
@@ -79,7 +78,7 @@ void Committer::with_room(const Work& work) {
   try {
     work();
   } catch (const IoError& error) {
-    if (!freeing || !no_room(error)) throw;
+    if (!freeing || !internal::no_room(error)) throw;
     reaper_.drain();  // files that were deleted just now may be the space that is missing
     work();
   }

@@ -11,7 +11,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/claim.h"
-#include "holdfast/store/internal/run_directory.h"
+#include "holdfast/store/internal/no_room.h"
 #include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
 
@@ -27,11 +27,8 @@ bool has_ended(const LastWord& word) {
 
 // A mirror holds HOME by its claim, and writes no state. The claim of a process that is gone counts no more.
 void check_no_mirror(Directory& run) {
-  const auto attempts = run.open_directory(kAttemptsDirectory, false);
-  if (!attempts || run.status(kHomeStateName)) return;  // a run directory that has a home
-  const AttemptNumber highest = highest_attempt(run, attempts.get());
-  const auto text = internal::read_small(*attempts, claim_name(highest), internal::kLongestRecord);
-  const Claimant claimant = claimant_from_text(text.value_or(""));
+  if (run.status(kHomeStateName)) return;  // a run directory that has a home
+  const Claimant claimant = newest_claimant(run);
   if (claimant.by != kClaimedByMirror) return;
   if (is_here(claimant) && !is_running(claimant.process)) return;
   throw RefusedError(
@@ -95,8 +92,6 @@ AttemptNumber next_attempt_in(FileSystem& file_system, const std::filesystem::pa
 
 bool goes(const RetentionReport::File& file) { return file.fate == RetentionReport::Fate::goes; }
 
-bool out_of_room(const IoError& error) { return error.code() == ENOSPC || error.code() == EDQUOT; }
-
 }  // namespace
 
 PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, const PruneOptions& options) {
@@ -126,7 +121,7 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
     written = true;
   } catch (const IoError& error) {
     // Any other error is not cured by deletions.
-    if (!out_of_room(error)) throw;
+    if (!internal::no_room(error)) throw;
     log_debug("the state is written after there is room: {}", error.what());
   }
   RetentionReport done = store.prune();

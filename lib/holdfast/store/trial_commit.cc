@@ -7,6 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/store/commit.h"
+#include "holdfast/store/internal/no_room.h"
 #include "holdfast/store/internal/run_directory.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -35,7 +36,7 @@ void Committer::trial_commit(bool holds_checkpoint) {
     remove_abandoned();
     if (error.code() == ENOENT) attempt_.check_not_superseded();  // a successor's sweep removes trials
     // A full disk: others may make space before the first save.
-    if (error.code() != ENOSPC && error.code() != EDQUOT) throw;
+    if (!internal::no_room(error)) throw;
     log_warning("no checkpoint can be written now: {}", error.what());
   } catch (...) {
     remove_abandoned();
