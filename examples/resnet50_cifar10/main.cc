@@ -219,7 +219,8 @@ int train(const Options& options, StartLog& start) {
                                      }
                                      if (first) warn_when_longer_than(schedule.plan(), options, steps);
                                    },
-                               .sinks = {&start}};
+                               .sinks = {}};
+  if (start.on()) parts.sinks.push_back(&start);
   if (first) parts.sinks.push_back(&console);
   if (metrics) parts.sinks.push_back(metrics.get());
   std::optional<holdfast::BackgroundSinks> background;

@@ -13,6 +13,7 @@ namespace example {
 class StartLog final : public holdfast::MetricSink {
  public:
   StartLog();
+  bool on() const { return on_; }
   void passed(const char* phase) const;
 
   void begin(const holdfast::BeginEvent& event) override;
