@@ -27,6 +27,9 @@ std::int64_t resident() {
 
 #if defined(__SANITIZE_THREAD__)
 constexpr std::int64_t kMost = INT64_MAX;  // the sanitizer keeps several bytes for each
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr std::int64_t kMost =
+    kState * 106 / 100 * 9 / 8 + (8 << 20);  // it keeps a byte for eight, and what was freed
 #else
 // An image, and what of it is lost to huge pages.
 constexpr std::int64_t kMost = kState * 106 / 100 + (4 << 20);
