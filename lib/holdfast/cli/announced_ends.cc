@@ -7,8 +7,6 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr Duration kOutlived = std::chrono::minutes(1);  // a machine that lives so long after its end stays
-
 }  // namespace
 
 std::optional<WallTime> machine_ends(const LedgerLife& life) {
@@ -40,10 +38,10 @@ bool own_time_is_over(const LedgerLife& life, bool left, WallTime now) {
     if (own && notice.kind == "withdrawn") ends = kNever;
     if (own && notice.kind == "deadline" && notice.left) ends = notice.when + *notice.left;
   }
-  if (!left || ends == kNever || now >= ends + kOutlived) return false;
+  if (!left || ends == kNever || now >= ends + kOutlivedItsEnd) return false;
   // It may have left for an earlier end of its machine, which it had not outlived.
   const auto machine = machine_ends(life);
-  return !machine || *machine >= ends || (life.last_wall && *life.last_wall >= *machine + kOutlived);
+  return !machine || *machine >= ends || (life.last_wall && *life.last_wall >= *machine + kOutlivedItsEnd);
 }
 
 }}  // namespace holdfast::v0_2

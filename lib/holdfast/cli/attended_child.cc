@@ -23,7 +23,7 @@ namespace {
 
 constexpr Duration kPoll = std::chrono::milliseconds(5);
 // SIGKILL takes effect at once, except on a process that hangs in a disk.
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kPatienceAtItsEnd = std::chrono::seconds(10);
 
 constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGTERM, "SIGTERM"},
                                                               {SIGINT, "SIGINT"},
@@ -163,7 +163,7 @@ bool AttendedChild::is_anothers(pid_t process) {
 
 // The children of a killed process become our children, so each round reaches the next generation.
 bool AttendedChild::end_all() {
-  for (Duration waited{}; waited < kPatience; waited += kPoll) {
+  for (Duration waited{}; waited < kPatienceAtItsEnd; waited += kPoll) {
     send_to_all(SIGKILL);
     for (const pid_t process : left_behind()) kill(process, SIGKILL);
     if (all_ended()) return true;

@@ -47,10 +47,6 @@ std::shared_ptr<Snapshot> read_tensor(const File& file, const Opened& from, cons
   return std::get<std::shared_ptr<Snapshot>>(read);
 }
 
-std::string spec_text(const TensorSpec& spec) {
-  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
-}
-
 class Comparison {
  public:
   Comparison(const DiffRequest& options, Opened a, Opened b)

@@ -6,6 +6,8 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/interruption/signal_source.h"
@@ -31,6 +33,11 @@ Duration duration_of(const std::string& option, const std::string& text) {
   const auto duration = parse_duration(text);
   if (!duration) throw UsageError(option + " '" + printable(text) + "': a time like 30s or 2min is needed");
   return *duration;
+}
+
+std::string share_text(Duration part, Duration whole) {
+  return format_log("{:.1f} %",
+                    {whole > Duration::zero() ? 100 * in_seconds(part) / in_seconds(whole) : 0.0});
 }
 
 }}  // namespace holdfast::v0_2

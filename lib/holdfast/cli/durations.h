@@ -23,4 +23,6 @@ void add_time(CLI::App& command, const char* name, std::string& value, const std
 // Parses the value of an option. Throws UsageError with the option's name for a malformed time.
 Duration duration_of(const std::string& option, const std::string& text);
 
+std::string share_text(Duration part, Duration whole);  // "12.3 %"
+
 }}  // namespace holdfast::v0_2

@@ -54,6 +54,10 @@ std::string wrong_name(const CheckpointIndex& index, const std::string& name) {
 
 std::string shown(const std::filesystem::path& path) { return printable(path.string(), 4096); }
 
+std::string spec_text(const TensorSpec& spec) {
+  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
+}
+
 std::string word_of(FileState state) {
   constexpr std::array kWords = {"ok", "damaged", "newer", "unreadable"};
   return kWords.at(static_cast<std::size_t>(state));

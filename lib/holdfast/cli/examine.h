@@ -61,6 +61,7 @@ Listing list_checkpoints(const Directory& directory);
 
 // A path as messages show it: no control characters, at most 4,096 characters.
 std::string shown(const std::filesystem::path& path);
+std::string spec_text(const TensorSpec& spec);  // "float32 [64, 3, 7, 7]"
 
 // Throws IoError if the directory cannot be opened.
 std::unique_ptr<Directory> open_run_directory(const std::filesystem::path& path);

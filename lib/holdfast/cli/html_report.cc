@@ -4,9 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "holdfast/base/log.h"
-#include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/run_curves.h"
 #include "holdfast/cli/svg.h"
 #include "holdfast/cli/timeline.h"
@@ -36,11 +35,6 @@ constexpr const char* kPageStyle =
     "@media(prefers-color-scheme:dark){body{background:#0e1116;color:#e4e8ee}"
     "section,.tile{background:#14181f;border-color:#29303b}th{border-color:#29303b}td{border-color:#20262f}"
     "header p,figcaption,footer,.tile span,th{color:#98a2b3}}";
-
-std::string percent(Duration part, Duration whole) {
-  return format_log("{:.1f} %",
-                    {whole > Duration::zero() ? 100 * in_seconds(part) / in_seconds(whole) : 0.0});
-}
 
 class Page {
  public:
@@ -109,7 +103,7 @@ void put_tiles(Page& page, const RunAccount& run, const RunCurves& curves) {
     if (&life != &run.lives.back()) lost_steps += life.last_step - life.kept_step;
   }
   page.raw("<div class=\"tiles\">\n");
-  page.tile(percent(run.time.kept, run.time.up), "goodput: time of steps that count");
+  page.tile(share_text(run.time.kept, run.time.up), "goodput: time of steps that count");
   page.tile(format_count(curves.last), "steps reached");
   page.tile(format_duration(run.time.up), "up time, of " +
                                               format_count(static_cast<std::int64_t>(run.lives.size())) +
@@ -120,7 +114,7 @@ void put_tiles(Page& page, const RunAccount& run, const RunCurves& curves) {
   page.tile(format_duration(run.time.lost), "computed again: " + format_count(lost_steps) + " steps");
   page.tile(format_count(saves), "saves, " + format_bytes(bytes));
   page.tile(format_duration(run.time.waited),
-            "training waited for saves: " + percent(run.time.waited, run.time.up));
+            "training waited for saves: " + share_text(run.time.waited, run.time.up));
   page.tile(format_duration(run.risk),
             "at risk at the last record: " + format_count(run.risk_steps) + " steps");
   page.raw("</div>\n");

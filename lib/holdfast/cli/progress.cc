@@ -9,7 +9,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr Duration kRedraw = std::chrono::milliseconds(200);
+constexpr Duration kRedrawBar = std::chrono::milliseconds(200);
 constexpr Duration kLines = std::chrono::seconds(10);   // elsewhere than at a terminal
 constexpr Duration kSettled = std::chrono::seconds(1);  // before that, a time left would be a guess
 
@@ -47,7 +47,7 @@ std::string Progress::text() const {
 
 void Progress::draw() {
   const bool redraws = stderr_is_terminal() && !log_is_json();
-  const Duration interval = redraws ? kRedraw : kLines;
+  const Duration interval = redraws ? kRedrawBar : kLines;
   const MutexLock lock(mutex_);
   while (!wake_.wait_for(mutex_, interval, [this]() HOLDFAST_REQUIRES(mutex_) { return ended_; })) {
     redraws ? show_status_line(text()) : log_info(text());

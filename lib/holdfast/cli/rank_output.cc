@@ -15,7 +15,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // A longer line is cut: a rank that writes no newline must not fill the memory.
-constexpr std::size_t kLongest = std::size_t{64} << 10;
+constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 // Timeout of one poll, so finish() takes effect within it.
 constexpr int kLookMs = 100;
 
@@ -78,7 +78,7 @@ void RankOutput::finish() {
 }
 
 void RankOutput::read_all() {
-  std::array<char, kLongest> bytes{};
+  std::array<char, kLongestLine> bytes{};
   for (;;) {
     std::vector<pollfd> waiting;
     // poll() passes over a stream that has ended, because its descriptor is negative.
@@ -111,9 +111,9 @@ void RankOutput::take(Stream& stream, const char* bytes, std::size_t count) {
   std::size_t begin = 0;
   for (;;) {
     const std::size_t newline = stream.line.find('\n', begin);
-    const bool whole = newline != std::string::npos && newline - begin <= kLongest;
-    if (!whole && stream.line.size() - begin <= kLongest) break;
-    const std::size_t length = whole ? newline - begin : kLongest;
+    const bool whole = newline != std::string::npos && newline - begin <= kLongestLine;
+    if (!whole && stream.line.size() - begin <= kLongestLine) break;
+    const std::size_t length = whole ? newline - begin : kLongestLine;
     // One write, so that this program's own log lines do not come between prefix and text.
     write_all(stream.target, stream.prefix + stream.line.substr(begin, length) + "\n");
     begin += length + (whole ? 1 : 0);

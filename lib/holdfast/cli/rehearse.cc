@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kLook = 20ms;
-constexpr Duration kBetweenWords = 30s;  // between two lines about something that does not happen
+constexpr Duration kBetweenReminders = 30s;  // between two lines about something that does not happen
 constexpr Duration kUnkillable = 60s;
 
 struct RehearseRequest {
@@ -135,7 +135,7 @@ class Rehearsal {
   }
 
   void wonder(Times& times, SteadyTime now) const {
-    if (now < times.said + kBetweenWords) return;
+    if (now < times.said + kBetweenReminders) return;
     times.said = now;
     if (watch_.directory().empty()) {
       log_warning("no run directory among the folders that the command holds open; --directory names it");

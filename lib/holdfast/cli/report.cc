@@ -12,6 +12,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/html_report.h"
 #include "holdfast/cli/new_file.h"
@@ -31,11 +32,6 @@ struct ReportRequest {
   std::filesystem::path html;
 };
 
-std::string percent(Duration part, Duration whole) {
-  return format_log("{:.1f} %",
-                    {whole > Duration::zero() ? 100 * in_seconds(part) / in_seconds(whole) : 0.0});
-}
-
 std::string counted(std::int64_t count, const char* one, const char* many) {
   return format_count(count) + ' ' + (count == 1 ? one : many);
 }
@@ -54,7 +50,7 @@ void print_summary(const RunAccount& run) {
   const TimeSplit& time = run.time;
   Table table({left, right, right});
   const auto add = [&](const char* what, Duration part) {
-    table.add({what, percent(part, time.up), format_duration(part)});
+    table.add({what, share_text(part, time.up), format_duration(part)});
   };
   add("goodput: steps that count", time.kept);
   add("start-up", time.startup);
@@ -140,7 +136,7 @@ Json json_of(const LifeAccount& life) {
   return json;
 }
 
-void print_json(const RunAccount& run) {
+void print_account_as_json(const RunAccount& run) {
   Json lives = Json::array();
   for (const LifeAccount& life : run.lives) lives.push_back(json_of(life));
   const Json all{{"goodput", run.goodput},
@@ -198,7 +194,7 @@ int run_report(const ReportRequest& options) {
   const RunAccount account = account_for(lives);
   if (!options.svg.empty()) {
     const std::string title = printable(options.directory.string(), 100) + ": goodput " +
-                              percent(account.time.kept, account.time.up);
+                              share_text(account.time.kept, account.time.up);
     write_picture(options, "--svg", options.svg, timeline_picture(lives, account, title).document());
   }
   if (!options.html.empty()) {
@@ -206,7 +202,7 @@ int run_report(const ReportRequest& options) {
     write_picture(options, "--html", options.html, html_report(name, *directory, lives, account));
   }
   if (options.json) {
-    print_json(account);
+    print_account_as_json(account);
   } else if (account.lives.empty()) {
     std::cout << "no attempt has trained in " << printable(options.directory.string(), 4096) << '\n';
   } else {

@@ -36,7 +36,7 @@ Json json_of(const AttributeValue& value) {
   return std::visit([](const auto& plain) -> Json { return plain; }, value);
 }
 
-void print_json(const ShowRequest& options, const CheckpointIndex& index) {
+void print_checkpoint_as_json(const ShowRequest& options, const CheckpointIndex& index) {
   Json attributes = Json::object();
   for (const auto& [name, attribute] : index.attributes) {
     attributes[name] = {{"value", json_of(attribute.value)}, {"decides", attribute.role == Role::decides}};
@@ -102,7 +102,7 @@ void print_text(const ShowRequest& options, const CheckpointIndex& index) {
 int run_show(const ShowRequest& options) {
   const CheckpointIndex index = open_index(options.file).index;
   if (options.json) {
-    print_json(options, index);
+    print_checkpoint_as_json(options, index);
   } else {
     print_text(options, index);
   }

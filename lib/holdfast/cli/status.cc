@@ -21,8 +21,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Duration kPatience = std::chrono::seconds(2);       // with a volume that hangs
-constexpr Duration kRedraw = std::chrono::seconds(1);         // at a terminal
+constexpr Duration kPatienceWithVolume = std::chrono::seconds(2);  // with a volume that hangs
+constexpr Duration kRedrawScreen = std::chrono::seconds(1);        // at a terminal
 constexpr Duration kLineInterval = std::chrono::seconds(10);  // elsewhere, while nothing important changes
 
 struct StatusRequest {
@@ -55,7 +55,7 @@ class Look {
 
   Json take() {
     constexpr auto kUnreadable = static_cast<int>(ExitCode::unreadable);
-    const auto text = reading_.run(kPatience, [this]() -> std::string {
+    const auto text = reading_.run(kPatienceWithVolume, [this]() -> std::string {
       try {
         return dumped(status_report(look_at_run(options_.directory), limits_));
       } catch (const std::exception& error) {
@@ -146,7 +146,7 @@ int watch(const StatusRequest& options) {
     }
     // The reader is gone, or nothing can change any more.
     if (!std::cout || is_final(report)) return code_of(report);
-    Clock::real().sleep_for(kRedraw);
+    Clock::real().sleep_for(kRedrawScreen);
   }
 }
 

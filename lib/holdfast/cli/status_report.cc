@@ -9,22 +9,23 @@
 #include "holdfast/base/bits.h"
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
+#include "holdfast/cli/announced_ends.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Duration kOutlived = std::chrono::minutes(1);  // a machine that lives so long after its end stays
 constexpr Duration kRiskLasts = std::chrono::minutes(30);
 // Longer times are no times: a run without an end in sight, or a record that something else wrote.
-constexpr Duration kLongest = std::chrono::hours(24) * 365 * 100;
+constexpr Duration kAHundredYears = std::chrono::hours(24) * 365 * 100;
 
 double to_seconds(Duration time) {
   return std::round(std::chrono::duration<double>(std::max(time, Duration::zero())).count() * 1000) / 1000;
 }
 Duration from_ms(std::int64_t ms) {
-  return std::chrono::milliseconds(std::clamp<std::int64_t>(ms, 0, kLongest / std::chrono::milliseconds(1)));
+  return std::chrono::milliseconds(
+      std::clamp<std::int64_t>(ms, 0, kAHundredYears / std::chrono::milliseconds(1)));
 }
 
 Duration since(WallTime when, WallTime now) { return std::chrono::duration_cast<Duration>(now - when); }
@@ -202,7 +203,7 @@ class Report {
     report["steps_per_second"] = number(rate);
     const double left =
         last > step() && rate && *rate > 0 ? std::round(static_cast<double>(last - step()) / *rate) : -1;
-    const bool known = left >= 0 && left <= std::chrono::duration<double>(kLongest).count();
+    const bool known = left >= 0 && left <= std::chrono::duration<double>(kAHundredYears).count();
     report["time_left_s"] = known ? Json(left) : Json(nullptr);
     // After the end only if it is that step's.
     const bool fresh = progress() != nullptr && (live || progress()->step == step());
@@ -263,7 +264,7 @@ class Report {
     Json list = Json::array();
     for (const auto& [source, notice] : standing) {
       const Duration age = since(notice->when, view_.now);
-      if (view_.ended() || (notice->left && age > *notice->left + kOutlived)) continue;
+      if (view_.ended() || (notice->left && age > *notice->left + kOutlivedItsEnd)) continue;
       if (notice->kind == "at-risk" && age > kRiskLasts) continue;
       list.push_back({{"source", source},
                       {"kind", notice->kind},

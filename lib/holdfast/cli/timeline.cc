@@ -10,19 +10,23 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr int kLeft = 92;
-constexpr int kPlot = 690;
-constexpr int kRight = 118;
+constexpr int kLeftOfBars = 92;
+constexpr int kWidthOfBars = 690;
+constexpr int kRightOfBars = 118;
 constexpr std::size_t kMostTicks = 400;  // per row; more would merge anyway, and make the file large
 
 // Rows of bars, from the wall time `from` to `to`.
-class Plot {
+class Bars {
  public:
-  Plot(SvgPicture& picture, double from, double to, int top, int row)
-      : picture_(picture), from_(from), scale_(kPlot / std::max(to - from, 1.0)), top_(top), row_(row) {}
+  Bars(SvgPicture& picture, double from, double to, int top, int row)
+      : picture_(picture),
+        from_(from),
+        scale_(kWidthOfBars / std::max(to - from, 1.0)),
+        top_(top),
+        row_(row) {}
 
   void at_row(std::size_t index) { y_ = top_ + static_cast<double>(index) * row_; }
-  double x(double wall) const { return kLeft + (wall - from_) * scale_; }
+  double x(double wall) const { return kLeftOfBars + (wall - from_) * scale_; }
 
   void bar(double wall, double length, const char* classes) const {
     if (length > 0) picture_.rectangle(x(wall), y_ + row_ * 0.2, length * scale_, row_ * 0.6, classes);
@@ -65,29 +69,29 @@ Duration up_at(const LedgerLife& life, std::int64_t step) {
   return life.last_up;
 }
 
-void draw_row(const LedgerLife& life, const LifeAccount& account, const Plot& plot) {
+void draw_row(const LedgerLife& life, const LifeAccount& account, const Bars& bars) {
   const Duration kept = account.last_step > account.kept_step ? up_at(life, account.kept_step) : life.last_up;
-  plot.bar(in_seconds(account.began), in_seconds(life.startup), "startup-fill");
-  plot.bar(wall_of(life, life.start_up), in_seconds(kept - life.start_up), "kept-fill");
-  plot.bar(wall_of(life, kept), in_seconds(life.last_up - kept), "lost-fill");
+  bars.bar(in_seconds(account.began), in_seconds(life.startup), "startup-fill");
+  bars.bar(wall_of(life, life.start_up), in_seconds(kept - life.start_up), "kept-fill");
+  bars.bar(wall_of(life, kept), in_seconds(life.last_up - kept), "lost-fill");
   for (const LedgerPause& pause : life.pauses) {
-    plot.bar(wall_of(life, pause.from), in_seconds(pause.to.value_or(life.last_up) - pause.from),
+    bars.bar(wall_of(life, pause.from), in_seconds(pause.to.value_or(life.last_up) - pause.from),
              "paused-fill");
   }
   const std::size_t stride = life.commits.size() / kMostTicks + 1;
-  for (std::size_t i = 0; i < life.commits.size(); i += stride) plot.tick(wall_of(life, life.commits[i].up));
+  for (std::size_t i = 0; i < life.commits.size(); i += stride) bars.tick(wall_of(life, life.commits[i].up));
   std::size_t marks = 0;
   for (const LedgerNotice& notice : life.notices) {
     if (notice.kind == "checkpoint" || ++marks > 20) continue;
     const double seen = wall_of(life, notice.up);
     // Cuts a far deadline, which would leave the picture.
     const double left = std::min(in_seconds(notice.left.value_or(Duration::zero())), 600.0);
-    plot.mark(seen, seen + left, notice.source + ": " + notice.kind + " " + notice.text);
+    bars.mark(seen, seen + left, notice.source + ": " + notice.kind + " " + notice.text);
   }
 }
 
 void draw_legend(SvgPicture& picture, int y) {
-  double x = kLeft;
+  double x = kLeftOfBars;
   const std::array<std::pair<const char*, const char*>, 4> parts{{{"startup-fill", "start-up"},
                                                                   {"kept-fill", "steps that count"},
                                                                   {"lost-fill", "computed again"},
@@ -122,28 +126,28 @@ SvgPicture timeline_picture(const std::vector<LedgerLife>& lives, const RunAccou
     from = i == 0 ? began : std::min(from, began);
     to = i == 0 ? ended : std::max(to, ended);
   }
-  SvgPicture picture(kLeft + kPlot + kRight, 0);
+  SvgPicture picture(kLeftOfBars + kWidthOfBars + kRightOfBars, 0);
   if (!title.empty()) picture.text(20, 30, "title", title);
   draw_legend(picture, head);
-  Plot plot(picture, from, to, top, row);
+  Bars bars(picture, from, to, top, row);
   for (std::size_t i = 0; i < count; ++i) {
     const LifeAccount& life = account.lives[first + i];
-    plot.at_row(i);
-    plot.label(kLeft - 8, "ink right", "attempt " + std::to_string(life.attempt));
-    draw_row(*by_attempt.at(life.attempt), life, plot);
+    bars.at_row(i);
+    bars.label(kLeftOfBars - 8, "ink right", "attempt " + std::to_string(life.attempt));
+    draw_row(*by_attempt.at(life.attempt), life, bars);
     const double ended = wall_of(*by_attempt.at(life.attempt), by_attempt.at(life.attempt)->last_up);
-    plot.label(plot.x(ended) + 6, "muted", word_of(life.ending));
+    bars.label(bars.x(ended) + 6, "muted", word_of(life.ending));
   }
   const int bottom = top + static_cast<int>(count) * row;
   if (count == 0) {
-    picture.text(kLeft, bottom + 16, "ink", "No attempt has begun to train.");
+    picture.text(kLeftOfBars, bottom + 16, "ink", "No attempt has begun to train.");
   } else {
     const auto wall = [](double time) {
       return format_utc(
           WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::duration<double>(time))));
     };
-    picture.text(kLeft, bottom + 22, "muted", wall(from));
-    picture.text(kLeft + kPlot, bottom + 22, "muted right", wall(to));
+    picture.text(kLeftOfBars, bottom + 22, "muted", wall(from));
+    picture.text(kLeftOfBars + kWidthOfBars, bottom + 22, "muted right", wall(to));
   }
   picture.set_height(bottom + 40);
   return picture;

@@ -107,21 +107,17 @@ class Weights {
   std::optional<std::size_t> read_source_;
 };
 
-struct Differing {
+struct DifferingWeight {
   std::string key;
   TensorSpec spec;
   TensorDifference difference;
 };
 
-std::string spec_text(const TensorSpec& spec) {
-  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
-}
-
-void print(const std::vector<Differing>& changed, bool all) {
+void print(const std::vector<DifferingWeight>& changed, bool all) {
   if (changed.empty()) return;
   using enum Table::Align;
   Table table({left, left, left, left, left, right});
-  const auto add = [&](const char* label, const Differing& each) {
+  const auto add = [&](const char* label, const DifferingWeight& each) {
     const TensorDifference& d = each.difference;
     table.add({label, printable(each.key), spec_text(each.spec),
                format_count(static_cast<std::int64_t>(d.different)) + " of " +
@@ -131,20 +127,21 @@ void print(const std::vector<Differing>& changed, bool all) {
                d.ulp ? std::to_string(*d.ulp) + " ulp" : std::string()});
   };
   add("first", changed.front());
-  add("worst", *std::max_element(changed.begin(), changed.end(), [](const Differing& a, const Differing& b) {
-        return a.difference.largest < b.difference.largest;
-      }));
+  add("worst", *std::max_element(changed.begin(), changed.end(),
+                                 [](const DifferingWeight& a, const DifferingWeight& b) {
+                                   return a.difference.largest < b.difference.largest;
+                                 }));
   if (all) {
-    for (const Differing& each : changed) add("", each);
+    for (const DifferingWeight& each : changed) add("", each);
   }
   table.print(std::cout, 2);
 }
 
-void print_as_json(const std::vector<Differing>& changed, const std::vector<std::string>& others,
+void print_as_json(const std::vector<DifferingWeight>& changed, const std::vector<std::string>& others,
                    std::size_t tensors) {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();
-  for (const Differing& each : changed) {
+  for (const DifferingWeight& each : changed) {
     const TensorDifference& d = each.difference;
     list.push_back({{"name", each.key},
                     {"elements", d.elements},
@@ -170,7 +167,7 @@ int diff_weights(const WeightsDiffRequest& request) {
   Weights ours(request.a, limit);
   Weights theirs(request.b, limit);
   std::vector<std::string> common;
-  std::vector<Differing> changed;
+  std::vector<DifferingWeight> changed;
   std::vector<std::string> others;
   for (const auto& [key, spec] : ours.specs()) {
     const auto found = theirs.specs().find(key);
@@ -195,7 +192,7 @@ int diff_weights(const WeightsDiffRequest& request) {
     if (difference.different != 0) changed.push_back({key, spec, difference});
   }
   std::sort(changed.begin(), changed.end(),
-            [](const Differing& a, const Differing& b) { return a.key < b.key; });
+            [](const DifferingWeight& a, const DifferingWeight& b) { return a.key < b.key; });
   for (const auto& [key, spec] : theirs.specs()) {
     if (!ours.specs().contains(key)) {
       others.push_back("only in the second: " + printable(key) + "  " + spec_text(spec));
