@@ -10,10 +10,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/internal/disk_thread.h"
 #include "holdfast/store/run_progress.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -41,7 +41,6 @@ class Heartbeat {
   using Sample = std::function<bool(RunProgress&)>;
 
   Heartbeat() = default;
-  ~Heartbeat() { stop(kPatience); }
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
@@ -56,16 +55,15 @@ class Heartbeat {
   void ending() noexcept;
   // One last beat, then none. A beat that hangs in the disk for longer than `patience` is left behind; it uses
   // the file system until the disk answers.
-  void stop(Duration patience) noexcept;
-  static constexpr Duration kPatience = std::chrono::seconds(5);
+  void stop(Duration patience) noexcept { thread_.stop(patience); }
+  static constexpr Duration kPatience = DiskThread::kPatience;
 
  private:
-  struct Shared;
-  static void run(Shared& shared) noexcept;
+  class Beats;
 
   std::atomic<std::int64_t> last_step_{-1};
-  std::shared_ptr<Shared> shared_;  // null: there is no thread
-  std::thread thread_;
+  std::shared_ptr<Beats> beats_;  // null: there is no thread
+  DiskThread thread_;
 };
 
 }}}  // namespace holdfast::v0_2::internal

@@ -7,10 +7,9 @@
 
 #include <filesystem>
 #include <functional>
-#include <memory>
-#include <thread>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/checkpoint/internal/disk_thread.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/mirror/home_record.h"
 
@@ -25,7 +24,6 @@ class HomeWatch {
   using Told = std::function<void(const HomeRecord&)>;
 
   HomeWatch() = default;
-  ~HomeWatch() { stop(); }
   HomeWatch(const HomeWatch&) = delete;
   HomeWatch& operator=(const HomeWatch&) = delete;
 
@@ -33,14 +31,10 @@ class HomeWatch {
   void start(FileSystem& file_system, const std::filesystem::path& run_directory, Told told,
              Duration interval = kInterval, Duration without_mirror = kWithoutMirror) noexcept;
   // A read that hangs in the disk is left behind.
-  void stop() noexcept;
+  void stop() noexcept { thread_.stop(DiskThread::kPatience); }
 
  private:
-  struct Shared;
-  static void run(Shared& shared) noexcept;
-
-  std::shared_ptr<Shared> shared_;  // null: there is no thread
-  std::thread thread_;
+  DiskThread thread_;
 };
 
 }}}  // namespace holdfast::v0_2::internal
