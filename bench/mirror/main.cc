@@ -23,11 +23,11 @@ parts (--only):
   training  steps of fixed arithmetic on all cores, with a copy beside them and without, in turns; how long a save
             blocks the training, with a mirror and without
   gain      seconds at risk: the mean age of the newest safe state, with one slow tier and with two. The model takes the
-            save interval of the planner and a quick disk of 1 GB/s; measured are saves at a quarter of the slow volume's
-            time, and 20 in a run on the quick disk
+            save interval of the planner and a quick disk of 1 GB/s; runs with these intervals are measured (--gain-seconds)
 
 How a slow volume is made (--limits): each program paces its own writes, the mirror by --limit, rclone by --bwlimit, cp and
-the trainer by this bench. Reads are not slowed. About 5 minutes with the defaults, on a quiet machine; 6 GB of disk.
+the trainer by this bench. Reads are not slowed. About 25 minutes with the defaults, 16 of them the part gain, on a
+quiet machine; 10 GB of disk.
 )";
 
 struct Child {
@@ -96,7 +96,7 @@ int run_program(int count, char** arguments) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--pairs", options.pairs, "of windows in training (6)")->check(CLI::Range(1, 1000));
   app.add_option("--window", options.window, "seconds of a window (6)")->check(CLI::Range(0.1, 3600.0));
-  app.add_option("--gain-seconds", options.gain, "of a run in gain; 0: the model alone (60)")
+  app.add_option("--gain-seconds", options.gain, "of each of the runs in gain; 0: the model alone (240)")
       ->check(CLI::Range(0.0, 36000.0));
   app.add_option("--only", options.parts, "which parts, separated by commas (all)")->delimiter(',');
   app.add_flag("--no-rclone", no_rclone, "directories alone");

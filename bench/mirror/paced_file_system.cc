@@ -71,10 +71,12 @@ void WritePace::spend(std::uint64_t bytes) {
   std::int64_t until = 0;
   {
     const MutexLock lock(mutex_);
-    free_ns_ = std::max(free_ns_, now) + static_cast<std::int64_t>(static_cast<double>(bytes) / limit_ * 1e3);
+    const auto cost = static_cast<std::int64_t>(static_cast<double>(bytes) / limit_ * 1e3);
+    // The write itself is a part of its time.
+    free_ns_ = (free_ns_ == 0 ? now : std::max(free_ns_, now - cost)) + cost;
     until = free_ns_;
   }
-  std::this_thread::sleep_for(nanoseconds(until - now));
+  if (until > now) std::this_thread::sleep_for(nanoseconds(until - now));
 }
 
 std::unique_ptr<Directory> PacedFileSystem::open_directory(const std::filesystem::path& path, bool create) {

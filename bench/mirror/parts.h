@@ -1,14 +1,14 @@
-// The parts of the bench, and the rows that they make.
+// The parts of the bench.
 //
 // Errors: Error. Threads: one.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
+
+#include "report.h"
 
 namespace holdfast::bench {
 
@@ -20,35 +20,10 @@ struct Options {
   int repetitions = 5;
   int pairs = 6;
   double window = 6;  // seconds of training
-  double gain = 60;   // seconds of a run in the part gain
+  double gain = 240;  // seconds of a run in the part gain
   bool rclone = true;
   std::vector<std::string> parts = {"copy", "memory", "training", "gain"};
   std::string output;  // names without .json and .svg
-};
-
-struct Row {
-  std::string key;   // "copy.directory.100"
-  std::string what;  // for people
-  double value = 0;
-  std::string unit;  // "of cp + fsync"; "MB"; "%"; "s"
-  std::optional<double> at_least = {};
-  std::optional<double> at_most = {};
-  std::vector<double> samples = {};
-  std::string note = {};
-  std::string verdict() const;  // empty without a goal
-};
-
-class Report {
- public:
-  void section(const std::string& title);
-  void add(Row row);  // prints it
-  void leave_out(const std::string& what, const std::string& why);
-  nlohmann::ordered_json json() const;
-  const std::vector<Row>& rows() const { return rows_; }
-
- private:
-  std::vector<Row> rows_;
-  std::vector<std::pair<std::string, std::string>> left_out_;
 };
 
 void measure_copies(const Options& options, Report& report);

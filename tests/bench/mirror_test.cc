@@ -32,7 +32,7 @@ TEST(BenchMirror, MeasuresEveryPart) {
   for (const auto& row : all["rows"]) rows[row["key"]] = row["value"];
   for (const char* const key :
        {"copy.directory.unlimited", "copy.directory.100", "processor.directory.100", "memory.directory.100",
-        "memory.large.directory", "training.processor", "training.blocked", "gain.100.model.one",
+        "memory.large.directory", "training.processor", "training.blocked.100", "gain.100.model.one",
         "gain.100.model.home", "gain.100.measured.one", "gain.100.measured.here", "gain.100.measured.home"}) {
     ASSERT_TRUE(rows.contains(key)) << key << "\n" << ended.out;
     EXPECT_GT(rows[key], 0) << key;

@@ -15,8 +15,9 @@ void Pace::moved(std::uint64_t bytes) {
   if (limit_ <= 0) return;
   const auto cost = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(static_cast<double>(bytes) / (limit_ * 1e6)));
-  // Time in which nothing moved is not saved up: after a pause the limit holds at once.
-  free_ = std::max(free_, clock_.now()) + cost;
+  // The work on this block is a part of its time. Time in which nothing moved is not saved up.
+  const SteadyTime now = clock_.now();
+  free_ = (free_ == SteadyTime{} ? now : std::max(free_, now - cost)) + cost;
   // poll() may lift the limit.
   while (limit_ > 0 && clock_.now() < free_) {
     const SteadyTime began = clock_.now();

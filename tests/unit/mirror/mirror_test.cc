@@ -303,4 +303,20 @@ TEST_F(Mirrors, LimitsItsSpeed) {
   EXPECT_EQ(clock.slept(), before);
 }
 
+TEST_F(Mirrors, TheWorkOnABlockIsAPartOfItsTime) {
+  FakeClock clock;
+  Pace pace(clock, 10);
+  const SteadyTime began = clock.now();
+  for (int i = 0; i < 100; ++i) {
+    clock.advance(std::chrono::milliseconds(60));
+    pace.moved(1'000'000);
+  }
+  EXPECT_NEAR(std::chrono::duration<double>(clock.now() - began).count(), 10, 0.2);
+  clock.advance(std::chrono::minutes(1));
+  const SteadyTime paused = clock.now();
+  for (int i = 0; i < 100; ++i) pace.moved(1'000'000);
+  EXPECT_NEAR(std::chrono::duration<double>(clock.now() - paused).count(), 10, 0.2)
+      << "a pause saves nothing up";
+}
+
 }}  // namespace holdfast::test
