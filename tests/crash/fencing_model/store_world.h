@@ -1,0 +1,162 @@
+// One state of the model of a store's claims (store_claims.h): what lies in the store, what is on the way there, and where
+// each machine stands. Equal worlds have equal bytes.
+//
+// Threads: plain values.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "store_claims.h"
+
+namespace holdfast::test::store_claims {
+
+enum class Sent : std::uint8_t { no, on_the_way, there, deleted };
+
+// What is sent arrives at any later time. So to look and to send are one step; to hear of what was sent and to
+// look at once, too.
+enum class Step : std::uint8_t {
+  claim,           // list claims and files, take the next number, send a claim
+  list,            // the claim is there: who else has that number? Or give it up.
+  fetch,           // delete lower claims; take the newest checkpoint, send a mark of it
+  begin,           // the mark is there: the start counts as home if there is no higher claim
+  upload,          // if there is no higher claim: send a copy
+  look_after,      // the copy is there: it counts if there is no higher claim
+  look_to_delete,  // choose the oldest, if there is no higher claim
+  remove,
+  tidy,
+  ended,
+};
+struct Claim {
+  std::uint8_t number;
+  Sent sent;
+};
+
+struct Machine {
+  Step step;
+  std::uint8_t tries;
+  std::uint8_t number;  // tried, then won
+  std::uint8_t start;   // the checkpoint that it goes on from
+  std::uint8_t told;    // saves that count as home
+  std::uint8_t won;
+  std::uint8_t fetched;
+  std::uint8_t begun;
+  Sent mark;            // of `start`
+  std::uint8_t victim;  // to be deleted
+};
+
+struct World {
+  std::array<Claim, kMachines> claims;  // of the try that is under way, or that won
+  // Claims of tries that were given up or lost, sorted: whose they were is no difference between two worlds.
+  std::array<Claim, kMachines * kTries> others;
+  std::array<Sent, kFiles> files;
+  std::array<Machine, kMachines> machines;
+};
+static_assert(std::has_unique_object_representations_v<World>);
+
+inline constexpr int file_of(int machine, int save) { return kPast + machine * kSaves + save; }
+
+inline const Machine& at(const World& world, int machine) {
+  return world.machines[static_cast<std::size_t>(machine)];
+}
+inline bool is_there(const World& world, int file) {
+  return world.files[static_cast<std::size_t>(file)] == Sent::there;
+}
+
+inline int number_of(const World& world, int file) {
+  return file < kPast ? 1 : at(world, (file - kPast) / kSaves).number;
+}
+inline int previous_of(const World& world, int file) {
+  if (file < kPast) return file > 0 ? file - 1 : kNoFile;
+  const int save = (file - kPast) % kSaves;
+  return save > 0 ? file - 1 : at(world, (file - kPast) / kSaves).start;
+}
+inline int step_of(const World& world, int file) {
+  int step = 0;
+  for (; file != kNoFile; file = previous_of(world, file)) ++step;
+  return step;
+}
+inline bool in_history(const World& world, int file, int tip) {
+  while (tip != kNoFile && tip != file) tip = previous_of(world, tip);
+  return tip == file;
+}
+
+// What a start chooses: the newest by (attempt, step); but what came after a later machine had begun, and is older
+// than that machine, stands back.
+inline int newest(const World& world, const StoreRule& rule) {
+  int marked = -1;
+  for (int machine = 0; rule.marks_its_start && machine < kMachines; ++machine) {
+    const Machine& one = at(world, machine);
+    if (one.mark != Sent::there || !is_there(world, one.start)) continue;
+    if (marked < 0 || one.number > at(world, marked).number) marked = machine;
+  }
+  const auto key = [&](int file) {
+    return std::pair(rule.newest_by_attempt ? number_of(world, file) : 0, step_of(world, file));
+  };
+  const auto stands_back = [&](int file) {
+    if (marked < 0 || number_of(world, file) >= at(world, marked).number) return false;
+    return key(file) > key(at(world, marked).start);
+  };
+  int best = kNoFile;
+  for (int file = 0; file < kFiles; ++file) {
+    if (!is_there(world, file) || stands_back(file)) continue;
+    if (best == kNoFile || key(file) > key(best)) best = file;
+  }
+  return best;
+}
+
+// does(machine, number) of each that is there; machine -1: of a try that is over.
+template <class Does>
+inline void each_claim(const World& world, Does does) {
+  for (int machine = 0; machine < kMachines; ++machine) {
+    const Claim& claim = world.claims[static_cast<std::size_t>(machine)];
+    if (claim.sent == Sent::there) does(machine, claim.number);
+  }
+  for (const Claim& claim : world.others) {
+    if (claim.sent == Sent::there) does(-1, claim.number);
+  }
+}
+
+inline void sort_others(World& world) {
+  for (Claim& claim : world.others) {
+    if (claim.sent == Sent::deleted) claim = {};
+  }
+  std::sort(world.others.begin(), world.others.end(), [](const Claim& a, const Claim& b) {
+    return std::pair(a.number, a.sent) > std::pair(b.number, b.sent);
+  });
+}
+
+inline void forget_claims_below(World& world, int number) {
+  const auto forget = [&](Claim& claim) {
+    if (claim.sent == Sent::there && claim.number < number) claim.sent = Sent::deleted;
+  };
+  std::for_each(world.claims.begin(), world.claims.end(), forget);
+  std::for_each(world.others.begin(), world.others.end(), forget);
+  sort_others(world);
+}
+
+inline void give_up_claim(World& world, int machine) {
+  Claim& own = world.claims[static_cast<std::size_t>(machine)];
+  world.others.back() = own;  // the last one is free: there are more places than tries
+  own = {};
+  sort_others(world);
+}
+
+inline std::uint64_t hash_of(const World& world) {
+  std::uint64_t hash = sizeof world;
+  const auto* bytes = reinterpret_cast<const char*>(&world);
+  for (std::size_t at = 0; at < sizeof world; at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min<std::size_t>(8, sizeof world - at));
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  hash *= 0xbf58476d1ce4e5b9;
+  return hash ^ hash >> 32;
+}
+
+}  // namespace holdfast::test::store_claims
