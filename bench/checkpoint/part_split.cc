@@ -42,7 +42,8 @@ Row row_of(const char* key, const char* what, std::vector<double> samples) {
           .value = middle,
           .text = milliseconds(middle),
           .samples = samples,
-          .interval = interval_of_median(samples)};
+          .interval = interval_of_median(samples),
+          .shown_times = 1000};
 }
 
 // Of one image, ordinary or page-locked.

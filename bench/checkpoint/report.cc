@@ -22,7 +22,8 @@ std::string short_number(double value) {
 
 std::string interval_text(const Row& row) {
   if (!row.interval) return "";
-  return "95 %: " + short_number(row.interval->low) + " to " + short_number(row.interval->high);
+  const double low = row.interval->low * row.shown_times;
+  return "95 %: " + short_number(low) + " to " + short_number(row.interval->high * row.shown_times);
 }
 
 void print_padded(const std::string& text, std::size_t width) {

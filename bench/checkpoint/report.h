@@ -33,6 +33,7 @@ struct Row {
   std::vector<double> samples = {};
   std::string note = {};
   std::optional<Interval> interval = {};  // 95 %, of what the goal is about
+  double shown_times = 1;                 // `text` shows seconds as milliseconds: 1000; its interval, too
 
   // False if the interval is wider than the goal: the run cannot say whether the goal is met.
   bool resolved() const { return !goal || !interval || interval->width() <= goal->bound; }
