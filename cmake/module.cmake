@@ -261,8 +261,8 @@ function(holdfast_add_subfolders parent)
   endforeach()
 endfunction()
 
-# holdfast_use_pch(<target> torch|torch_test|std|plain|test): a precompiled header that the whole build shares. Everything that uses one
-# must be compiled with the same flags.
+# holdfast_use_pch(<target> torch|torch_test|std|plain|test): a precompiled header that the whole build shares. Everything that
+# uses one must be compiled with the same flags.
 #   torch  Torch's headers take 12 s a file, 4 s so. (All of torch/torch.h would be 8 s: each file then emits its many
 #          inline variables. GoogleTest's headers cost more than they save there, for the same reason.)
 #   torch_test  the same for tests, hardly optimized: four fifths of the time of one (three quarters without any, and five
