@@ -28,6 +28,12 @@ std::string number(double value) {
 std::string name_of(double limit) { return limit > 0 ? number(limit) + " MB/s" : "no limit"; }
 std::string key_of(double limit) { return limit > 0 ? number(limit) : "unlimited"; }
 
+Words mirror_command(const std::string& run, const std::string& home, double limit) {
+  Words words = {program("holdfast"), "mirror", run, "--to", home};
+  if (limit > 0) words.insert(words.end(), {"--limit", number(limit)});
+  return words;
+}
+
 Disk::Disk(const fs::path& directory, std::uint64_t bytes) : folder_(directory) {
   Words words = {self(), "--child-train",   run(), "--child-state", std::to_string(bytes), "--child-every",
                  "0.01", "--child-seconds", "0.02"};
@@ -55,8 +61,8 @@ void Disk::settle() const {
 Measured Disk::mirror(const std::string& place, double limit) const {
   settle();
   drop_source();
-  Words words = {program("holdfast"), "mirror", run(), "--to", place, "--once"};
-  if (limit > 0) words.insert(words.end(), {"--limit", number(limit)});
+  Words words = mirror_command(run(), place, limit);
+  words.emplace_back("--once");
   return MeasuredRun(words, log()).wait();
 }
 
@@ -65,22 +71,19 @@ Measured Disk::rclone_alone(double limit) const {
   drop_source();
   Words words = {"rclone", "copyto", "--ignore-times", "--no-traverse"};
   if (limit > 0) words.insert(words.end(), {"--bwlimit", number(limit * 1e6 / 1024)});
-  words.insert(words.end(), {file_.native(), home() + "/" + file_.filename().native()});
+  words.insert(words.end(), {file_.native(), copy()});
   return MeasuredRun(words, log()).wait();
 }
 
-Measured Disk::rclone_and_back(double limit) const {
-  Measured all = rclone_alone(limit);
-  const std::string copy = home() + "/" + file_.filename().native();
-  all.seconds += MeasuredRun({"rclone", "cat", copy}, "/dev/null").wait().seconds;
-  return all;
+Measured Disk::rclone_reads_back() const {
+  return MeasuredRun({"rclone", "cat", copy()}, "/dev/null").wait();
 }
 
 Measured Disk::copied(double limit) const {
   settle();
   drop_source();
   const auto begin = std::chrono::steady_clock::now();
-  const std::string to = home() + "/" + file_.filename().native();
+  const std::string to = copy();
   const int in = open(file_.c_str(), O_RDONLY | O_CLOEXEC);
   const int out = open((to + ".part").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (in < 0 || out < 0) throw IoError("open", to, errno);

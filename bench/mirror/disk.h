@@ -30,12 +30,13 @@ class Disk {
   // `limit`: MB/s; 0: none.
   Measured mirror(const std::string& place, double limit) const;
   Measured rclone_alone(double limit) const;
-  // The same, and its copy read once: what a mirror that verifies cannot do without.
-  Measured rclone_and_back(double limit) const;
+  // Reads the copy of rclone_alone() once: what a mirror that verifies cannot do without.
+  Measured rclone_reads_back() const;
   // cp, and all that makes it durable; slow where the destination is.
   Measured copied(double limit) const;
 
  private:
+  std::string copy() const { return home() + "/" + file_.filename().native(); }
   void drop_source() const;
 
   TemporaryFolder folder_;
@@ -45,6 +46,8 @@ class Disk {
 bool rclone_is_there();
 std::string program(const char* name);  // one beside this bench
 std::string self();
+// `holdfast mirror RUN --to HOME`, at `limit`.
+Words mirror_command(const std::string& run, const std::string& home, double limit);
 std::string number(double value);
 // Of a limit: "100 MB/s" or "no limit"; "100" or "unlimited".
 std::string name_of(double limit);

@@ -55,9 +55,7 @@ void measure_gain(const Options& options, Report& report) {
     fs::create_directory(run);
     std::optional<MeasuredRun> mirror;
     if (two_tiers) {
-      mirror.emplace(
-          Words{program("holdfast"), "mirror", run, "--to", folder.path() / "home", "--limit", number(limit)},
-          folder.path() / "mirror.log");
+      mirror.emplace(mirror_command(run, folder.path() / "home", limit), folder.path() / "mirror.log");
     }
     Words words = {"--child-train",   run,
                    "--child-state",   std::to_string(options.large),

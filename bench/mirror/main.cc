@@ -32,7 +32,6 @@ quiet machine; 10 GB of disk.
 
 struct Child {
   TrainerOptions train;
-  bool trains = false;
   std::string verify;
 };
 

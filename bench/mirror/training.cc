@@ -37,7 +37,9 @@ void measure_training(const Options& options, Report& report) {
       disk.settle();
       std::optional<MeasuredRun> mirror;
       if (with == 1) {
-        mirror.emplace(Words{program("holdfast"), "mirror", disk.run(), "--to", disk.home(), "--once"}, log);
+        Words words = mirror_command(disk.run(), disk.home(), 0);
+        words.emplace_back("--once");
+        mirror.emplace(words, log);
       }
       const auto result = window("", 0);
       rates[static_cast<std::size_t>(with)] = result["steps"].get<double>() / result["seconds"].get<double>();
@@ -70,11 +72,7 @@ void measure_training(const Options& options, Report& report) {
         fs::remove_all(run);
         fs::remove_all(disk.home());
         std::optional<MeasuredRun> mirror;
-        if (with == 1) {
-          Words words = {program("holdfast"), "mirror", run, "--to", disk.home()};
-          if (limit > 0) words.insert(words.end(), {"--limit", number(limit)});
-          mirror.emplace(words, log);
-        }
+        if (with == 1) mirror.emplace(mirror_command(run, disk.home(), limit), log);
         const auto result = window(run, options.window / 6);
         for (const auto& one : result["blocked_seconds"])
           (with == 1 ? beside : alone).push_back(one.get<double>());
