@@ -10,6 +10,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/cli/announced_ends.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/predecessor.h"
@@ -24,7 +25,6 @@ using namespace std::chrono_literals;
 constexpr Duration kLongLife = 10min;
 constexpr Duration kLookAtSteps = 5s;    // a trainer records its step every 10 s
 constexpr Duration kAnswerToAStop = 5s;  // timeout of a directory once somebody asked to stop
-constexpr Duration kOutlived = 1min;     // a job that lives so long after its announced end got more time
 constexpr int kFailed = static_cast<int>(ExitCode::internal);
 
 std::int64_t seconds_since_1970() {
@@ -187,7 +187,7 @@ std::optional<Duration> Supervisor::time_left(const RunNews& after) {
 }
 
 bool Supervisor::time_is_over(const RunNews& after) const {
-  if (own_end_ && Clock::real().now() < *own_end_ + kOutlived) return true;
+  if (own_end_ && Clock::real().now() < *own_end_ + kOutlivedItsEnd) return true;
   return after.time_is_over && !after.attempts.empty() && account_.is_of_this_life(after.attempts.front());
 }
 
