@@ -17,12 +17,10 @@ struct DiskThread::Shared {
   bool left_behind HOLDFAST_GUARDED_BY(mutex) = false;
 };
 
-bool DiskThread::Round::ask(const std::function<void()>& question) {
+void DiskThread::Round::ask(const std::function<void()>& question) {
   // Under the lock, so that stop() waits for it.
   const MutexLock lock(shared_.mutex);
-  if (shared_.left_behind) return false;
-  question();
-  return true;
+  if (!shared_.left_behind) question();
 }
 
 void DiskThread::Round::in_disk(const std::function<void()>& work) {

@@ -21,8 +21,8 @@ class DiskThread {
    public:
     // stop() was called: no round comes after this one.
     bool last() const { return last_; }
-    // Calls `question`, which may use what the owner uses. False: the thread was left behind, so it is not called.
-    bool ask(const std::function<void()>& question);
+    // Calls `question`, which may use what the owner uses, unless the thread was left behind.
+    void ask(const std::function<void()>& question);
     // The part of the round that may hang. It must use only what outlives the owner.
     void in_disk(const std::function<void()>& work);
 
