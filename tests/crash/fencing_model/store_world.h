@@ -31,6 +31,7 @@ enum class Step : std::uint8_t {
   tidy,
   ended,
 };
+
 struct Claim {
   std::uint8_t number;
   Sent sent;
@@ -58,7 +59,7 @@ struct World {
 };
 static_assert(std::has_unique_object_representations_v<World>);
 
-inline constexpr int file_of(int machine, int save) { return kPast + machine * kSaves + save; }
+constexpr int file_of(int machine, int save) { return kPast + machine * kSaves + save; }
 
 inline const Machine& at(const World& world, int machine) {
   return world.machines[static_cast<std::size_t>(machine)];
