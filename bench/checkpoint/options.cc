@@ -25,10 +25,10 @@ parts (--only):
   flat       200 commits in a row; 50 files kept against 2 (ResNet-50 only: 9.6 GB of disk)
   memory     host memory that saving needs
   training   training time lost per save, ours and the peers', in paired windows (ResNet-50 only; minutes)
-  split      what staging is made of: attributes, descriptions, copies; on a CPU what blocks the training thread, on a GPU
-             copies into page-locked memory and into ordinary
-  gpu        training time lost per save, and the training thread blocked, on a GPU where there is one: FP32 at 32 and 224
-             pixels, and FP16 in channels_last at 224
+  split      what staging is made of: attributes, descriptions, copies; what blocks the training thread; on a GPU copies
+             into page-locked memory and into ordinary
+  gpu        training time lost per save, and the training thread blocked, on a GPU where there is one: FP16 in channels_last,
+             at 32 and 224 pixels
 
 states (--states):
   resnet50   the example's ResNet-50 with momentum: 188 MB, 481 tensors

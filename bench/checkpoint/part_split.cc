@@ -1,6 +1,6 @@
-// What staging a save is made of: attributes, descriptions of the tensors, the copies. On a CPU also what blocks the
-// training thread in a loop with before_update(), with a forward and backward pass between. On a GPU also its question
-// for free memory, the launches that the training thread makes, and copies into page-locked and into ordinary memory.
+// What staging a save is made of: attributes, descriptions of the tensors, the copies; and what blocks the training
+// thread in a loop with before_update(), with a forward and backward pass between. On a GPU also its question for free
+// memory, the launches that the training thread makes, and copies into page-locked and into ordinary memory.
 #include <ATen/Context.h>
 
 #include <iterator>
@@ -78,6 +78,8 @@ Copies copies_of(TrainingState& state, const FilePlan& plan, int repetitions, bo
 void add_blocked(Bench& bench, TrainingState& state, const FilePlan& plan, Section& section) {
   Ours ours(state, bench.scratch.path() / ("split-" + section.state));
   const auto image = make_image(plan);
+  const PrepareImage lock = state.source().image_preparation();
+  const std::shared_ptr<void> pages = lock ? lock(image->bytes()) : nullptr;
   Snapshot snapshot;
   snapshot.layout = plan.layout;
   snapshot.arena = image;
@@ -160,7 +162,7 @@ void measure_split(Bench& bench, const StateSpec& spec) {
                                   locked ? "copies ended, page-locked" : "copies ended",
                                   std::move(copies.arrive)));
   }
-  if (!gpu) add_blocked(bench, state, *plan, section);
+  add_blocked(bench, state, *plan, section);
   bench.report.add(std::move(section));
 }
 

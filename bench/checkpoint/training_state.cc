@@ -1,5 +1,6 @@
 #include "training_state.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -9,6 +10,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/optim/channels_last.h"
+#include "holdfast/optim/fused_sgd.h"
 #include "holdfast/precision/autocast.h"
 #include "statistics.h"
 
@@ -29,8 +31,12 @@ TrainingState::TrainingState(const StateSpec& spec, const Workload& workload) : 
         .depth = 50, .num_classes = 10, .stem = Stem::imagenet, .width = spec.width, .initialize = true});
     copy.net->to(workload.device);
     if (workload.half) to_channels_last(*copy.net);
-    copy.optimizer = std::make_unique<torch::optim::SGD>(
-        copy.net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(5e-4));
+    const auto options = torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(5e-4);
+    if (workload.device.is_cuda()) {
+      copy.optimizer = std::make_unique<FusedSgd>(copy.net->parameters(), options);
+    } else {
+      copy.optimizer = std::make_unique<torch::optim::SGD>(copy.net->parameters(), options);
+    }
     for (at::Tensor& parameter : copy.net->parameters()) {
       parameter.mutable_grad() = torch::randn_like(parameter).mul_(1e-3);
     }
@@ -71,7 +77,7 @@ double TrainingState::copy_once(std::byte* to) const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-double TrainingState::forward_backward() {
+void TrainingState::forward_backward() {
   copies_.front().optimizer->zero_grad();
   at::Tensor loss;
   {
@@ -79,7 +85,17 @@ double TrainingState::forward_backward() {
     loss = torch::nn::functional::cross_entropy(copies_.front().net->forward(images_), labels_);
   }
   loss.backward();
-  return loss.item<double>();
+  if (workload_.device.is_cpu()) return;
+  c10::Event passed(workload_.device.type());
+  passed.record(c10::impl::VirtualGuardImpl(workload_.device.type()).getStream(workload_.device));
+  if (last_pass_) last_pass_->synchronize();
+  last_pass_ = std::move(passed);
+}
+
+void TrainingState::wait_for_device() const {
+  if (workload_.device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl device(workload_.device.type());
+  device.synchronizeStream(device.getStream(workload_.device));
 }
 
 void TrainingState::update() { copies_.front().optimizer->step(); }

@@ -235,6 +235,9 @@ TEST(GpuPack, HasAllThatItsProgramsLoadAndStartSaysWhatIsMissing) {
   const std::string tree = pack + "/holdfast-gpu";
   EXPECT_TRUE(fs::exists(tree + "/build/gpu/bin/resnet50_cifar10"));
   EXPECT_FALSE(fs::exists(tree + "/bench/gpu/__pycache__"));
+  for (const char* file : {"published.csv", "printed_speed_ups.csv"}) {
+    EXPECT_TRUE(fs::exists(tree + "/bench/precision_table/" + file)) << file;
+  }
   for (const auto& entry : fs::directory_iterator(tree + "/lib")) {
     EXPECT_THAT(entry.path().filename().string(),
                 Not(testing::ContainsRegex("^lib(c|m|stdc\\+\\+|torch|c10|cudart|torch_cpu)\\.so")));

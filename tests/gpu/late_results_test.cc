@@ -57,7 +57,8 @@ void count_copy(const void* to, const void* from, cudaMemcpyKind kind) {
 
 }  // namespace
 
-// The loader finds these before the CUDA runtime's.
+// The loader finds these before the CUDA runtime's, if they are not hidden as all else is.
+#pragma GCC visibility push(default)
 extern "C" {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   count_wait();
@@ -82,6 +83,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       to, from, bytes, kind, stream);
 }
 }
+#pragma GCC visibility pop
 
 namespace holdfast { namespace {
 

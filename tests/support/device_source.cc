@@ -130,7 +130,7 @@ std::unique_ptr<LateCopy> DeviceSource::begin(const ImageLayout& layout, std::sp
     }
     share.device = std::make_unique<FakeCopyDevice>(*devices_[d], std::move(memory), locked);
   }
-  auto devices = DeviceCopy::begin(std::move(shares), image, locked(image.data()), update);
+  auto devices = DeviceCopy::begin(std::move(shares), locked(image.data()), update);
   if (!options_.host_momentum) return devices;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].device == kHost && all[i].late) {

@@ -69,10 +69,9 @@ std::unique_ptr<LateCopy> join_copies(std::unique_ptr<LateCopy> host, std::uniqu
   return std::make_unique<JoinedCopies>(std::move(host), std::move(devices), copy_host_now);
 }
 
-std::unique_ptr<DeviceCopy> DeviceCopy::begin(std::vector<DeviceShare> shares, std::span<std::byte> image,
-                                              bool locked, NextUpdate update) {
+std::unique_ptr<DeviceCopy> DeviceCopy::begin(std::vector<DeviceShare> shares, bool locked,
+                                              NextUpdate update) {
   std::unique_ptr<DeviceCopy> copy(new DeviceCopy());
-  copy->image_ = image;
   copy->locked_ = locked;
   // No reallocation later: start() keeps references into this list if the destructor has to drain.
   copy->lanes_.reserve(shares.size());
@@ -155,14 +154,15 @@ void DeviceCopy::start(Lane& lane, NextUpdate update) {
   device.copy_now(lane.share.tensors);
 }
 
+std::uint64_t DeviceCopy::in_one_piece(const std::byte* at, std::uint64_t bytes) {
+  return std::min<std::uint64_t>(bytes, kPiece - reinterpret_cast<std::uintptr_t>(at) % kPiece);
+}
+
 template <class Fetch>
-void DeviceCopy::in_pieces(std::span<std::byte> to, const Fetch& fetch) const {
+void DeviceCopy::in_pieces(std::span<std::byte> to, const Fetch& fetch) {
   std::uint64_t done = 0;
   while (done < to.size()) {
-    const auto at = static_cast<std::uint64_t>(to.data() + done - image_.data());
-    // Up to the next multiple of kPiece in the image, so that each fetch stays within one page-locked
-    // piece.
-    const std::uint64_t bytes = std::min<std::uint64_t>(to.size() - done, kPiece - at % kPiece);
+    const std::uint64_t bytes = in_one_piece(to.data() + done, to.size() - done);
     fetch(done, to.subspan(done, bytes));
     done += bytes;
   }
@@ -186,7 +186,7 @@ void DeviceCopy::hold_update() noexcept {
   }
 }
 
-DeviceCopy::Fetches DeviceCopy::fetches_of(const Lane& lane) const {
+DeviceCopy::Fetches DeviceCopy::fetches_of(const Lane& lane) {
   Fetches fetches;
   for (const Run& run : lane.runs) {
     in_pieces(run.to, [&](std::uint64_t at, auto to) { fetches.push_back({run.offset + at, to}); });
@@ -195,7 +195,7 @@ DeviceCopy::Fetches DeviceCopy::fetches_of(const Lane& lane) const {
 }
 
 // Marks the middle and the end.
-void DeviceCopy::fetch(Lane& lane, const Fetches& fetches) const {
+void DeviceCopy::fetch(Lane& lane, const Fetches& fetches) {
   CopyDevice& device = *lane.share.device;
   std::uint64_t all = 0;
   for (const Run& one : fetches) all += one.to.size();
@@ -247,7 +247,7 @@ void DeviceCopy::arrive(PieceDigests* digests) {
 }
 
 // Uses two halves in turn: the device fills one while this thread copies the other into the image.
-void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce, PieceDigests* digests) const {
+void DeviceCopy::through_bounce(Lane& lane, std::span<std::byte> bounce, PieceDigests* digests) {
   static_assert(CopyDevice::kMarks == 2);
   std::optional<PieceDigester> stream;
   if (digests != nullptr) stream.emplace(*digests);

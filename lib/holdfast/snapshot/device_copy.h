@@ -83,13 +83,15 @@ enum class NextUpdate { announced, unannounced };
 
 class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
  public:
-  // A fetch never crosses a multiple of this from the image's start, because page-locking may be done in such
-  // pieces. It also lets other copies run in between.
+  // Pages are locked in pieces that end at the addresses which are multiples of this. CUDA refuses a copy that
+  // crosses from one piece into the next (cudaErrorInvalidValue), so no copy crosses such an address. It also
+  // lets other copies run in between.
   static constexpr std::uint64_t kPiece = 32u << 20;
+  // How many of `bytes` at this address belong to its piece.
+  static std::uint64_t in_one_piece(const std::byte* at, std::uint64_t bytes);
 
   // `locked`: the image is page-locked.
-  static std::unique_ptr<DeviceCopy> begin(std::vector<DeviceShare> shares, std::span<std::byte> image,
-                                           bool locked, NextUpdate update);
+  static std::unique_ptr<DeviceCopy> begin(std::vector<DeviceShare> shares, bool locked, NextUpdate update);
   ~DeviceCopy() override;
 
   void run() noexcept override {}                     // no tensor is in host memory
@@ -122,16 +124,15 @@ class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
   static void lay_out(Lane& lane, bool early_only);
   void start(Lane& lane, NextUpdate update);
   template <class Fetch>
-  void in_pieces(std::span<std::byte> to, const Fetch& fetch) const;
+  static void in_pieces(std::span<std::byte> to, const Fetch& fetch);
   // Copies with their source in spare memory.
   using Fetches = std::vector<Run>;
   void arrive(PieceDigests* digests);
-  Fetches fetches_of(const Lane& lane) const;
-  void fetch(Lane& lane, const Fetches& fetches) const;
-  void through_bounce(Lane& lane, std::span<std::byte> bounce, PieceDigests* digests) const;
+  static Fetches fetches_of(const Lane& lane);
+  static void fetch(Lane& lane, const Fetches& fetches);
+  static void through_bounce(Lane& lane, std::span<std::byte> bounce, PieceDigests* digests);
 
   std::vector<Lane> lanes_;
-  std::span<std::byte> image_;
   bool locked_ = false;
   bool arrived_ = false;
 };

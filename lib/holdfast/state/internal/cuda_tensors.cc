@@ -76,7 +76,7 @@ class LockedPages {
   explicit LockedPages(std::span<std::byte> image) : image_(image) {}
   ~LockedPages() {
     // Registered in these pieces, so they are unregistered in the same ones.
-    for (std::size_t at = 0; at < locked_; at += DeviceCopy::kPiece) {
+    for (std::size_t at = 0; at < locked_; at += piece(at)) {
       static_cast<void>(cudaHostUnregister(image_.data() + at));
     }
   }
@@ -86,19 +86,38 @@ class LockedPages {
   // In pieces: each call holds a driver lock that the training's kernel launches need.
   cudaError_t lock() {
     while (locked_ < image_.size()) {
-      const std::size_t bytes = std::min<std::size_t>(image_.size() - locked_, DeviceCopy::kPiece);
       // Portable, because every device of the process copies into it.
-      const cudaError_t result = cudaHostRegister(image_.data() + locked_, bytes, cudaHostRegisterPortable);
+      const cudaError_t result =
+          cudaHostRegister(image_.data() + locked_, piece(locked_), cudaHostRegisterPortable);
       if (result != cudaSuccess) return result;
-      locked_ += bytes;
+      locked_ += piece(locked_);
     }
     return cudaSuccess;
   }
 
  private:
+  std::size_t piece(std::size_t at) const {
+    return DeviceCopy::in_one_piece(image_.data() + at, image_.size() - at);
+  }
+
   std::span<std::byte> image_;
   std::size_t locked_ = 0;
 };
+
+// Host memory may be an image whose pages are locked in pieces: one copy for each.
+cudaError_t copy_in_pieces(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                           cudaStream_t stream) {
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+  const std::byte* const host = kind == cudaMemcpyDeviceToHost ? target : source;
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t piece = DeviceCopy::in_one_piece(host + at, bytes - at);
+    const cudaError_t result = cudaMemcpyAsync(target + at, source + at, piece, kind, stream);
+    if (result != cudaSuccess) return result;
+    at += piece;
+  }
+  return cudaSuccess;
+}
 
 std::shared_ptr<void> lock_pages(std::span<std::byte> image, bool& said) {
   try {
@@ -147,7 +166,7 @@ std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>&
       }
       share.device = std::make_unique<CudaDevice>(staging, device, std::move(tensors));
     }
-    return DeviceCopy::begin(std::move(shares), image, is_locked(image.data()), update);
+    return DeviceCopy::begin(std::move(shares), is_locked(image.data()), update);
   } catch (const c10::Error& error) {
     throw Error(std::string("staging from CUDA devices: ") + error.what_without_backtrace());
   }
@@ -186,7 +205,7 @@ void CudaTransfers::fetch(const at::Tensor& from, std::span<std::byte> to) {
       return;
     }
   }
-  check_cuda(cudaMemcpyAsync(to.data(), packed.const_data_ptr(), to.size(), cudaMemcpyDeviceToHost, stream),
+  check_cuda(copy_in_pieces(to.data(), packed.const_data_ptr(), to.size(), cudaMemcpyDeviceToHost, stream),
              device, "cannot copy the state to host memory");
   hold(std::move(packed), !plain(from));
 }
@@ -202,7 +221,7 @@ void CudaTransfers::send(std::span<const std::byte> from, const at::Tensor& to) 
   at::Tensor packed =
       strided ? at::empty(to.sizes(), at::TensorOptions(to.scalar_type()).device(to.device())) : to.detach();
   check_cuda(
-      cudaMemcpyAsync(packed.mutable_data_ptr(), from.data(), from.size(), cudaMemcpyHostToDevice, stream),
+      copy_in_pieces(packed.mutable_data_ptr(), from.data(), from.size(), cudaMemcpyHostToDevice, stream),
       device, "cannot copy the state to the device");
   if (strided) to.copy_(packed);
   hold(std::move(packed), strided);
