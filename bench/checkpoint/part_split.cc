@@ -84,23 +84,27 @@ void add_blocked(Bench& bench, TrainingState& state, const FilePlan& plan, Secti
   snapshot.layout = plan.layout;
   snapshot.arena = image;
   internal::LateStager stager;
-  std::vector<double> attributes, describe, early, prepare, wake, wait, compare, whole, rest;
+  std::vector<double> list, attributes, describe, early, prepare, wake, wait, compare, whole, rest;
   for (int i = -1; i < bench.options.repetitions; ++i) {
     bench.progress("blocked, " + section.state, i, bench.options.repetitions);
     state.forward_backward();
     std::unique_ptr<LateCopy> copy;
-    double seconds[7];
-    seconds[0] = seconds_of([&] { state.source().attributes(); });
-    seconds[1] = seconds_of([&] { state.source().describe(); });
-    seconds[2] = seconds_of([&] { state.source().copy_tensors(*plan.layout, image->bytes(), Part::early); });
-    seconds[3] = seconds_of([&] { copy = state.source().prepare_late(*plan.layout, image->bytes()); });
-    seconds[4] = seconds_of([&] { stager.begin(std::move(copy), std::make_shared<PieceDigests>(snapshot)); });
+    double seconds[8];
+    std::shared_ptr<const void> held;
+    seconds[0] = seconds_of([&] { held = state.source().hold_list(); });
+    seconds[1] = seconds_of([&] { state.source().attributes(); });
+    seconds[2] = seconds_of([&] { state.source().describe(); });
+    seconds[3] = seconds_of([&] { state.source().copy_tensors(*plan.layout, image->bytes(), Part::early); });
+    seconds[4] = seconds_of([&] { copy = state.source().prepare_late(*plan.layout, image->bytes()); });
+    held.reset();
+    seconds[5] = seconds_of([&] { stager.begin(std::move(copy), std::make_shared<PieceDigests>(snapshot)); });
     state.forward_backward();
-    seconds[5] = seconds_of([&] { copy = stager.take(); });
-    seconds[6] = seconds_of([&] { static_cast<void>(copy->changed_samples()); });
+    seconds[6] = seconds_of([&] { copy = stager.take(); });
+    seconds[7] = seconds_of([&] { static_cast<void>(copy->changed_samples()); });
     const double all = ours.save_beside_training().blocked;
     if (i < 0) continue;
-    std::vector<double>* const lists[] = {&attributes, &describe, &early, &prepare, &wake, &wait, &compare};
+    std::vector<double>* const lists[] = {&list,    &attributes, &describe, &early,
+                                          &prepare, &wake,       &wait,     &compare};
     double sum = 0;
     for (std::size_t k = 0; k < std::size(lists); ++k) {
       lists[k]->push_back(seconds[k]);
@@ -111,11 +115,12 @@ void add_blocked(Bench& bench, TrainingState& state, const FilePlan& plan, Secti
   }
   section.rows.push_back(
       row_of("blocked", "training thread blocked by a save with before_update()", std::move(whole)));
+  section.rows.push_back(row_of("blocked.list", "… list of the tensors", std::move(list)));
   section.rows.push_back(row_of("blocked.attributes", "… attributes", std::move(attributes)));
   section.rows.push_back(row_of("blocked.describe", "… descriptions of the tensors", std::move(describe)));
   section.rows.push_back(row_of("blocked.early", "… copies of buffers and random streams", std::move(early)));
   section.rows.push_back(
-      row_of("blocked.prepare", "… list of the late copies, and samples of them", std::move(prepare)));
+      row_of("blocked.prepare", "… the late copies, and samples of them", std::move(prepare)));
   section.rows.push_back(row_of("blocked.wake", "… waking the thread that copies", std::move(wake)));
   section.rows.push_back(row_of("blocked.wait", "… waiting for what is left of the copy", std::move(wait)));
   section.rows.push_back(row_of("blocked.compare", "… comparing the samples", std::move(compare)));

@@ -41,6 +41,7 @@ class RankedSource final : public SnapshotSource {
   RankedSource(SnapshotSource& source, int rank, int world_size)
       : source_(source), rank_(rank), world_size_(world_size) {}
 
+  std::shared_ptr<const void> hold_list() override { return source_.hold_list(); }
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;

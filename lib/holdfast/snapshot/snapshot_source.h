@@ -97,6 +97,10 @@ class HOLDFAST_EXPORT SnapshotSource {
  public:
   virtual ~SnapshotSource() = default;
 
+  // While the result lives, no code of the program runs between the calls below but save() of its components, so
+  // the source may list its tensors once for all of them: a model has hundreds. Nested holds share one list.
+  // nullptr: the source keeps no list.
+  virtual std::shared_ptr<const void> hold_list() { return nullptr; }
   // The current tensors of the state, in a fixed order. May differ from the last call once optimizer slots
   // exist; then the checkpoint side makes a new plan.
   virtual std::vector<TensorSpec> describe() = 0;

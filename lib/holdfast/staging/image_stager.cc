@@ -167,6 +167,7 @@ std::shared_ptr<const FilePlan> ImageStager::planned_beside() noexcept {
 void ImageStager::plan_ahead() { fit(source_.attributes()); }
 
 Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark) {
+  const auto list = source_.hold_list();
   Attributes attributes = source_.attributes();
   put_run_record(attributes, record);
   // Reserves for "false", which is longer than "true": the writer may find numbers that are not finite.

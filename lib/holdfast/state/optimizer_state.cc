@@ -153,8 +153,8 @@ std::vector<SlotTensor> OptimizerState::slots(const ModuleInventory& modules) co
   return slots;
 }
 
-void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& out,
-                                    std::vector<std::string>& options) const {
+void OptimizerState::put_attributes(const ModuleInventory& modules, std::span<const SlotTensor> slots,
+                                    Attributes& out, std::vector<std::string>& options) const {
   out.set(name_ + ".type", type_);
   if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer_)) {
     // A fused optimizer may count steps on the device; settle() copies the counts into the states that
@@ -203,7 +203,7 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, Attributes& 
       }
     }
   });
-  for (const SlotTensor& slot : slots(modules)) {
+  for (const SlotTensor& slot : slots) {
     if (auto strides = unusual_strides(slot.tensor)) out.set(attribute_of(slot.name, "strides"), *strides);
   }
 }

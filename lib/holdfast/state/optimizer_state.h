@@ -46,8 +46,8 @@ class HOLDFAST_EXPORT OptimizerState {
   // Records the options of new groups as chosen, and checks that all parameters have names.
   void look(const ModuleInventory& modules);
   std::vector<SlotTensor> slots(const ModuleInventory& modules) const;
-  // Requires look(). Appends the full names of options to `options`.
-  void put_attributes(const ModuleInventory& modules, Attributes& out,
+  // Requires look(), and these slots(). Appends the full names of options to `options`.
+  void put_attributes(const ModuleInventory& modules, std::span<const SlotTensor> slots, Attributes& out,
                       std::vector<std::string>& options) const;
 
   // Describes what in these tensors and attributes cannot be loaded, one text each. TrainState compares

@@ -76,10 +76,15 @@ bool TrainState::State::has_module(std::string_view name) const {
                      [&](const NamedModule& part) { return part.name == name; });
 }
 
-ModuleInventory TrainState::State::look() {
-  ModuleInventory inventory = take_inventory(modules);
-  for (OptimizerState& part : optimizers) part.look(inventory);
-  return inventory;
+std::shared_ptr<const TrainState::State::List> TrainState::State::look() {
+  if (auto list = held.lock()) return list;
+  auto list = std::make_shared<List>();
+  list->modules = take_inventory(modules);
+  for (OptimizerState& part : optimizers) {
+    part.look(list->modules);
+    list->slots.push_back(part.slots(list->modules));
+  }
+  return list;
 }
 
 void TrainState::State::visit_tensors(
@@ -87,16 +92,15 @@ void TrainState::State::visit_tensors(
   const auto when = [&](const std::string& name, bool late) {
     return late && !early.contains(name) ? holdfast::Part::late : holdfast::Part::early;
   };
-  const ModuleInventory inventory = look();
+  const auto list = look();
   const auto still = trained_by(optimizers);
-  for (const ModuleTensor& item : inventory.tensors) {
+  for (const ModuleTensor& item : list->modules.tensors) {
     // Buffers may change in forward(), so only trained parameters are late.
     const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
     visit(item.name, item.tensor, when(item.name, late));
   }
-  for (const OptimizerState& optimizer : optimizers) {
-    for (const SlotTensor& slot : optimizer.slots(inventory))
-      visit(slot.name, slot.tensor, when(slot.name, true));
+  for (const auto& slots : list->slots) {
+    for (const SlotTensor& slot : slots) visit(slot.name, slot.tensor, when(slot.name, true));
   }
 }
 
@@ -115,7 +119,8 @@ std::vector<std::string> TrainState::State::parts() const {
   return parts;
 }
 
-TrainState::State::Look TrainState::State::look_at_attributes(const ModuleInventory& inventory) {
+TrainState::State::Look TrainState::State::look_at_attributes(const List& list) {
+  const ModuleInventory& inventory = list.modules;
   Look look;
   Attributes& out = look.attributes;
   out.set("step", step);
@@ -123,7 +128,9 @@ TrainState::State::Look TrainState::State::look_at_attributes(const ModuleInvent
   out.set("cursor.epoch", cursor.epoch);
   out.set("cursor.samples", cursor.samples);
   put_module_attributes(modules, inventory, out);
-  for (const OptimizerState& part : optimizers) part.put_attributes(inventory, out, look.options);
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    optimizers[i].put_attributes(inventory, list.slots[i], out, look.options);
+  }
   for (const Part& part : components) {
     internal::AttributeWriter writer(part.name, out, look.options);
     part.component->save(writer);
@@ -196,8 +203,15 @@ std::int64_t TrainState::skipped() const { return state_->skipped; }
 
 Cursor TrainState::cursor() const { return state_->cursor; }
 
+std::shared_ptr<const void> TrainState::hold_list() {
+  auto list = state_->look();
+  state_->held = list;
+  return list;
+}
+
 std::vector<TensorSpec> TrainState::describe() {
-  const ModuleInventory inventory = state_->look();
+  const auto list = state_->look();
+  const ModuleInventory& inventory = list->modules;
   auto still = trained_by(state_->optimizers);
   for (const State::Part& part : state_->components) {
     for (const at::Tensor& tensor : part.component->trained()) still.insert(tensor.unsafeGetTensorImpl());
@@ -218,8 +232,8 @@ std::vector<TensorSpec> TrainState::describe() {
     state_->started_with = specs;
     if (!state_->drawn) state_->drawn = std::make_unique<internal::DrawnGenerators>();
   }
-  for (const OptimizerState& part : state_->optimizers) {
-    for (const SlotTensor& slot : part.slots(inventory)) specs.push_back(spec_of(slot.name, slot.tensor));
+  for (const auto& slots : list->slots) {
+    for (const SlotTensor& slot : slots) specs.push_back(spec_of(slot.name, slot.tensor));
   }
   all_since(of_modules, trained);
   for (const State::Part& part : state_->components) {
@@ -366,7 +380,7 @@ void TrainState::derive_own(int rank) {
   }
 }
 
-Attributes TrainState::attributes() { return state_->look_at_attributes(state_->look()).attributes; }
+Attributes TrainState::attributes() { return state_->look_at_attributes(*state_->look()).attributes; }
 
 void TrainState::advance(const StepReport& report) {
   std::optional<Cursor> cursor = report.applied;

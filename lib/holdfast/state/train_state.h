@@ -84,6 +84,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   // The samples that the updates have applied. {0, 0} without a data component and without reports.
   Cursor cursor() const;
 
+  std::shared_ptr<const void> hold_list() override;
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;

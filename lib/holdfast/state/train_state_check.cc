@@ -180,8 +180,9 @@ bool TrainState::State::may_be_new(std::string_view part) const {
 
 void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& attributes,
                        const Overrides& overrides) {
-  const ModuleInventory inventory = state_->look();
-  const State::Look now = state_->look_at_attributes(inventory);
+  const auto list = state_->look();
+  const ModuleInventory& inventory = list->modules;
+  const State::Look now = state_->look_at_attributes(*list);
   static_cast<void>(attributes.get_int("step"));
 
   // Everything is compared before anything is reported: a user wants all differences at once.

@@ -44,9 +44,10 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   const Attributes& recorded = snapshot.attributes;
   check(snapshot.layout->tensors(), recorded, overrides);
 
-  const ModuleInventory inventory = state_->look();
+  const auto list = state_->look();
+  const ModuleInventory& inventory = list->modules;
   // Before any change, because it throws for parts that cannot be described.
-  const State::Look now = state_->look_at_attributes(inventory);
+  const State::Look now = state_->look_at_attributes(*list);
   // Reads every attribute that the second half needs now, so that a missing one throws before anything
   // changes.
   const Cursor cursor{recorded.get_int("cursor.epoch"), recorded.get_int("cursor.samples")};

@@ -67,6 +67,7 @@ struct Mistakes {
   bool reassigns = false;
   bool clears_gradients = false;  // no mistake: after the update instead of before the next one
   bool reports_applied = false;   // no mistake: instead of a component
+  bool announces = false;         // no mistake: saves are copied beside the next step
 };
 
 class FirstSave : public ::testing::Test {
@@ -115,6 +116,7 @@ class FirstSave : public ::testing::Test {
       };
       if (!mistakes.clears_gradients) clear();
       loss.backward();
+      if (mistakes.announces) checkpointer.before_update();
       optimizer.step();
       second_optimizer.step();
       if (mistakes.clears_gradients) clear();
@@ -135,8 +137,9 @@ class FirstSave : public ::testing::Test {
       StepReport report;
       report.loss = loss.item<double>();
       if (mistakes.reports_applied) report.applied = Cursor{0, 8 * (state.step() + 1)};
+      if (mistakes.announces && state.step() >= 1) checkpointer.request_save();
       checkpointer.after_step(report);
-      if (state.step() >= 2) checkpointer.save().wait();
+      if (!mistakes.announces && state.step() >= 2) checkpointer.save().wait();
       if (state.step() == 3) break;
     }
     checkpointer.finish();
@@ -183,7 +186,10 @@ TEST_F(FirstSave, NamesTheGeneratorThatWasDrawnFrom) {
 }
 
 TEST_F(FirstSave, NamesABufferThatWasReassigned) {
-  expect_one({.reassigns = true}, {"buffer net/seen is no longer what the program uses", "copy_"});
+  for (const bool announces : {false, true}) {
+    expect_one({.reassigns = true, .announces = announces},
+               {"buffer net/seen is no longer what the program uses", "copy_"});
+  }
 }
 
 TEST_F(FirstSave, AllThatIsForgottenIsNamedOnce) {

@@ -39,8 +39,7 @@ void LateSave::end() noexcept {
 bool LateSave::checks() const { return check_all_ || checked_ < kChecks; }
 
 void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
-  Staged staged = saves_.stage(Part::early);
-  auto copy = run_.source.prepare_late(*staged.layout, staged.snapshot->arena->bytes());
+  auto [staged, copy] = saves_.prepare(/*independent=*/false);
   if (copy->independent()) {
     keeper_.keep(copy, *staged.snapshot);
     return saves_.submit(std::move(staged), save, waiting.so_far());
@@ -65,16 +64,15 @@ void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
 }
 
 Staged LateSave::stage_independent() {
-  Staged staged = saves_.stage(Part::early);
+  auto [staged, copy] = saves_.prepare(/*independent=*/true);
   const SteadyTime began = run_.clock.now();
-  auto copy = run_.source.prepare_independent(*staged.layout, staged.snapshot->arena->bytes());
   copy->run();  // includes tensors that turned out to lie in host memory
   if (copy->on_its_way() && !copy->independent()) {
     throw Error("a copy that was to be independent of the next update is not");
   }
   staged.copied += run_.clock.now() - began;
   keeper_.keep(copy, *staged.snapshot);
-  return staged;
+  return std::move(staged);
 }
 
 void LateSave::submit_independent(const BegunSave& save, const Waiting& waiting) {

@@ -61,6 +61,20 @@ Staged SaveFlow::stage(Part part) {
   return staged;
 }
 
+SaveFlow::Prepared SaveFlow::prepare(bool independent) {
+  tell_doubts();  // it counts the holders of tensors, and a list is one
+  SnapshotSource& source = run_.source;
+  const auto list = source.hold_list();
+  Prepared prepared{.staged = stage(Part::early), .copy = nullptr};
+  const SteadyTime began = run_.clock.now();
+  const ImageLayout& layout = *prepared.staged.layout;
+  const std::span<std::byte> image = prepared.staged.snapshot->arena->bytes();
+  prepared.copy =
+      independent ? source.prepare_independent(layout, image) : source.prepare_late(layout, image);
+  prepared.staged.copied += run_.clock.now() - began;
+  return prepared;
+}
+
 void SaveFlow::submit(Staged staged, const BegunSave& save, Duration waited) {
   // Held weakly, because the writer alone decides how long the image lives.
   snapshot_in_flight_ = staged.snapshot;

@@ -31,6 +31,12 @@ class SaveFlow {
   // The record of this boundary for a checkpoint, at this moment.
   const RunRecord& record();
   Staged stage(Part part);
+  // Stages what may change early, and prepares the copy of the rest. `independent`: of the program's next update.
+  struct Prepared {
+    Staged staged;
+    std::unique_ptr<LateCopy> copy;  // destroyed before its image
+  };
+  Prepared prepare(bool independent);
   // `waited`: how long the training thread has waited for this save.
   void submit(Staged staged, const BegunSave& save, Duration waited);
   // Call from a catch block, for any exception. `save`: null if begin() threw.

@@ -30,6 +30,11 @@ struct TrainState::State {
     std::string name;
     std::unique_ptr<Component> component;
   };
+  // All tensors of modules and optimizers at this moment.
+  struct List {
+    ModuleInventory modules;
+    std::vector<std::vector<SlotTensor>> slots;  // of each optimizer
+  };
   // All attributes at this moment, and the names of those that are options.
   struct Look {
     Attributes attributes;
@@ -39,8 +44,9 @@ struct TrainState::State {
   void check_new_name(const std::string& name) const;
   bool has_module(std::string_view name) const;
   bool may_be_new(std::string_view part) const;  // "component parallel"
-  ModuleInventory look();
-  Look look_at_attributes(const ModuleInventory& inventory);
+  // A new list, or the one that is held (SnapshotSource::hold_list).
+  std::shared_ptr<const List> look();
+  Look look_at_attributes(const List& list);
   // Visits parameters, buffers and slots, each with the part of the save that copies it.
   void visit_tensors(
       const std::function<void(const std::string& name, const at::Tensor&, holdfast::Part)>& visit);
@@ -55,6 +61,7 @@ struct TrainState::State {
   std::string drawn_elsewhere() const;
   void forget_drawn();
 
+  std::weak_ptr<const List> held;
   std::vector<NamedModule> modules;
   std::vector<OptimizerState> optimizers;
   std::vector<Part> components;
