@@ -103,23 +103,23 @@ def table(given):
     graph = ["--graph", "--data-on", "device", "--bn", "fused"]
     no_peers = "" if PEERS.exists() else NO_PEERS
     half = ["--precision", "fp16", "--loss-scale", 1024] if t.cuda else []
-    t.add("tests", 300, "all GPU tests, at once", [HERE / "tests", given.build],
+    t.add("tests", 90, "all GPU tests, at once", [HERE / "tests", given.build],
           gpu_only="only a build with CUDA has them, and they need a GPU")
     for stem in ("imagenet", "cifar"):
-        t.add(f"resume-{stem}", 120, f"the example, killed and resumed, has the same bits: {stem} stem, FP16, graph, fused "
+        t.add(f"resume-{stem}", 30, f"the example, killed and resumed, has the same bits: {stem} stem, FP16, graph, fused "
               "norms, pictures on the device",
               [HERE / "resume", "--steps", 60 if t.cuda else 24, "--folder", "{work}", "--", t.bin / "resnet50_cifar10",
                *t.example("--stem", stem, "--channels-last", *half, *graph)])
-    t.add("two-ranks", 60, "two ranks on one GPU are refused (64)",
+    t.add("two-ranks", 15, "two ranks on one GPU are refused (64)",
           [t.bin / "holdfast", "launch", "--nproc", 2, "--", t.bin / "resnet50_cifar10", "--data", "synthetic:2000",
            "--steps", 5, "--batch-size", 64, "--checkpoint-dir", "{work}/run"],
           gpu_only="on a CPU two ranks are welcome", expected=64)
     for bn in ("fused", "cudnn", "aten"):
-        t.rows(f"resnet50-{bn}", 90, f"ResNet-50 at 224, FP16, NHWC, eager and graph, --bn {bn}", "resnet50/fp16/nhwc",
+        t.rows(f"resnet50-{bn}", 40, f"ResNet-50 at 224, FP16, NHWC, eager and graph, --bn {bn}", "resnet50/fp16/nhwc",
                bn=bn, gpu_only="cuDNN's norms need a GPU" if bn == "cudnn" else "")
-    t.add("checkpoint", 300, "what a save blocks and costs beside a GPU",
-          [t.bin / "bench_checkpoint", "--directory", "{work}", "--only", "gpu" if t.cuda else "commit", "--no-peers",
-           *(["--states", "resnet50,2gb"] if t.cuda else ["--quick"]), "--output", "{files}/checkpoint"])
+    t.add("checkpoint", 90, "what a save blocks and costs beside a GPU, and what it is made of",
+          [t.bin / "bench_checkpoint", "--directory", "{work}", "--only", "split,gpu" if t.cuda else "commit", "--no-peers",
+           *(["--states", "resnet50", "--windows", 16] if t.cuda else ["--quick"]), "--output", "{files}/checkpoint"])
     python = "resnet50/fp16/nhwc/graph", "eager,max-autotune"
     t.rows("resnet50-python", 420, "ResNet-50 in a graph against Python eager and max-autotune", python[0], peers=python[1],
            lacks=no_peers)

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 import models
+from fused_sgd import fused_sgd
 from values import read_values
 
 
@@ -40,8 +41,8 @@ def main():
     share = next(iter(inputs.values())).shape[0] // world
     inputs = {name: value[rank * share:(rank + 1) * share].contiguous() for name, value in inputs.items()}
     wrapped = torch.nn.parallel.DistributedDataParallel(net.train())
-    optimizer = torch.optim.SGD(net.parameters(), lr=job["rate"], momentum=job["momentum"],
-                                weight_decay=job["weight_decay"], fused=True)
+    optimizer = fused_sgd(net.parameters(), lr=job["rate"], momentum=job["momentum"],
+                          weight_decay=job["weight_decay"])
 
     def step():
         optimizer.zero_grad(set_to_none=True)

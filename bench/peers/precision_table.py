@@ -20,6 +20,7 @@ import torch
 
 import bert
 import models
+from fused_sgd import fused_sgd
 from values import read_values
 
 COMPILED = {"compile": "default", "reduce-overhead": "reduce-overhead", "max-autotune": "max-autotune"}
@@ -28,8 +29,8 @@ COMPILED = {"compile": "default", "reduce-overhead": "reduce-overhead", "max-aut
 def make_optimizer(job, net, words):
     if job["optimizer"] == "lamb":
         return bert.Lamb(bert.decay_groups(net, job["weight_decay"]), lr=job["rate"], max_grad_norm=1.0)
-    return torch.optim.SGD(net.parameters(), lr=job["rate"], momentum=job["momentum"],
-                           weight_decay=job["weight_decay"], fused=True if "fused" in words else None)
+    make = fused_sgd if "fused" in words else torch.optim.SGD
+    return make(net.parameters(), lr=job["rate"], momentum=job["momentum"], weight_decay=job["weight_decay"])
 
 
 def main():

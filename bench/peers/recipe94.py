@@ -16,6 +16,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 
+from fused_sgd import fused_sgd
 from resnet50 import ResNet50
 
 MEAN = (0.4914, 0.4822, 0.4465)
@@ -124,8 +125,8 @@ def main():
     weights = [p for p in net.parameters() if p.dim() > 1]
     others = [p for p in net.parameters() if p.dim() <= 1]
     peak = args.lr if args.lr is not None else 0.1 * args.batch_size / 128
-    optimizer = torch.optim.SGD([{"params": weights}, {"params": others, "weight_decay": 0}], lr=peak,
-                                momentum=args.momentum, nesterov=True, weight_decay=args.weight_decay, fused=True)
+    optimizer = fused_sgd([{"params": weights}, {"params": others, "weight_decay": 0}], lr=peak,
+                          momentum=args.momentum, nesterov=True, weight_decay=args.weight_decay)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
     forward = torch.compile(net, mode=args.compile) if args.compile else net
 

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "holdfast/base/beside_training.h"
 #include "holdfast/base/log.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -59,6 +60,7 @@ std::unique_ptr<LateCopy> LateStager::take() noexcept {
 }
 
 void LateStager::work() {
+  work_beside_training();
   MutexLock lock(mutex_);
   while (true) {
     wake_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return stopping_ || wanted_ != nullptr; });

@@ -57,7 +57,7 @@ class Taker {
     }
     std::string name = module + "/" + dotted;
     // Throws for tensors that cannot be stored, before anything is kept.
-    static_cast<void>(spec_of(name, tensor));
+    static_cast<void>(stored_type(name, tensor));
     if (!buffer)
       inventory.parameters.try_emplace(tensor.unsafeGetTensorImpl(), ParameterName{module, dotted});
     const auto [first, last] = by_address_.equal_range(address_of(tensor));

@@ -49,7 +49,7 @@ c10::ScalarType scalar_type_of(DType dtype) {
   throw Error("a type without a counterpart in LibTorch: " + std::string(name_of(dtype)));
 }
 
-TensorSpec spec_of(std::string name, const at::Tensor& tensor) {
+DType stored_type(const std::string& name, const at::Tensor& tensor) {
   const auto refuse = [&](const std::string& what) {
     throw UsageError("tensor '" + name + "' " + what +
                      ": leave it out of the state, or store what it is made of");
@@ -61,7 +61,12 @@ TensorSpec spec_of(std::string name, const at::Tensor& tensor) {
   if (tensor.is_quantized()) refuse("is quantized");
   const auto dtype = dtype_of(tensor.scalar_type());
   if (!dtype) refuse(std::string("has the element type ") + c10::toString(tensor.scalar_type()));
-  return {std::move(name), *dtype, tensor.sizes().vec()};
+  return *dtype;
+}
+
+TensorSpec spec_of(std::string name, const at::Tensor& tensor) {
+  const DType dtype = stored_type(name, tensor);
+  return {std::move(name), dtype, tensor.sizes().vec()};
 }
 
 at::Tensor empty_like_spec(const TensorSpec& spec, std::optional<std::vector<std::int64_t>> strides,

@@ -20,6 +20,8 @@ namespace holdfast { inline namespace v0_2 {
 
 std::optional<DType> dtype_of(c10::ScalarType type);
 c10::ScalarType scalar_type_of(DType dtype);
+// The tensor's type in a file; UsageError if no file can hold the tensor.
+DType stored_type(const std::string& name, const at::Tensor& tensor);
 TensorSpec spec_of(std::string name, const at::Tensor& tensor);
 
 // A new tensor of that type and shape on `device`, with the strides if given. Its elements are not set.

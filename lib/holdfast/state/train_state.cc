@@ -216,14 +216,14 @@ std::vector<TensorSpec> TrainState::describe() {
   for (const State::Part& part : state_->components) {
     for (const at::Tensor& tensor : part.component->trained()) still.insert(tensor.unsafeGetTensorImpl());
   }
-  std::set<std::string, std::less<>> trained;
-  std::set<std::string, std::less<>> replicated;
+  std::unordered_set<std::string> trained;
+  std::unordered_set<std::string> replicated;
   std::vector<TensorSpec> specs;
   for (const ModuleTensor& item : inventory.tensors) {
     specs.push_back(spec_of(item.name, item.tensor));
     if (!item.buffer && still.contains(item.tensor.unsafeGetTensorImpl())) trained.insert(item.name);
   }
-  const auto all_since = [&](std::size_t first, std::set<std::string, std::less<>>& names) {
+  const auto all_since = [&](std::size_t first, std::unordered_set<std::string>& names) {
     for (std::size_t i = first; i < specs.size(); ++i) names.insert(specs[i].name);
   };
   const std::size_t of_modules = specs.size();

@@ -2,6 +2,7 @@
 #include "holdfast/staging/late_stager.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -41,14 +42,15 @@ class LateStagerTest : public testing::Test {
 };
 
 TEST_F(LateStagerTest, WhatItsThreadCopiesIsDigested) {
-  std::promise<void> ended;
+  std::promise<int> ended;
   std::atomic<bool> first{true};  // take() runs what is left: nothing
   auto late = copies();
   late->after = [&] {
-    if (first.exchange(false)) ended.set_value();
+    if (first.exchange(false)) ended.set_value(sched_getscheduler(0));
   };
   stager.begin(std::move(late), digests);
-  ended.get_future().wait();
+  EXPECT_EQ(ended.get_future().get(), SCHED_BATCH) << "it would take the training's core when it is woken";
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
   stager.take();
   EXPECT_TRUE(copied());
   ASSERT_NE(digests->find(0), nullptr);

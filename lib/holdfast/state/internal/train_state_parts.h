@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,19 +68,18 @@ struct TrainState::State {
   std::vector<Part> components;
   std::vector<NamedGenerator> generators;  // private ones
   std::vector<std::pair<std::string, AttributeValue>> options;
-  std::vector<std::string> layout_options;        // of these
-  std::set<std::string> early;                    // tensors that changed between after_step and before_update
-  std::set<std::string, std::less<>> trained;     // parameters and slots, as of the last describe()
-  std::set<std::string, std::less<>> replicated;  // tensors of replicated components, as of the last
-                                                  // describe()
-  std::vector<TensorSpec> started_with;           // tensors of modules, as of the last describe() before an
-                                                  // update
-  bool updated = false;                           // in this process
-  bool brought_together = false;                  // bring_together() was called at this step boundary
-  bool in_cuda = false;                           // a module's tensor was in CUDA memory at the last
-                                                  // describe()
-  bool components_in_cuda = false;                // a component's tensor was in CUDA memory at the last copy
-  std::shared_ptr<internal::CudaStaging> cuda;    // made by the first save from a device
+  std::vector<std::string> layout_options;      // of these
+  std::set<std::string> early;                  // tensors that changed between after_step and before_update
+  std::unordered_set<std::string> trained;      // parameters and slots, as of the last describe()
+  std::unordered_set<std::string> replicated;   // tensors of replicated components, as of the last describe()
+  std::vector<TensorSpec> started_with;         // tensors of modules, as of the last describe() before an
+                                                // update
+  bool updated = false;                         // in this process
+  bool brought_together = false;                // bring_together() was called at this step boundary
+  bool in_cuda = false;                         // a module's tensor was in CUDA memory at the last
+                                                // describe()
+  bool components_in_cuda = false;              // a component's tensor was in CUDA memory at the last copy
+  std::shared_ptr<internal::CudaStaging> cuda;  // made by the first save from a device
   static constexpr int kUpdatesHeard = 2;
   std::unique_ptr<internal::DrawnGenerators> drawn;  // from the start to the second update of this process
   int updates_heard = 0;
