@@ -49,16 +49,6 @@ internal::WantedPart place_of(const std::string& name, const at::Tensor& tensor,
 
 }  // namespace
 
-std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers) {
-  std::set<const void*> trained;
-  for (const OptimizerState& part : optimizers) {
-    for (const auto& group : part.optimizer().param_groups()) {
-      for (const at::Tensor& parameter : group.params()) trained.insert(parameter.unsafeGetTensorImpl());
-    }
-  }
-  return trained;
-}
-
 void TrainState::State::check_new_name(const std::string& name) const {
   if (name.empty() || !is_utf8(name) || has_control(name) || name.find_first_of("/.") != std::string::npos) {
     throw UsageError("'" + printable(name) +
@@ -74,34 +64,6 @@ void TrainState::State::check_new_name(const std::string& name) const {
 bool TrainState::State::has_module(std::string_view name) const {
   return std::any_of(modules.begin(), modules.end(),
                      [&](const NamedModule& part) { return part.name == name; });
-}
-
-std::shared_ptr<const TrainState::State::List> TrainState::State::look() {
-  if (auto list = held.lock()) return list;
-  auto list = std::make_shared<List>();
-  list->modules = take_inventory(modules);
-  for (OptimizerState& part : optimizers) {
-    part.look(list->modules);
-    list->slots.push_back(part.slots(list->modules));
-  }
-  return list;
-}
-
-void TrainState::State::visit_tensors(
-    const std::function<void(const std::string&, const at::Tensor&, holdfast::Part)>& visit) {
-  const auto when = [&](const std::string& name, bool late) {
-    return late && !early.contains(name) ? holdfast::Part::late : holdfast::Part::early;
-  };
-  const auto list = look();
-  const auto still = trained_by(optimizers);
-  for (const ModuleTensor& item : list->modules.tensors) {
-    // Buffers may change in forward(), so only trained parameters are late.
-    const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
-    visit(item.name, item.tensor, when(item.name, late));
-  }
-  for (const auto& slots : list->slots) {
-    for (const SlotTensor& slot : slots) visit(slot.name, slot.tensor, when(slot.name, true));
-  }
 }
 
 std::vector<NamedGenerator> TrainState::State::streams() const {
@@ -202,12 +164,6 @@ std::int64_t TrainState::step() const { return state_->step; }
 std::int64_t TrainState::skipped() const { return state_->skipped; }
 
 Cursor TrainState::cursor() const { return state_->cursor; }
-
-std::shared_ptr<const void> TrainState::hold_list() {
-  auto list = state_->look();
-  state_->held = list;
-  return list;
-}
 
 std::vector<TensorSpec> TrainState::describe() {
   const auto list = state_->look();

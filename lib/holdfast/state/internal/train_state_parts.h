@@ -1,5 +1,5 @@
-// The inside of a TrainState: its parts, and one inventory of them. Three sources use it: train_state.cc
-// (composition, staging), train_state_check.cc (does a checkpoint fit) and train_state_load.cc.
+// The inside of a TrainState: its parts, and one list of their tensors. The sources train_state*.cc use it, each with one
+// purpose: composition and staging, the list, does a checkpoint fit, load, doubts.
 //
 // Threads: the training thread.
 #pragma once

@@ -1,0 +1,56 @@
+// All tensors of modules and optimizers: one list for all calls of a save.
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/train_state.h"
+
+namespace holdfast { inline namespace v0_2 {
+
+std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers) {
+  std::set<const void*> trained;
+  for (const OptimizerState& part : optimizers) {
+    for (const auto& group : part.optimizer().param_groups()) {
+      for (const at::Tensor& parameter : group.params()) trained.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  return trained;
+}
+
+std::shared_ptr<const TrainState::State::List> TrainState::State::look() {
+  if (auto list = held.lock()) return list;
+  auto list = std::make_shared<List>();
+  list->modules = take_inventory(modules);
+  for (OptimizerState& part : optimizers) {
+    part.look(list->modules);
+    list->slots.push_back(part.slots(list->modules));
+  }
+  return list;
+}
+
+void TrainState::State::visit_tensors(
+    const std::function<void(const std::string&, const at::Tensor&, holdfast::Part)>& visit) {
+  const auto when = [&](const std::string& name, bool late) {
+    return late && !early.contains(name) ? holdfast::Part::late : holdfast::Part::early;
+  };
+  const auto list = look();
+  const auto still = trained_by(optimizers);
+  for (const ModuleTensor& item : list->modules.tensors) {
+    // Buffers may change in forward(), so only trained parameters are late.
+    const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
+    visit(item.name, item.tensor, when(item.name, late));
+  }
+  for (const auto& slots : list->slots) {
+    for (const SlotTensor& slot : slots) visit(slot.name, slot.tensor, when(slot.name, true));
+  }
+}
+
+std::shared_ptr<const void> TrainState::hold_list() {
+  auto list = state_->look();
+  state_->held = list;
+  return list;
+}
+
+}}  // namespace holdfast::v0_2
