@@ -22,7 +22,8 @@ double window(TrainingState& state, Ours& ours, int steps, Saves saves) {
 }
 
 // Percent of the training that `saves` cost.
-Row share(Bench& bench, TrainingState& state, Ours& ours, Saves saves, const std::string& what, double goal) {
+Row share(Bench& bench, TrainingState& state, Ours& ours, Saves saves, const std::string& key,
+          const std::string& what, double goal) {
   constexpr int kSteps = 10;
   std::vector<double> lost;
   std::vector<double> without;
@@ -38,10 +39,14 @@ Row share(Bench& bench, TrainingState& state, Ours& ours, Saves saves, const std
   const double cost = median(lost);
   const Interval interval = bootstrap(lost.size(), [&](std::span<const std::size_t> drawn) {
     std::vector<double> some;
-    for (const std::size_t i : drawn) some.push_back(lost[i]);
-    return median(std::move(some)) / median(without) * 100;
+    std::vector<double> their_windows;
+    for (const std::size_t i : drawn) {
+      some.push_back(lost[i]);
+      their_windows.push_back(without[i]);
+    }
+    return median(std::move(some)) / median(std::move(their_windows)) * 100;
   });
-  return {.key = "gpu.lost",
+  return {.key = key,
           .what = what,
           .value = cost,
           .text = milliseconds(cost) + " in " + milliseconds(median(without)),
@@ -88,9 +93,11 @@ void measure_gpu(Bench& bench) {
                             .goal = Goal{Goal::Kind::at_most, 5},
                             .samples = blocked,
                             .note = "the goal is in ms"});
-    section.rows.push_back(share(bench, state, ours, Saves::one, "saved every 10 steps, " + size, goal));
-    section.rows.push_back(
-        share(bench, state, ours, Saves::every_step, "asked for at every step, " + size, 3.0));
+    section.rows.push_back(share(bench, state, ours, Saves::one, "gpu.lost." + std::to_string(pixels),
+                                 "saved every 10 steps, " + size, goal));
+    section.rows.push_back(share(bench, state, ours, Saves::every_step,
+                                 "gpu.lost.every_step." + std::to_string(pixels),
+                                 "asked for at every step, " + size, 3.0));
   }
   bench.report.add(std::move(section));
 }

@@ -266,6 +266,31 @@ TEST_F(Cuda, AStateOfSeveralLockedPiecesIsCopiedAtOnceAndBack) {
   EXPECT_TRUE(other->bias.equal(saved->bias));
 }
 
+// Beside the training, too; and where a tensor begins in locked memory and ends in ordinary, as in the image of a rank
+// that locks its own share alone.
+TEST_F(Cuda, AStateOfSeveralLockedPiecesIsCopiedBesideTheTraining) {
+  for (const std::size_t locked_bytes : {std::size_t{1} << 40, std::size_t{40} << 20}) {
+    torch::nn::Linear net(4096, 4097);  // 67 MB
+    net->to(at::kCUDA);
+    TrainState state;
+    state.add("model", *net);
+    const std::string whole = digest(state);
+    const auto snapshot = empty_snapshot(state);
+    const auto image = snapshot->arena->bytes();
+    snapshot->arena->attach(state.image_preparation()(image.first(std::min(locked_bytes, image.size()))));
+    snapshot->attributes = state.attributes();
+    snapshot->step = state.step();
+    state.copy_tensors(*snapshot->layout, image, Part::early);
+    const auto copy = state.prepare_late(*snapshot->layout, image);
+    {
+      const torch::NoGradGuard no_grad;
+      net->weight.fill_(1);
+    }
+    copy->arrive();
+    EXPECT_EQ(digest(*snapshot), whole) << locked_bytes;
+  }
+}
+
 // For people, not asserted: what the training thread waits for.
 TEST_F(Cuda, TimeOfTheTrainingThread) {
   torch::nn::Sequential net;

@@ -99,7 +99,7 @@ class HOLDFAST_EXPORT SnapshotSource {
 
   // While the result lives, no code of the program runs between the calls below but save() of its components, so
   // the source may list its tensors once for all of them: a model has hundreds. Nested holds share one list.
-  // nullptr: the source keeps no list.
+  // An update, a load and a new part end it. nullptr: the source keeps no list.
   virtual std::shared_ptr<const void> hold_list() { return nullptr; }
   // The current tensors of the state, in a fixed order. May differ from the last call once optimizer slots
   // exist; then the checkpoint side makes a new plan.

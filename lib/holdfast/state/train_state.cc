@@ -119,6 +119,7 @@ void TrainState::add(const std::string& name, torch::nn::Module& module) {
   // Tried on a copy: a module that is refused leaves the state as it was.
   static_cast<void>(take_inventory(modules));
   state_->modules = std::move(modules);
+  state_->held.reset();
   state_->buffers.remember(state_->modules.back());
 }
 
@@ -127,6 +128,7 @@ void TrainState::add(const std::string& name, torch::optim::Optimizer& optimizer
   OptimizerState part(name, optimizer);
   part.look(take_inventory(state_->modules));
   state_->optimizers.push_back(std::move(part));
+  state_->held.reset();
 }
 
 void TrainState::add_generator(const std::string& name, at::Generator& generator) {
@@ -354,6 +356,7 @@ void TrainState::advance(const StepReport& report) {
   if (state_->drawn) [[unlikely]] {
     state_->forget_drawn();
   }
+  state_->held.reset();
   state_->updated = true;
   state_->brought_together = false;
   ++state_->step;

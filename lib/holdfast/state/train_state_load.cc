@@ -89,6 +89,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
     snapshot.arena->attach(internal::cuda_image_preparation()(snapshot.arena->bytes()));
   }
   // From here on nothing may fail: see the top of this file.
+  state_->held.reset();
   for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
   copy_module_tensors(inventory, snapshot);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);

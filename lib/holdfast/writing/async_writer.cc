@@ -7,7 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include "holdfast/base/beside_training.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -153,7 +152,6 @@ std::int64_t AsyncWriter::last_step() const noexcept {
 }
 
 void AsyncWriter::run() noexcept {
-  work_beside_training();
   const InRole role(thread_role_);
   MutexLock lock(mutex_);
   while (true) {

@@ -55,6 +55,30 @@ void check_cuda(cudaError_t result, c10::DeviceIndex device, const char* what) {
   throw Error("cuda:" + std::to_string(device) + ": " + what + ": " + cudaGetErrorString(result));
 }
 
+cudaError_t copy_in_pieces(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                           cudaStream_t stream) {
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+  const bool to_host = kind == cudaMemcpyDeviceToHost;
+  const std::byte* const host = to_host ? target : source;
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t piece = DeviceCopy::in_one_piece(host + at, bytes - at);
+    cudaError_t result = cudaMemcpyAsync(target + at, source + at, piece, kind, stream);
+    if (result == cudaErrorInvalidValue) {
+      static_cast<void>(cudaGetLastError());
+      std::vector<std::byte> between(piece);
+      if (!to_host) std::memcpy(between.data(), source + at, piece);
+      result = to_host ? cudaMemcpyAsync(between.data(), source + at, piece, kind, stream)
+                       : cudaMemcpyAsync(target + at, between.data(), piece, kind, stream);
+      if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
+      if (to_host && result == cudaSuccess) std::memcpy(target + at, between.data(), piece);
+    }
+    if (result != cudaSuccess) return result;
+    at += piece;
+  }
+  return cudaSuccess;
+}
+
 // The stream that is current now is the one on which this step's update ran.
 CudaDevice::CudaDevice(std::shared_ptr<CudaStaging> staging, c10::DeviceIndex index,
                        std::vector<at::Tensor> tensors)
@@ -157,7 +181,7 @@ void CudaDevice::follow_training() {
 
 void CudaDevice::fetch(const std::byte* from, std::span<std::byte> to) {
   const OnDevice here(index_);
-  check_cuda(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, copying_), index_,
+  check_cuda(copy_in_pieces(to.data(), from, to.size(), cudaMemcpyDeviceToHost, copying_), index_,
              "cannot copy the state to host memory");
 }
 

@@ -104,21 +104,6 @@ class LockedPages {
   std::size_t locked_ = 0;
 };
 
-// Host memory may be an image whose pages are locked in pieces: one copy for each.
-cudaError_t copy_in_pieces(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                           cudaStream_t stream) {
-  auto* const target = static_cast<std::byte*>(to);
-  const auto* const source = static_cast<const std::byte*>(from);
-  const std::byte* const host = kind == cudaMemcpyDeviceToHost ? target : source;
-  for (std::size_t at = 0; at < bytes;) {
-    const std::size_t piece = DeviceCopy::in_one_piece(host + at, bytes - at);
-    const cudaError_t result = cudaMemcpyAsync(target + at, source + at, piece, kind, stream);
-    if (result != cudaSuccess) return result;
-    at += piece;
-  }
-  return cudaSuccess;
-}
-
 std::shared_ptr<void> lock_pages(std::span<std::byte> image, bool& said) {
   try {
     const c10::cuda::CUDAStreamCaptureModeGuard mode(cudaStreamCaptureModeRelaxed);
