@@ -37,15 +37,6 @@ Row share(Bench& bench, TrainingState& state, Ours& ours, Saves saves, const std
     without.push_back(save_first ? second : first);
   }
   const double cost = median(lost);
-  const Interval interval = bootstrap(lost.size(), [&](std::span<const std::size_t> drawn) {
-    std::vector<double> some;
-    std::vector<double> their_windows;
-    for (const std::size_t i : drawn) {
-      some.push_back(lost[i]);
-      their_windows.push_back(without[i]);
-    }
-    return median(std::move(some)) / median(std::move(their_windows)) * 100;
-  });
   return {.key = key,
           .what = what,
           .value = cost,
@@ -54,7 +45,7 @@ Row share(Bench& bench, TrainingState& state, Ours& ours, Saves saves, const std
           .ratio = cost / median(without) * 100,
           .goal = Goal{Goal::Kind::at_most, goal},
           .samples = lost,
-          .interval = interval};
+          .interval = interval_of_ratio(lost, without, 100)};
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "statistics.h"
 
 #ifdef HOLDFAST_WITH_CUDA
-#include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 #endif
 
@@ -27,12 +26,10 @@ double seconds_of(const auto& work) {
   return now() - begin;
 }
 
-void wait_for_gpu(bool gpu) {
-#ifdef HOLDFAST_WITH_CUDA
-  if (gpu) c10::cuda::device_synchronize();
-#else
-  static_cast<void>(gpu);
-#endif
+// nullptr where images need no page-locking.
+std::shared_ptr<void> locked_pages(TrainingState& state, Arena& image) {
+  const PrepareImage lock = state.source().image_preparation();
+  return lock ? lock(image.bytes()) : nullptr;
 }
 
 Row row_of(const char* key, const char* what, std::vector<double> samples) {
@@ -51,14 +48,13 @@ struct Copies {
   std::vector<double> launch, arrive;
 };
 
-Copies copies_of(TrainingState& state, const FilePlan& plan, int repetitions, bool locked, bool gpu) {
+Copies copies_of(TrainingState& state, const FilePlan& plan, int repetitions, bool locked) {
   const auto image = make_image(plan);
-  const PrepareImage lock = state.source().image_preparation();
-  const std::shared_ptr<void> pages = locked && lock ? lock(image->bytes()) : nullptr;
+  const std::shared_ptr<void> pages = locked ? locked_pages(state, *image) : nullptr;
   Copies found;
   for (int i = -2; i < repetitions; ++i) {  // the first ones fault pages in
     state.source().describe();              // what a copy requires
-    wait_for_gpu(gpu);
+    state.wait_for_device();
     std::unique_ptr<LateCopy> copy;
     const double launch =
         seconds_of([&] { copy = state.source().prepare_late(*plan.layout, image->bytes()); });
@@ -78,8 +74,7 @@ Copies copies_of(TrainingState& state, const FilePlan& plan, int repetitions, bo
 void add_blocked(Bench& bench, TrainingState& state, const FilePlan& plan, Section& section) {
   Ours ours(state, bench.scratch.path() / ("split-" + section.state));
   const auto image = make_image(plan);
-  const PrepareImage lock = state.source().image_preparation();
-  const std::shared_ptr<void> pages = lock ? lock(image->bytes()) : nullptr;
+  const std::shared_ptr<void> pages = locked_pages(state, *image);
   Snapshot snapshot;
   snapshot.layout = plan.layout;
   snapshot.arena = image;
@@ -159,7 +154,7 @@ void measure_split(Bench& bench, const StateSpec& spec) {
     section.rows.push_back(row_of("free_memory", "asking the GPU for free memory", std::move(free_memory)));
   for (const bool locked : {true, false}) {
     if (locked && !gpu) continue;
-    Copies copies = copies_of(state, *plan, bench.options.repetitions, locked, gpu);
+    Copies copies = copies_of(state, *plan, bench.options.repetitions, locked);
     section.rows.push_back(row_of(locked ? "launch.locked" : "launch",
                                   locked ? "copies begun, page-locked" : "copies begun",
                                   std::move(copies.launch)));

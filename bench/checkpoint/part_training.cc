@@ -41,15 +41,6 @@ Row row_of(const Trainer& trainer, int steps) {
   const double lost = median(trainer.lost);
   const double step = median(trainer.without) / steps;
   const double doubt = doubt_of(trainer);
-  const Interval interval = bootstrap(trainer.lost.size(), [&](std::span<const std::size_t> drawn) {
-    std::vector<double> seconds;
-    std::vector<double> windows;
-    for (const std::size_t i : drawn) {
-      seconds.push_back(trainer.lost[i]);
-      windows.push_back(trainer.without[i]);
-    }
-    return median(std::move(seconds)) / (kInterval * median(std::move(windows)) / steps) * 100;
-  });
   return {.key = "lost." + trainer.key,
           .what = trainer.what,
           .value = lost,
@@ -59,7 +50,7 @@ Row row_of(const Trainer& trainer, int steps) {
           .samples = trainer.lost,
           .note = "a step takes " + milliseconds(step) + "; windows of " + std::to_string(steps) +
                   " steps without a save lie " + milliseconds(trainer.noise()) + " apart (the noise)",
-          .interval = interval};
+          .interval = interval_of_ratio(trainer.lost, trainer.without, steps / kInterval * 100)};
 }
 
 }  // namespace

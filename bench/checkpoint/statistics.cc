@@ -52,10 +52,10 @@ Interval interval_of_median(const std::vector<double>& values, double scale) {
                    [&](std::span<const std::size_t> drawn) { return median(picked(values, drawn)) * scale; });
 }
 
-Interval interval_of_ratio(const std::vector<double>& above, const std::vector<double>& below) {
+Interval interval_of_ratio(const std::vector<double>& above, const std::vector<double>& below, double scale) {
   if (above.size() != below.size()) return {-kInfinity, kInfinity};
   return bootstrap(above.size(), [&](std::span<const std::size_t> drawn) {
-    return median(picked(above, drawn)) / median(picked(below, drawn));
+    return median(picked(above, drawn)) / median(picked(below, drawn)) * scale;
   });
 }
 

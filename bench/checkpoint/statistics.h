@@ -27,7 +27,8 @@ Interval bootstrap(std::size_t repetitions,
                    const std::function<double(std::span<const std::size_t> drawn)>& figure);
 Interval interval_of_median(const std::vector<double>& values, double scale = 1);
 // Of median(above) / median(below), which were measured in pairs. Everything, if there are not as many of both.
-Interval interval_of_ratio(const std::vector<double>& above, const std::vector<double>& below);
+Interval interval_of_ratio(const std::vector<double>& above, const std::vector<double>& below,
+                           double scale = 1);
 
 // A coin for the order of a pair of windows, so that a drift of the machine does not favour one of the two.
 class Coin {

@@ -61,21 +61,27 @@ Tensors same_as(const Tensors& others) {
   return all;
 }
 
-// In units of the last place of the largest number that takes part, one of which is of the learning rate's size.
-// Beyond `share` of the update.
-double apart(const at::Tensor& one, const at::Tensor& other, const at::Tensor& before, double rate,
-             double share) {
+// How far updates may lie apart.
+struct Allowed {
+  double ulps;
+  double share = 0;                                  // of the update, and the ulps beyond it
+  double least = std::numeric_limits<float>::min();  // of the numbers whose ulp is meant
+};
+
+// In units of the last place of the largest number that takes part.
+double apart(const at::Tensor& one, const at::Tensor& other, const at::Tensor& before,
+             const Allowed& allowed) {
   const at::Tensor largest = at::maximum(at::maximum(one.abs(), other.abs()), before.abs()).to(at::kDouble);
-  const at::Tensor ulp = largest.clamp_min(rate).log2().floor().exp2() * 0x1p-23;
+  const at::Tensor ulp = largest.clamp_min(allowed.least).log2().floor().exp2() * 0x1p-23;
   const at::Tensor right = other.to(at::kDouble);
   const at::Tensor beyond =
-      (one.to(at::kDouble) - right).abs() - share * (right - before.to(at::kDouble)).abs();
+      (one.to(at::kDouble) - right).abs() - allowed.share * (right - before.to(at::kDouble)).abs();
   return (beyond / ulp).max().item<double>();
 }
 
 // From equal parameters, update by update; slots go their own ways, and no further apart than they may.
 template <class Fused, class Plain, class Options>
-void expect_close(const Options& options, double ulps, double share = 0) {
+void expect_close(const Options& options, const Allowed& allowed) {
   Tensors ours = parameters();
   Tensors theirs = same_as(ours);
   Fused fused(ours, options);
@@ -92,7 +98,7 @@ void expect_close(const Options& options, double ulps, double share = 0) {
     fused.step();
     plain.step();
     for (std::size_t i = 0; i < ours.size(); ++i) {
-      EXPECT_LE(apart(ours[i].detach(), theirs[i].detach(), before[i], options.lr(), share), ulps)
+      EXPECT_LE(apart(ours[i].detach(), theirs[i].detach(), before[i], allowed), allowed.ulps)
           << "parameter " << i << " after update " << step;
     }
   }
@@ -101,11 +107,14 @@ void expect_close(const Options& options, double ulps, double share = 0) {
 TEST_F(OnCuda, FusedOptimizersUpdateAsTorchs) {
   // Slots add their own difference: twice what one update from equal states may differ by.
   expect_close<FusedSgd, torch::optim::SGD>(torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(1e-2),
-                                            4);
-  expect_close<FusedSgd, torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.8).nesterov(true), 4);
-  // Its betas are floats on a GPU (fused_adam.h).
-  expect_close<FusedAdam, torch::optim::Adam>(torch::optim::AdamOptions(1e-3), 8, 2e-5);
-  expect_close<FusedAdamW, torch::optim::AdamW>(torch::optim::AdamWOptions(1e-3).weight_decay(0.1), 8, 2e-5);
+                                            {.ulps = 4});
+  expect_close<FusedSgd, torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.8).nesterov(true),
+                                            {.ulps = 4});
+  // Its betas are floats on a GPU (fused_adam.h). The update's terms are of the learning rate's size, also where
+  // they cancel.
+  const Allowed adam{.ulps = 8, .share = 2e-5, .least = 1e-3};
+  expect_close<FusedAdam, torch::optim::Adam>(torch::optim::AdamOptions(1e-3), adam);
+  expect_close<FusedAdamW, torch::optim::AdamW>(torch::optim::AdamWOptions(1e-3).weight_decay(0.1), adam);
 }
 
 TEST_F(OnCuda, AnOverflowLeavesTheUpdateOutAndHalvesTheScale) {

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 
 #include "holdfast/state/train_state.h"
 
@@ -70,9 +71,14 @@ struct Net {
   TrainState state;
 };
 
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
 struct Staging {
-  explicit Staging(SnapshotSource& source, bool locked = true) : snapshot(empty_snapshot(source)) {
-    if (locked) snapshot->arena->attach(source.image_preparation()(snapshot->arena->bytes()));
+  // `locked`: how many bytes of the image are page-locked, from its start.
+  explicit Staging(SnapshotSource& source, std::size_t locked = kAll) : snapshot(empty_snapshot(source)) {
+    const auto image = snapshot->arena->bytes();
+    if (locked > 0)
+      snapshot->arena->attach(source.image_preparation()(image.first(std::min(locked, image.size()))));
     snapshot->attributes = source.attributes();
     snapshot->step = source.step();
     source.copy_tensors(*snapshot->layout, snapshot->arena->bytes(), Part::early);
@@ -104,7 +110,7 @@ class NoRoom {
 };
 
 TEST_F(Cuda, SetAsideItIsTheBoundaryWhateverTheTrainingDoesNext) {
-  for (const bool locked : {true, false}) {
+  for (const std::size_t locked : {kAll, std::size_t{0}}) {
     Net run;
     const std::string whole = digest(run.state);
     Net::keep_busy();
@@ -117,7 +123,7 @@ TEST_F(Cuda, SetAsideItIsTheBoundaryWhateverTheTrainingDoesNext) {
     }
     copy->run();
     copy->arrive();
-    EXPECT_EQ(digest(*staging.snapshot), whole) << (locked ? "page-locked" : "through a bounce");
+    EXPECT_EQ(digest(*staging.snapshot), whole) << (locked > 0 ? "page-locked" : "through a bounce");
   }
 }
 
@@ -269,25 +275,20 @@ TEST_F(Cuda, AStateOfSeveralLockedPiecesIsCopiedAtOnceAndBack) {
 // Beside the training, too; and where a tensor begins in locked memory and ends in ordinary, as in the image of a rank
 // that locks its own share alone.
 TEST_F(Cuda, AStateOfSeveralLockedPiecesIsCopiedBesideTheTraining) {
-  for (const std::size_t locked_bytes : {std::size_t{1} << 40, std::size_t{40} << 20}) {
+  for (const std::size_t locked : {kAll, std::size_t{40} << 20}) {
     torch::nn::Linear net(4096, 4097);  // 67 MB
     net->to(at::kCUDA);
     TrainState state;
     state.add("model", *net);
     const std::string whole = digest(state);
-    const auto snapshot = empty_snapshot(state);
-    const auto image = snapshot->arena->bytes();
-    snapshot->arena->attach(state.image_preparation()(image.first(std::min(locked_bytes, image.size()))));
-    snapshot->attributes = state.attributes();
-    snapshot->step = state.step();
-    state.copy_tensors(*snapshot->layout, image, Part::early);
-    const auto copy = state.prepare_late(*snapshot->layout, image);
+    Staging staging(state, locked);
+    const auto copy = staging.late(state);
     {
       const torch::NoGradGuard no_grad;
       net->weight.fill_(1);
     }
     copy->arrive();
-    EXPECT_EQ(digest(*snapshot), whole) << locked_bytes;
+    EXPECT_EQ(digest(*staging.snapshot), whole) << locked;
   }
 }
 

@@ -13,6 +13,12 @@
 
 namespace holdfast::test {
 
+inline std::vector<std::string> names_of(SnapshotSource& source) {
+  std::vector<std::string> names;
+  for (const auto& spec : source.describe()) names.push_back(spec.name);
+  return names;
+}
+
 inline std::shared_ptr<Snapshot> empty_snapshot(SnapshotSource& source) {
   auto specs = source.describe();
   std::vector<std::uint64_t> offsets;

@@ -22,6 +22,33 @@ namespace holdfast::test { namespace {
 using ::testing::ElementsAre;
 using Strings = std::vector<std::string>;
 
+TEST(Staging, AHeldListEndsWithItsHoldersAndWithWhatChangesTheState) {
+  Bag bag;
+  bag.parameter("a", at::ones({2}));
+  TrainState state;
+  state.add("model", bag);
+  const Strings alone = {"model/a", "rng/cpu"};
+  const Strings both = {"model/a", "model/b", "rng/cpu"};
+  auto outer = state.hold_list();
+  auto inner = state.hold_list();
+  EXPECT_EQ(outer, inner) << "nested holds share one list";
+  bag.parameter("b", at::ones({2}));  // forbidden while it is held, and not seen
+  EXPECT_EQ(names_of(state), alone);
+  outer.reset();
+  EXPECT_EQ(names_of(state), alone);
+  inner.reset();
+  EXPECT_EQ(names_of(state), both);
+
+  const auto forgotten = state.hold_list();
+  bag.parameter("c", at::ones({2}));
+  state.advance({});
+  EXPECT_EQ(names_of(state).size(), 4U) << "an update ends it";
+  const auto before = state.hold_list();
+  torch::optim::SGD optimizer(bag.parameters(), torch::optim::SGDOptions(0.1));
+  state.add("optimizer", optimizer);
+  EXPECT_TRUE(state.attributes().has("optimizer.type")) << "a new part ends it";
+}
+
 TEST(Staging, EarlyAndLateAreDisjointAndWhole) {
   torch::nn::BatchNorm1d net(3), average(3);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));

@@ -39,7 +39,7 @@ void LateSave::end() noexcept {
 bool LateSave::checks() const { return check_all_ || checked_ < kChecks; }
 
 void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
-  auto [staged, copy] = saves_.prepare(/*independent=*/false);
+  auto [staged, copy] = saves_.prepare(NextUpdate::announced);
   if (copy->independent()) {
     keeper_.keep(copy, *staged.snapshot);
     return saves_.submit(std::move(staged), save, waiting.so_far());
@@ -64,7 +64,7 @@ void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
 }
 
 Staged LateSave::stage_independent() {
-  auto [staged, copy] = saves_.prepare(/*independent=*/true);
+  auto [staged, copy] = saves_.prepare(NextUpdate::unannounced);
   const SteadyTime began = run_.clock.now();
   copy->run();  // includes tensors that turned out to lie in host memory
   if (copy->on_its_way() && !copy->independent()) {

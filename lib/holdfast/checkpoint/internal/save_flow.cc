@@ -61,7 +61,7 @@ Staged SaveFlow::stage(Part part) {
   return staged;
 }
 
-SaveFlow::Prepared SaveFlow::prepare(bool independent) {
+SaveFlow::Prepared SaveFlow::prepare(NextUpdate update) {
   tell_doubts();  // it counts the holders of tensors, and a list is one
   SnapshotSource& source = run_.source;
   const auto list = source.hold_list();
@@ -69,8 +69,8 @@ SaveFlow::Prepared SaveFlow::prepare(bool independent) {
   const SteadyTime began = run_.clock.now();
   const ImageLayout& layout = *prepared.staged.layout;
   const std::span<std::byte> image = prepared.staged.snapshot->arena->bytes();
-  prepared.copy =
-      independent ? source.prepare_independent(layout, image) : source.prepare_late(layout, image);
+  prepared.copy = update == NextUpdate::announced ? source.prepare_late(layout, image)
+                                                  : source.prepare_independent(layout, image);
   prepared.staged.copied += run_.clock.now() - began;
   return prepared;
 }

@@ -18,6 +18,7 @@
 #include "holdfast/checkpoint/internal/step_boundary.h"
 #include "holdfast/checkpoint/internal/write_limit.h"
 #include "holdfast/checkpoint/measurements.h"
+#include "holdfast/snapshot/device_copy.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
@@ -31,12 +32,13 @@ class SaveFlow {
   // The record of this boundary for a checkpoint, at this moment.
   const RunRecord& record();
   Staged stage(Part part);
-  // Stages what may change early, and prepares the copy of the rest. `independent`: of the program's next update.
+  // Stages what may change early, and prepares the copy of the rest; of a next update that is not announced it is
+  // independent.
   struct Prepared {
     Staged staged;
     std::unique_ptr<LateCopy> copy;  // destroyed before its image
   };
-  Prepared prepare(bool independent);
+  Prepared prepare(NextUpdate update);
   // `waited`: how long the training thread has waited for this save.
   void submit(Staged staged, const BegunSave& save, Duration waited);
   // Call from a catch block, for any exception. `save`: null if begin() threw.
