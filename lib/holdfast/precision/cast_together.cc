@@ -52,6 +52,7 @@ struct Casts : torch::autograd::Function<Casts> {
   }
 };
 
+// Only types of layers that autocast casts to 16 bits. It leaves the weights of norms in FP32.
 template <class Layer>
 bool add_layer(torch::nn::Module& module, std::vector<at::Tensor*>& places) {
   auto* const layer = module.as<Layer>();

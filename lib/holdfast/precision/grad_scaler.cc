@@ -126,6 +126,7 @@ void GradScaler::load(const StateReader& in) {
         "the recorded scale, growth_tracker and skipped of a gradient scaler are one number each");
   }
   const auto recorded = scale.item<float>();
+  // A scale of 0 is possible: a run that overflows at every step halves it until it underflows.
   if (!(recorded >= 0) || !std::isfinite(recorded)) {
     throw RefusedError("the recorded scale of a gradient scaler is " + std::to_string(recorded));
   }

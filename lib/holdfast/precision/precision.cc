@@ -14,6 +14,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// In the order of the enumeration, because word_of() looks up by number.
 constexpr std::array<std::pair<Precision, std::string_view>, 4> kWords = {{
     {Precision::fp32, "fp32"},
     {Precision::tf32, "tf32"},
@@ -71,6 +72,7 @@ DeviceTraits traits_of(c10::Device device) {
   traits.name = device.str();
 #ifdef HOLDFAST_WITH_CUDA
   if (device.is_cuda()) {
+    // Without an index the device is the thread's current one.
     int index = device.index();
     cudaDeviceProp properties{};
     if ((index < 0 && cudaGetDevice(&index) != cudaSuccess) ||

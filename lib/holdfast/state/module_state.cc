@@ -30,6 +30,7 @@ bool same_view(const at::Tensor& a, const at::Tensor& b) {
 // Device, first byte, one past the last byte.
 using Extent = std::tuple<c10::DeviceIndex, std::uintptr_t, std::uintptr_t>;
 
+// LibTorch has no negative strides, so the first element has the lowest address and the last one the highest.
 Extent extent_of(const at::Tensor& tensor) {
   const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
   std::int64_t last = 0;
@@ -58,6 +59,7 @@ class Taker {
     std::string name = module + "/" + dotted;
     // Throws for tensors that cannot be stored, before anything is kept.
     static_cast<void>(stored_type(name, tensor));
+    // The first module that registers a shared parameter names its optimizer slots.
     if (!buffer)
       inventory.parameters.try_emplace(tensor.unsafeGetTensorImpl(), ParameterName{module, dotted});
     const auto [first, last] = by_address_.equal_range(address_of(tensor));
@@ -128,6 +130,7 @@ void for_each_module(const torch::nn::Module& root, F&& visit) {
 ModuleInventory take_inventory(std::span<const NamedModule> modules) {
   Taker taker;
   for (const auto& [name, module] : modules) {
+    // Parameters first: a tensor that is registered as both has its parameter's name in the file.
     for (const auto& item : module->named_parameters()) taker.add(name, item.key(), item.value(), false);
     for (const auto& item : module->named_buffers()) taker.add(name, item.key(), item.value(), true);
     const auto* const others = dynamic_cast<const OtherKeys*>(module);

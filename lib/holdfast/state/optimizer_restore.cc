@@ -55,6 +55,7 @@ at::Tensor slot_tensor(const TensorSpec& spec, const Attributes& recorded, const
   std::optional<std::vector<std::int64_t>> strides;
   const std::string name = attribute_of(spec.name, "strides");
   // The slot then follows its parameter, because this run has chosen a layout of its own.
+  // LBFGS's vectors have the shape of no parameter, so they keep the recorded strides.
   if (own_layout && spec.shape == parameter.sizes()) {
     strides = parameter.strides().vec();
   } else if (recorded.has(name)) {
@@ -133,6 +134,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
     using State = typename Kind::State;
     using Options = typename Kind::Options;
     for (std::size_t g = 0; g < groups.size(); ++g) {
+      // Tried on a copy: a value of another type must be refused here, because commit() must not fail.
       Options probe = options_as<Options>(groups[g].options(), name_);
       visit_options(probe, [&](const char* option, auto& field) {
         const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);

@@ -89,6 +89,7 @@ bool dense_strides(std::span<const std::int64_t> shape, std::span<const std::int
   for (std::size_t i = 0; i < shape.size(); ++i) {
     // Not dense: with a dimension of 0 or a negative stride nothing lies where it should.
     if (shape[i] == 0 || strides[i] < 0) return false;
+    // The stride of a dimension of size 1 is never used, so it may be anything.
     if (shape[i] > 1) order.push_back(i);
   }
   std::sort(order.begin(), order.end(),

@@ -49,6 +49,8 @@ internal::WantedPart place_of(const std::string& name, const at::Tensor& tensor,
 
 }  // namespace
 
+// Readers find a part by its name: in names of tensors it ends at the first '/', in those of attributes at
+// the first '.'.
 void TrainState::State::check_new_name(const std::string& name) const {
   if (name.empty() || !is_utf8(name) || has_control(name) || name.find_first_of("/.") != std::string::npos) {
     throw UsageError("'" + printable(name) +
@@ -126,6 +128,7 @@ void TrainState::add(const std::string& name, torch::nn::Module& module) {
 void TrainState::add(const std::string& name, torch::optim::Optimizer& optimizer) {
   state_->check_new_name(name);
   OptimizerState part(name, optimizer);
+  // Throws for parameters of no added module, before the state has changed.
   part.look(take_inventory(state_->modules));
   state_->optimizers.push_back(std::move(part));
   state_->held.reset();
@@ -188,6 +191,7 @@ std::vector<TensorSpec> TrainState::describe() {
   // A restarted program has the shapes from before the first update; check_shapes() compares with them.
   if (!state_->updated) {
     state_->started_with = specs;
+    // From before the first update on, so that the draws of the first steps are heard.
     if (!state_->drawn) state_->drawn = std::make_unique<internal::DrawnGenerators>();
   }
   for (const auto& slots : list->slots) {
@@ -215,6 +219,8 @@ std::vector<TensorSpec> TrainState::describe() {
 void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
   if (part != Part::late) state_->check_shapes(layout);
   Stager stager;
+  // The stager needs every tensor until run() has returned. Streams and parts of tensors are made here, so
+  // nobody else holds them.
   std::vector<at::Tensor> held;
   std::size_t seen = 0;
   const auto copy = [&](const std::string& name, const at::Tensor& tensor, Part when) {
@@ -226,6 +232,8 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
 
   state_->visit_tensors(copy);
   if (part == Part::late) {
+    // The early pass has found their tensors on a device. Otherwise the program's save() need not run once
+    // more.
     if (state_->components_in_cuda) {
       for (const State::Part& component : state_->components) {
         internal::ImageWriter writer(component.name, layout, image, part);
@@ -243,6 +251,8 @@ void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> im
       seen += writer.seen();
       state_->components_in_cuda = state_->components_in_cuda || writer.seen_in_cuda();
     }
+    // An image is used again by later saves. A component that writes fewer tensors than before would leave an
+    // older step's bytes in the new checkpoint.
     if (seen != layout.tensors().size()) {
       throw Error("the state has " + std::to_string(seen) + " tensors, the image was laid out for " +
                   std::to_string(layout.tensors().size()));
@@ -270,6 +280,8 @@ std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, 
       component.component->save(writer);
     }
   }
+  // Only beside an announced update the copy may run too late. The samples then show that the state has
+  // changed under it.
   if (update == NextUpdate::announced) late->keep_samples();
   if (devices.empty()) {
     if (update == NextUpdate::unannounced) late->run();  // the program has moved the state off its device
@@ -277,6 +289,8 @@ std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, 
   }
   if (!cuda) cuda = internal::make_cuda_staging();
   auto theirs = devices.begin(cuda, image, update);
+  // Without an announcement nothing tells when the program changes host memory, so it is copied before this
+  // returns.
   const bool now = update == NextUpdate::unannounced || late->empty();
   return join_copies(std::move(late), std::move(theirs), now);
 }
@@ -334,6 +348,8 @@ bool TrainState::needs_others() const {
 
 void TrainState::derive_own(int rank) {
   for (const NamedGenerator& stream : state_->streams()) {
+    // All ranks start from the streams in one file. Without this they would draw the same numbers, such as
+    // equal dropout masks.
     branch_off(stream, static_cast<std::uint64_t>(rank));
   }
 }

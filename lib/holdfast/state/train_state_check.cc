@@ -255,6 +255,8 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   if (!options.empty() && !structure.empty()) message += "; ";
   message += internal::joined(structure, kMostTexts);
   if (!options.empty()) {
+    // Each of these texts begins with the full name of an option. An override may name it by its last word
+    // alone.
     const std::string& first = options.front();
     const std::string name = first.substr(0, first.find(' '));
     const std::string last = name.substr(name.rfind('.') + 1);

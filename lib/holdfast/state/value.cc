@@ -105,6 +105,7 @@ void put_tensor(StateWriter& out, const std::string& name, const at::Tensor& ten
   if (!tensor.defined()) return;
   // A tensor with a graph comes back as a leaf without one.
   out.put(has_grad(name), tensor.is_leaf() && tensor.requires_grad());
+  // Only the kind of device, and as a note: the run may continue on another GPU, or on a CPU.
   out.note(device(name), std::string(tensor.is_cuda() ? "cuda" : "cpu"));
   out.put_tensor(name, tensor.detach());
 }
@@ -118,6 +119,7 @@ at::Tensor get_tensor(const StateReader& in, const std::string& name, const at::
 
 void put_engine(StateWriter& out, const std::string& name, const std::string& text) {
   std::istringstream words(text);
+  // A locale of the program may group digits, and a number would then end at its first separator.
   words.imbue(std::locale::classic());
   // Engines of <random> write their state as whole numbers; as numbers they need less than as text.
   std::vector<std::uint64_t> numbers;

@@ -91,6 +91,7 @@ bool CapturedPass::ready() {
 void CapturedPass::give_up(const std::string& why) {
   given_up_ = true;
   forget();
+  // One line: LibTorch's texts carry a backtrace behind the first.
   log_warning("forward and backward run without a graph: {}", why.substr(0, why.find('\n')));
 }
 
@@ -112,6 +113,8 @@ void CapturedPass::record(const Batch& batch, bool first, const Pass& pass) {
   try {
     if (first) make_inputs(batch);
     Recorded& made = recorded_[first ? 0 : 1];
+    // The pass of later micro-batches adds to gradients that lie in the memory of the first graph, so both
+    // share it.
     const DeviceGraph* const with = first ? nullptr : recorded_[0].graph.get();
     made.graph = options_.device->capture([this, pass, &made] { made.loss = pass(inputs_); }, with);
     const std::vector<at::Tensor> after = gradients();
@@ -121,6 +124,8 @@ void CapturedPass::record(const Batch& batch, bool first, const Pass& pass) {
       inputs_layout_ = layout_;
     } else if (!std::equal(after.begin(), after.end(), gradients_.begin(), gradients_.end(),
                            [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); })) {
+      // A pass that makes a new tensor of the sum cannot be replayed: put_back() would restore the old
+      // gradient, without that micro-batch.
       throw Error("a gradient is not added up in its place");
     }
   } catch (const std::exception& error) {

@@ -132,6 +132,7 @@ class CudaGraphs final : public GraphDevice {
     auto graph = std::make_unique<TorchGraph>();
     try {
       aside([&] {
+        // As torch.cuda.graph does before it begins a capture.
         c10::cuda::device_synchronize();
         // Cached blocks of eager work are useless beside the graph's own memory.
         c10::cuda::CUDACachingAllocator::emptyCache();

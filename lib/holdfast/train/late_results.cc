@@ -51,6 +51,7 @@ void LateResults::begin(const std::vector<at::Tensor>& scalars) {
     gathered.push_back(scalar.detach().reshape({1}).to(device, /*non_blocking=*/true));
   }
   // All numbers in one copy: each copy by itself would cost a launch.
+  // cat() promotes all numbers to the widest type among them, which loses no bit of any.
   const at::Tensor all = gathered.size() == 1 ? gathered.front() : at::cat(gathered);
   if (!host_.defined() || host_.scalar_type() != all.scalar_type() || host_.numel() != all.numel()) {
     // Pinned, because only then the copy runs without waiting.

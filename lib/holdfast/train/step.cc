@@ -153,6 +153,7 @@ void Step::clipped_backward(const at::Tensor& loss) {
       parameter.mutable_grad() = at::Tensor();
     }
   }
+  // There are no other ranks here: the constructor refuses this option with them.
   backward(loss, true);
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> added = gradients_of(*optimizer_);
@@ -183,6 +184,7 @@ void Step::update() {
     left_out_ = at::isfinite(norm).logical_not().to(at::kFloat);
   }
   apply();
+  // After the update: this changes the scale, and the gradients above were made with the old one.
   if (options_.scaler != nullptr) options_.scaler->update();
 
   // Only now: reading a value earlier would let the device idle between backward and update.
@@ -201,6 +203,7 @@ StepResult Step::result() {
   result.update = updates_;
   // With several ranks one sum stands in the place of the losses.
   std::size_t next = sum_ ? 1 : count;
+  // In double, and in the order of the micro-batches: a resumed run has the same bits of the loss.
   double sum = 0;
   for (std::size_t i = 0; i < next; ++i) sum += numbers[i];
   const int ranks = sum_ ? options_.parallel->group().world_size() : 1;

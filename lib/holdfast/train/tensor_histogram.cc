@@ -46,6 +46,7 @@ HistogramEvent histogram_of(std::string name, const at::Tensor& tensor, std::int
   const at::Tensor counts = at::bincount(bin_of, {}, kBins).to(at::kCPU, at::kDouble).contiguous();
   const auto* const bins = counts.const_data_ptr<double>();
   event.counts.assign(bins, bins + kBins);
+  // TensorBoard wants the upper end of each bin; the lower end is that of the bin before.
   for (std::int64_t bin = 1; bin <= kBins; ++bin) {
     event.limits.push_back(event.min + (event.max - event.min) * static_cast<double>(bin) / kBins);
   }

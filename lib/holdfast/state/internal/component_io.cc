@@ -29,6 +29,8 @@ void ImageWriter::take_tensor(std::string name, const at::Tensor& tensor) {
   if (part_ != Part::all && (part_ == Part::late) != in_cuda) return;
   const WantedPart part = wanted_part(tensor, layout_, *index, image_);
   if (part.to.empty()) return;
+  // Always early: the program's own code may change a component at any moment, so its tensors are never
+  // fetched from live memory.
   if (devices_ != nullptr) return devices_->add(spec.name, part.tensor, part.to, true);
   Stager copy;
   copy.add(part.tensor, part.to);
@@ -47,6 +49,7 @@ void BackupWriter::take_tensor(std::string name, const at::Tensor& tensor) {
 }
 
 void BackupWriter::take_attribute(std::string name, AttributeValue value, Role role) {
+  // No name comes twice here: load() has run AttributeWriter over the same save() before.
   out_.attributes.set(std::move(name), std::move(value), role);
 }
 
@@ -73,6 +76,8 @@ at::Tensor SnapshotReader::copy(const std::string& name) const {
 
 bool BackupReader::holds(const std::string& name) const { return backup_.tensors.contains(name); }
 
+// A clone, because get_tensor() promises a new tensor: a component that reads a name twice may change one of
+// them.
 at::Tensor BackupReader::copy(const std::string& name) const { return backup_.tensors.at(name).clone(); }
 
 }}}  // namespace holdfast::v0_2::internal

@@ -20,6 +20,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// LibTorch only marks a tensor as conjugated or negated; its bytes are still those of the original.
 bool packed(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
@@ -40,6 +41,8 @@ auto in_one_line(c10::DeviceIndex device, const Work& work) {
   }
 }
 
+// A capture in global mode on another thread forbids some calls on this thread too, such as polling an event.
+// In relaxed mode they are allowed, and the capture stays valid.
 struct OnDevice {
   explicit OnDevice(c10::DeviceIndex device) : guard(device), mode(cudaStreamCaptureModeRelaxed) {}
   c10::cuda::CUDAGuard guard;
@@ -64,12 +67,15 @@ cudaError_t copy_in_pieces(void* to, const void* from, std::size_t bytes, cudaMe
   for (std::size_t at = 0; at < bytes;) {
     const std::size_t piece = DeviceCopy::in_one_piece(host + at, bytes - at);
     cudaError_t result = cudaMemcpyAsync(target + at, source + at, piece, kind, stream);
+    // Of an image that several ranks write, only the pages of this rank's share are locked. CUDA refuses a
+    // copy whose host memory is locked in part, so such a piece goes through ordinary memory.
     if (result == cudaErrorInvalidValue) {
       static_cast<void>(cudaGetLastError());
       std::vector<std::byte> between(piece);
       if (!to_host) std::memcpy(between.data(), source + at, piece);
       result = to_host ? cudaMemcpyAsync(between.data(), source + at, piece, kind, stream)
                        : cudaMemcpyAsync(target + at, between.data(), piece, kind, stream);
+      // `between` ends with this piece, so the copy must have ended before.
       if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
       if (to_host && result == cudaSuccess) std::memcpy(target + at, between.data(), piece);
     }
@@ -123,6 +129,8 @@ bool CudaDevice::reserve(std::uint64_t bytes, bool live) {
       scratch_ = at::empty({static_cast<std::int64_t>(scratch)}, options);
     }
   } catch (const c10::OutOfMemoryError&) {
+    // Not an error: the save then takes the next way of device_copy.h. What was allocated goes back at once,
+    // because the training may need it.
     spare_.reset();
     scratch_.reset();
     return false;
@@ -149,6 +157,8 @@ void CudaDevice::set_aside(std::span<const SparePlace> places) {
     std::vector<at::Tensor> from;
   };
   std::map<c10::ScalarType, Group> groups;
+  // The operators below use the current stream. It is training_ here, because begin() runs on the training
+  // thread before the program can choose another stream.
   auto* const base = static_cast<std::byte*>(spare_.mutable_data_ptr());
   in_one_line(index_, [&] {
     for (const auto& [index, offset] : places) {
@@ -253,6 +263,8 @@ bool CudaDevice::equals(std::size_t index, std::span<const std::byte> bytes) {
   });
 }
 
+// Never throws: destructors call it before the image's memory goes. A failed copy shows in reached(), for the
+// thread that waits for the image.
 void CudaDevice::drain() noexcept {
   try {
     const OnDevice here(index_);

@@ -22,6 +22,7 @@ constexpr std::size_t kBounce = 16u << 20;
 }  // namespace
 
 CudaStaging::~CudaStaging() {
+  // The result is ignored: at the end of a process CUDA may be gone already, and this memory with it.
   if (!bounce_.empty()) static_cast<void>(cudaFreeHost(bounce_.data()));
 }
 

@@ -61,6 +61,8 @@ void refuse_capture(const c10::cuda::CUDAStream& stream) {
       "replays, never inside a capture");
 }
 
+// A copy into pageable memory returns only when it has ended. So the ways of device_copy.h depend on this
+// answer.
 bool is_locked(const std::byte* memory) {
   cudaPointerAttributes attributes{};
   if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
@@ -208,6 +210,7 @@ void CudaTransfers::send(std::span<const std::byte> from, const at::Tensor& to) 
   check_cuda(
       copy_in_pieces(packed.mutable_data_ptr(), from.data(), from.size(), cudaMemcpyHostToDevice, stream),
       device, "cannot copy the state to the device");
+  // On the stream of the copy above, and behind it, so neither needs a wait.
   if (strided) to.copy_(packed);
   hold(std::move(packed), strided);
 }

@@ -32,6 +32,7 @@ std::unique_ptr<at::ObserverContext> hear(const at::RecordFunction& function) {
     const at::Generator generator = input.toGenerator();
     const bool known = std::any_of(all.heard.begin(), all.heard.end(),
                                    [&](const DrawnGenerator& one) { return one.generator == generator; });
+    // An undefined generator stands for the device's default one, which is a part of every state.
     if (known || !generator.defined()) continue;
     try {
       // An exception must not reach the operator of the program.
@@ -58,6 +59,7 @@ DrawnGenerators::~DrawnGenerators() {
   const std::lock_guard lock(all.mutex);
   if (--all.listeners > 0) return;
   at::removeCallback(all.handle);
+  // A generator that stayed in this list would live on after the program has dropped it.
   all.heard.clear();
 }
 

@@ -81,12 +81,15 @@ void put_environment(const std::string& device, Attributes& out) {
   put("libtorch", std::string(TORCH_VERSION));
   put("processor", kProcessor);
   put("device", device_name(device));
+  // ATen divides a sum among its threads, so their number decides the last bits.
   put("threads", static_cast<std::int64_t>(at::get_num_threads()));
   put("deterministic_algorithms", context.deterministicAlgorithms());
   put("mkldnn", context.userEnabledMkldnn());
   // Switches of CUDA say nothing about a run on the processor.
   if (device == "cuda") {
     put("cudnn_deterministic", context.deterministicCuDNN());
+    // Benchmark mode chooses kernels by their measured speed, so two processes may compute with different
+    // ones.
     put("cudnn_benchmark", context.benchmarkCuDNN());
     put("tf32_cublas", tf32([&] { return context.allowTF32CuBLAS(); }));
     put("tf32_cudnn", tf32([&] { return context.allowTF32CuDNN(); }));

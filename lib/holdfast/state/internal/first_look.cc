@@ -42,6 +42,7 @@ void for_each_buffer(const NamedModule& module, const Visit& visit) {
   for (const auto& [name, tensor] : all) visit(name, tensor, times[tensor]);
 }
 
+// Each registration holds the tensor once. Any other holder is a member or a variable of the program.
 bool held_elsewhere(c10::TensorImpl* tensor, std::size_t times) {
   return c10::raw::intrusive_ptr::use_count(tensor) > times;
 }
@@ -87,6 +88,7 @@ std::string parameters_without_gradient(const ModuleInventory& inventory,
     // Frozen parameters and those that had a step are as they should be.
     if (item.buffer || !item.tensor.requires_grad() || item.tensor.grad().defined() || stepped.contains(key))
       continue;
+    // A module without any gradient proves nothing: it may be one that the program only evaluates.
     if (in_stepping.contains(key) || modules.contains(module_of(item))) names.push_back(item.name);
   }
   if (names.empty()) return {};

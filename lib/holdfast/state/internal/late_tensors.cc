@@ -76,6 +76,7 @@ void LateTensors::run_digesting(PieceDigests& digests) noexcept {
   }
 }
 
+// Compared as bytes, not as numbers: a NaN that has not changed differs from itself as a number.
 std::vector<std::string> LateTensors::changed() const {
   std::vector<std::string> names;
   for (const Plain& tensor : plain_) {

@@ -56,6 +56,7 @@ void put_lbfgs_attributes(const std::string& prefix, State& state, Attributes& o
     out.set(prefix + "." + name, static_cast<std::int64_t>(queue->size()));
   }
   if (const auto& al = state.al()) {  // an absent list differs from an empty one
+    // LBFGS fills this list only as far as its history reaches; the other entries stay undefined.
     std::vector<std::int64_t> used;
     for (std::size_t i = 0; i < al->size(); ++i) {
       if ((*al)[i].defined()) used.push_back(static_cast<std::int64_t>(i));

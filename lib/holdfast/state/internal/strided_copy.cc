@@ -53,6 +53,7 @@ auto with_element(std::size_t bytes, const Work& work) {
       return work(std::integral_constant<std::size_t, 4>());
     case 8:
       return work(std::integral_constant<std::size_t, 8>());
+    // Complex numbers in double; no type that can be stored is larger.
     default:
       return work(std::integral_constant<std::size_t, 16>());
   }
