@@ -191,7 +191,9 @@ std::optional<Ballot> Agreement::result(Duration limit) {
 
 void Agreement::give_up(const std::string& what, Duration waited) {
   const std::string text = "no answer within " + format_duration(waited);
+  // Thrown as a failed collective would throw, so that the guard finds out which rank is lost.
   with_partners(what.c_str(), [&] { C10_THROW_ERROR(DistBackendError, text); });
+  // Not reached, because with_partners() has thrown. The compiler cannot know that.
   throw GroupError("ranks are lost (" + what + ": " + text + ")" + kStartAgain);
 }
 
@@ -215,6 +217,7 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
       });
     }
     const auto text = parts_->over_store("hearing", [&](StoreLine& line) -> std::optional<std::string> {
+      // The loss of a third rank does not end this wait: rank 0's last commit is worth waiting for.
       if (!line.missing({key}, piece, /*loss_is_known=*/true).empty()) return std::nullopt;
       return line.get_all({key}).at(0);
     });
@@ -246,6 +249,7 @@ bool Agreement::called() const noexcept { return parts_ && parts_->pulse->called
 
 void Agreement::broadcast(std::span<std::byte> bytes) {
   with_partners("sending the checkpoint", [&] {
+    // Connected only when a checkpoint is sent, because Gloo connects every two ranks.
     if (!parts_->gloo) parts_->gloo = group_.connect_apart("agreement", parts_->connections);
     std::vector<at::Tensor> tensors = {
         at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte)};

@@ -208,6 +208,8 @@ void DataParallel::before_forward() {
 
 void DataParallel::backward(const at::Tensor& loss, Gradients gradients) {
   buffers_due_ = gradients == Gradients::reduce;
+  // The Reducer's hooks ignore a pass that prepare_for_backward() has not announced, so its gradients only
+  // add up on this rank.
   if (!parts_ || gradients == Gradients::accumulate) {
     loss.backward();
     return;
@@ -245,6 +247,7 @@ void DataParallel::settle_buckets() {
 void DataParallel::verify() {
   if (!parts_) return;
   const std::vector<Digest> digests = digests_of(parts_->tensors);
+  // One digest of all first. Those of each tensor are sent only to name the one that differs.
   const auto seen = group_->exchange("the models' digests", to_hex(combine_digests(digests)));
   if (std::all_of(seen.begin(), seen.end(), [&](const std::string& text) { return text == seen.front(); }))
     return;
@@ -278,8 +281,11 @@ void DataParallel::load(const StateReader& in) {
       throw RefusedError("the recorded order of gradient buckets does not name each of this model's " +
                          std::to_string(parts_->parameters.size()) + " parameters once");
     }
+    // For the sums of the first update. settle_buckets() does it again, because the Reducer orders its
+    // buckets anew after that one.
     parts_->reducer->initialize_buckets(recorded);
   }
+  // Kept in a world of one, too: a later start with several ranks continues with this order.
   buckets_ = std::move(recorded);
 }
 

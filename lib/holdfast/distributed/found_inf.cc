@@ -13,6 +13,7 @@ std::function<void(at::Tensor& found_inf)> found_on_any_rank(ProcessGroup& group
       c10d::AllreduceOptions options;
       // One overflow on any rank skips the update on all; otherwise the weights would drift apart.
       options.reduceOp = c10d::ReduceOp::MAX;
+      // With NCCL wait() only orders streams, so no thread waits for a device.
       group.c10d()->allreduce(found, options)->wait();
     });
   };

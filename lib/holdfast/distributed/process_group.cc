@@ -60,6 +60,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
   const LaunchEnvironment& place = options.place;
   const std::string address = gloo_address(place);
   const auto settings = c10d::ProcessGroupGloo::Options::create(in_ms(options.timeout));
+  // As c10d's own Gloo groups have.
   settings->threads = 2;
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
   std::string reason;

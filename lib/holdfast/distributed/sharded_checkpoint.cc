@@ -90,6 +90,8 @@ std::vector<at::Tensor> ShardedOptimizer::trained() const {
   return all;
 }
 
+// If bring_together() has run at this step boundary, this call finds the slots gathered, and no rank waits
+// for another.
 void ShardedOptimizer::save(StateWriter& out) const {
   parts_->gather_slots();
   with_kind(*parts_->optimizer, [&](auto, const char* type) { out.put("type", std::string(type)); });

@@ -131,6 +131,7 @@ void ShardedOptimizer::reduce() {
       Parts::take(group.parameters, part.own, part.share);
       at::Tensor& gradient = part.share.mutable_grad();
       if (!gradient.defined()) gradient = at::zeros({part.chunk.share}, part.chunk.options);
+      // The gradients are the mean of all ranks already, or this rank has all: nothing is sent.
       if (parts.options.averaged || parts.group->alone()) {
         gradient.slice(0, Parts::end_of(part.own)).zero_();  // a clip by NaN turns the padding into NaN
         for (const Piece& piece : part.own) {

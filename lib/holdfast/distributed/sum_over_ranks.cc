@@ -17,6 +17,7 @@ SumOverRanks::~SumOverRanks() = default;
 
 void SumOverRanks::begin(const at::Tensor& numbers) {
   if (pending()) throw UsageError("a sum over the ranks was begun, and not waited for");
+  // Without the others the result would be this rank's part, which is a wrong sum.
   if (group_->alone() && group_->world_size() > 1) throw UsageError("the ranks have parted already");
   // clone(), because the sum overwrites it; to() returns the same tensor if the type is equal.
   at::Tensor sums = numbers.detach().clone(at::MemoryFormat::Contiguous);

@@ -46,6 +46,7 @@ at::Tensor gathered(ProcessGroup& group, const at::Tensor& x) {
     const at::Tensor mean = channel_sums(x).div_(static_cast<double>(count));
     own.narrow(0, 0, 1).fill_(static_cast<double>(count));
     own.narrow(0, 1, channels).copy_(mean);
+    // Deviations from this rank's mean: a sum of plain squares would cancel where the mean is large.
     own.narrow(0, 1 + channels, channels).copy_(channel_sums((x - per_channel(mean)).square_()));
   }
   at::Tensor rows = at::empty({group.world_size() * own.numel()}, x.options());
@@ -79,6 +80,8 @@ struct Normalize : torch::autograd::Function<Normalize> {
     at::Tensor y = (x - per_channel(mean)).mul_(per_channel(scale));
     if (bias.defined()) y.add_(per_channel(bias.to(mean.scalar_type())));
     context->save_for_backward({input, weight, mean, inverse, count});
+    // saved_data holds numbers and tensors only. The group outlives the training, so a plain pointer is
+    // enough.
     context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
     return y.to(input.scalar_type());
   }
@@ -103,6 +106,8 @@ struct Normalize : torch::autograd::Function<Normalize> {
       std::vector<at::Tensor> sums{all};
       group->c10d()->allreduce(sums)->wait();
     });
+    // The gradient of Ioffe and Szegedy (2015) by the input. Mean and variance depend on the inputs of all
+    // ranks, so both sums and the count are those of all.
     const at::Tensor of_mean = all.narrow(0, 0, channels) / count;
     const at::Tensor of_deviation = all.narrow(0, channels, channels) * inverse.square() / count;
     at::Tensor scale = inverse;

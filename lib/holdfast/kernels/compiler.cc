@@ -50,6 +50,8 @@ class Program {
     take(source.texts());
     // Shared headers of the kernels, unless the source is one of them.
     if (source.texts != &texts_of_kernels) take(texts_of_kernels());
+    // A program of one line: NVRTC reads no files, but it finds an included file among the texts that it is
+    // given.
     const std::string text = std::string("#include \"") + source.path + "\"\n";
     check(nvrtc().create(&program_, text.c_str(), "kernels", static_cast<int>(texts.size()), texts.data(),
                          paths.data()),

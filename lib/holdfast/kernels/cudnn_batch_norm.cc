@@ -40,6 +40,7 @@ class Descriptors {
                 "the parameters' shape");
     check_cudnn(cudnn().set_activation(relu_, internal::kCudnnRelu, internal::kCudnnPropagateNan, 0),
                 "a ReLU");
+    // Only what the fusion uses; the rest stays null. Backward reads y for the state of the ReLU alone.
     if (with_relu) relu = relu_;
     if (add) z = x;
     if (with_relu) y = x;
@@ -69,7 +70,9 @@ at::Tensor bytes(std::size_t count, const at::Tensor& like) {
 const void* in(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
 void* out(const at::Tensor& tensor) { return tensor.defined() ? tensor.mutable_data_ptr() : nullptr; }
 
+// cuDNN's fused calls work in this mode alone, over NHWC in half precision.
 constexpr int kMode = internal::kCudnnPersistent;
+// cuDNN blends results into what is there: these factors replace it.
 constexpr float kOne = 1, kZero = 0;
 
 struct CudnnCalls {
@@ -84,10 +87,13 @@ struct CudnnCalls {
         "its memory");
     check_cudnn(cudnn().reserve_space(handle, kMode, of.fusion, of.relu, of.x, &reserve), "its memory");
     const BatchNormParameters& norm = call.norm;
+    // The reserve space (mask) carries the state of the ReLU to backward, so nobody may change it in between.
     BatchNormResult result{.y = at::empty_like(call.x, call.x.options(), at::MemoryFormat::ChannelsLast),
                            .kept_y = {},
                            .statistics = at::empty({2, call.x.size(1)}, norm.weight.options()),
                            .mask = bytes(reserve, call.x)};
+    // Freed when this returns, before the kernels have run: the caching allocator gives it to later work of
+    // the same stream only.
     const at::Tensor workspace = bytes(work, call.x);
     check_cudnn(
         cudnn().forward(handle, kMode, of.fusion, &kOne, &kZero, of.x, in(call.x), of.z, in(call.add), of.x,
@@ -103,6 +109,7 @@ struct CudnnCalls {
     const c10::cuda::CUDAGuard guard(call.x.device());
     const auto handle = internal::cudnn_handle();
     const Descriptors of(call.x, call.added, call.relu);
+    // cuDNN takes one gradient, so those of the two paths are added by an operator before.
     const at::Tensor gradient =
         call.gradient2.defined() ? at::add(call.gradient, call.gradient2) : call.gradient;
     BatchNormGradients found{.x = at::empty_like(call.x, call.x.options(), at::MemoryFormat::ChannelsLast),
@@ -132,6 +139,7 @@ struct CudnnCalls {
 
 Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                             const BatchNormFusion& fusion) {
+  // An empty batch, as count_work() of the models makes it, only asks for shapes.
   if (x.numel() == 0) return kernels::internal::by_operators(x, parameters, fusion);
   if (!x.is_cuda()) {
     throw UsageError("BatchNormKind::cudnn is for CUDA devices, not " + x.device().str() +

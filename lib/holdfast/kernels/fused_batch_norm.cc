@@ -61,9 +61,11 @@ class Work {
 
   const Tiling& tiling() const { return tiling_; }
   at::Tensor floats(std::int64_t rows) const { return at::empty({rows, tiling_.channels}, floats_); }
+  // One byte for each pack: one bit an element. Packs of floats use half of it.
   at::Tensor mask() const {
     return at::empty({tiling_.rows, tiling_.channels / kPerPack<T>}, floats_.dtype(at::kByte));
   }
+  // Three floats for each slab and channel (column_sums.h).
   at::Tensor partial() const { return floats(std::int64_t{3} * tiling_.slabs); }
   at::Tensor counters() const { return internal::counters(device_, tiling_.groups); }
 
@@ -104,6 +106,7 @@ at::Tensor statistics_of_batch(const Work<T>& work, const BatchNormCall& call) {
 at::Tensor running_statistics(const BatchNormParameters& norm) {
   const at::Tensor statistics = at::empty({2, norm.running_mean.numel()}, norm.running_mean.options());
   statistics[0].copy_(norm.running_mean);
+  // In the form in which ChannelMoments leaves the statistics of a batch, so one kernel serves both.
   statistics[1].copy_(norm.running_var).add_(norm.eps).sqrt_().reciprocal_();
   return statistics;
 }
@@ -123,6 +126,8 @@ BatchNormResult forward_as(const BatchNormCall& call) {
   for_flag(add, [&]<bool kAdd>(Flag<kAdd>) {
     for_flag(call.relu, [&]<bool kRelu>(Flag<kRelu>) {
       for_flag(result.mask.defined(), [&]<bool kMask>(Flag<kMask>) {
+        // A mask exists only together with an addition and a ReLU. Other combinations would be compiled for
+        // nothing.
         if constexpr (!kMask || (kAdd && kRelu)) {
           work.launch(Apply<T, kAdd, kRelu, kMask>{
               .tiling = work.tiling(),
@@ -183,6 +188,7 @@ BatchNormGradients backward_as(const BackwardCall& call) {
                                         .coefficients = in<float>(coefficients),
                                         .dx = out<T>(found.x)});
   });
+  // Without an addition z the node ignores it.
   found.add = kept;
   return found;
 }
@@ -205,6 +211,7 @@ void prepare_fused_batch_norm(at::ScalarType type, c10::Device device) {
 
 Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                             const BatchNormFusion& fusion) {
+  // An empty batch only asks for shapes, and CUDA refuses a grid without blocks.
   if (x.numel() == 0) return kernels::internal::by_operators(x, parameters, fusion);
   kernels::internal::require_fused_shape(x, parameters, fusion);
   return kernels::internal::BatchNormNode<kernels::OwnKernels>::run(x, parameters, fusion);

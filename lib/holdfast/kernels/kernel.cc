@@ -25,6 +25,8 @@
 namespace holdfast { inline namespace v0_2 { namespace kernels {
 namespace {
 
+// Initialisers of static objects in several sources fill the list, in no defined order. So it is made at its
+// first use.
 std::vector<KernelName>& known() {
   static std::vector<KernelName> names;
   return names;
@@ -154,6 +156,8 @@ class Kernels {
 
   std::mutex mutex_;
   KernelCache cache_{FileSystem::real(), KernelCache::usual_folder()};
+  // By the address of the signature, which is quick. One text at two addresses costs no more than a second
+  // look-up.
   std::map<std::pair<const char*, int>, Function> functions_;
   std::map<Key, Outcome> compiled_;
 };

@@ -62,6 +62,8 @@ void Connections::shut() noexcept {
     const int socket = std::stoi(own);
     try {
       // Compared again: another thread may have opened something else under this number.
+      // Not close(): the descriptor is Gloo's, and its number could become another file's while Gloo still
+      // uses it.
       if (ends_of(socket, -1) == own) ::shutdown(socket, SHUT_RDWR);
     } catch (const std::bad_alloc&) {  // its timeout remains
     }

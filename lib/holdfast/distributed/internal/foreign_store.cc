@@ -23,6 +23,7 @@ void ForeignStore::set(const std::string& key, const std::string& value) {
 }
 
 void ForeignStore::set_all(const std::vector<std::string>& keys, const std::string& value) {
+  // c10d's stores need not have multiSet(). Without it each key costs a message.
   if (!store_->hasExtendedApi()) return RankStore::set_all(keys, value);
   as_ours(
       [&] { store_->multiSet(keys, std::vector<Bytes>(keys.size(), Bytes(value.begin(), value.end()))); });

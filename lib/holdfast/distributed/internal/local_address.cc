@@ -63,6 +63,7 @@ std::string source_towards(const addrinfo& target) {
 
 std::string address_towards(const std::string& host, std::uint16_t port) {
   addrinfo hints{};
+  // One type of socket, because getaddrinfo() otherwise lists each address once for every type.
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};

@@ -176,6 +176,8 @@ StoreLine meet(const LaunchEnvironment& place, Duration limit) {
     StoreLine line(reach(place, limit, keeps_it), prefix_of(place));
     line.heed_stop(true);
     try {
+      // False: this store is that of an earlier start, whose ranks have met already. The next rank 0 makes a
+      // new one.
       if (attend(place, try_until, limit, line)) return line;
     } catch (const SilentStore& silent) {
       if (!too_early) {

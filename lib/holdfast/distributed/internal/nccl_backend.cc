@@ -67,6 +67,8 @@ void finish_nccl(c10d::Backend& nccl, [[maybe_unused]] c10::Device device) {
   nccl.shutdown();
 }
 
+// By its UUID: CUDA_VISIBLE_DEVICES numbers the GPUs anew in each process, so equal indices may be different
+// GPUs.
 std::string gpu_of([[maybe_unused]] c10::Device device) {
 #ifdef HOLDFAST_WITH_NCCL
   if (made_by.load() == nullptr) {
@@ -88,6 +90,7 @@ std::string gpu_of([[maybe_unused]] c10::Device device) {
 }
 
 std::string fault_of(c10d::Backend& nccl, Duration timeout) {
+  // c10d's watchdog thread has found the error; this call only reads what it noted.
   switch (nccl.getError()) {
     case c10d::ErrorType::SUCCESS:
       return {};

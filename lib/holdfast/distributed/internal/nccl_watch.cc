@@ -63,6 +63,7 @@ void NcclWatch::run() {
   end_(failure);
 }
 
+// Not exit(): destructors and atexit handlers of CUDA would wait for kernels that never end.
 void end_interrupted() noexcept { ::_exit(static_cast<int>(ExitCode::interrupted)); }
 
 }}  // namespace holdfast::v0_2

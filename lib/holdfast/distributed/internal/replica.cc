@@ -33,6 +33,7 @@ std::vector<ModuleTensor> replica_of(torch::nn::Module& module) {
 std::string layout_text(const std::vector<ModuleTensor>& tensors) {
   std::ostringstream text;
   for (const ModuleTensor& entry : tensors) {
+    // "frozen" counts as a difference: ranks that disagree about it would have other buckets of gradients.
     const char* const kind = entry.buffer ? "buffer" : entry.tensor.requires_grad() ? "parameter" : "frozen";
     // Shapes and types alone: values are compared later, after rank 0's have been sent.
     text << kind << ' ' << entry.name << ' ' << c10::toString(entry.tensor.scalar_type()) << ' '

@@ -124,6 +124,7 @@ std::int64_t ShardedOptimizer::Parts::updates(const Group& of) const {
   with_kind(*optimizer, [&](auto kind, const char*) {
     using Kind = decltype(kind);
     if constexpr (kInShares<Kind>) {
+      // Every update updates all chunks of a group, so the count of the first one is that of all.
       const auto* const state = state_of<typename Kind::State>(*optimizer, of.chunks.front().share);
       if (state != nullptr) updates = step_of(*state);
     }

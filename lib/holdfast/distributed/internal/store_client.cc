@@ -32,6 +32,7 @@ std::vector<std::string> StoreClient::call(Kind kind, std::vector<std::string> w
   return as_c10d([&] { return connection_->call(kind, std::move(words)); });
 }
 
+// c10d clones a store for another thread. A connection takes one call at a time, so the clone gets its own.
 c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
   return as_c10d([&] {
     return c10::make_intrusive<StoreClient>(std::shared_ptr<StoreConnection>(connection_->again()), timeout_);
@@ -67,6 +68,7 @@ std::int64_t StoreClient::getNumKeys() { return parse_int(call(Kind::count, {}).
 void StoreClient::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
 
 void StoreClient::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
+  // c10d knows no signs of life, so only the limit ends this wait.
   const auto missing = as_c10d([&] { return connection_->missing(keys, timeout, [] { return false; }); });
   if (!missing.empty()) {
     C10_THROW_ERROR(DistStoreError, "a key did not come to the store in time: " + missing.front());

@@ -20,6 +20,7 @@ template <class Function>
 void find_cudnn(Function*& function, const char* name) {
   // RTLD_NOLOAD: only the cuDNN that libtorch_cuda has loaded, never a second one.
   static void* const library = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_NOLOAD);
+  // A LibTorch that brings cuDNN under another name has it among the loaded libraries all the same.
   function = reinterpret_cast<Function*>(dlsym(library != nullptr ? library : RTLD_DEFAULT, name));
   if (function == nullptr) {
     throw UsageError(std::string("BatchNormKind::cudnn: this LibTorch's cuDNN has no ") + name +

@@ -31,6 +31,8 @@ std::string& chosen_file() {
 struct Libraries {
   Libraries() {
     const std::filesystem::path torch = folder_of_libtorch();
+    // One library for both: LibTorch links its wrapper against NVRTC and the driver, and dlsym() looks
+    // through them.
     nvrtc = driver = open(torch / "libcaffe2_nvrtc.so");
     // The driver's functions come from the driver itself if LibTorch's wrapper is missing.
     if (driver == nullptr) driver = open("libcuda.so.1");
