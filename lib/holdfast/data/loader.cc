@@ -65,6 +65,7 @@ class Loader::Impl {
     ++pending_batches_;
     if (slice.completes_update) ++pending_updates_;
     Batch batch;
+    // A data set of one field has it as inputs and as targets.
     batch.inputs = fields.front();
     batch.targets = fields.back();
     batch.fields = std::move(fields);

@@ -48,6 +48,7 @@ std::string PictureSet::fingerprint() const {
   XXH3_state_t* const state = XXH3_createState();
   if (state == nullptr) throw std::bad_alloc();
   XXH3_128bits_reset(state);
+  // The shape as well: the same bytes may be pictures of another shape.
   const std::array<std::int64_t, 5> head{count_, shape_.channels, shape_.height, shape_.width, classes_};
   XXH3_128bits_update(state, head.data(), sizeof head);
   if (bytes <= kMostHashed) {

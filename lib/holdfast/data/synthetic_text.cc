@@ -85,6 +85,7 @@ std::vector<at::Tensor> SyntheticText::finish_batch(std::vector<at::Tensor> made
   const at::Tensor predicted = first + hashed(trait(kPlaces) + which).remainder(length);
 
   const at::Tensor answers = words.gather(1, predicted);
+  // In the order that BertBatch::of() takes: ids, segments, mask, positions, answers, weights, label.
   return {words.scatter(1, predicted, options_.mask_id),
           second.contiguous(),
           at::ones_like(words),

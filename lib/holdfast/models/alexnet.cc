@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::int64_t kPooled = 6;  // cells a side for pictures of 224, which the linear layers expect
 
+// The ReLU works in place, which is safe behind a convolution: its backward pass reads inputs and weights,
+// not its output.
 void add_conv(torch::nn::Sequential& to, models::ConvShape shape) {
   shape.bias = true;
   to->push_back(models::undrawn_conv(shape));
@@ -71,6 +73,7 @@ void AlexNetImpl::initialize() {
       table ? models::draw_as_table(*conv) : conv->reset_parameters();
     }
     if (auto* linear = module->as<torch::nn::LinearImpl>()) {
+      // No ReLU follows the last layer, so it gets the smaller deviation.
       table ? models::draw_as_table(*linear, linear != classifier_->children().back().get())
             : linear->reset_parameters();
     }

@@ -118,6 +118,7 @@ class BertLayerImpl : public Module {
 
   // x: [B, S, hidden]; penalty: [B, 1, 1, S], added to the scores, or undefined.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& penalty) {
+    // The norm of each sum, behind both halves, as in the original paper (post-LN).
     const at::Tensor mixed = mix_norm_(drop(mix_(attend(x, penalty))) + x);
     return norm_(drop(narrow_(activate(options_.gelu, widen_(mixed)))) + mixed);
   }
@@ -239,10 +240,14 @@ at::Tensor BertImpl::masked_lm(const at::Tensor& hidden, const BertBatch& batch)
   }
   // Sequences are joined to one matrix, so positions count from each sequence's beginning.
   const at::Tensor starts = at::arange(0, sequences * tokens, tokens, positions.options()).unsqueeze(1);
+  // Only the masked positions reach the decoder. For all positions it would cost 8 % of BERT-Large's
+  // arithmetic.
   const at::Tensor gathered =
       hidden.reshape({sequences * tokens, options_.hidden}).index_select(0, (positions + starts).flatten());
   const at::Tensor x = transform_norm_(activate(options_.gelu, transform_(gathered)));
   // The word embedding is the decoder: the two share one tensor.
+  // It is registered once: parameters() of LibTorch in C++ lists a tensor for each registration, and an
+  // optimizer would update it twice.
   return at::linear(x, words_->weight, word_bias_);
 }
 
@@ -300,6 +305,8 @@ std::vector<TiedKey> BertImpl::tied_keys() const {
 }
 
 std::vector<Spelling> BertImpl::spellings() const {
+  // NVIDIA's DeepLearningExamples say dense_act, TensorFlow's checkpoints gamma and beta. Older files of
+  // Hugging Face have position_ids.
   return {{".dense_act.", ".dense."},
           {"LayerNorm.gamma", "LayerNorm.weight"},
           {"LayerNorm.beta", "LayerNorm.bias"},
@@ -308,12 +315,16 @@ std::vector<Spelling> BertImpl::spellings() const {
 
 BertWork count_work(const BertOptions& options, std::int64_t tokens, std::int64_t predictions) {
   const auto hidden = static_cast<double>(options.hidden), length = static_cast<double>(tokens);
+  // Each token of a layer takes four products of hidden by hidden, and two with the inner width. Attention
+  // adds two products of length by length.
   const double linear = hidden * (4 * hidden + 2 * static_cast<double>(options.inner)) * length;
   const double attention = 2 * length * length * hidden;
   const double word = hidden * (hidden + static_cast<double>(options.vocabulary));
   BertWork work;
+  // The pooler and the two logits of the next sentence see one token of a sequence.
   work.forward_macs = static_cast<double>(options.layers) * (linear + attention) +
                       static_cast<double>(predictions) * word + hidden * hidden + 2 * hidden;
+  // A multiply-add is two operations, and the backward pass costs twice the forward pass.
   work.train_flops = 6 * work.forward_macs;
   return work;
 }

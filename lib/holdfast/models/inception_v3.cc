@@ -172,6 +172,8 @@ void InceptionV3Impl::initialize() {
   for (const auto& module : modules(/*include_self=*/false)) {
     if (auto* conv = module->as<torch::nn::Conv2dImpl>()) {
       // Deviations of the reference implementations.
+      // torchvision cuts its normals at an absolute 2, which is 20 deviations: a plain normal. It asks for
+      // 0.01 in one convolution of the auxiliary head, where nothing reads it.
       table ? models::draw_as_table(*conv) : void(conv->weight.normal_(0, 0.1));
     }
     if (auto* norm = module->as<torch::nn::BatchNorm2dImpl>()) norm->reset_parameters();
@@ -180,6 +182,7 @@ void InceptionV3Impl::initialize() {
         models::draw_as_table(*linear, /*relu_follows=*/false);
       } else {
         linear->reset_parameters();
+        // torchvision draws the last layer of the auxiliary head with a hundredth of the deviation.
         linear->weight.normal_(0, linear == fc_.ptr().get() ? 0.1 : 0.001);
       }
     }

@@ -33,6 +33,8 @@ std::vector<Branch> mixed_4a() {
 std::vector<Branch> mixed_5a() { return {{{valid("conv", 192, 3, 2)}}, {.pool = Pool::halve_max}}; }
 
 // 35x35.
+// tf_cnn_benchmarks joins the branches in another order, which is the same arithmetic. This is timm's, so
+// that its weights load.
 std::vector<Branch> inception_a() {
   return {{{point("branch0", 96)}},
           {{point("branch1.0", 64), same("branch1.1", 96, 3)}},
@@ -78,6 +80,7 @@ std::vector<Branch> inception_c() {
 
 InceptionV4Impl::InceptionV4Impl(const InceptionV4Options& options) : options_(options) {
   if (options.num_classes < 1) throw UsageError("an Inception v4 needs at least one class");
+  // tf_cnn_benchmarks keeps 0.8 of the units; timm drops none by default.
   const double dropout = options.variant == ModelVariant::table ? 0.2 : 0;
   const std::int64_t channels = add_features();
   register_module("features", features_);

@@ -23,6 +23,7 @@ constexpr std::int64_t kTableClasses = 1001;
 template <typename Net>
 void hold(PictureModel& model, const Net& net) {
   model.module = net.ptr();
+  // Plain pointers: model.module owns the net, and a PictureModel moves its functions together with it.
   model.forward = [inner = net.ptr().get()](const at::Tensor& pictures) { return inner->forward(pictures); };
   model.outputs = [inner = net.ptr().get()](const at::Tensor& pictures) {
     return std::vector{inner->forward(pictures)};
@@ -46,10 +47,12 @@ struct LayerCall final : at::ObserverContext {
   double macs_of_one_output;
 };
 
+// Batched products, as in BERT's attention, are not counted here: bert.h has a closed form.
 std::unique_ptr<at::ObserverContext> begin_layer(const at::RecordFunction& called) {
   const std::string_view name = called.name();
   const auto inputs = called.inputs();
   if (name == "aten::convolution") {
+    // Weights are [out, in / groups, height, width]: one output takes a product for each number of one row.
     return std::make_unique<LayerCall>(product(inputs[1].toTensor().sizes().slice(1)));
   }
   if (name == "aten::addmm") {  // a linear layer: bias, inputs, transposed weight
@@ -131,6 +134,7 @@ PictureModel make_picture_model(const PictureModelOptions& options) {
                                    .dropout = options.dropout.value_or(kDropout),
                                    .initialize = options.initialize}));
   } else if (options.name == "alexnet") {
+    // The smallest side is the one whose third pool still has a cell.
     model.pixels = table ? 227 : 224;
     model.smallest_pixels = table ? 67 : 63;
     hold(model, AlexNet(AlexNetOptions{.num_classes = model.num_classes,
@@ -171,6 +175,7 @@ PictureModel make_picture_model(const PictureModelOptions& options) {
 }
 
 at::Tensor PictureModel::loss(const at::Tensor& pictures, const at::Tensor& labels) const {
+  // The auxiliary head only helps to train; its loss is no measure of the model.
   if (!module->is_training()) return at::cross_entropy_loss(forward(pictures), labels);
   const std::vector<at::Tensor> all = outputs(pictures);
   const at::Tensor main = at::cross_entropy_loss(all[0], labels);
@@ -188,6 +193,7 @@ ModelWork count_work(const PictureModel& model, std::int64_t pixels) {
     // An empty batch: shapes flow through all layers, and nothing is computed.
     model.outputs(at::empty({0, 3, pixels, pixels}, like_weights));
   }
+  // As it was: counting must not change how the model computes.
   model.module->train(training);
   ModelWork work;
   for (const double macs : layers) work.forward_macs += macs;

@@ -36,6 +36,7 @@ const Layout& layout_of(int depth) {
 using models::conv1x1;
 using models::conv3x3;
 
+// Without a bias, as all convolutions in front of a batch norm, which would subtract it again.
 torch::nn::Conv2d conv7x7(std::int64_t out) {
   return models::undrawn_conv({.in = 3, .out = out, .kernel = 7, .stride = 2, .padding = 3});
 }

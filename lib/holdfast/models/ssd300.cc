@@ -16,6 +16,8 @@ std::string_view word_of(SsdBackbone backbone) {
 std::shared_ptr<Ssd300> make_ssd300(const Ssd300Options& options) {
   const bool vgg = options.backbone == SsdBackbone::vgg16;
   Ssd300Options filled = options;
+  // COCO has 80 classes with ids up to 90. torchvision keeps the ids, MLPerf numbers the classes anew; both
+  // add the background.
   if (filled.num_classes == 0) filled.num_classes = vgg ? 91 : 81;
   if (filled.num_classes < 2) {
     throw UsageError("an SSD300 needs the background and at least one class more, num_classes 2, not " +

@@ -35,6 +35,8 @@ class TrunkImpl final : public torch::nn::Module {
         norm_(64),
         stages_{blocks(kind, 3, 64, 64, 1), blocks(kind, 4, 64, 128, 2), blocks(kind, 6, 128, 256, 1)} {
     const torch::nn::MaxPool2d pool(torch::nn::MaxPool2dOptions(3).stride(2).padding(1));
+    // The keys of MLPerf's state dict count the places in these lists, those of the ReLU and the pool
+    // included.
     register_module("layer1",
                     torch::nn::ModuleList(conv_, norm_, in_place_relu(), pool, stages_[0], stages_[1]));
     register_module("layer2", torch::nn::ModuleList(stages_[2]));
@@ -142,6 +144,8 @@ class ResNet34Impl final : public Ssd300 {
     const std::int64_t n = map_output.size(0);
     const std::int64_t count = kSsdBoxesOfCell[map];
     const std::int64_t cells = map_output.size(2) * map_output.size(3);
+    // tf_cnn_benchmarks has (box, column) among the channels of a head, MLPerf (column, box). Weights of one
+    // load into the other and mean something else.
     if (options().variant == ModelVariant::table) {
       return map_output.reshape({n, count, columns, cells})
           .transpose(1, 2)

@@ -28,6 +28,8 @@ class StageImpl final : public torch::nn::SequentialImpl {
 TORCH_MODULE(Stage);
 
 // VGG-16's linear layers as convolutions; the first is dilated and sees every sixth cell.
+// The pool in front keeps the side, where VGG-16 halves it. The dilation gives the convolution the view that
+// it would have behind that pool (Liu et al. 2016).
 Stage make_connected() {
   torch::nn::Conv2d dilated = undrawn_conv({.in = 512, .out = 1024, .kernel = 3, .padding = 6, .bias = true});
   dilated->options.dilation(6);
@@ -52,6 +54,7 @@ Stage make_extra(std::int64_t in, std::int64_t out, const AddedBlock& extra) {
                in_place_relu());
 }
 
+// As _xavier_init of torchvision's SSD.
 void draw_xavier(torch::nn::Module& part) {
   for (const auto& module : part.modules()) {
     auto* conv = module->as<torch::nn::Conv2dImpl>();
@@ -74,6 +77,7 @@ class BackboneImpl final : public torch::nn::Module {
       if (i >= kFourthPool && i + 1 < layers->size()) fifth->push_back(layer);  // without its last pool
       ++i;
     }
+    // As in torchvision's keys, they are the last element of extra.0.
     fifth->push_back(connected_);
     extra_.push_back(fifth);
     for (std::size_t map = 0; map < kAddedBlocks.size(); ++map) {
@@ -107,6 +111,8 @@ class BackboneImpl final : public torch::nn::Module {
   }
 
  private:
+  // The features of conv4_3 are larger than those of later maps, so each cell is normalized to a learned
+  // length (Liu et al. 2016). In float at least, because a sum of 512 squares overflows FP16.
   at::Tensor scaled(const at::Tensor& x) const {
     const at::Tensor wide = at_least_float(x);
     return scale_.view({1, -1, 1, 1}) * (wide / wide.norm(2, {1}, /*keepdim=*/true).clamp_min(1e-12));

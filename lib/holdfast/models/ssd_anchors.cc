@@ -41,6 +41,7 @@ std::vector<Size> sizes_of(std::size_t map) {
   return sizes;
 }
 
+// Wide boxes of the last maps are larger than the picture; both originals clip their sides.
 double within(double value) { return std::clamp(value, 0.0, 1.0); }
 
 }  // namespace

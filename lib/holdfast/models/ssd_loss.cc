@@ -97,6 +97,7 @@ SsdLoss ssd_loss(const SsdOutput& output, const SsdAnchors& anchors, const SsdTa
   const Terms terms = terms_of(output, offsets_from(anchors, targets.boxes), targets.classes);
   const at::Tensor asked = kNegatives * terms.count;
   if (anchors.order == AnchorOrder::torchvision) {
+    // Sorts positives behind all negatives, as torchvision does. MLPerf gives them a loss of 0.
     const Sums sums = sums_of(terms, weights_of(terms, -std::numeric_limits<double>::infinity(), asked));
     // A batch without any object must not divide by 0.
     const at::Tensor positives = terms.count.sum().clamp_min(1);

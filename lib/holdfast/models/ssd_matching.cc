@@ -88,6 +88,7 @@ SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
   const at::NoGradGuard no_grad;
   const std::int64_t n = boxes.classes.size(0);
   const std::int64_t m = boxes.classes.size(1);
+  // No picture has a box, and torch refuses a maximum over no elements.
   if (m == 0) {
     return {.boxes = anchors.centers.expand({n, -1, -1}),
             .classes = at::zeros({n, anchors.centers.size(0)}, boxes.classes.options())};

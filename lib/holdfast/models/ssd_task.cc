@@ -27,6 +27,7 @@ struct Channel {
 };
 // Mean and deviation of ImageNet's channels.
 constexpr std::array<Channel, 3> kImageNet{{{.485, .229}, {.456, .224}, {.406, .225}}};
+// A deviation of 1/255 undoes the scaling to 0…1: the original VGG-16 saw values up to 255.
 constexpr std::array<Channel, 3> kTorchvisionSsd{
     {{.48235, 1 / 255.0}, {.45882, 1 / 255.0}, {.40784, 1 / 255.0}}};
 
@@ -50,6 +51,8 @@ at::Tensor turn_hue(const at::Tensor& x, const at::Tensor& circles) {
   const at::Tensor of_green = (blue - red) / divisor + 2;
   const at::Tensor of_blue = (red - green) / divisor + 4;
   const at::Tensor hue = at::where(value == red, of_red, at::where(value == green, of_green, of_blue));
+  // From HSV to RGB in closed form: value - chroma * clamp(min(k, 4 - k), 0, 1) with k = (n + hue) mod 6. n
+  // is 5, 3 and 1 for red, green and blue.
   const at::Tensor channel = at::arange(5, 0, -2, x.options()).view({1, 3, 1, 1});
   const at::Tensor k = (hue + 6 * circles + channel).remainder(6);
   return value - chroma * at::minimum(k, 4 - k).clamp(0, 1);

@@ -32,6 +32,7 @@ Vgg16Impl::Vgg16Impl(const Vgg16Options& options) : options_(options), features_
 
 at::Tensor Vgg16Impl::forward(const at::Tensor& pictures) {
   const at::Tensor x = features_->forward(pictures);
+  // Adaptive, so that pictures of other sizes than 224 fit the linear layers, too.
   return classifier_->forward(at::adaptive_avg_pool2d(x, {kLastSide, kLastSide}).flatten(1));
 }
 
@@ -49,6 +50,7 @@ void Vgg16Impl::initialize() {
     }
     if (auto* linear = module->as<torch::nn::LinearImpl>()) {
       if (table) {
+        // No ReLU follows the last layer, so it gets the smaller deviation.
         models::draw_as_table(*linear, linear != classifier_->children().back().get());
       } else {
         // The values of torchvision.

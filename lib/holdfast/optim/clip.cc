@@ -97,6 +97,7 @@ std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
 
 at::Tensor grad_norm(const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
+  // The norm of half gradients may exceed half's largest number, 65,504.
   return norm_of(gradients, grouped(gradients, "grad_norm"), /*wide=*/true);
 }
 

@@ -21,6 +21,7 @@ bool is_norm(const torch::nn::Module& module) {
       module);
 }
 
+// Module by module, because only the module tells whether its parameters are those of a norm.
 void walk(const torch::nn::Module& module, std::set<const at::TensorImpl*>& seen, DecayParameters& out) {
   const bool norm = is_norm(module);
   for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {

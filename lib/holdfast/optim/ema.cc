@@ -94,6 +94,7 @@ void Ema::update(const at::Tensor& found_inf) {
   part = part * happened;
   for (Group& group : groups_) {
     const at::Tensor& first = group.weights.front();
+    // Not _foreach_lerp_(): its weight as a number would have to be known on the host.
     auto moves = at::_foreach_sub(group.weights, group.averages);
     at::_foreach_mul_(moves, part.to(first.options()));
     at::_foreach_add_(group.averages, moves);

@@ -14,6 +14,7 @@ template <class Call, class Options>
 void with_rate(const KernelList& list, const Options& options, std::size_t group, bool on_device,
                DeviceRates& rates, const Call& call) {
   if (on_device) {
+    // A number would become a constant of a captured graph, and every replay would use the old rate.
     call(rates.of(group, options.lr(), list.device));
   } else {
     call(options.lr());
@@ -30,6 +31,7 @@ struct KernelOf : Which {
                   DeviceRates& rates, const std::optional<at::Tensor>& scale,
                   const std::optional<at::Tensor>& found) {
     const auto [beta1, beta2] = options.betas();
+    // Captured under their own names, because clang 14 cannot capture structured bindings.
     with_rate(list, options, group, on_device, rates, [&, beta1 = beta1, beta2 = beta2](const auto& rate) {
       Which::call(list.parameters, list.gradients, list.slots[0], list.slots[1], list.slots[2], list.steps,
                   rate, beta1, beta2, options.weight_decay(), options.eps(), options.amsgrad(), maximize,

@@ -42,6 +42,7 @@ at::Tensor rates_by(at::Tensor weights, const at::Tensor& updates, const at::Ten
 
 void scale(const KernelList& list, std::vector<at::Tensor>& directions, const at::Tensor& rate,
            double most_norm) {
+  // All norms of a list in one tensor each, so that the ratios of all parameters cost a few kernels.
   const at::Tensor weights = at::stack(at::_foreach_norm(list.parameters, 2, wide(list.dtype)));
   const at::Tensor updates = at::stack(at::_foreach_norm(directions, 2, wide(list.dtype)));
   const at::Tensor rates = rates_by(weights, updates, rate, most_norm).to(weights.scalar_type());

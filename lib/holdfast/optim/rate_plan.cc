@@ -147,6 +147,7 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
       return std::pow(real(1), static_cast<double>(t / whole(0)));
     case Kind::multi_step: {
       const auto& milestones = std::get<std::vector<std::int64_t>>(numbers_[0].value);
+      // A milestone counts from its own step on, as in PyTorch's MultiStepLR.
       const auto passed = std::upper_bound(milestones.begin(), milestones.end(), t) - milestones.begin();
       return std::pow(real(1), static_cast<double>(passed));
     }
@@ -161,9 +162,12 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
       const double at = std::min(static_cast<double>(t), last);
       const double first = 1 / real(2);
       if (at <= peak) return anneal(first, 1, peak > 0 ? at / peak : 1);
+      // final_div divides the first rate, not the peak, as in PyTorch's OneCycleLR.
       return anneal(1, first / real(3), (at - peak) / (last - peak));
     }
     case Kind::polynomial: {
+      // Counted from 1, as NVIDIA's BERT does, so that the first update has a rate. The power applies to all
+      // of the progress, so the rate jumps at the end of the warm-up, as there.
       const double progress = share(t + 1, whole(0));
       return progress < real(1) ? progress / real(1) : std::pow(1 - progress, real(2));
     }
@@ -232,6 +236,8 @@ void RatePlan::load(const StateReader& in, const std::string& prefix) {
     // Missing if another kind of plan was recorded and the user accepted the difference.
     if (number.chosen || !in.has(name)) continue;
     const std::int64_t steps = in.get_int(name);
+    // The factories have the same limits. The other plans divide by their length, and one_cycle by its length
+    // less one.
     if (steps < (kind_ == Kind::warmup ? 0 : kind_ == Kind::one_cycle ? 2 : 1)) {
       throw RefusedError("the recorded length '" + name + "' is " + std::to_string(steps));
     }

@@ -12,6 +12,7 @@ Schedule::Schedule(torch::optim::Optimizer& optimizer, RatePlan plan)
     : optimizer_(&optimizer), plan_(std::move(plan)) {
   if (optimizer.param_groups().empty())
     throw UsageError("the optimizer has no parameter groups to set a rate of");
+  // The optimizer has its base rate until then, and the first step may want another.
   apply(0);
 }
 
@@ -53,6 +54,7 @@ void Schedule::save(StateWriter& out) const {
   out.option("lr", bases());
   plan_.save(out, "");
   out.put("position", position_);
+  // Other plans have no such state, and their checkpoints keep their bytes.
   if (!plan_.plateau_options()) return;
   out.put("plateau.best", plateau_.best);
   out.put("plateau.seen", plateau_.seen);

@@ -24,6 +24,8 @@ void check_augmentation(const AugmentOptions& options, const PictureShape& shape
 void save_augmentation(const AugmentOptions& options, const PictureShape& shape, StateWriter& out) {
   out.option("crop_padding", std::int64_t{options.padding});
   out.option("flip", options.flip);
+  // Only the channels that exist: the other numbers decide nothing, so a change of them must not refuse a
+  // resume.
   const auto channels = static_cast<std::size_t>(shape.channels);
   out.option("mean", std::vector<double>(options.mean.begin(), options.mean.begin() + channels));
   out.option("stddev", std::vector<double>(options.stddev.begin(), options.stddev.begin() + channels));

@@ -36,6 +36,7 @@ torch::nn::BatchNorm2d make_norm(std::int64_t channels, const InceptionNorms& no
 
 InceptionNorms inception_norms(ModelVariant variant, BatchNormKind kind) {
   const bool table = variant == ModelVariant::table;
+  // TensorFlow's decay of 0.999 is a momentum of 0.001 in torch.
   return {.kind = kind, .fixed_scale = table, .momentum = table ? 0.001 : 0.1};
 }
 
@@ -66,6 +67,7 @@ at::Tensor pooled(Pool pool, const at::Tensor& x) {
     case Pool::average:
     case Pool::average_inside:
       // Whether the zeros of the padding count in the average is what tells the two.
+      // torchvision counts them. timm and TensorFlow's SAME padding do not.
       return at::avg_pool2d(x, {3, 3}, {1, 1}, {1, 1}, /*ceil_mode=*/false, pool == Pool::average);
     case Pool::max:
       return at::max_pool2d(x, {3, 3}, {1, 1}, {1, 1});

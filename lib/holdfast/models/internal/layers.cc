@@ -11,6 +11,7 @@ namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // Standard deviation of a standard normal that is cut at two deviations.
+// TensorFlow's initializers have the same constant, from scipy.stats.truncnorm.std(a=-2, b=2).
 constexpr double kCutDeviation = 0.87962566103423978;
 // The probability that a normal number lies within two deviations.
 const double kInside = std::erf(2 / std::sqrt(2.0));
@@ -65,6 +66,8 @@ void draw_as_table(torch::nn::Conv2dImpl& conv) {
 }
 
 void draw_as_table(torch::nn::LinearImpl& linear, bool relu_follows) {
+  // tf_cnn_benchmarks names the deviation before the cut for its linear layers, so nothing is divided by
+  // kCutDeviation here.
   const double gain = relu_follows ? 2 : 1;
   draw_truncated_normal(linear.weight, std::sqrt(gain / static_cast<double>(linear.weight.size(1))));
   linear.bias.zero_();

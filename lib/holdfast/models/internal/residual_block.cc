@@ -14,6 +14,7 @@ torch::nn::Conv2d conv1x1(std::int64_t in, std::int64_t out, std::int64_t stride
 }
 
 void ResidualBlockImpl::add_downsample(std::int64_t in, std::int64_t out, std::int64_t stride) {
+  // Option B of He et al. (2015): a projection only where the shape changes, and the identity elsewhere.
   if (stride == 1 && in == out) return;
   down_conv_ = conv1x1(in, out, stride);
   down_norm_ = torch::nn::BatchNorm2d(out);
@@ -26,6 +27,8 @@ at::Tensor ResidualBlockImpl::relu(torch::nn::BatchNorm2d& norm, const at::Tenso
 
 Activation ResidualBlockImpl::add_relu(torch::nn::BatchNorm2d& norm, const at::Tensor& x,
                                        const Activation& input) {
+  // A handle of its own: its gradient then arrives apart from that of the main path. The norm's backward
+  // kernel adds the two while it reads them.
   at::Tensor shortcut = input.shortcut;
   if (down_conv_) shortcut = normalize(kind_, down_norm_, down_conv_(shortcut), {}).main;
   return normalize(kind_, norm, x, {.add = shortcut, .relu = true});

@@ -8,6 +8,7 @@ namespace holdfast { inline namespace v0_2 { namespace models {
 namespace {
 
 // Channels of the convolutions, each followed by a ReLU. 0: a pool that halves the side.
+// Configuration D of Simonyan and Zisserman (2014).
 constexpr int kLayers[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
 
 }  // namespace

@@ -89,6 +89,7 @@ void give_all(torch::optim::Optimizer& from, torch::optim::Optimizer& to, const 
                      "ones, in the same order");
   }
   require_same_way(from, to, optimizer);
+  // A clone has no mark SlotsAway, so the other optimizer may step again.
   for (std::size_t g = 0; g < ours.size(); ++g) theirs[g].set_options(ours[g].options().clone());
   take_slots(from, to);
 }

@@ -14,6 +14,7 @@ const at::Tensor& DeviceSteps::of(const at::Tensor& parameter, const at::Tensor&
       known->second.slot._unsafe_get_target() == slot.unsafeGetTensorImpl()) {
     return known->second.count;
   }
+  // ATen's fused kernels read counts as floats. A float counts exactly up to 16.7 million updates.
   at::Tensor count = at::full({}, static_cast<double>(step), parameter.options().dtype(at::kFloat));
   // A weak pointer: this table must not keep the memory of slots alive that the optimizer has dropped.
   Count begun{c10::weak_intrusive_ptr<at::TensorImpl>(slot.getIntrusivePtr()), step, std::move(count)};
