@@ -31,6 +31,8 @@ bool own_time_is_over(const LedgerLife& life, bool left, WallTime now) {
   WallTime ends = kNever;
   for (const LedgerNotice& notice : life.notices) {
     const bool own = notice.source == "deadline";
+    // A stop for the run's own time settles it. Any other stop means that the attempt did not leave for that
+    // time.
     if (notice.kind == "stop") {
       if (own) return true;
       left = false;  // for another reason

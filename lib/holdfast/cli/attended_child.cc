@@ -42,6 +42,8 @@ constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGTERM, "SIGTERM
                                                               {SIGSYS, "SIGSYS"}}};
 
 // True for a trainer's --on-risk command, and for processes that it started.
+// By the environment, because a hook may have left the group and the session. /proc shows it as it was at
+// exec.
 bool is_risk_hook(pid_t process) {
   const std::string mark = std::string(kHookVariable) + "=" + kRiskHookName;
   std::ifstream environment("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
@@ -134,6 +136,7 @@ AttendedChild::AttendedChild(std::vector<std::string> command,
         start_process(std::move(command), {.environment = environment, .without = {kHookVariable}}, inbox);
     id_ = started_.id;
   } catch (const IoError& error) {
+    // An ending too, so that a wrapper judges a command that cannot start as it judges every other.
     ended_ = group_ended_ = true;
     ending_ = {.exit_code = static_cast<int>(ExitCode::internal), .not_started = error.what()};
   }

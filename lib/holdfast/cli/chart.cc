@@ -28,6 +28,7 @@ constexpr std::array<const char*, 3> kFills{"first-fill", "second-fill", "third-
 double nice_step(double raw) {
   const double power = std::pow(10, std::floor(std::log10(raw)));
   const double part = raw / power;
+  // The limits are the middles of 1 and 2, 2 and 5, 5 and 10.
   return power * (part < 1.5 ? 1 : part < 3.5 ? 2 : part < 7.5 ? 5 : 10);
 }
 
@@ -35,6 +36,7 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   std::vector<double> ticks;
   const double step = nice_step((high - low) / wanted);
   if (!(step > 0) || !std::isfinite(step)) return ticks;
+  // Bounded, because a step below the precision of `low` would never come to `high`.
   for (int i = 0; i < 50; ++i) {
     // A little below `low`, so that rounding does not lose a tick at the edge.
     const double tick = (std::ceil(low / step - 1e-9) + i) * step;
@@ -99,6 +101,7 @@ class Plot {
       }
     }
     if (low_ > high_) return;
+    // One value that is not positive has no place on a logarithmic axis, so it makes the axis linear.
     logarithmic_ = chart.may_be_logarithmic && all_positive && high_ / positive > kSpan;
     if (logarithmic_) {
       low_ = std::log10(low_);
@@ -113,6 +116,7 @@ class Plot {
       high_ += half;
     }
     const double margin = (high_ - low_) * 0.05;
+    // An axis from zero begins exactly there, so that heights can be compared.
     if (!chart.from_zero || low_ < 0) low_ -= margin;
     high_ += margin;
     first_ = chart.first;
@@ -151,6 +155,7 @@ class Plot {
       const double at = x(chart_.cuts[i].x);
       picture.line(at, kTop, at, kBottom, "cut");
       const double next = i + 1 < chart_.cuts.size() ? x(chart_.cuts[i + 1].x) : kRight;
+      // The line stays: only a label that would run into the next cut is left out.
       if (next - at < kLabelRoom || ++labels > kMostLabels) continue;
       picture.text(at + 4, kTop + 9, "muted small", chart_.cuts[i].label);
     }
@@ -178,6 +183,7 @@ class Plot {
       ++points;
     }
     finish_part();
+    // SVG paints in the order of the elements, so the band comes before the line.
     if (ranges) picture.path(bands, std::string(kFills[index]) + " band");
     picture.path(line, kStrokes[index]);
     if (points <= kMostPointMarks) picture.path(dots, std::string(kStrokes[index]) + " dot");
@@ -252,6 +258,7 @@ SvgPicture line_chart(const LineChart& chart) {
     plot.curve(picture, curve, i);
     picture.rectangle(x, 12, 16, 4, kFills[i]);
     picture.text(x + 22, 18, "ink", curve.name());
+    // Only the reader's font knows how wide a text is; 7.5 pixels a character is an estimate.
     x += 46 + 7.5 * static_cast<double>(curve.name().size());
   }
   return picture;

@@ -43,6 +43,7 @@ constexpr char kUsualCauses[] =
   an order that differs from run to run
 )";
 
+// The trial's checkpoints go there (checkpoint/internal/trial.h), never into the program's own run directory.
 class TrialFolder {
  public:
   TrialFolder() {
@@ -53,6 +54,7 @@ class TrialFolder {
   }
   ~TrialFolder() {
     std::error_code ignored;
+    // Best effort: a folder that stays behind costs room, and the verdict is known already.
     std::filesystem::remove_all(path_, ignored);
   }
   TrialFolder(const TrialFolder&) = delete;
@@ -172,6 +174,7 @@ class Check {
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed) return life;
     if (killed) throw Error("the program did not come to step " + format_count(orders.kill_at) + " again");
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    // 75 is right as well: the trial ends with a stop notice, in the middle of the training.
     if (code != 0 && code != static_cast<int>(ExitCode::interrupted)) {
       throw Error("life " + std::to_string(lives_) + " (" + name + ") of the program ended with " +
                   std::to_string(code) + "; its last lines:\n" + last_lines(all_of(error)));
@@ -204,6 +207,7 @@ class Check {
       const auto signal = inbox_.wait(std::chrono::milliseconds(50));
       if (signal && (*signal == SIGTERM || *signal == SIGINT)) {
         end_now(started.id);
+        // An exception, so that the temporary folder is removed on the way out.
         throw Cancelled{*signal};
       }
       const SteadyTime now = std::chrono::steady_clock::now();
@@ -211,6 +215,7 @@ class Check {
       if (std::exchange(written, bytes_of_steps(folder_.path())) != written) progress = now;
       if (now - progress < stall_timeout_) continue;
       end_now(started.id);
+      // The steps are read after the kill, so that the message names the last one that was taken.
       throw Error(stalled(orders, error));
     }
     ::kill(-started.id, SIGKILL);  // what it left behind

@@ -25,7 +25,9 @@ void add_color(CLI::App& command, std::string& when) {
 }
 
 Paint paint_for(const std::string& when) {
+  // What a user says outright overrides the terminal and NO_COLOR, so that `--color=always | less -R` works.
   if (when != "auto") return Paint(when == "always");
+  // NO_COLOR (no-color.org) and TERM=dumb are the two wishes that programs for terminals agree on.
   return Paint(isatty(STDOUT_FILENO) == 1 && !env_text(kEnvNoColor) && env_text(kEnvTerm) != "dumb");
 }
 

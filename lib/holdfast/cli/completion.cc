@@ -74,6 +74,8 @@ std::vector<std::string> words_of(const CLI::App& app, const CLI::App& command) 
   return {};
 }
 
+// COMP_WORDBREAKS of bash has '=', so --color=always comes as three words. The head finds option and value
+// among them.
 constexpr char kBashHead[] = R"(# Completion of holdfast for bash, printed by `holdfast completion bash`.
 _holdfast() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} options= words= i
@@ -110,6 +112,8 @@ void print_bash(const CLI::App& app) {
       options.insert(options.end(), choice.names.begin(), choice.names.end());
       if (!choice.takes_value || choice.names.empty()) continue;
       for (const std::string& name : choice.names) {
+        // ':' offers nothing for free text. Without this case the end of the function would offer names of
+        // files.
         const std::string answer =
             !choice.values.empty() ? "COMPREPLY=($(compgen -W \"" + joined(choice.values) + "\" -- \"$cur\"))"
             : choice.any_text      ? ":"
@@ -144,6 +148,8 @@ std::string zsh_values(const Choice& choice) {
   return choice.any_text ? ":value: " : ":file:_files";
 }
 
+// The same text works in a folder of fpath, where it is the body of _holdfast, and when it is sourced. Its
+// last lines tell the two apart.
 void print_zsh(const CLI::App& app) {
   std::cout << "#compdef holdfast\n# Completion of holdfast for zsh, printed by `holdfast completion zsh`.\n"
                "_holdfast() {\n  local -a commands\n  commands=(\n";

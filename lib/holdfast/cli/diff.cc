@@ -61,6 +61,7 @@ class Comparison {
     std::cout << '\n';
     print_tensors();
     print_attributes(Role::decides, "attributes that differ");
+    // Nearly every two files differ in them: they hold times, hosts and the environment.
     if (options_.all) print_attributes(Role::record, "records that differ (they decide nothing)");
     const Paint paint = paint_for(options_.color);
     std::cout << (different_ ? paint(Color::warning, "different") : paint(Color::good, "equal")) << '\n';
@@ -126,6 +127,7 @@ class Comparison {
 
   void compare_tensor_lists() {
     Progress progress("comparing", bytes_to_read());
+    // One limit and one progress for both files: they may lie on the same volume.
     const MeteredFile file_a(*a_.file, limit_, progress.done());
     const MeteredFile file_b(*b_.file, limit_, progress.done());
     std::map<std::string_view, const IndexedTensor*> in_b;
@@ -140,6 +142,7 @@ class Comparison {
       const IndexedTensor& other = *found->second;
       // What stays in this list is in the second file alone.
       in_b.erase(found);
+      // Equal digests mean equal bytes, so nothing of such a tensor is read.
       if (tensor.spec != other.spec) {
         say_other(printable(name) + ": " + spec_text(tensor.spec) + " in the first, " +
                   spec_text(other.spec) + " in the second");
@@ -237,6 +240,7 @@ Opened open_for_comparison(const std::filesystem::path& path) {
 }
 
 int run_diff(const DiffRequest& options) {
+  // A foreign file has no digests and no attributes: only the weights can be compared.
   if (is_foreign_file(options.a) || is_foreign_file(options.b)) {
     return diff_weights({.a = options.a,
                          .b = options.b,

@@ -25,6 +25,7 @@ const char* word_of(Finding::Verdict verdict) {
   return verdict == Finding::Verdict::warning ? "warning" : "failed";
 }
 
+// A check never ends the others: what it cannot find out is a finding of its own.
 std::vector<Finding> examine(const DoctorRequest& options) {
   std::vector<Finding> all;
   const auto add = [&](std::vector<Finding> some) {
@@ -51,6 +52,8 @@ int run_doctor(const DoctorRequest& options) {
   const auto failed = count(Finding::Verdict::failed);
   if (options.json) {
     Json list = Json::array();
+    // printable(), because texts come from drivers, services and files: a control character must reach no
+    // terminal through them.
     for (const Finding& one : findings) {
       list.push_back({{"verdict", word_of(one.verdict)},
                       {"what", one.what},
@@ -68,6 +71,7 @@ int run_doctor(const DoctorRequest& options) {
         std::cout << std::string(9, ' ') << "-> " << printable(one.remedy, 4096) << '\n';
     }
   }
+  // Warnings do not fail: a machine whose clock nothing synchronises, or without NCCL, can train.
   return static_cast<int>(failed == 0 ? ExitCode::complete : ExitCode::difference);
 }
 

@@ -74,6 +74,8 @@ std::string mig_text(const LoadedLibrary& nvml, unsigned int index) {
   return mode(device, &now, &next) == 0 && now == 1 ? ", MIG is on" : "";
 }
 
+// By the driver's own functions: they need no CUDA toolkit, and without a context they take no memory of a
+// device.
 void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
   const auto initialize = driver.function<int(unsigned int)>("cuInit");
   const auto count_of = driver.function<int(int*)>("cuDeviceGetCount");
@@ -143,7 +145,7 @@ std::vector<Finding> check_libtorch(const fs::path& directory) {
   const std::string text = (version.empty() ? "version unknown" : version) + " in " + root.string() +
                            (is_there(root / "lib/libtorch_cuda.so") ? ", with CUDA" : ", without CUDA");
   findings.push_back({ok, "LibTorch", text, {}});
-  // A name of the new string in a symbol.
+  // std::__cxx11::basic_string in a mangled name, which the older ABI does not have.
   if (text_of(root / "lib/libc10.so").find("St7__cxx1112basic_string") == std::string::npos) {
     findings.push_back({failed, "ABI", "this LibTorch has the C++ ABI from before g++ 5",
                         "take the wheel of 2.7 or later, or the archive named cxx11-abi"});
@@ -156,6 +158,8 @@ std::vector<Finding> check_libtorch(const fs::path& directory) {
 std::vector<Finding> check_gpus(const fs::path& libtorch) {
   const LoadedLibrary driver("libcuda.so.1");
   if (!driver.loaded()) {
+    // The kernel module makes this file, so it tells a missing GPU from a container without the driver's
+    // libraries.
     if (!is_there("/dev/nvidiactl")) return {{ok, "driver", "no NVIDIA driver: training uses the CPU", {}}};
     return {{failed, "driver", "there is a GPU (/dev/nvidiactl), but libcuda.so.1 cannot be loaded",
              "start the container with the NVIDIA runtime, or install the driver's libraries"}};
@@ -172,6 +176,7 @@ std::vector<Finding> check_gpus(const fs::path& libtorch) {
 }
 
 std::vector<Finding> check_libraries() {
+  // The library loads it at run time, so a build says nothing about this machine.
   if (LoadedLibrary("libcurl.so.4").loaded()) return {{ok, "libcurl", "metadata services can be asked", {}}};
   return {{warning, "libcurl", "libcurl.so.4 cannot be loaded: no metadata service is asked for notices",
            "apt-get install libcurl4"}};
@@ -192,6 +197,7 @@ std::vector<Finding> check_metadata_service(Clock& clock, const fs::path& system
     return {{warning, "notices", name + "'s metadata service is switched off (AWS_EC2_METADATA_DISABLED)",
              "unset that variable"}};
   }
+  // One question by the code that a run asks with, so the answer holds for a run.
   source->poll();
   const SourceFigures figures = source->figures();
   if (figures.failures == 0) return {{ok, "notices", name + "'s metadata service answers", {}}};
@@ -219,6 +225,7 @@ std::vector<Finding> check_volume(const fs::path& directory) {
 std::vector<Finding> check_clock() {
   timex status{};
   // The kernel itself knows whether something disciplines its clock.
+  // Without a mode it only reads, and needs no privilege.
   const int state = adjtimex(&status);
   if (state >= 0 && state != TIME_ERROR) return {{ok, "clock", "synchronised", {}}};
   return {{warning, "clock",
@@ -262,6 +269,7 @@ std::vector<Finding> check_signals(const fs::path& system_root) {
   constexpr std::array<std::pair<int, const char*>, 4> kHeard{
       {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}, {SIGHUP, "SIGHUP"}}};
   std::ifstream file(system_root / "proc/self/status");
+  // exec keeps an ignored signal ignored, so a run that this parent starts would not hear it.
   std::uint64_t ignored = 0;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("SigIgn:")) ignored = std::strtoull(line.c_str() + 7, nullptr, 16);

@@ -23,9 +23,12 @@ bool run_end_hook(const std::string& command, const HookContext& context, const 
   Duration delay = options.first_delay;
   bool asked_to_stop = false;
   while (true) {
+    // By a shell, because users write commands with variables and pipes.
     AttendedChild hook({"/bin/sh", "-c", command}, to_environment(context), inbox);
     while (!hook.ended() && Clock::real().now() < end) {
       const auto signal = inbox.wait(std::clamp<Duration>(end - Clock::real().now(), 0s, 1s));
+      // The hook hears the signal, too: it may be in the middle of a call to the cloud, and ends in its own
+      // way.
       if (signal) hook.send(*signal);
       asked_to_stop = asked_to_stop || asks_to_stop(signal);
     }
@@ -37,6 +40,7 @@ bool run_end_hook(const std::string& command, const HookContext& context, const 
     }
     hook.leave_alone();  // it may have started background processes on purpose
     if (hook.ending().code() == 0) return true;
+    // A try that could begin only after the limit is not waited for.
     const Duration left = end - Clock::real().now();
     if (asked_to_stop || left <= delay) {
       log_error("--{}: {}; not tried again", context.hook, to_text(hook.ending()));
@@ -51,6 +55,7 @@ bool run_end_hook(const std::string& command, const HookContext& context, const 
       log_error("--{}: asked to stop; not tried again", context.hook);
       return false;
     }
+    // Growing delays, so that a control plane in trouble is not pressed by every machine of a fleet.
     delay = std::min(delay * 2, options.longest_delay);
   }
 }

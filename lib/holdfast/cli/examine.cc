@@ -31,6 +31,7 @@ Examined look(const File& file, Depth depth, std::atomic<std::uint64_t>* progres
     }
   }
   if (rejection) {
+    // A newer format is no damage: an older program must not call a good file broken.
     examined.state = rejection->kind == Rejection::Kind::newer_format ? FileState::newer : FileState::damaged;
     examined.reason = std::move(rejection->reason);
   }
@@ -69,6 +70,7 @@ Examined examine(const File& file, const std::string& name, Depth depth,
     Examined examined = look(file, depth, progress);
     if (examined.state == FileState::damaged) {
       // A second look: damage on the volume shows twice.
+      // Without progress: the bytes have been counted, and the line would pass 100 %.
       Examined again = look(file, depth, nullptr);
       if (again.state == FileState::ok) {
         again.remark =
@@ -122,8 +124,10 @@ Listing list_checkpoints(const Directory& directory) {
     const auto id = parse_checkpoint_name(entry.name);
     if (!id) continue;
     const auto status = directory.status(entry.name);
+    // Retention of a living trainer may delete a file after it was listed.
     if (status) listing.checkpoints.push_back({entry.name, *id, status->size});
   }
+  // The order of recovery: a newer attempt counts before a later step of an older one.
   const auto place = [](const Listed& listed) { return std::pair(listed.id.attempt, listed.id.step); };
   std::sort(listing.checkpoints.begin(), listing.checkpoints.end(),
             [&](const Listed& a, const Listed& b) { return place(a) > place(b); });

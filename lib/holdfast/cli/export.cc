@@ -45,6 +45,7 @@ int run_export(const ExportRequest& options) {
   std::optional<Rejection> rejection;
   ReadLimit limit(options.read_limit);
   for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
+    // Their destructors remove the files of a try that found damage, before the next try begins.
     std::vector<std::unique_ptr<NewFile>> made;
     {
       Progress progress("exporting " + printable(options.file.filename().string()), index.file_length);
@@ -55,6 +56,7 @@ int run_export(const ExportRequest& options) {
     // An index that stays beside new shards would mix the weights of two exports, so it goes first.
     if (options.force && made.size() > 1 && directory->unlink(wanted.names().back())) directory->sync();
     std::uint64_t bytes = 0;
+    // The index of shards comes last, so a loader never finds one that names files which are not there yet.
     for (const auto& file : made) {
       bytes += file->file().size();
       file->publish(options.force);

@@ -30,9 +30,11 @@ void check_combination(const ExportRequest& request, ExportFormat format) {
   if (request.all && (!request.dtype.empty() || !request.ema.empty())) {
     throw UsageError("--all exports the training state as it is: --dtype and --ema are for weights alone");
   }
+  // safetensors holds a flat list of tensors: it has no place for counters and nested dicts.
   if (request.all && format == ExportFormat::safetensors) {
     throw UsageError("--all needs a file of PyTorch or HDF5: name one that ends in .pt or .h5");
   }
+  // Only for safetensors the loaders of other libraries agree on an index beside the shards.
   if (!request.shard.empty() && format != ExportFormat::safetensors) {
     throw UsageError("--shard is for safetensors: name a file that ends in .safetensors");
   }
@@ -106,6 +108,7 @@ std::optional<Rejection> Export::write_shards(const File& from, Directory& direc
     made.push_back(std::make_unique<NewFile>(directory, names_[i]));
     if (auto rejection = write_one(from, shards_[i], made.back()->file(), mode)) return rejection;
   }
+  // The index comes last, because run_export() publishes in this order.
   made.push_back(std::make_unique<NewFile>(directory, names_.back()));
   made.back()->file().write_at(std::as_bytes(std::span(shard_index_)), 0);
   return std::nullopt;

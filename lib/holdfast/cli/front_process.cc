@@ -34,6 +34,7 @@ int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>
   if (front != 1 && children_of(front).empty()) return work();
   sigset_t heard;
   sigset_t before;
+  // All of them: what a signal means is decided in the process behind this one.
   sigfillset(&heard);
   // Job control signals keep their effect: Ctrl-Z must stop the terminal's foreground job.
   for (const int job_control : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&heard, job_control);

@@ -31,12 +31,14 @@ int run_health(const HealthRequest& options) {
   const std::string attempt = "attempt " + std::to_string(run.newest.attempt);
   if (run.ended()) return nobody(attempt + " has ended; holdfast ls shows how");
   if (!run.life.last_wall) return nobody(attempt + " has not begun to train yet");
+  // By the newest line of the ledger, because the process may be on another machine.
   const auto age = std::chrono::duration_cast<Duration>(run.now - *run.life.last_wall);
   if (age > silent_after) {
     return nobody(attempt + " has written nothing for " + format_duration(age) + "; it hangs, or died");
   }
   bool blind = false;
   for (const auto& [name, source] : run.life.sources) {
+    // A source is blind now and then, for a request that got no answer. Only a long time is news.
     if (source.blind_now < blind_after) continue;
     blind = true;
     std::cout << attempt << " is blind: its interruption source " << printable(name, 40)

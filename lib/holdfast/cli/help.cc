@@ -11,6 +11,7 @@ namespace {
 
 constexpr char kExitCodes[] = "exit-codes";
 
+// From the tables that the pages in docs/ are compared with, so that the program and the pages say the same.
 int print_exit_codes() {
   using enum Table::Align;
   Table codes({right, left, left});
@@ -34,6 +35,7 @@ int print_help(const CLI::App& app, const std::string& topic) {
       app.get_subcommands([&](const CLI::App* command) { return command->check_name(topic); });
   if (commands.empty())
     throw UsageError("there is no command '" + printable(topic) + "' (holdfast --help lists them)");
+  // With the program's name in front, as `holdfast COMMAND --help` prints it.
   std::cout << commands.front()->help(app.get_name());
   return 0;
 }

@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kMostRows = 500;  // of a table
 constexpr std::size_t kMostCuts = 200;  // of a chart; more would be a wall
 
+// Fonts of the reader's system only: the page must look the same without a network, years later.
 constexpr const char* kPageStyle =
     "body{margin:0;font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif;"
     "background:#f4f6f9;color:#1f2733}"
@@ -47,6 +48,7 @@ class Page {
         "</style>\n</head>\n<body>\n<main>\n";
   }
 
+  // For this program's own markup. Whatever comes from a run passes svg_escaped() before.
   void raw(const std::string& html) { text_ += html; }
   void tile(const std::string& value, const std::string& what) {
     text_ +=
@@ -100,6 +102,7 @@ void put_tiles(Page& page, const RunAccount& run, const RunCurves& curves) {
   for (const LifeAccount& life : run.lives) {
     saves += life.saves;
     bytes += life.bytes;
+    // No life has computed the newest one's last steps again so far.
     if (&life != &run.lives.back()) lost_steps += life.last_step - life.kept_step;
   }
   page.raw("<div class=\"tiles\">\n");
@@ -143,6 +146,7 @@ void put_curves(Page& page, RunCurves& curves) {
   accuracy.percent = true;
   std::vector<std::pair<std::string, LineChart>> others;
   for (const auto& [name, curve] : curves.measured) {
+    // By the name, because a metric has no unit. At most three curves share a chart: there are three colours.
     LineChart& place = contains(name, "accuracy") ? accuracy : loss;
     if ((contains(name, "accuracy") || contains(name, "loss")) && place.curves.size() < 3) {
       place.curves.push_back(curve);
@@ -180,6 +184,7 @@ void put_attempts(Page& page, const RunAccount& run) {
                    {"saves", number},
                    {"notice", word},
                    {"end", text}});
+  // A run of spot machines may have thousands of attempts, and a browser must still open the page.
   const std::size_t first = run.lives.size() > kMostRows ? run.lives.size() - kMostRows : 0;
   for (std::size_t i = first; i < run.lives.size(); ++i) {
     const LifeAccount& life = run.lives[i];
@@ -208,6 +213,7 @@ void put_notices(Page& page, const std::vector<LedgerLife>& lives) {
                    {"time left", number},
                    {"what it said", text}});
   std::size_t rows = 0;
+  // From the newest on, so that the limit leaves out the oldest ones.
   for (auto life = lives.rbegin(); life != lives.rend(); ++life) {
     for (auto notice = life->notices.rbegin(); notice != life->notices.rend() && rows < kMostRows;
          ++notice, ++rows) {

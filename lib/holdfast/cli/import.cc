@@ -46,6 +46,7 @@ void strip_prefix(Snapshot& weights, const ImportRequest& options) {
     name.replace(0, prefix.size(), group);
     offsets.push_back(weights.layout->offset(i));
   }
+  // Other names over the same bytes: no weight is copied.
   weights.layout =
       std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), weights.layout->length());
 }
@@ -84,6 +85,7 @@ int run_import(const ImportRequest& options) {
   const auto index = read_foreign_index(*file, options.key);
   if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(options, rejection->reason);
   const auto& foreign = std::get<ForeignIndex>(index);
+  // Everything is read and checked before the run directory is made: a refused file leaves no trace.
   const auto read = read_foreign(*file, foreign, options.module);
   if (const auto* const rejection = std::get_if<Rejection>(&read)) refuse(options, rejection->reason);
   Snapshot& weights = *std::get<std::shared_ptr<Snapshot>>(read);

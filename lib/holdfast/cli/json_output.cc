@@ -16,6 +16,7 @@ void add_json(CLI::App& command, bool& json) {
 }
 
 void print_json(const Json& document) {
+  // dump() would throw for a name of a file that is not UTF-8. Replaced, the object stays valid JSON.
   std::cout << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
@@ -23,6 +24,7 @@ void print_json_error(const std::string& error, int exit_code) {
   print_json({{"schema", kJsonSchema}, {"error", error}, {"exit_code", exit_code}});
 }
 
+// nlohmann writes null for nan and inf, and a reader could not tell a NaN from an unknown value.
 Json json_number(double value) { return std::isfinite(value) ? Json(value) : Json(shortest_decimal(value)); }
 
 }}  // namespace holdfast::v0_2

@@ -87,6 +87,7 @@ Place place_by_launcher() {
 }
 
 void meet_at(const std::string& master, Place& place) {
+  // The last colon, because an IPv6 address has colons itself.
   const auto colon = master.rfind(':');
   const auto port = colon == std::string::npos ? std::nullopt : parse_int(master.substr(colon + 1));
   if (!port || *port < 1 || *port > 65'535 || colon == 0) {
@@ -242,6 +243,7 @@ class Launch {
       const Duration grace = time_to_leave();
       log_error("rank {} failed ({}); the others get SIGTERM, and {} to leave", ending.rank,
                 to_text(ending.ending), format_duration(grace));
+      // Told, so that their endings count as no failure of their own.
       ranks_->tell(SIGTERM);
       kill_no_later_than(grace);
     } else if (!failed_ && ending.ending.code() == static_cast<int>(ExitCode::interrupted) && !one_left_) {

@@ -28,6 +28,8 @@ LaunchVerdict verdict_of(std::span<const RankEnding> endings) {
   if (count == 0) return {kComplete, "all ranks are complete"};
   if (static_cast<std::size_t>(count) == endings.size())
     return {kInterrupted, "all ranks are interrupted and can resume"};
+  // Neither 0 nor 75: a supervisor must not take a run for complete, or for resumable, while its ranks
+  // disagree.
   return {static_cast<int>(ExitCode::internal),
           std::to_string(count) + " of " + std::to_string(endings.size()) +
               " ranks are interrupted (exit 75), the others complete (exit 0): they disagree"};

@@ -63,6 +63,7 @@ LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
 }
 
 LaunchedRanks::~LaunchedRanks() {
+  // The launcher is on its way out with an exception: nobody would hear what the ranks say.
   if (!ended()) send(SIGKILL);
 }
 

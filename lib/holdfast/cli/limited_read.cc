@@ -16,6 +16,7 @@ namespace {
 
 [[noreturn]] void work_in_child(int from, int to, const std::function<std::string()>& read) {
   close(from);  // otherwise it would wait for itself to read, once its parent is gone
+  // It ends at its next write, once nobody reads any more.
   std::signal(SIGPIPE, SIG_DFL);
   const std::string text = read();
   for (std::size_t at = 0; at < text.size();) {

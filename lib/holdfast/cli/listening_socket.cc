@@ -23,6 +23,8 @@ ListeningSocket::ListeningSocket() {
   socklen_t length = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   // Port 0, from the initializer above: the kernel chooses a free one.
+  // Closed at exec in every rank but rank 0, whose start clears the flag. So the port is free once rank 0 has
+  // ended.
   descriptor_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const char* failed = nullptr;
   if (descriptor_ < 0) {

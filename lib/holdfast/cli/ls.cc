@@ -62,6 +62,7 @@ void print_run_state(const RunState& state) {
 }
 
 bool is_finite(const Examined& examined) {
+  // Told in the index, so no byte of the state is read.
   const Attribute* const finite = examined.index ? examined.index->attributes.find(kRunFinite) : nullptr;
   const auto* const told = finite == nullptr ? nullptr : std::get_if<bool>(&finite->value);
   return told == nullptr || *told;
@@ -89,6 +90,7 @@ Json json_of(const Listed& listed, const Examined& examined) {
 // The members of RUN_STATE.json; null before the first.
 Json json_of(const LastWord& word) {
   if (word.attempt == 0) return nullptr;
+  // Through the file's own text, so that `ls --json` and RUN_STATE.json have the same members.
   if (word.state) return Json::parse(to_json(*word.state), nullptr, false);
   return {{"attempt", word.attempt}, {"phase", word_of(RunPhase::starting)}};
 }
@@ -128,6 +130,7 @@ int run_ls(const LsRequest& options) {
     const std::string& note = examined.reason.empty() ? examined.remark : examined.reason;
     if (note.empty()) continue;
     const Color color = examined.state == FileState::damaged ? Color::bad : Color::warning;
+    // Below the table: a sentence in a column would push the names out of sight.
     notes.push_back(paint(color, terminal_text(listed.name + ": " + note)));
   }
   if (options.json) {

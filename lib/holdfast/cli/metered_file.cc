@@ -44,6 +44,7 @@ std::size_t MeteredFile::count(std::size_t bytes) const {
 }
 
 std::size_t MeteredFile::read_at(std::span<std::byte> buffer, std::uint64_t offset) const {
+  // Counted and delayed after the read: only bytes that came are known, and the wait holds up the next read.
   return count(file_.read_at(buffer, offset));
 }
 

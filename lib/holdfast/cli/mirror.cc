@@ -49,12 +49,14 @@ void add_home(CLI::App& command, const char* name, MirrorRequest& request) {
       ->type_name("DIR");
 }
 
-// A trainer that starts in DIR by itself (ProcessOptions::home) claims HOME, fetches, and then tells it in DIR.
+// A trainer that starts in DIR by itself (CheckpointerOptions::start.home) claims HOME, fetches, and then
+// tells it in DIR.
 bool a_start_goes_on_here(const MirrorRequest& request, MirrorRun& run) {
   if (request.once) return false;
   SteadyTime end = Clock::real().now() + kLongestStart;
   while (!run.copies().goes_on_here()) {
     const SteadyTime now = Clock::real().now();
+    // A fetch takes as long as HOME needs for a whole checkpoint, which no fixed time covers.
     if (run.a_start_fetches()) end = now + kLongestStart;
     if (now >= end) return false;
     run.pace().wait(std::chrono::seconds(1));
@@ -69,8 +71,11 @@ int run_mirror(const MirrorRequest& request) {
     try {
       return run.mirror();
     } catch (const SupersededError& error) {
+      // The newer claim may be that of a start in DIR itself. Then this mirror goes on: one mirror serves
+      // every life of a trainer.
       // A stop ends the wait with MirrorStopped (75) after its grace.
       log_info("{}; is it a start in {}?", error.what(), request.directory);
+      // Otherwise the trainer would go on, and nothing of that would ever count at HOME.
       if (!request.once && !run.copies().goes_on_here()) run.end_trainer();
       if (a_start_goes_on_here(request, run)) {
         told_to_stop = run.told_to_stop();

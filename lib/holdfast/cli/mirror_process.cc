@@ -151,6 +151,7 @@ MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw IoError("socketpair", "", errno);
   }
+  // Shared, so that a new mirror knows the claims of the one that died.
   void* const shared =
       mmap(nullptr, sizeof(Legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) throw IoError("mmap", "", errno);
@@ -230,6 +231,7 @@ std::optional<MirrorProcess::Answer> MirrorProcess::answer() {
     asked_.clear();
     return Answer{.code = static_cast<int>(code.value_or(0)), .text = message->substr(second + 1)};
   }
+  // A mirror that dies takes along the requests that it has read.
   if (!asked_.empty() && Clock::real().now() >= sent_ + kAskAgain) send();
   return std::nullopt;
 }

@@ -50,12 +50,14 @@ MirrorRun::MirrorRun(const MirrorRequest& request, std::function<void()> also)
                       FileSystem::real(), verifier_, pace_)),
       mirror_(FileSystem::real(), verifier_, *home_, {.directory = request.directory, .once = request.once},
               pace_) {
+  // Nobody loads a state here, so no image of one takes memory beside the trainer's.
   verifier_.stop_keeping();
   if (!request.home.starts_with(kRclonePrefix) && request.home_mount.empty() &&
       FileSystem::real().on_root_file_system(request.home)) {
     log_warning("{} lies on the root file system: is its volume mounted? --home-mount makes sure of it",
                 request.home);
   }
+  // Before any thread that verifies: on Linux the niceness belongs to a thread, and new threads inherit it.
   work_quietly();
 }
 
@@ -96,6 +98,7 @@ bool MirrorRun::trainer_may_save() const {
     const auto words = run ? attempt_words(*run, kHighestNumber) : std::vector<AttemptWord>{};
     return !words.empty() && may_be_alive(words.front(), {});
   } catch (const Error&) {
+    // A directory that cannot be read proves nothing, and the trainer's last save must not be missed.
     return true;
   }
 }
@@ -113,6 +116,7 @@ void MirrorRun::end_trainer() {
     if (!run || !mirror_.record().owns(highest_attempt(*run)) || !trainer_may_save()) return;
     CheckpointStore store(FileSystem::real(), Clock::real(),
                           {.directory = request_.directory, .allow_fresh = true}, verifier_);
+    // The trainer looks for newer claims before each commit, finds this one, and ends with 76.
     store.claim(kClaimedByMirror);
     log_warning("the trainer in {} is superseded as well, and ends with 76", request_.directory);
   } catch (const Error& error) {

@@ -73,6 +73,7 @@ void check_replaceable(Directory& directory, const std::filesystem::path& to, bo
   const std::string name = to.filename().string();
   const auto status = directory.status(name);
   if (!status) return;
+  // A rename would replace a device by a plain file.
   if (status->kind != FileKind::regular) throw UsageError(shown + ": it is no plain file");
   if (!force) refuse_existing(to.string());
   const auto file = directory.open(name, OpenMode::read);

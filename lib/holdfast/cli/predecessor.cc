@@ -30,6 +30,7 @@ std::optional<ProcessIdentity> orphaned_trainer(const RunNews& news) {
   // A process number means something only within one boot of one machine.
   if (claimant.boot_id.empty() || claimant.boot_id != boot_id()) return std::nullopt;
   const auto supervisor = supervisor_in(claimant.supervisor, claimant.process.pid_namespace);
+  // A claim without a supervisor's name is that of a trainer that nobody supervises.
   if (!supervisor || is_running(*supervisor) || !is_running(claimant.process)) return std::nullopt;
   return claimant.process;
 }

@@ -120,6 +120,7 @@ void print_text(const VolumeReport& report, std::uint64_t state) {
 int run_probe(const ProbeRequest& options) {
   const std::uint64_t bytes = size_of("--size", options.size);
   const std::uint64_t state = options.state.empty() ? 0 : size_of("--state", options.state);
+  // Handlers, because the default action would leave the probe's folder behind on the volume.
   std::signal(SIGINT, note_signal);
   std::signal(SIGTERM, note_signal);
   try {
@@ -136,6 +137,7 @@ int run_probe(const ProbeRequest& options) {
     } else {
       print_text(report, state);
     }
+    // Slow is not unfit: only what a commit cannot do without decides the exit code.
     return static_cast<int>(report.fit() ? ExitCode::complete : ExitCode::difference);
   } catch (const Error& error) {
     if (error.exit_code() != ExitCode::interrupted) throw;

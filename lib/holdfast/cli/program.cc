@@ -85,6 +85,8 @@ int run_program(std::vector<std::string> arguments) {
   // CLI11 would print the help of the command `help`.
   if (arguments.size() == 1 && arguments.front() == "help") arguments = {"--help"};
   const std::vector<std::string> wrapped = take_wrapped(arguments);
+  // Before the parse, because that may fail. The words behind `--` are another program's, and taken out
+  // already.
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   const Failure fail(json);
   const std::string first = arguments.empty() ? std::string() : arguments.front();

@@ -17,6 +17,7 @@ constexpr Duration kSettled = std::chrono::seconds(1);  // before that, a time l
 
 Progress::Progress(std::string doing, std::uint64_t bytes)
     : doing_(std::move(doing)), bytes_(bytes), start_(Clock::real().now()) {
+  // On a thread of its own, because one read of a slow volume may take longer than the line may stand still.
   thread_ = std::thread([this] { draw(); });
 }
 
@@ -27,6 +28,7 @@ Progress::~Progress() {
   }
   wake_.notify_one();
   thread_.join();
+  // After the join: the thread could draw once more.
   clear_status_line();
 }
 
@@ -50,6 +52,7 @@ void Progress::draw() {
   const Duration interval = redraws ? kRedrawBar : kLines;
   const MutexLock lock(mutex_);
   while (!wake_.wait_for(mutex_, interval, [this]() HOLDFAST_REQUIRES(mutex_) { return ended_; })) {
+    // In a log file a status line would be one line of carriage returns.
     redraws ? show_status_line(text()) : log_info(text());
   }
 }

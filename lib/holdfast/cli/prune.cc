@@ -133,6 +133,7 @@ void print_plan(const PruneRequest& options, const RetentionReport& plan) {
                word_of(file.fate), printable(file.reason, 400), file.name});
   }
   table.print(std::cout);
+  // Before the deletions, so that the plan is on the screen if one of them fails.
   std::cout.flush();
 }
 
@@ -228,6 +229,8 @@ int run_prune(const PruneRequest& options) {
                                     .dry_run = options.dry_run,
                                     .even_if_running = options.even_if_running,
                                     .planned = [&](const RetentionReport& plan) {
+                                      // First: a typing error must end the command before anything changes,
+                                      // at HOME too.
                                       check_metrics(keep, plan, verifier.metrics());
                                       if (!options.home.home.empty()) prune_home(options);
                                       if (!options.json) print_plan(options, plan);

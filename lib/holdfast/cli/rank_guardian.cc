@@ -52,6 +52,7 @@ bool lives(const Rank& rank) { return rank.started != 0 && start_of_process(rank
   for (const SteadyTime end = Clock::real().now() + grace; any_lives() && Clock::real().now() < end;) {
     Clock::real().sleep_for(kBetweenLooksAtRanks);
   }
+  // The whole group, so that processes which a rank has started end with it.
   for (const Rank& one : ranks) {
     if (lives(one)) kill(-one.id, SIGKILL);
   }

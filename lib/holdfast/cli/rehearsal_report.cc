@@ -52,6 +52,7 @@ std::string resumed_text(const RehearsedLife& life) {
 std::vector<std::string> faults_of(const RehearsedLife& life) {
   std::vector<std::string> faults;
   if (life.attempt == 0) {
+    // Nothing else of such a life can be judged, and each further fault would follow from this one.
     return {"it did not begin to train (" + to_text(life.ending) + ")"};
   }
   if (!life.given) return {"it ended before the notice came (" + to_text(life.ending) + ")"};
@@ -70,6 +71,7 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
         "it trained until it was killed, as far as its ledger shows; how much of that is lost is unknown");
   }
   if (life.durable_step < 0) faults.emplace_back("nothing was ever committed");
+  // Without a newer step there was nothing to commit.
   if (life.commits.empty() && life.durable_step < life.furthest_step) {
     faults.emplace_back("nothing was committed between the notice and the end");
   }

@@ -68,6 +68,7 @@ class Rehearsal {
                options_.kill ? "SIGKILL" : "SIGTERM");
       lives_.emplace_back();
       live(lives_.back(), true);
+      // A life that ended before its notice would end so again: its program is complete, or cannot train.
       goes_on = cancelled_ == 0 && lives_.back().given;
     }
     if (goes_on) {
@@ -106,6 +107,7 @@ class Rehearsal {
       const SteadyTime now = Clock::real().now();
       if (!times.trains && watch_.first_state()) begins(times, now);
       if (!times.trains) wonder(times, now);
+      // Counted from the start of training: how long a start takes depends on machine and checkpoint.
       const bool due = cancelled_ == 0 && times.trains && now >= *times.trains + in_;
       if (due && !gets_notice && !times.asked_to_leave) ask_to_leave(child, times, now);
       if (due && gets_notice && !times.announced) announce(times, now);
@@ -121,6 +123,8 @@ class Rehearsal {
   }
 
   void pass_on(AttendedChild& child, Times& times) {
+    // This wait is also the pace of the looks at the run directory: the report's times are late by up to
+    // kLook.
     const auto signal = inbox_.wait(kLook);
     if (!signal) return;
     child.send(*signal);
@@ -177,6 +181,7 @@ class Rehearsal {
     if (!times.killed) times.killed = now;
     child.send_to_all(SIGKILL);
     if (now < *times.killed + kUnkillable) return;
+    // Otherwise its destructor would try for ten seconds more to end the same process.
     child.leave_alone();
     throw Error("process " + std::to_string(child.id()) +
                 " does not end at SIGKILL: it hangs in the kernel, " +
@@ -200,6 +205,7 @@ class Rehearsal {
     life.furthest_step = std::max(story.last_step, watch_.state()->step);
     if (!losses.empty()) life.furthest_step = std::max(life.furthest_step, losses.rbegin()->first);
     if (RehearsedLife* const previous = before(life); previous != nullptr) {
+      // What a life has lost shows only where the next one begins.
       previous->resumed_at = life.began_at;
       const Recomputed again = compare_losses(losses_of(previous->attempt, life.began_at), losses);
       previous->computed_again = again.steps;
@@ -238,6 +244,7 @@ class Rehearsal {
     return from_ledger(attempt, [&](const File& ledger) { return read_life(attempt, ledger); });
   }
   LossesByStep losses_of(AttemptNumber attempt, std::int64_t after) const {
+    // Bounds the memory: the ledger of a long run has millions of losses.
     constexpr std::size_t kMost = 1 << 20;
     return from_ledger(attempt, [&](const File& ledger) { return losses_after(ledger, after, kMost); });
   }
@@ -275,6 +282,7 @@ class Rehearsal {
     if (last_.attempt == 0) return;  // the life before reports that
     std::cout << "last life: attempt " << last_.attempt << ", from step " << format_count(last_.began_at)
               << " to " << format_count(last_.durable_step) << ", " << to_text(last_.ending) << '\n';
+    // 75 is the usual end, because this life was asked to stop. 0: it became complete before.
     if (last_.ending.code() != 0 && last_.ending.code() != static_cast<int>(ExitCode::interrupted)) {
       faults.push_back("the last life ended with " + to_text(last_.ending));
     }

@@ -154,7 +154,6 @@ void print_account_as_json(const RunAccount& run) {
   std::cout << all.dump(2, ' ', true) << '\n';
 }
 
-// Refuses a target inside a run directory: only the run's own files belong there.
 // A full disk leaves the old one.
 void write_whole(const std::filesystem::path& target, const std::string& text) {
   const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
@@ -165,10 +164,12 @@ void write_whole(const std::filesystem::path& target, const std::string& text) {
   made.publish(/*replace=*/true);
 }
 
+// Refuses a target inside a run directory: only the run's own files belong there.
 void write_picture(const ReportRequest& options, const char* option, const std::filesystem::path& target,
                    const std::string& text) {
   std::error_code error;
   // Links are followed, so that none leads into the run directory unseen.
+  // Weakly, because the target itself need not exist yet.
   const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(target), error);
   const auto run = std::filesystem::canonical(options.directory, error);
   if (std::mismatch(run.begin(), run.end(), file_name.begin(), file_name.end()).first == run.end()) {

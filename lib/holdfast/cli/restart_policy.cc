@@ -53,6 +53,7 @@ std::string what_ended(const Ending& ending) {
 
 Duration RestartPolicy::delay(int in_a_row) const {
   Duration delay = options_.first_delay;
+  // Stops doubling at the limit, so no number of restarts overflows it.
   for (int i = 1; i < in_a_row && delay < options_.longest_delay; ++i) delay *= 2;
   return std::min(delay, options_.longest_delay);
 }
@@ -76,6 +77,7 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
   const bool volume = ended_with(life.ending, ExitCode::io_failed);
   if (volume && options_.retry_volume == Duration::zero()) return stop(kLookAtTheVolume);
   if (options_.max_restarts == 0) return stop("--max-restarts 0");
+  // A run that gets on may be interrupted any number of times: only restarts without progress are counted.
   if (life.progress) in_a_row_ = 0;
   // With progress between, it is the first time again.
   stalls_ = life.stood_still ? (life.progress ? 1 : stalls_ + 1) : 0;

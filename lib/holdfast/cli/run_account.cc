@@ -41,6 +41,8 @@ SupervisedRun::SupervisedRun() : supervisor_(new_supervisor_name()) {}
 
 void SupervisedRun::begin(const RunNews& news) {
   life_ = supervisor_ + "/" + std::to_string(++lives_) + "/";
+  // Unknown if the directory did not answer. Then nobody counts as a usurper, and only the name proves an
+  // attempt ours.
   before_ = news.readable ? std::optional(news.newest()) : std::nullopt;
   if (lives_ == 1) first_ = before_;
   learn(news);

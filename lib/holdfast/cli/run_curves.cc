@@ -39,6 +39,7 @@ void each_line(const File& file, const Take& take) {
       line.clear();
       text.remove_prefix(end + 1);
     }
+    // No writer makes such a line. It is passed over, so that a damaged ledger does not fill the memory.
     skipping = skipping || line.size() + text.size() > kLongestLedgerLine;
     if (!skipping) line += text;
   }
@@ -71,6 +72,7 @@ class Reading {
     const std::string shown = printable(*name, 60);
     auto found = curves_.measured.find(shown);
     if (found == curves_.measured.end()) {
+      // A program may report its values under ever new names.
       if (curves_.measured.size() >= RunCurves::kMostMeasured) return;
       const Curve curve(shown, static_cast<double>(curves_.first), static_cast<double>(curves_.last));
       found = curves_.measured.emplace(shown, curve).first;
@@ -88,6 +90,7 @@ void add_speed(const LedgerLife& life, std::int64_t last, Curve& speed) {
     const LedgerMark& before = life.marks[i - 1];
     const LedgerMark& now = life.marks[i];
     const double time = in_seconds(now.up - before.up);
+    // Marks at the same step tell of a wait, not of the speed of training.
     if (now.step <= before.step || time <= 0 || now.step > last) continue;
     speed.add(static_cast<double>(now.step), static_cast<double>(now.step - before.step) / time);
   }

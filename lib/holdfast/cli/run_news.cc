@@ -16,6 +16,7 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
   const std::string name = printable(directory.string(), 4096);
   try {
     const auto run = FileSystem::real().open_directory(directory, false);
+    // A directory that is missing is an answer, not an error: the first start makes it.
     if (run) news.attempts = attempt_words(*run, since);
     news.readable = true;
     if (news.attempts.empty()) {

@@ -75,6 +75,8 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
   const RunState* const state = view.newest.state ? &*view.newest.state : nullptr;
   const bool complete = state != nullptr && state->phase == RunPhase::complete;
   const bool runs = view.newest.attempt != 0 && !view.ended() && view.process != RunView::Process::gone;
+  // While a trainer runs its retention deletes files, and a look at them in between could find none that is
+  // whole.
   if (!complete && !runs) view.refusal = why_refused(*run, state);
   if (state != nullptr && parse_checkpoint_name(state->checkpoint)) {
     view.durable_since = staged_at(examine(*run, state->checkpoint, Depth::index));

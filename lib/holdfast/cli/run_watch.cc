@@ -38,6 +38,7 @@ AttemptNumber highest_in(const fs::path& directory) {
 
 // When an attempt began to train, from the first lines of its ledger.
 std::optional<WallTime> began(const fs::path& directory, AttemptNumber attempt) {
+  // Asked at each look, 50 times a second, so the whole ledger of a long attempt is not read.
   constexpr std::size_t kStart = 64 << 10;  // bytes; the start line is among the first ones
   try {
     const auto run = FileSystem::real().open_directory(directory, false);

@@ -59,6 +59,7 @@ void print_checkpoint_as_json(const ShowRequest& options, const CheckpointIndex&
                  {"attribute_capacity", index.attribute_capacity},
                  {"attributes", attributes},
                  {"tensors", tensors}};
+  // ASCII only: texts of a checkpoint may come from a stranger, and must not control a terminal.
   std::cout << all.dump(2, ' ', true) << '\n';
 }
 
@@ -78,6 +79,7 @@ void print_text(const ShowRequest& options, const CheckpointIndex& index) {
                            std::to_string(index.user_block) + " bytes"});
   facts.print(std::cout, 2);
 
+  // Cut, because one list of a thousand numbers would bury the others. --json has every value in full.
   for (const auto& [role, title] : {std::pair{Role::decides, "attributes that decide the next step"},
                                     std::pair{Role::record, "attributes for the record"}}) {
     Table table({left, left});
@@ -100,6 +102,7 @@ void print_text(const ShowRequest& options, const CheckpointIndex& index) {
 }
 
 int run_show(const ShowRequest& options) {
+  // Header and index alone, so a file of any size shows at once.
   const CheckpointIndex index = open_index(options.file).index;
   if (options.json) {
     print_checkpoint_as_json(options, index);

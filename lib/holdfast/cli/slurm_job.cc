@@ -44,6 +44,7 @@ SlurmJob this_slurm_job() {
 }
 
 bool requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox) {
+  // Below Slurm's KillWait of 30 s, after which it kills this process as well.
   const EndHookOptions options{.limit = 20s, .longest_delay = 5s};
   if (run_end_hook("job=" + job.name + kRequeue, context, options, inbox)) {
     log_info("asked Slurm about job {}: it continues there, unless somebody cancelled it", job.name);

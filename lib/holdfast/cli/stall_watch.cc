@@ -20,6 +20,7 @@ std::optional<std::int64_t> number_in(const nlohmann::json& line, const char* na
 }  // namespace
 
 void StallWatch::begin() {
+  // The times of steps stay: they tell the limit of the next attempt, too.
   torn_.clear();
   counts_ = false;
   step_ = -1;
@@ -74,6 +75,7 @@ void StallWatch::hear_line(std::string_view text) {
 
 std::optional<Duration> StallWatch::standing() const {
   if (!counts_) return std::nullopt;
+  // Between two records of the trainer: while a volume keeps its records away, nothing counts as a stall.
   return last_up_ - moved_up_;
 }
 

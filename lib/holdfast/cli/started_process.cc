@@ -32,6 +32,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 [[noreturn]] void become(char* const* words, char* const* settings, const ProcessOptions& options,
                          const SignalInbox& inbox, pid_t wrapper, int report) {
   setpgid(0, 0);
+  // A wrapper that is killed can pass nothing on, and its command would train on without one.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != wrapper) _exit(128 + SIGTERM);  // the wrapper died before prctl()
   if (options.announced_to >= 0) {

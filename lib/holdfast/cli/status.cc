@@ -59,6 +59,7 @@ class Look {
       try {
         return dumped(status_report(look_at_run(options_.directory), limits_));
       } catch (const std::exception& error) {
+        // An exception must not leave the child: it would look like a process that died, without a reason.
         return dumped(trouble(options_, "unreadable", what_of(error), kUnreadable));
       }
     });
@@ -122,6 +123,7 @@ class Redrawn {
 };
 
 bool is_final(const Json& report) {
+  // An interrupted or failed run is not final: its next attempt may begin at any moment.
   return report.at("verdict") == "complete" || report.at("verdict") == "refused";
 }
 
@@ -140,6 +142,7 @@ int watch(const StatusRequest& options) {
     } else if (news != told || now >= next_line) {
       told = news;
       next_line = now + kLineInterval;
+      // Flushed at once, because the reader of a pipe waits for this line.
       std::cout << (options.json ? report.dump(-1, ' ', false, Json::error_handler_t::replace)
                                  : status_line(report))
                 << std::endl;

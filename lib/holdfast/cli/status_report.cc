@@ -16,10 +16,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// As long as the run itself keeps its save interval halved after such a notice.
 constexpr Duration kRiskLasts = std::chrono::minutes(30);
 // Longer times are no times: a run without an end in sight, or a record that something else wrote.
 constexpr Duration kAHundredYears = std::chrono::hours(24) * 365 * 100;
 
+// The clocks of two machines differ, so an age may come out negative.
 double to_seconds(Duration time) {
   return std::round(std::chrono::duration<double>(std::max(time, Duration::zero())).count() * 1000) / 1000;
 }
@@ -87,6 +89,8 @@ class Report {
       if (!view_.refusal.empty()) return refuse();
       return say("untrained", ExitCode::difference, "nobody has ever trained here");
     }
+    // An end that was recorded counts before all signs of life: they may be the last ones of the same
+    // process.
     view_.ended() ? judge_end() : judge_life();
   }
 
@@ -95,6 +99,7 @@ class Report {
   void judge_end() {
     const bool told =
         state() != nullptr && state()->phase != RunPhase::starting && state()->phase != RunPhase::running;
+    // RUN_STATE.json first. A run whose volume was full has at least the last line of its ledger.
     const std::string how = told ? word_of(state()->phase) : view_.life.end->phase;
     const std::int64_t code = told ? state()->exit_code : view_.life.end->exit_code;
     const std::string why = told ? state()->reason : view_.life.end->reason;
@@ -104,6 +109,7 @@ class Report {
       phase_ = "refused";
       return say("refused", ExitCode::refused, why);
     }
+    // Before the end's own word: a new start does not help, whatever ended this attempt.
     if (!view_.refusal.empty()) return refuse();
     if (how == word_of(RunPhase::interrupted)) {
       return say("interrupted", ExitCode::interrupted, why);
@@ -167,6 +173,7 @@ class Report {
       return view_.durable_since ? std::max(since(*view_.durable_since, view_.now), Duration::zero())
                                  : Duration::zero();
     }
+    // Training goes on after the record was written, so that time is at risk as well.
     return from_ms(progress()->risk_ms) + silence().value_or(Duration::zero());
   }
 
@@ -222,6 +229,7 @@ class Report {
     }
     report["durable"] = durable;
     const bool known = progress() != nullptr || view_.durable_since || step() <= durable_step();
+    // A durable step of -1 means that nothing is saved yet: all steps are at risk.
     report["risk"] = {
         {"steps", std::max<std::int64_t>(step() - std::max<std::int64_t>(durable_step(), 0), 0)},
         {"s", known ? Json(to_seconds(risk())) : Json(nullptr)}};
@@ -229,6 +237,7 @@ class Report {
     const auto silent = silence().value_or(Duration::zero());
     Json next{{"in_s", nullptr}, {"at_step", nullptr}};
     if (live && progress()->next_save_ms >= 0)
+      // The record counts from the moment when it was written.
       next["in_s"] = to_seconds(from_ms(progress()->next_save_ms) - silent);
     if (live && progress()->next_save_step > step()) next["at_step"] = progress()->next_save_step;
     report["next_save"] = next;
@@ -243,6 +252,7 @@ class Report {
       saves["last_s"] = to_seconds(newest.took);
     }
     if (progress() != nullptr) {
+      // Both may lag: the ledger may have lost lines, and the record is up to 10 s old.
       saves["count"] = std::max<std::int64_t>(progress()->saves, saves["count"].get<std::int64_t>());
       if (live && progress()->writing_ms >= 0)
         saves["writing_s"] = to_seconds(from_ms(progress()->writing_ms));

@@ -19,6 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kLabelWidth = 11;
 constexpr std::size_t kLongestText = 400;
 
+// The screen is made from the JSON alone, so that it cannot say anything else. The child process that reads
+// the volume returns text.
 const Json& member(const Json& object, const char* name) {
   static const Json none;
   if (!object.is_object()) return none;
@@ -198,6 +200,7 @@ class Screen {
     if (text.empty()) return;
     const std::string padded =
         label + std::string(kLabelWidth - std::min(label.size(), kLabelWidth - 1), ' ');
+    // A terminal that is narrower than the labels shows none of such rows.
     if (width_ <= padded.size()) return;
     lines_.push_back(paint_(Color::label, padded) + paint_(color, cut(text, width_ - padded.size())));
   }

@@ -19,6 +19,7 @@ int run_supervise(const SuperviseRequest& options) {
     throw UsageError(
         "--on-complete needs --directory: only the run directory says whether a run is complete");
   }
+  // Ignored in silence, the option would leave its user without the protection that it promises.
   if (!options.stall_timeout.empty() && options.directory.empty()) {
     throw UsageError("--stall-timeout needs --directory: the run's ledger there tells its steps");
   }

@@ -91,6 +91,7 @@ int Supervisor::run() {
     if (const auto refused = prepare()) return *refused;
     account_.begin(before);
     const SteadyTime began = Clock::real().now();
+    // The beginning in uptime as well, because a machine's wall clock may be set.
     AttendedChild child(options_.command,
                         {{kEnvSupervisor.name, account_.life()},
                          {kEnvSupervisedSince.name, std::to_string(since_)},
@@ -125,6 +126,7 @@ int Supervisor::run() {
       return life.ending.code();
     }
     pause(child, verdict.delay);
+    // Another machine may have claimed the run during the delay.
     const RunNews now = news();
     if (asked_to_stop_) {
       log_info("asked to stop while nothing ran; not started again");
@@ -208,6 +210,7 @@ Supervisor::Attended Supervisor::attend(AttendedChild& child) {
   bool killed = false;
   stall_watch_.begin();
   while (!child.ended()) {
+    // No signal tells that a read has ended, so it is asked for often while one is under way.
     const bool looking = looking_at_ledger_.has_value();
     if (heard(inbox_.wait(looking ? 20ms : 1s), &child)) {
       log_info("passed on to process {}; waiting for it to commit and leave",

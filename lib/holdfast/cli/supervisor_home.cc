@@ -45,6 +45,7 @@ int Supervisor::bring_home() {
     }
     const SteadyTime now = Clock::real().now();
     const bool late = first_stop_ && now >= *first_stop_ + time_to_leave();
+    // The first stop leaves the copy the rest of the grace period. One more ends the wait at once.
     if (late || stops_ > std::max(stops, 1) || !mirror_->superseded_by().empty()) break;
     if (now >= began + kNormalAnswer && !std::exchange(said, true)) {
       log_info("waiting until the newest checkpoint is home in {}", printable(options_.mirror, 4096));

@@ -48,6 +48,7 @@ constexpr const char* kLayout =
 std::string rules(bool dark) {
   std::string text;
   for (const NamedColor& color : kColors) {
+    // A rule for each colour in both palettes: styles inside of a picture cannot use the variables of a page.
     const std::string_view rule = color.rule;
     const std::size_t at = rule.find('%');
     text.append(rule.substr(0, at)).append(dark ? color.dark : color.light).append(rule.substr(at + 1));
@@ -61,6 +62,7 @@ std::string titled(std::string_view title) {
 
 }  // namespace
 
+// An apostrophe needs no escape, because attributes stand in double quotes.
 std::string svg_escaped(std::string_view text, std::size_t most) {
   std::string out;
   for (const char c : printable(text, most)) {

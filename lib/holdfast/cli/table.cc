@@ -36,6 +36,7 @@ void Table::print(std::ostream& out, int indent) const {
       if (c != 0) line += "  ";
       line += columns_[c] == Align::right ? padding + row[c] : row[c] + padding;
     }
+    // Blanks at the end would wrap at a narrow terminal, and nobody would see why.
     line.erase(line.find_last_not_of(' ') + 1);
     out << line << '\n';
   }

@@ -98,6 +98,7 @@ std::uint64_t steps_between(std::uint64_t a, std::uint64_t b, const Kind& kind) 
   return x > y ? x - y : y - x;
 }
 
+// Integers are subtracted as integers: in double, neighbours above 2^53 would be equal.
 double distance(std::uint64_t a, std::uint64_t b, const Kind& kind) {
   switch (kind.number_class) {
     case Kind::Class::unsigned_integer:
@@ -117,6 +118,7 @@ double distance(std::uint64_t a, std::uint64_t b, const Kind& kind) {
   // Two NaN with different bits differ by no amount.
   if (std::isnan(x) && std::isnan(y)) return 0;
   const double difference = std::abs(x - y);
+  // NaN against a number counts as the largest difference: std::max() would pass over a NaN.
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
 }
 

@@ -78,10 +78,12 @@ void draw_row(const LedgerLife& life, const LifeAccount& account, const Bars& ba
     bars.bar(wall_of(life, pause.from), in_seconds(pause.to.value_or(life.last_up) - pause.from),
              "paused-fill");
   }
+  // Every n-th commit, so that ticks stay spread over the whole life.
   const std::size_t stride = life.commits.size() / kMostTicks + 1;
   for (std::size_t i = 0; i < life.commits.size(); i += stride) bars.tick(wall_of(life, life.commits[i].up));
   std::size_t marks = 0;
   for (const LedgerNotice& notice : life.notices) {
+    // A request for a checkpoint announces no end. More marks than these would cover each other.
     if (notice.kind == "checkpoint" || ++marks > 20) continue;
     const double seen = wall_of(life, notice.up);
     // Cuts a far deadline, which would leave the picture.
@@ -109,10 +111,12 @@ void draw_legend(SvgPicture& picture, int y) {
 
 SvgPicture timeline_picture(const std::vector<LedgerLife>& lives, const RunAccount& account,
                             const std::string& title) {
+  // By number, because attempts that never came to training have a ledger and no account.
   std::map<AttemptNumber, const LedgerLife*> by_attempt;
   for (const LedgerLife& life : lives) by_attempt[life.attempt] = &life;
   const std::size_t count = std::min(account.lives.size(), kMostTimelineRows);
   const std::size_t first = account.lives.size() - count;
+  // Low rows for many attempts, so that the picture stays a few screens high.
   const int row = count > 60 ? 12 : 26;
   const int head = title.empty() ? 6 : 46;
   const int top = head + 32;

@@ -20,6 +20,7 @@ std::vector<TrialMoment> moments_of(const std::vector<TrialStep>& straight) {
   const std::int64_t last = straight.back().step;
   const std::int64_t third = first + (last - first) / 3;
   const std::int64_t half = first + (last - first) / 2;
+  // The first kill leaves the steps after the save to compute again, the second one leaves none.
   std::vector<TrialMoment> moments = {{"in the middle", third, half}, {"right after a save", half, half}};
   // Not the last step, because one must remain to be compared.
   for (std::size_t i = 1; i + 1 < straight.size(); ++i) {

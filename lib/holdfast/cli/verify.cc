@@ -55,6 +55,7 @@ class Verdicts {
     if (!note.empty()) std::cout << "  " << terminal_text(note);
     // Flushed, because the next file may take minutes.
     std::cout << std::endl;
+    // Not in a file or a pipe: the rate differs each time, and results are to be compared.
     if (stderr_is_terminal()) print_line("  read at " + rate);
   }
   // The exit code.
@@ -78,6 +79,7 @@ class Verdicts {
 
 int verify_directory(Directory& directory, const VerifyRequest& options) {
   const Listing listing = list_checkpoints(directory);
+  // Not a success: a script that names the wrong directory must not hear that all is good.
   if (listing.checkpoints.empty()) {
     throw Error("no checkpoints in " + printable(options.path.string(), 4096) +
                     " (their names are step-<step>-a<attempt>.h5)",
@@ -86,6 +88,7 @@ int verify_directory(Directory& directory, const VerifyRequest& options) {
   Verdicts verdicts(options);
   ReadLimit limit(options.read_limit);
   for (const Listed& listed : listing.checkpoints) {
+    // One for each file: the rate beside a verdict is that of its own file.
     Progress progress("verifying " + listed.name, listed.bytes);
     const Examined examined = examine(directory, listed.name, Depth::every_byte, progress.done(), &limit);
     verdicts.print(listed.name, listed.bytes, examined, progress.rate());
@@ -95,6 +98,7 @@ int verify_directory(Directory& directory, const VerifyRequest& options) {
 
 int run_verify(const VerifyRequest& options) {
   std::error_code ignored;
+  // The error is ignored: such a path is then opened as a file, and that error has its reason.
   if (std::filesystem::is_directory(options.path, ignored)) {
     return verify_directory(*open_run_directory(options.path), options);
   }

@@ -25,6 +25,7 @@ const std::string_view kVersion = HOLDFAST_VERSION;
 std::string version_text() {
   std::string text = "holdfast " HOLDFAST_VERSION ", checkpoint format " + std::to_string(kFormatVersion);
   text.append("\ncommit ").append(kCommit);
+  // glibc at run time: the tools' tarball runs with other versions than the one that it was built with.
   text.append("\ncompiler " HOLDFAST_COMPILER " " HOLDFAST_COMPILER_VERSION ", libstdc++ " +
               std::to_string(_GLIBCXX_RELEASE) + ", running with glibc ")
       .append(gnu_get_libc_version());

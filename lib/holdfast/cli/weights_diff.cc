@@ -40,6 +40,7 @@ class Weights {
     foreign_ = std::move(std::get<ForeignIndex>(index));
     for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
     const auto* const torch = std::get_if<TorchIndex>(&*foreign_);
+    // In safetensors no two tensors share bytes.
     if (torch == nullptr) return;
     for (const auto& tensor : torch->tensors) sources_[tensor.spec.name] = tensor.storage;
     forget_unshared();
@@ -78,6 +79,7 @@ class Weights {
     }
   }
 
+  // A key without a partner gains nothing from the order by source, and keeps its place by name.
   void forget_unshared() {
     std::map<std::size_t, int> users;
     for (const auto& [key, source] : sources_) ++users[source];
@@ -191,6 +193,7 @@ int diff_weights(const WeightsDiffRequest& request) {
     const TensorDifference difference = compare_tensors(spec.dtype, ours.read(key), theirs.read(key));
     if (difference.different != 0) changed.push_back({key, spec, difference});
   }
+  // Back into the order of the keys: "first" is meant by key, not by place in the file.
   std::sort(changed.begin(), changed.end(),
             [](const DifferingWeight& a, const DifferingWeight& b) { return a.key < b.key; });
   for (const auto& [key, spec] : theirs.specs()) {
