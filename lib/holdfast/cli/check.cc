@@ -116,6 +116,8 @@ class Check {
     doubts_ = doubts_in(all_of(folder_.path() / "err"));
     const std::int64_t last = straight.steps.back().step;
     const auto moments = moments_of(straight.steps);
+    // A kill, not a stop: a program that saves before it leaves computes no step again, so nothing could be
+    // compared.
     for (const TrialMoment& moment : moments) {
       // Each trial begins without a checkpoint, so that nothing of the one before helps it.
       std::filesystem::remove_all(trial_run(folder_.path()));
@@ -192,6 +194,7 @@ class Check {
                   const std::filesystem::path& error) {
     const int output = open_new(out);
     const int errors = open_new(error);
+    // Into files: the offset of standard output then tells how much each step has printed.
     const StartedProcess started = start_process(request_.command,
                                                  {.environment = {{kEnvTrial.name, folder_.path().string()}},
                                                   .output = output,

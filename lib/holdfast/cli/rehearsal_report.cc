@@ -79,6 +79,7 @@ std::vector<std::string> faults_of(const RehearsedLife& life) {
     faults.emplace_back("the next life did not begin to train");
     return faults;
   }
+  // The worst of all: the program was told that this step is safe.
   if (*life.resumed_at < life.durable_step) {
     faults.push_back("step " + format_count(life.durable_step) +
                      " was acknowledged, and the next life began at " + format_count(*life.resumed_at));

@@ -34,6 +34,7 @@ struct StatusRequest {
   bool watch = false;
 };
 
+// With the members that every report has, so that no reader needs a case of its own for it.
 Json trouble(const StatusRequest& options, const char* verdict, const std::string& what, int code) {
   return {{"schema", kStatusSchema},
           {"directory", options.directory.string()},

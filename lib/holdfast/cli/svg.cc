@@ -141,6 +141,7 @@ std::string SvgPicture::document() const {
          body_ + "</svg>\n";
 }
 
+// Without styles: a page with many pictures has them once, by svg_style().
 std::string SvgPicture::element(std::string_view label) const {
   return open("role=\"img\" aria-label=\"" + svg_escaped(label) + "\"") + body_ + "</svg>\n";
 }

@@ -83,6 +83,7 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options), in_cha
   if (width < 1) throw UsageError("the width of a ResNet must be at least 1, not " + std::to_string(width));
   if (options.num_classes < 1) throw UsageError("a ResNet needs at least one class");
   const bool imagenet = options.stem == Stem::imagenet;
+  // With the stem of ImageNet the last stage would see one cell of a picture of 32x32.
   conv1_ = register_module("conv1", imagenet ? conv7x7(width) : conv3x3(3, width, 1));
   bn1_ = register_module("bn1", torch::nn::BatchNorm2d(width));
   layer1_ = register_module("layer1", make_layer(width, layout.blocks[0], 1));

@@ -28,6 +28,7 @@ std::vector<Chunk> cut(const std::vector<at::Tensor>& parameters, std::int64_t b
         used = 0;
         room = std::max<std::int64_t>(bytes / static_cast<std::int64_t>(parameter.element_size()), 1);
       }
+      // A large parameter goes on in the next chunk, so that no message exceeds the bytes.
       const std::int64_t count = std::min(parameter.numel() - from, room);
       chunks.back().pieces.push_back({.parameter = index, .from = from, .at = used, .count = count});
       from += count;

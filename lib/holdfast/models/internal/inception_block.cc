@@ -98,6 +98,7 @@ InceptionBlockImpl::InceptionBlockImpl(std::int64_t in, const InceptionNorms& no
 ConvNorm InceptionBlockImpl::add(KeyedConv conv, std::int64_t in, const InceptionNorms& norms) {
   conv.shape.in = in;
   ConvNorm added(conv.shape, norms);
+  // timm's keys have a container where a branch is a Sequential, as in branch1.0.
   const std::size_t dot = conv.key.find('.');
   if (dot == std::string::npos) return register_module(conv.key, added);
   const std::string container = conv.key.substr(0, dot);
