@@ -33,6 +33,8 @@ std::size_t write_decimal(Float value, std::span<char> buffer) {
 
 }  // namespace
 
+// JSON has neither infinity nor NaN, and a decimal number may be rounded by another reader. So a value that
+// decides the next step is written as its bits.
 std::string bits_hex(double value) {
   std::string text(16, '0');
   write_hex(std::bit_cast<std::uint64_t>(value), text.data());

@@ -78,6 +78,8 @@ constexpr std::array kAll{kEnvLog,
                           kEnvTerm,
                           kEnvTmpDir};
 
+// A wrong value ends the start. A grace period that is silently ignored would show only when the machine
+// ends.
 [[noreturn]] void refuse(const EnvVariable& variable, const std::string& value, const std::string& wanted) {
   throw UsageError("environment variable " + std::string(variable.name) + "=" + value + ": expected " +
                    wanted);
@@ -129,6 +131,7 @@ std::vector<std::string> environment_for_child(const std::map<std::string, std::
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('='));
     const bool taken = std::find(without.begin(), without.end(), name) != without.end();
+    // A name must appear once: which of two entries getenv() returns in the child is not defined.
     if (!taken && !added.contains(name)) settings.push_back(text);
   }
   for (const auto& [name, value] : added) settings.push_back(name + "=" + value);

@@ -24,6 +24,8 @@ constexpr std::array kCodes{
     ExitCodeRow{ExitCode::forced, "second Ctrl-C", "as you like"},
 };
 
+// 130 and 137 are 128 plus the signal's number: shells and container runtimes report a death by a signal this
+// way.
 constexpr std::array kSignals{
     SignalRow{"SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU",
               "finishes the step, commits, ends within the grace period", "75"},

@@ -64,6 +64,8 @@ void tell_launcher(std::string_view sentence) noexcept {
                              message + R"(, "timestamp": ")" +
                              std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count()) +
                              "\"}}}";
+    // Opened directly: the file is the launcher's and lies outside of every run directory, and base stands
+    // below io.
     const int file = open(path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file < 0) return;
     // Best effort: torchrun falls back to the exit code if the file is incomplete.

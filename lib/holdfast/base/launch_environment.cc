@@ -59,6 +59,7 @@ constexpr Names kOpenMpi{Launcher::open_mpi, kEnvOpenMpiRank, kEnvOpenMpiSize, &
                          &kEnvOpenMpiLocalSize};
 constexpr Names kMpich{Launcher::mpich, kEnvMpichRank, kEnvMpichSize, &kEnvMpichLocalRank,
                        &kEnvMpichLocalSize};
+// No local count for Slurm: it tells one list for all hosts, which place_slurm_tasks() reads.
 constexpr Names kSlurm{Launcher::slurm, kEnvSlurmRank, kEnvSlurmStepTasks, &kEnvSlurmLocalId, nullptr};
 
 const Names* launcher_in(const Reading& reading) {
@@ -168,6 +169,7 @@ void name_job(const Reading& reading, LaunchEnvironment& out) {
       out.job = reading.text(kEnvPmixNamespace);
       return;
     case Launcher::slurm:
+      // With the step, because two sruns of one allocation are two starts with the same job number.
       if (reading.has(kEnvSlurmJob)) out.job = reading.text(kEnvSlurmJob) + "." + reading.text(kEnvSlurmStep);
       return;
     case Launcher::mpich:

@@ -32,6 +32,8 @@ namespace {
 // To the line's start, then erase to its end (ECMA-48).
 constexpr std::string_view kWipe = "\r\x1b[K";
 
+// write(2) instead of a stream: a pipe takes up to 4096 bytes in one piece. So lines of several ranks that
+// share standard error do not mix.
 void write_all(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
@@ -57,6 +59,7 @@ void write_in_pieces(std::string_view word, std::string_view text) {
   write_all("\n");
 }
 
+// Asked for each status line, because a person may resize the terminal meanwhile.
 std::size_t terminal_width() {
   winsize size{};
   // A terminal of unknown width reports 0 columns; 80 is the usual one.
@@ -154,6 +157,7 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
     }
   }
 
+  // write(2) keeps nothing back that could be flushed.
   void flush_() override {}
 
   void write_line(std::string_view text) HOLDFAST_REQUIRES(mutex_) {
@@ -225,6 +229,7 @@ void log_message(LogLevel level, std::string_view message) noexcept {
   try {
     the_log().logger.log(to_spdlog(level), spdlog::string_view_t(message.data(), message.size()));
   } catch (const std::exception&) {
+    // The logger failed, such as for lack of memory: the words come out all the same.
     write_in_pieces(word_before(level), message);
   }
 }
@@ -235,6 +240,7 @@ void log_formatted(LogLevel level, std::string_view format,
   try {
     log_message(level, format_log(format, arguments));
   } catch (const std::exception&) {
+    // The bare format says more than no line.
     log_message(level, format);
   }
 }

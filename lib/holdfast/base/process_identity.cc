@@ -11,6 +11,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// The inode behind this link names the namespace. stat() follows the link, so st_ino is the namespace's own.
 std::uint64_t own_namespace() {
   struct stat status {};
   return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;

@@ -10,7 +10,9 @@ namespace holdfast { inline namespace v0_2 {
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
-  // The kernel returns up to 256 bytes whole, even when a signal arrives; callers ask for less.
+  // The kernel returns up to 256 bytes whole, even when a signal arrives; callers ask for less. Without
+  // GRND_NONBLOCK the call waits early in a machine's boot until the kernel has entropy: nobody may guess a
+  // secret.
   if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) throw IoError("getrandom", "", errno);
   return bytes;
 }

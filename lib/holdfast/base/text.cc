@@ -46,7 +46,7 @@ std::string with_separators(const std::string& digits) {
   return text;
 }
 
-// Takes exactly `digits` digits from the front.
+// RFC 3339 has fields of fixed width: "2025-1-1" is refused, not guessed.
 std::optional<int> take_number(std::string_view& text, std::size_t digits) {
   if (text.size() < digits) return std::nullopt;
   int value = 0;
@@ -100,6 +100,7 @@ std::optional<Duration> parse_duration(std::string_view text) {
     std::size_t digits = 0;
     while (digits < text.size() && (is_digit(text[digits]) || text[digits] == '.')) ++digits;
     double value = 0;
+    // from_chars() and not strtod(), which obeys the program's locale and may expect a decimal comma.
     const auto parsed = std::from_chars(text.data(), text.data() + digits, value, std::chars_format::fixed);
     if (digits == 0 || parsed.ec != std::errc{} || parsed.ptr != text.data() + digits) return std::nullopt;
     text.remove_prefix(digits);
@@ -121,6 +122,7 @@ std::optional<Duration> parse_duration(std::string_view text) {
 
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   double value = 0;
+  // Fixed notation alone: an E after the digits is the prefix exa, never an exponent.
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
   // Not "value < 0", which a NaN would pass.
@@ -189,6 +191,7 @@ std::string format_bytes(std::uint64_t bytes) {
 std::string format_byte_rate(std::uint64_t bytes, Duration time) {
   const double seconds = std::chrono::duration<double>(time).count();
   if (seconds <= 0) return "0 B/s";
+  // A short time makes the quotient huge, and the conversion of a double beyond 2^64 is undefined.
   const double rate = std::min(static_cast<double>(bytes) / seconds, 1e18);
   return format_bytes(static_cast<std::uint64_t>(rate)) + "/s";
 }

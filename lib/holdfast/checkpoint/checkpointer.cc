@@ -134,6 +134,7 @@ void Checkpointer::expect_last_step(std::int64_t step) noexcept {
 
 bool Checkpointer::tick() {
   const Run& run = parts_->run;
+  // The program may call this often: without news it reads a few flags.
   const bool asked = run.monitor.pending() || run.outlook.leaving();
   if (!asked && !(run.writer && run.writer->superseded())) return false;
   parts_->engine.quiet.end();

@@ -15,6 +15,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 void check_home(const CheckpointerOptions& options) {
+  // Opened and thrown away: opening refuses a malformed place, and contacts nothing.
   FileVerifier verifier;
   Pace pace(Clock::real());
   open_home({.place = options.start.home, .mount = options.start.home_mount}, FileSystem::real(), verifier,
@@ -37,6 +38,7 @@ void CheckpointerOptions::check() const {
   if (writing.threads < 1 || writing.threads > 64) {
     throw UsageError("writer_threads is " + std::to_string(writing.threads) + "; 2 to 4 fill a disk");
   }
+  // Negated, so that NaN is refused as well.
   if (!(writing.write_limit >= 0) || std::isinf(writing.write_limit)) {
     throw UsageError("write_limit is " + format_number(writing.write_limit) +
                      "; give MB/s such as 200, or 0 for no limit");
@@ -55,6 +57,8 @@ void CheckpointerOptions::check() const {
   }
   if (notices.deaf_after <= Duration::zero()) throw UsageError("deaf_after is not positive");
   if (notices.blind_after <= Duration::zero()) throw UsageError("blind_after is not positive");
+  // StartWait checks it again after the wait for the mount, because links in the volume are visible only
+  // then.
   if (!mount.empty()) check_beneath_mount(directory, mount);
 }
 

@@ -100,6 +100,7 @@ bool Measurements::among_best(const KeepBest& policy, std::int64_t step) const {
   if (values == values_.end()) return false;
   const auto own = values->second.find(step);
   if (own == values->second.end() || !std::isfinite(own->second)) return false;
+  // Of equal values the earlier ones come first.
   const auto ahead = std::count_if(values->second.begin(), values->second.end(), [&](const auto& other) {
     if (other.first == step || !std::isfinite(other.second)) return false;
     return policy.better == Better::higher ? other.second >= own->second : other.second <= own->second;

@@ -12,8 +12,10 @@ namespace holdfast { inline namespace v0_2 {
 std::optional<ArrivingBytes> ArrivingBytes::of(const File& file, const CheckpointIndex& index) {
   const auto tiled = internal::tile(index);
   const auto* const segments = std::get_if<std::vector<internal::Segment>>(&tiled);
+  // A source that has changed since its index was read can vouch for no copy.
   if (segments == nullptr || file.size() != index.file_length) return std::nullopt;
   ArrivingBytes bytes;
+  // An arena has aligned memory, so the uncached read needs no bounce buffer.
   Arena head(index.user_block);
   if (file.read_uncached_at(head.bytes(), 0) != index.user_block) return std::nullopt;
   bytes.head_.assign(head.bytes().begin(), head.bytes().end());
@@ -30,6 +32,8 @@ void ArrivingBytes::append(std::span<const std::byte> bytes) {
   }
 }
 
+// The head is compared byte for byte. The digests that judge the rest come from the source's head, so the
+// copy's must be the same.
 bool ArrivingBytes::append_to_head(std::span<const std::byte>& bytes) {
   if (at_ >= head_.size()) return false;
   const std::size_t count = std::min<std::uint64_t>(bytes.size(), head_.size() - at_);
@@ -46,6 +50,8 @@ void ArrivingBytes::append_to_part(std::span<const std::byte>& bytes) {
     return;
   }
   const Part& part = parts_[part_];
+  // A digest of the format is made of the digests of 8 MiB pieces, counted from the part's start. So one
+  // piece is all that this object ever has to hash at once.
   const std::uint64_t piece_begin = part_begin_ + pieces_.size() * kDigestPiece;
   const std::uint64_t piece_end = std::min(part.end, piece_begin + kDigestPiece);
   const std::size_t count = std::min<std::uint64_t>(bytes.size(), piece_end - at_);
@@ -61,6 +67,7 @@ void ArrivingBytes::append_to_part(std::span<const std::byte>& bytes) {
   ++part_;
 }
 
+// A part that has begun but not ended is not counted in part_, so a copy that is cut off fails here.
 bool ArrivingBytes::is_whole() { return same_ && at_ >= head_.size() && part_ == parts_.size(); }
 
 }}  // namespace holdfast::v0_2

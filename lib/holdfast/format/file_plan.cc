@@ -172,12 +172,15 @@ std::shared_ptr<const FilePlan> make_file_plan(std::vector<TensorSpec> tensors,
   std::uint64_t meta_end =
       std::max(plan->step_offset + sizeof(std::int64_t), plan->json_offset + attribute_capacity);
   for (const ByteRange& block : plan->root.blocks) meta_end = std::max(meta_end, block.end);
+  // Whole blocks, because O_DIRECT writes no less, and no block may hold bytes of the head and of the body.
   plan->head = (meta_end + kBlockSize - 1) / kBlockSize * kBlockSize;
   plan->layout = std::make_shared<ImageLayout>(std::move(tensors), std::move(layout.offsets), length);
   give_memory_back();
   return plan;
 }
 
+// The lock of lay_out_hdf5() protects the library's calls from each other, but not from libhdf5 calls that
+// the user's program makes on another thread.
 bool plans_beside_others() { return internal::hdf5_has_a_lock(); }
 
 std::shared_ptr<Arena> make_image(const FilePlan& plan) {

@@ -13,6 +13,8 @@ std::string_view format_name(const ForeignIndex& index) {
 }
 
 std::variant<ForeignIndex, Rejection> read_foreign_index(const File& file, std::string_view key) {
+  // PyTorch first: its archives begin with a fixed signature. A length and a brace, which mark safetensors,
+  // are weaker evidence.
   if (looks_like_torch(file)) {
     auto index = read_torch_index(file, key);
     if (auto* const rejection = std::get_if<Rejection>(&index)) return std::move(*rejection);

@@ -22,6 +22,7 @@ constexpr std::size_t kEndAddressAt = 28;
 constexpr std::size_t kChecksumAt = 44;
 
 void move_superblock(std::span<std::byte> superblock, std::uint64_t user_block, std::uint64_t length) {
+  // The places below are those of this version of the superblock alone.
   if (superblock.size() < kChecksumAt + 4 || superblock[kVersionAt] != std::byte{2} ||
       internal::get_little_endian<std::uint64_t>(superblock, kBaseAddressAt) != user_block) {
     throw Error("libhdf5 wrote another superblock than Holdfast knows");

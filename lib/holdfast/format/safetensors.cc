@@ -105,6 +105,8 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& 
   try {
     check_tensor_specs(specs);
   } catch (const RefusedError& error) {
+    // The format allows any text as a key, so a name that a checkpoint cannot hold is a property of this
+    // file.
     return damaged(error.what());
   }
   auto snapshot = std::make_shared<Snapshot>();

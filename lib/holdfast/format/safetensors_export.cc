@@ -15,8 +15,10 @@ std::optional<Rejection> export_safetensors(const File& from, const CheckpointIn
     specs.back().name = tensor.key;
     specs.back().dtype = internal::exported_dtype(specs.back().dtype, as);
   }
+  // Here, because copy_tensor() sees only a part of the file, and its whole size decides.
   mode = internal::resolved(mode, from.size());
   SafetensorsWriter writer(to, specs, metadata);
+  // In the order of the new file, which the writer fills from its first byte to its last.
   for (const std::size_t i : writer.order()) {
     auto rejection = internal::copy_tensor(from, index.tensors[tensors[i].tensor], as, mode,
                                            [&](std::uint64_t bytes) { return writer.next(bytes); });

@@ -84,6 +84,7 @@ std::string header_of(std::span<const TensorSpec> tensors, const std::vector<std
 
 }  // namespace
 
+// Two blocks, because the buffer may hold almost one when next() hands out a whole one.
 SafetensorsWriter::SafetensorsWriter(File& file, std::span<const TensorSpec> tensors,
                                      const std::map<std::string, std::string>& metadata)
     : file_(file), order_(order_of(tensors)), buffer_(2 * kTransferBlock) {

@@ -96,6 +96,7 @@ std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePla
   std::vector<Digest> digests = tensor_digests(shares, pieces, plan.layout->tensors().size());
   if (options.before_seal) options.before_seal(snapshot, not_finite);
   seal(snapshot, plan, digests);
+  // Last, as in write_image(): until then the file has no valid header, whatever the ranks have written.
   const ByteRange front{0, plan.head};
   BlockWriter head(file, image, std::span(&front, 1), throttle);
   head.work(never);

@@ -161,6 +161,7 @@ class BlockMap {
     const std::uint64_t end = blocks_end(piece.bytes.end);
     if (end <= end_ && runs_.empty()) return;  // inside the head
     const std::size_t source = static_cast<std::size_t>(piece.source);
+    // Bytes of a rank that does not see the volume travel to rank 0, which writes them late.
     const Run own{{}, ranks_.sees[source] ? piece.source : 0, !ranks_.sees[source]};
     const std::uint64_t begin = block_of(piece.bytes.begin);
     if (begin < end_ && !runs_.empty()) share_last_block(own);

@@ -117,6 +117,7 @@ std::vector<ExportedTensor> averaged_state_dict_of(const CheckpointIndex& index,
   std::map<std::string, std::size_t> by_key;
   for (const ExportedTensor& tensor : tensors) by_key.emplace(tensor.key, tensor.tensor);
   for (const Alias& alias : aliases_in(index.attributes, module)) {
+    // The target is a text of the file, and may be shorter than the module's name.
     const auto target = by_key.find(alias.target.substr(std::min(module.size() + 1, alias.target.size())));
     if (target != by_key.end() && !by_key.contains(alias.key)) tensors.push_back({alias.key, target->second});
   }

@@ -41,6 +41,7 @@ TorchPickle torch_state_dict(const CheckpointIndex& index, const std::vector<Exp
 std::optional<Rejection> export_torch(const File& from, const CheckpointIndex& index,
                                       const TorchPickle& pickle, File& to, ReadMode mode) {
   mode = internal::resolved(mode, from.size());
+  // PyTorch takes any folder name. A fixed one makes archives of equal tensors equal.
   std::vector<NewZipEntry> entries{{"archive/data.pkl", pickle.pickle.size()},
                                    {"archive/byteorder", kByteOrder.size()}};
   for (std::size_t i = 0; i < pickle.storages.size(); ++i) {

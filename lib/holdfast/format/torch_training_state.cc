@@ -241,6 +241,7 @@ class TrainingState {
         nested[first].push_back(&attribute);
       }
     }
+    // Where PyTorch's trainers look for it. An attribute that has this name itself stands in "attributes".
     if (const Attribute* const epoch = attributes_.find("cursor.epoch")) {
       pickle_.text("epoch");
       write_value(epoch->value);

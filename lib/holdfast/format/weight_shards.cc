@@ -28,6 +28,7 @@ WeightShards split_weights(const CheckpointIndex& index, const std::vector<Expor
     spec.dtype = internal::exported_dtype(spec.dtype, as);
     const std::uint64_t bytes = spec.bytes();
     // A tensor that is larger than the limit gets a shard of its own.
+    // Compared by subtraction, because a sum of sizes could overflow.
     if (split.shards.empty() || (filled != 0 && bytes > most - std::min(filled, most))) {
       split.shards.emplace_back();
       filled = 0;

@@ -23,6 +23,7 @@ using internal::HttpAnswer;
 using internal::ScheduledEvent;
 
 constexpr std::string_view kAzureName = "azure";
+// A Preempt leaves 30 s, so a notice must not wait longer than this for a poll.
 constexpr Duration kAzureInterval = std::chrono::seconds(2);
 // Azure promises 30 s for a Preempt; the rest is for the process's own exit.
 constexpr Duration kLeast = std::chrono::seconds(25);
@@ -116,12 +117,14 @@ std::optional<std::vector<ScheduledEvent>> AzureConversation::events() {
   answered_ = answered_ || answer.status == 200 || answer.status == 404;
   std::optional<std::vector<ScheduledEvent>> found;
   if (answer.status == 200) found = internal::parse_scheduled_events(answer.body, machine_);
+  // A 404 is an answer too: nothing is announced.
   if (answer.status == 404) found.emplace();
   if (!found) {
     miss(answer, answer.status == 200 ? "its list of events is malformed" : answer.failure);
     return std::nullopt;
   }
   sight_.saw();
+  // The service's own clock, because this machine's may be wrong (believed()).
   const auto date = answer.header("date");
   service_now_ = date ? parse_service_time(*date) : std::nullopt;
   return found;
@@ -169,6 +172,7 @@ void AzureConversation::judge(const std::vector<ScheduledEvent>& events, std::ve
     ends.push_back({.event = event.id, .when = end_of(event), .text = std::move(words)});
   }
   const auto over = std::erase_if(frozen_, [&](const std::string& id) { return !listed.contains(id); });
+  // Only after the last one: while another freeze is listed, the ranks must still expect silence.
   if (over > 0 && frozen_.empty()) {
     news.push_back({.source = std::string(kAzureName),
                     .kind = NoticeKind::thawed,

@@ -73,6 +73,8 @@ std::vector<Notice> DeadlineSource::poll() {
   try {
     hear_signal();
     announce(news);
+    // Without the job's end: Slurm ends its jobs itself, and nothing else would end this process at the
+    // others.
     std::optional<SteadyTime> end = wall_end_;
     if (signal_end_) end = std::min(*signal_end_, end.value_or(*signal_end_));
     // Once: the stop stays latched.
@@ -93,6 +95,7 @@ std::vector<Notice> DeadlineSource::poll() {
 }
 
 void DeadlineSource::hear_signal() {
+  // The first signal names the end, and a repeated one must not move it.
   if (!after_signal_ || signal_end_) return;
   const internal::HeardSignal heard = internal::heard_signal(kUsr1);
   if (heard.count == signals_seen_) return;
@@ -168,6 +171,7 @@ std::optional<WallTime> slurm_job_end(const Clock& clock) {
     return std::nullopt;
   }
   const WallTime end{std::chrono::seconds(*seconds)};
+  // One that has passed is a leftover of a shell.
   if (end > clock.wall_now()) return end;
   log_warning("{} names {}, which has passed, and is ignored", kEnvSlurmJobEnd.name, format_utc(end));
   return std::nullopt;

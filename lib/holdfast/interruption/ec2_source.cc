@@ -157,6 +157,7 @@ void Ec2Conversation::look_at(std::string_view path, std::vector<Notice>& news) 
   if (path == kRebalance) {
     const bool rebalance = there && internal::is_json_object(reading.body);
     if (rebalance && !std::exchange(rebalanced_, true)) at_risk(news, "EC2 recommends to rebalance");
+    // A recommendation that went away and comes again is news.
     if (!there) rebalanced_ = false;
   } else if (path == kLifecycle) {
     // "Terminated" is the state that the group wants, and it is set before the notice comes.
@@ -182,13 +183,16 @@ void Ec2Conversation::look_at_maintenance(const std::string& body, std::vector<N
     std::string text = "EC2 has scheduled " +
                        internal::shown(event.code.empty() ? "maintenance" : event.code, 40) +
                        when_words(event.not_before);
+    // An event without a time may begin at any moment.
     const bool near = !event.not_before || *event.not_before - clock_.wall_now() <= kEc2Near;
+    // A risk and no end: the shutdown itself sends a SIGTERM.
     if (near) {
       if (told_events_.insert(key).second) at_risk(news, std::move(text));
     } else if (logged_events_.insert(key).second) {
       log_info("{}", text);
     }
   }
+  // Forgotten with the list: an event that is listed again is news, and the sets stay small.
   std::erase_if(told_events_, [&](const std::string& key) { return !listed.contains(key); });
   std::erase_if(logged_events_, [&](const std::string& key) { return !listed.contains(key); });
 }

@@ -45,7 +45,6 @@ const char* text_of(int code) {
 
 // Returns the errno, or 0. Reads one byte more than a notice may have, to detect one that is too long.
 int read_start(int descriptor, std::string& text) {
-  // One byte more than allowed, so that a longer file shows.
   text.resize(kMaxNoticeFile + 1);
   std::size_t filled = 0;
   while (filled < text.size()) {
@@ -75,6 +74,7 @@ std::vector<Notice> FileSource::poll() {
   }
   if (seen == Seen::unknown) return {};
   if (seen == Seen::absent) {
+    // Made before anything is forgotten: without memory the next poll reports it again.
     std::vector<Notice> news = gone("the notice file is gone");
     believed_.reset();
     coming_ = false;
@@ -125,6 +125,7 @@ FileSource::Seen FileSource::look(Content& content) {
     return Seen::absent;
   };
 
+  // Links are followed, because mounted volumes of Kubernetes consist of them.
   struct stat status {};
   // Looks before it opens: opening a pipe or a device may block, or have an effect.
   if (stat(path_.c_str(), &status) != 0) return refused(errno);

@@ -18,9 +18,11 @@ namespace {
 using internal::HttpAnswer;
 
 constexpr std::string_view kGcpName = "gcp";
+// Only for a server that does not wait for the change itself.
 constexpr Duration kGcpInterval = std::chrono::seconds(2);
 constexpr Duration kAtOnce = std::chrono::milliseconds(1);  // the long poll waits at the server
 constexpr Duration kUpcomingInterval = std::chrono::minutes(1);
+// Maintenance is announced days ahead; only what comes within minutes is worth a save.
 constexpr Duration kGcpNear = std::chrono::minutes(10);
 // Google cuts the power 30 s after the signal; the rest is for the process's own exit.
 constexpr Duration kNoticeTime = std::chrono::seconds(25);
@@ -99,7 +101,8 @@ HttpAnswer GcpConversation::ask(std::string_view what, const std::string& parame
 std::vector<Notice> GcpConversation::poll() {
   std::vector<Notice> news;
   may_wait_ = false;
-  // The long poll comes last: the others are asked between two of its waits.
+  // The long poll comes last. Google warns of maintenance only if it was asked since the last event, so the
+  // others are asked between two waits.
   look_at_maintenance(news);
   look_at_upcoming(news);
   look_at_preempted(news);
@@ -133,6 +136,8 @@ void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
   // Without a usable etag the next poll asks without waiting.
   const auto etag = answer.header("etag");
   etag_ = etag && may_be_an_etag(*etag) ? std::string(*etag) : "";
+  // The first request has no etag and cannot wait. From then on the time that it took shows whether the
+  // server waits.
   may_wait_ = !etag_.empty() && (first || clock_.now() - begin >= kWaited);
   if (preempted) {
     end_.coming({{.text = "Google preempts this machine"}}, news);
@@ -195,6 +200,7 @@ void GcpConversation::look_at_maintenance(std::vector<Notice>& news) {
   std::string value = internal::shown(trimmed(*body), 60);
   // The value stays for the whole maintenance; only its change is news.
   if (std::exchange(maintenance_, value) == value || value == "NONE") return;
+  // A risk and no end, because Google names no moment and sends a SIGTERM. A live migration loses nothing.
   if (value.starts_with("TERMINATE")) {
     at_risk(news, "Google announces maintenance: " + value);
   } else {

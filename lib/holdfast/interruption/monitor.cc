@@ -335,6 +335,7 @@ bool Monitor::poll(Source& source) noexcept {
 }
 
 void Monitor::watch(Source& source) noexcept {
+  // poll() ignores the negative descriptor of a source that cannot wake it.
   pollfd events[2] = {{.fd = stop_event_, .events = POLLIN, .revents = 0},
                       {.fd = source.wake_descriptor(), .events = POLLIN, .revents = 0}};
   // start() does not poll a source that may block, so its first poll is here.

@@ -13,6 +13,7 @@ namespace {
 using internal::shortened;
 
 constexpr std::string_view kSource = "file";
+// Farther away is a mistake, as for the times of services (kFarthestEnd).
 constexpr Duration kFarthest = std::chrono::hours(24 * 365);
 constexpr std::size_t kMostText = 200;
 constexpr std::size_t kMostAction = 40;
@@ -74,6 +75,7 @@ NoticeFile parse(std::string_view content, SteadyTime now, WallTime wall_now) {
     // No deadline: these ask for a save and announce no end.
     return {Notice{std::string(kSource), kind, std::nullopt, std::move(text)}};
   }
+  // A missing or unknown action is an end as well, because an announcement must not be missed.
   Notice notice = interruption(std::move(text));
   notice.hibernates = action == "hibernate";
   if (const auto left = time_until(json, wall_now)) {

@@ -55,6 +55,7 @@ void NoticeWatch::stop() noexcept {
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
+    // Taken out here and joined without the lock, which the thread needs for its last round.
     thread.swap(thread_);
   }
   changed_.notify_all();

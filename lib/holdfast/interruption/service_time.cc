@@ -9,6 +9,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Not strftime() and strptime(), which depend on the locale.
 constexpr std::array<std::string_view, 7> kDays{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
 constexpr std::array<std::string_view, 12> kMonths{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                    "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};

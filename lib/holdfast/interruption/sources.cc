@@ -92,6 +92,7 @@ class Maker {
   }
 
   void deadline() {
+    // Without `signals` the program handles SIGUSR1 itself.
     const DeadlineOptions found{.max_wall = options_.max_wall,
                                 .started = supervised_since(clock_),
                                 .job_end = slurm_job_end(clock_),

@@ -10,6 +10,8 @@ namespace holdfast { inline namespace v0_2 {
 
 StopSignals stop_signals() {
   const auto list = env_text(kEnvStopSignals);
+  // Early handlers read the same list before main(), and take a malformed one for the default. Here it can be
+  // reported.
   const auto found = internal::parse_stop_signals(list ? list->c_str() : nullptr);
   if (!found) {
     throw UsageError(

@@ -49,7 +49,9 @@ constexpr const char* kOneAttachment =
     "machines "
     "apart";
 
+// From statfs(2) and the makers' sources, because <linux/magic.h> lacks ZFS, Lustre and GPFS.
 constexpr std::array kKinds{
+    // ext2 and ext3 have the same magic number.
     Known{0xEF53, "ext4", false, false, ""},
     Known{0x58465342, "XFS", false, false, ""},
     Known{0x9123683E, "btrfs", false, false,
@@ -128,6 +130,7 @@ std::optional<MountEntry> mount_of(const std::filesystem::path& path) {
   std::ifstream file("/proc/self/mountinfo");
   std::stringstream text;
   text << file.rdbuf();
+  // mountinfo has real paths, so links in `path` have to be resolved before the comparison.
   std::error_code error;
   const auto real = std::filesystem::canonical(path, error);
   return error ? std::nullopt : mount_of(parse_mountinfo(text.str()), real);

@@ -92,6 +92,8 @@ std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& pa
   if (mode == OpenMode::create || mode == OpenMode::create_direct) flags = O_RDWR | O_CREAT | O_EXCL;
   if (mode == OpenMode::overwrite_direct) flags = O_RDWR | O_NONBLOCK;
   if (mode == OpenMode::append) flags = O_RDWR | O_CREAT | O_APPEND;
+  // Links are followed, unlike in a run directory: a person names these files, and may name a link on
+  // purpose.
   const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0600); }); };
   Descriptor opened(try_open());
   // Append mode reads too, to see whether the last line is torn. Writing alone is enough if it has to be.

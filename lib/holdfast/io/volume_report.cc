@@ -16,6 +16,8 @@ constexpr std::uint64_t kLeast = 16 << 20;  // bytes; a smaller write would meas
 
 }  // namespace
 
+// What a commit cannot do without: a durable name before the acknowledgement, and a name that replaces no
+// other checkpoint (store/commit.h, rule 2). Everything else has a fallback.
 bool VolumeReport::fit() const {
   return !read_only && syncs_directories && (renames_exclusive || hard_links);
 }

@@ -17,6 +17,7 @@ VolumeSpace volume_space(const std::filesystem::path& path) {
   if (failed != 0) throw IoError("statvfs", path.native(), failed);
   // f_frsize is the unit of the counts; f_bsize is only the preferred transfer size.
   const std::uint64_t block = room.f_frsize;
+  // f_bavail leaves out what is reserved for root: a trainer that is not root would meet ENOSPC there.
   return {.free = room.f_bavail * block, .total = room.f_blocks * block};
 }
 

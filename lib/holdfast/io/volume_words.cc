@@ -86,6 +86,7 @@ std::vector<VolumeRemark> explain(const VolumeReport& report) {
   std::vector<VolumeRemark> remarks;
   say_kind(report, remarks);
   say_room(report, remarks);
+  // A probe makes no trial on a read-only volume, so the answers below were never asked for.
   if (report.read_only) return remarks;
   say_calls(report, remarks);
   if (report.writing) {

@@ -62,7 +62,6 @@ void split(const LedgerLife& life, LifeAccount& account) {
   // Clamped, because a torn ledger may claim more waiting than the life has.
   time.waited = std::min(last.waited, last.up - life.start_up);
   time.paused = life.paused_until(life.last_up);
-  // The ledger may claim more waiting than there was time.
   if (life.end) time.ending = life.end->ending;
   time.unknown = std::max(
       time.up - time.startup - time.kept - time.lost - time.waited - time.paused - time.ending, kZero);
@@ -80,6 +79,7 @@ void add(TimeSplit& sum, const TimeSplit& one) {
 }  // namespace
 
 std::string word_of(LifeEnding ending) {
+  // With a question mark: a life without an end line may be gone without anybody having noticed.
   constexpr std::array kWords = {"complete", "interrupted", "failed",  "superseded",
                                  "crashed",  "vanished",    "running?"};
   return kWords.at(static_cast<std::size_t>(ending));

@@ -37,7 +37,8 @@ Ledger::Ledger(const Clock& clock)
       began_(clock.now()),
       slots_(std::make_unique<std::array<Slot, kCapacity>>()),
       last_sample_(began_) {
-  // A slot whose turn equals a producer's number is free for it.
+  // A slot whose turn equals a producer's number is free for it. Relaxed: no other thread has this object
+  // yet.
   for (std::uint64_t i = 0; i < kCapacity; ++i) (*slots_)[i].turn.store(i, std::memory_order_relaxed);
 }
 
@@ -89,6 +90,7 @@ void Ledger::notice(const Notice& notice) noexcept {
 }
 
 void Ledger::pause(std::int64_t step, std::string_view why) noexcept {
+  // Relaxed: the heartbeat reads it, and may tell of the pause one beat later.
   pausing_.store(true, std::memory_order_relaxed);
   note(stamped("pause").number("step", step).text("why", why));
 }
@@ -109,6 +111,7 @@ void Ledger::drain(const Write& write) {
     Slot& slot = (*slots_)[read_ % kCapacity];
     if (slot.turn.load(std::memory_order_acquire) != read_ + 1) break;
     text.assign(slot.text.data(), slot.length);
+    // Before the slot is given back: if this throws, the line is written at the next drain.
     write(text);
     // One round ahead: the slot belongs to the producer of that number.
     slot.turn.store(read_ + kCapacity, std::memory_order_release);

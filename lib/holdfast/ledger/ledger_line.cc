@@ -26,6 +26,7 @@ LedgerLine::LedgerLine(std::string_view event) noexcept {
 }
 
 void LedgerLine::put(std::string_view bytes) noexcept {
+  // Without a check of its own: open() and text() have made sure that it fits.
   used_ += bytes.copy(buffer_.data() + used_, bytes.size());
 }
 

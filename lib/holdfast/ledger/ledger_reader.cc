@@ -244,6 +244,7 @@ class Reader {
   }
 
   bool source(const Members& line) {
+    // A run has a handful. The bound is for hostile ledgers.
     constexpr std::size_t kMostSources = 100;
     const std::string name = line.text("name");
     if (name.empty() || (life_.sources.size() >= kMostSources && !life_.sources.contains(name))) return false;
@@ -335,6 +336,7 @@ std::vector<LedgerLife> read_lives(Directory& run_directory) {
   std::vector<AttemptNumber> attempts;
   for (const DirectoryEntry& entry : run_directory.list()) {
     const auto attempt = parse_ledger_name(entry.name);
+    // A pipe of that name would block the reader.
     if (attempt && entry.kind == FileKind::regular) attempts.push_back(*attempt);
   }
   std::sort(attempts.begin(), attempts.end());
@@ -347,6 +349,7 @@ std::vector<LedgerLife> read_lives(Directory& run_directory) {
 }
 
 std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives, const std::string& boot) {
+  // Without an end line, or after being told to stop. Every other end is the program's own.
   const auto went_away = [](const LedgerLife& last) { return !last.end || last.end->phase == "interrupted"; };
   std::vector<MachineLife> machines;
   const LedgerLife* last = nullptr;

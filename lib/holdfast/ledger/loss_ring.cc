@@ -56,6 +56,7 @@ void LossRing::push(std::int64_t step, double loss) noexcept {
 }
 
 std::optional<double> LossRing::newest() const noexcept {
+  // Acquire pairs with the release in push(): then a first loss is there.
   if (!any_.load(std::memory_order_acquire)) return std::nullopt;
   return newest_.load(std::memory_order_relaxed);
 }
@@ -63,6 +64,7 @@ std::optional<double> LossRing::newest() const noexcept {
 std::vector<std::string> LossRing::drain() {
   std::vector<std::string> lines;
   const std::uint64_t end = written_.load(std::memory_order_acquire);
+  // Relaxed: only this thread writes it.
   std::uint64_t at = read_.load(std::memory_order_relaxed);
   while (at != end) {
     const std::int64_t from = entries_[at % kCapacity].step;

@@ -111,6 +111,7 @@ class BackgroundSinks::Worker {
         wake_.wait_for(mutex_, options_.look_every, [this]() HOLDFAST_REQUIRES(mutex_) {
           return closed_ || urgent_ || waiting_.size() >= kWakeAt;
         });
+        // Swapped: the lock is held for a moment only, and both lists keep their memory.
         events.swap(waiting_);
         urgent_ = false;
         open = !closed_;

@@ -78,6 +78,7 @@ void ConsoleProgress::step(const StepEvent& event) {
   if (!terminal_) unprinted_.reset();
 }
 
+// As in show(): a line without memory is dropped.
 void ConsoleProgress::show_saved(const SavedEvent& event) noexcept {
   try {
     print_line(saved_line(event));

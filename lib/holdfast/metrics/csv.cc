@@ -52,6 +52,7 @@ void CsvSink::begin(const BeginEvent& event) {
 
 void CsvSink::step(const StepEvent& event) {
   attempt_to(event.step - 1, [&] {
+    // A step that the program reports twice must not break the order of the rows.
     if (event.step <= file_->last_step()) return;
     const std::string_view fixed = write_csv_step(event, clock_.wall_now(), attempt_, buffer_);
     file_->append(add(fixed, ",\n", buffer_), fixed.size(), event.step);

@@ -32,7 +32,6 @@ void for_each_line(const File& file, const Visit& visit) {
     offset += count;
     std::string_view text(block.data(), held + count);
     for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-      // Only the position within the block counts; a line may come from two reads.
       std::string_view line = text.substr(0, end);
       if (line.ends_with('\r')) line.remove_suffix(1);  // an editor changed the line ends
       if (!std::exchange(skipping, false) && !visit(line, true)) return;
@@ -163,6 +162,7 @@ void remove(Directory& directory, const std::string& name) noexcept {
 void keep_aside(Directory& directory, const std::filesystem::path& path, const std::string& why) {
   const std::string begin = path.stem().string() + '.' + why;
   std::string name = begin + path.extension().string();
+  // Never over a file that an earlier resume has kept.
   for (int number = 2; !directory.rename_new(path.filename().string(), name); ++number) {
     name = begin + '-' + std::to_string(number) + path.extension().string();
   }
@@ -205,6 +205,7 @@ CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, con
   }
   if (const std::string why = copy.aside(); !why.empty()) keep_aside(*directory, path, why);
   // Last: until here the old file is complete under its name.
+  // An older process that still writes then writes into the old file.
   directory->rename_over(temporary, name);
   end_ = copy.end();
   evaluation_ = copy.evaluation();

@@ -18,6 +18,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// Lengths, checksums and protobuf's fixed fields are little-endian, and are copied as they lie in memory.
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";

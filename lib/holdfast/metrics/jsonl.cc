@@ -69,10 +69,10 @@ std::string_view write_step_line(const StepEvent& event, std::span<char> buffer)
   line.text("{\"step\":");
   line.integer(event.step);
   line.text(",\"epoch\":");
-  // The bits as well, because the decimal is for people and a comparison needs the exact value.
   line.integer(event.epoch);
   line.text(",\"loss\":");
   line.number(event.loss);
+  // The bits as well, because the decimal is for people and a comparison needs the exact value.
   line.text(",\"loss_bits\":\"");
   line.bits(event.loss);
   line.text("\",\"lr\":");

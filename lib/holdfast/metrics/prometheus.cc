@@ -37,6 +37,7 @@ class PrometheusSink final : public MetricSink {
                 "\",rank=\"" + std::to_string(options.rank) + '"') {}
 
   void begin(const BeginEvent& event) override {
+    // Until the first step ends the file shows where the run resumed.
     step_.step = event.step;
     step_.loss = event.loss;
     remove_leftovers();
@@ -66,6 +67,7 @@ class PrometheusSink final : public MetricSink {
 
  private:
   void saved(const SavedEvent& save) {
+    // The same save comes with a step and with a status, and must count once.
     if (save.step <= last_saved_) return;
     last_saved_ = save.step;
     commit_time_.observe(in_seconds(save.write + save.commit));
@@ -101,6 +103,7 @@ class PrometheusSink final : public MetricSink {
       // node_exporter runs as another user.
       file->let_others_read();
       file->write_at(std::as_bytes(std::span(content)), 0);
+      // NFS and quotas may report a failed write only here, and such a file must not replace the old one.
       file->close();
     } catch (...) {
       folder->unlink(temporary);  // a full disk has no space for it

@@ -9,6 +9,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 std::string number(double value) {
+  // Prometheus' own spellings, where shortest_decimal() gives nan and inf.
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
   return shortest_decimal(value);
@@ -30,6 +31,7 @@ std::string prometheus_escaped(std::string_view text) {
 }
 
 void PrometheusHistogram::observe(double value) {
+  // It would turn the sum into NaN for the rest of the run.
   if (std::isnan(value)) return;
   ++count_;
   sum_ += value;

@@ -28,6 +28,7 @@ class TensorBoardSink final : public MetricSink {
     // What earlier attempts wrote of `step` itself stays, unless its evaluation comes again.
     // TensorBoard discards earlier points from this step on ("restart"), so recomputed steps appear once.
     file_->start_at(event.evaluation_due ? event.step : event.step + 1, now);
+    // The record above also drops this step's loss, and no step event will repeat it.
     if (event.evaluation_due && std::isfinite(event.loss)) put({{"train/loss", event.loss}}, event.step, now);
     flush();
   }
@@ -105,6 +106,7 @@ class TensorBoardSink final : public MetricSink {
   }
 
   void saved(const SavedEvent& save, WallTime time) {
+    // The same save comes with a step and with a status, and must be one point.
     if (save.step <= last_saved_) return;
     last_saved_ = save.step;
     put({{"checkpoint/commit_seconds", in_seconds(save.write + save.commit)},

@@ -38,6 +38,8 @@ AttemptNumber DirectoryHome::highest() {
 }
 
 AttemptNumber DirectoryHome::claim(AttemptNumber least) {
+  // For a further life of the trainer. The store goes on under its first number, and holds a higher claim as
+  // well.
   if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, least);
   return store_.claim(kClaimedByMirror, 0, least);
 }
@@ -133,6 +135,7 @@ bool DirectoryHome::holds(const MirrorSource& source) {
   return same;
 }
 
+// The store has acknowledged each copy, so its own retention applies rule 4 there.
 void DirectoryHome::retire(const MirrorSource&) { store_.apply_retention(); }
 
 void DirectoryHome::read(const HomeFile& wanted, const ByteSink& sink) {

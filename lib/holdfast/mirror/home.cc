@@ -6,6 +6,7 @@
 namespace holdfast { inline namespace v0_2 {
 
 std::string without_slashes(std::string place) {
+  // The root directory keeps its slash.
   while (place.size() > 1 && place.ends_with('/')) place.pop_back();
   return place;
 }

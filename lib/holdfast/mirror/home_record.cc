@@ -12,6 +12,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A record has at most 100 claims and 2,000 bytes of a failure, and takes a few KiB.
 constexpr std::uint64_t kLongestRecord = 64 << 10;
 constexpr std::size_t kLongestFailure = 2000;
 constexpr std::int64_t kLongestTook = std::int64_t{30} * 24 * 3600 * 1000;  // ms
@@ -144,6 +145,7 @@ void update_home_record(Directory& run_directory,
     release(run_directory);
     throw;
   }
+  // The claims in it tell a later start which files in HOME came from here, so they must survive a power cut.
   run_directory.sync();
 }
 

@@ -17,12 +17,15 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kIdle = std::chrono::seconds(1);
+// Doubled after each failure: a short outage costs little time, and a long one few requests.
 constexpr Duration kFirstDelay = std::chrono::seconds(1);
 constexpr Duration kLongestDelay = std::chrono::minutes(1);
 constexpr Duration kCheck = std::chrono::minutes(1);  // costs two listings
 // The newest may turn out damaged, so there must be one more.
 constexpr std::size_t kLeastHome = 2;
+// turn() asks about the newest few alone, and a copy that was forgotten is only compared again.
 constexpr std::size_t kRemembered = 16;
+// The slowest of these counts as the way home. A few, so that one slow copy is forgotten in time.
 constexpr std::size_t kCopiesMeasured = 5;
 
 // Keeps a file open, and names it for other programs: retention may delete it while HOME is asked about it.
@@ -246,6 +249,7 @@ bool Mirror::is_there_already(const MirrorSource& source) {
   const auto found =
       std::find_if(there.begin(), there.end(), [&](const HomeFile& file) { return file.id == source.id; });
   if (found == there.end()) return false;
+  // The sizes first, because holds() reads the whole copy.
   if (found->bytes == source.bytes && home_.holds(source)) return true;
   if (record_.owns(source.id.attempt)) return false;  // half there, or damaged: put() replaces it
   skipped_[source.id] = "HOME holds another file of that name";
@@ -261,6 +265,7 @@ void Mirror::put(Directory& run, const MirrorSource& source) {
   try {
     home_.put(source);
   } catch (...) {
+    // The trainer's planner takes a copy that is named here for one on its way.
     record_.copying.clear();
     throw;
   }

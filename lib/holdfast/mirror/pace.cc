@@ -5,6 +5,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// How long a request of the supervisor may wait, because only poll() serves it.
 constexpr Duration kPoll = std::chrono::milliseconds(100);
 
 }  // namespace

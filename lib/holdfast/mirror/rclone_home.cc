@@ -21,9 +21,12 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// 64 random bits, so that no two machines draw the same name.
 constexpr std::size_t kTokenDigits = 16;
 constexpr Duration kLongestWait = std::chrono::seconds(2);  // after a lost claim
+// One turn of the mirror asks HOME several questions, and each listing costs the store requests.
 constexpr Duration kRecent = std::chrono::seconds(1);
+// A listing is held in memory, and that of a run directory takes a few KiB.
 constexpr std::size_t kMostListed = 64u << 20;
 constexpr char kDigits[] = "0123456789abcdef";
 constexpr char kFrom[] = ".from.";
@@ -108,6 +111,8 @@ std::vector<RcloneHome::Claim> RcloneHome::claims_and_marks(Listing which) {
     if (const auto number = parse_store_claim(name)) found.push_back({*number, name});
     if (const auto mark = parse_store_mark(name)) found.push_back({mark->first, name, mark->second});
   }
+  // An incomplete listing must not look like a claim that somebody removed: that would end the trainer with
+  // 76.
   if (!any && own_ != 0) throw HomeError(name_ + " lists no claims at all, though one lies there");
   return found;
 }
@@ -137,6 +142,7 @@ std::vector<HomeFile> RcloneHome::starts() {
   }
   const auto is_marked = [&](const HomeFile& file) { return file.id == *mark->start; };
   if (mark == nullptr || std::none_of(found.begin(), found.end(), is_marked)) return found;
+  // An older owner may have uploaded the others after the mark, so they stand back behind it.
   std::stable_partition(found.begin(), found.end(), [&](const HomeFile& file) {
     return file.id.attempt >= mark->number || file.id <= *mark->start;
   });
@@ -287,6 +293,7 @@ void RcloneHome::retire(const MirrorSource& newest) {
 }
 
 void RcloneHome::changed() {
+  // A listing that began before a write must answer no question about it.
   ++writes_;
   listed_at_.reset();
 }

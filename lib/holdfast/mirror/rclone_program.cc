@@ -20,6 +20,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// As in pace.cc: while rclone runs, only pace_.poll() serves the supervisor.
 constexpr int kPollMs = 100;
 constexpr std::size_t kMostSaid = 4096;
 constexpr int kPipeBytes = 1 << 20;  // the most that Linux gives a user: fewer wake-ups for a large copy
@@ -73,6 +74,7 @@ class Child {
 
 // Between fork and exec only calls that are safe there.
 [[noreturn]] void become(char* const* words, int input, int output, int error, pid_t parent) {
+  // Nothing may go on with an upload when the mirror that owns HOME is dead.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent died before prctl().
   if (getppid() != parent) _exit(128 + SIGKILL);
@@ -134,7 +136,8 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
   in.close_end(0);
   output.close_end(1);
   error.close_end(1);
-  // A claim is short, so a pipe holds it. The program may end before it reads.
+  // A claim is short, so a pipe holds it. The program may end before it reads, and SIGPIPE would then end
+  // this process.
   if (!input.empty()) {
     struct sigaction ignore {};
     struct sigaction before {};

@@ -57,11 +57,13 @@ class Start {
 
   PreparedStart prepare() {
     read_record();
+    // Above the attempts of both places, so that the trainer can claim the same number here.
     claim_home(here() + 1);
     // After the claim: from now on no other machine brings one home.
     if (others_went_on()) give_way();
     find_newest_here();
     for (const HomeFile& file : home_.starts()) {
+      // What follows is not newer than the file here, or stands back behind a mark (RcloneHome::starts).
       if (prepared_.newest && file.id <= *prepared_.newest) break;
       if (fetch(file)) break;
     }
@@ -241,10 +243,12 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
       const Patience limited(pace, end - pace.clock().now());
       return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
     } catch (const Error& error) {
+      // A refusal and a newer owner stay as they are, however long a start waits.
       if (error.exit_code() != ExitCode::io_failed) throw;
       const Duration left = end - pace.clock().now();
       if (left <= Duration::zero()) {
         PreparedStart start = Start(file_system, verifier, directory, home, pace, checks, claims).go_alone();
+        // A fresh start without a claim could train the run a second time beside another machine.
         if (!start.newest) throw;
         log_warning(
             "{}; it was away for {}: the run goes on alone from step {} in {}. What it saves is not home, "

@@ -8,9 +8,13 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// A copy asks after every block, and a look lists the run directory.
 constexpr Duration kLookAgain = std::chrono::milliseconds(50);
+// Often enough, because the trainer writes its progress every 10 s.
 constexpr Duration kEndAgain = std::chrono::seconds(1);
+// A file that is older may be a leftover, and a very slow write must not hold the mirror back for ever.
 constexpr Duration kLeftOver = std::chrono::seconds(30);
+// A machine that lives this long after its announced end lives on (docs/design.md).
 constexpr Duration kOutlived = std::chrono::minutes(1);
 
 }  // namespace
@@ -22,6 +26,7 @@ bool TrainerSigns::writes() {
   try {
     writes_ = look_for_writing();
   } catch (const Error&) {
+    // What cannot be seen must not hold the mirror up.
     writes_ = false;
   }
   return writes_;
@@ -33,15 +38,18 @@ bool TrainerSigns::look_for_writing() {
   const AttemptNumber newest = highest_attempt(*run);
   std::string found;
   for (const DirectoryEntry& entry : run->list()) {
+    // Temporary files of older attempts are leftovers, which the next start sweeps.
     if (parse_temporary_name(entry.name) == newest && !old_.contains(entry.name)) found = entry.name;
   }
   if (found.empty()) return false;
   const SteadyTime now = clock_.now();
+  // Each save has a name of its own, so the time is that of one write.
   if (found != name_) {
     name_ = found;
     since_ = now;
   }
   if (now < since_ + kLeftOver) return true;
+  // Remembered, so that it does not count again after a newer write has come and gone.
   old_.insert(found);
   return false;
 }
@@ -50,6 +58,7 @@ bool TrainerSigns::end_is_announced() {
   const SteadyTime now = clock_.now();
   if (now < next_end_) return ends_;
   next_end_ = now + kEndAgain;
+  // A read that fails is no news: an end that was announced stays announced.
   try {
     ends_ = look_for_end();
   } catch (const Error&) {  // as before

@@ -46,6 +46,7 @@ Costs CostModel::costs() const noexcept {
     for (std::size_t i = 0; i < kSteps; ++i) steps[i] = steps_[i].load(std::memory_order_relaxed);
     costs.step = percentile_95(steps, std::min<std::size_t>(count, kSteps));
   }
+  // Relaxed: one number, with nothing else to be seen beside it.
   if (const std::int64_t home = home_.load(std::memory_order_relaxed); home != kUnknown)
     costs.home = Duration(home);
   return costs;

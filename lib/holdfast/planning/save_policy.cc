@@ -25,6 +25,7 @@ void check(const SaveEvery& trigger) {
   }
   if (!trigger.chosen) return;
   const IntervalLimits& limits = *trigger.chosen;
+  // Negated, so that NaN is refused as well.
   if (!(limits.stall_budget > 0 && limits.stall_budget <= 1)) {
     throw UsageError("the budget of an automatic save interval is " + format_number(limits.stall_budget) +
                      "; give a share of the training time such as 0.01");

@@ -5,6 +5,7 @@
 namespace holdfast { inline namespace v0_2 {
 
 bool BallotBox::join(Voter voter) {
+  // Who breaks the protocol gets an exception, by which the server closes the connection.
   if (members_.size() >= voters_) throw std::runtime_error("more voters than ranks");
   if (!members_.emplace(voter, round_).second) throw std::runtime_error("a voter joins twice");
   return members_.size() == voters_;

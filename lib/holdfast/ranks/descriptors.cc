@@ -21,6 +21,7 @@ constexpr std::uint64_t kOfMeshes = 2;  // groups of Gloo, each with a connectio
 void make_room_for_ranks(int rank, int world_size) {
   const auto ranks = static_cast<std::uint64_t>(world_size);
   const std::uint64_t least = (rank == 0 ? kOfStore : 0) * ranks;
+  // At the start each rank may have one more connection to rank 0, which has proved nothing yet.
   const std::uint64_t wanted = kOwn + least + kOfMeshes * ranks + (rank == 0 ? ranks : 0);
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;

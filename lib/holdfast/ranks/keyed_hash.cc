@@ -79,6 +79,7 @@ std::string keyed_hash(std::string_view secret, std::string_view message) {
   key.resize(kBlock, '\0');
   std::string inner = key;
   std::string outer = key;
+  // 0x36 and 0x5c are the standard's paddings, ipad and opad.
   for (char& byte : inner) byte = static_cast<char>(byte ^ 0x36);
   for (char& byte : outer) byte = static_cast<char>(byte ^ 0x5c);
   return sha256(outer + sha256(inner + std::string(message)));

@@ -205,6 +205,7 @@ Pulse::Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int
       }).detach();
     }
   } catch (...) {
+    // The first thread may run already, so it is told to end.
     end();
     throw;
   }

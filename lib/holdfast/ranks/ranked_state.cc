@@ -22,6 +22,7 @@ std::unique_ptr<ImageLayout> layout_for(int rank, const ImageLayout& whole) {
     const TensorSpec& tensor = whole.tensors()[i];
     // Tensors of other ranks are the file's, and this rank's source does not know them.
     if (of_other_rank(tensor)) continue;
+    // A file of fewer ranks has no tensors of this one, so rank 0's take their place.
     const auto own = rank > 0 ? whole.find(name_in_file(rank, tensor.name)) : std::nullopt;
     TensorSpec spec = whole.tensors()[own.value_or(i)];
     spec.name = tensor.name;

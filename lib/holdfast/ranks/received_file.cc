@@ -30,6 +30,7 @@ class ReceivedFile final : public File {
     std::memcpy(buffer.data(), part.data(), part.size());
     return part.size();
   }
+  // No device here has these bytes: they came in messages.
   std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
     return read_at(buffer, offset);
   }
@@ -63,6 +64,7 @@ void send_file(RankChannel& channel, const File& file) {
 }
 
 std::shared_ptr<Arena> receive_file(RankChannel& channel, std::uint64_t bytes, bool keep) {
+  // A rank that keeps nothing takes part all the same, because the broadcast is collective.
   const auto arena = std::make_shared<Arena>(keep ? bytes : std::min(kPiece, bytes));
   for (std::uint64_t offset = 0; offset < bytes; offset += kPiece) {
     channel.broadcast(arena->bytes().subspan(keep ? offset : 0, std::min(kPiece, bytes - offset)));

@@ -97,6 +97,7 @@ void ShareWriterThread::take_part(HandedShare share) noexcept {
     case SharedOutcome::Kind::superseded:
       return share.handle->settle(SaveStatus::failed, outcome.reason);
     case SharedOutcome::Kind::alone:
+      // The handle stays open: the votes tell how rank 0's own save ends.
       return;
     case SharedOutcome::Kind::unknown:
       if (!outcome.reason.empty()) log_warning(outcome.reason);

@@ -96,6 +96,7 @@ std::string look(FileSystem& files, const std::filesystem::path& run, const std:
   const std::size_t blank = message.find(' ');
   if (blank == std::string::npos || message.size() - blank - 1 != kNumber) return "rank 0 sent no nonce";
   const std::string name = message.substr(0, blank);
+  // The name comes from another process, and this rank is about to open the file for writing.
   if (!parse_temporary_name(name)) return "rank 0 sent no nonce";
   const std::string_view number = std::string_view(message).substr(blank + 1);
   const SteadyTime end = clock.now() + limit;

@@ -228,6 +228,7 @@ SharedCommit SharedWriter::commit(CheckpointStore& store, const SharedSave& save
     leader.fail("an exception of unknown type");
     throw;
   }
+  // Only after the acknowledgement: by this message the others report success (rule 9).
   leader.end(EndMessage::Kind::committed, checkpoint.name, checkpoint.bytes);
   return leader.done(std::move(checkpoint));
 }
@@ -360,6 +361,7 @@ std::uint64_t SharedWriter::begin_save(std::uint64_t number) noexcept {
     // Ranks may be up to kStillWanted saves behind.
     const auto wanted = std::partition(
         told_.begin(), told_.end(), [&](const Told& told) { return told.number + kStillWanted <= number; });
+    // Without memory for the list the texts stay in the store until a later save.
     failure_of([&, begin = told_.begin()] { old.assign(begin, wanted); });
     if (!old.empty()) told_.erase(told_.begin(), wanted);
   }

@@ -20,8 +20,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// The other process may start later: the first tries come soon, and later ones cost little.
 constexpr Duration kFirstRetry = 20ms;
 constexpr Duration kLongestRetry = 500ms;
+// A host that swallows packets must not take all the time: another address of the name may answer.
 constexpr Duration kOneTry = 10s;
 constexpr Duration kBetweenQuestions = 200ms;  // between two calls of give_up
 constexpr int kBacklog = 4096;                 // connections that wait to be accepted

@@ -20,8 +20,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Bytes; random ones, so that no proof of an earlier connection serves again.
 constexpr std::size_t kClientNonce = 16;
 constexpr Duration kAgain = 50ms;
+// How soon a wait sees that it must end, or that another thread wants the connection.
 constexpr Duration kAskWhetherToGiveUp = 10ms;
 constexpr Duration kLetPass = 1ms;
 
@@ -103,6 +105,7 @@ std::optional<Message> StoreConnection::receive(SteadyTime end, std::size_t long
     try {
       if (auto message = take_message(in_, longest)) return message;
     } catch (const std::runtime_error& error) {
+      // Nobody knows where the next message begins, so nothing more is read.
       closed_ = true;
       throw OtherSecret(error.what());
     }

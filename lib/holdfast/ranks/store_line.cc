@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 // Limit for an answer that needs no waiting. A busy machine is slow, and a frozen one is silent for half a
 // minute.
 constexpr Duration kAnswer = 45s;
+// For a roll call: the run has failed, and a dead store must not hold its end up.
 constexpr Duration kHurriedAnswer = 5s;
 constexpr Duration kAlarmLook = 100ms;  // between two checks of the alarm
 

@@ -23,6 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Bytes; random ones, so that no proof of an earlier connection serves again.
 constexpr std::size_t kServerNonce = 16;
 constexpr Duration kPoliteStranger = 10s;    // time until a client must prove itself
 constexpr std::size_t kMostStrangers = 256;  // more than ranks of a small run that connect in one moment
@@ -93,6 +94,7 @@ void StoreServer::work() {
     }
     table_.expire(Clock::real().now());
     write_all();
+    // After the whole batch: its other events hold pointers to clients that may be over.
     dismiss();
     if (come) let_in();
     if (members_.size() > kManyMembers && count < kFewEvents) Clock::real().sleep_for(kGather);
@@ -101,6 +103,7 @@ void StoreServer::work() {
 
 // For epoll, in milliseconds.
 int StoreServer::time_left() const {
+  // Strangers that prove nothing must be dismissed in time, although they cause no event.
   const int strangers = strangers_.empty() ? -1 : 1000;
   const auto end = table_.next_end();
   if (!end) return strangers;
@@ -216,6 +219,7 @@ void StoreServer::greet(Client& client, const Message& proof) {
   by_number_[client.number] = &client;
   const auto self =
       std::find_if(strangers_.begin(), strangers_.end(), [&](const Client& one) { return &one == &client; });
+  // splice() moves no entry: epoll keeps its address.
   members_.splice(members_.end(), strangers_, self);
   send(client, {Kind::welcome, {proof_of_server(secret_, client.nonce, nonce)}});
 }

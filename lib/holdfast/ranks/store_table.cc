@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t kLongestWait = std::int64_t{30} * 24 * 3600 * 1000;  // ms
 constexpr const char* kBroken = "a rank's connection for votes ended";
 
+// The server closes the connection of a client that sends anything else.
 void require(bool met) {
   if (!met) throw std::runtime_error("no request");
 }
@@ -136,6 +137,7 @@ void StoreTable::add(Client client, const Words& words) {
 void StoreTable::compare_set(Client client, const Words& words) {
   require(words.size() == 3);
   const auto found = values_.find(words[0]);
+  // As c10d's own store: a missing key equals an empty expectation, and else the expected value comes back.
   const bool equal = found == values_.end() ? words[1].empty() : found->second == words[1];
   if (!equal) return done(client, {found == values_.end() ? words[1] : found->second});
   done(client, {value(words[0]) = words[2]});

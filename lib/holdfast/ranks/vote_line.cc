@@ -11,6 +11,7 @@ VoteLine::VoteLine(std::shared_ptr<StoreConnection> connection, std::string name
     : connection_(std::move(connection)), name_(std::move(name)), world_size_(world_size) {}
 
 void VoteLine::join(Duration limit) {
+  // Not call(): its limit is for answers that come at once, and this one comes when all ranks have joined.
   connection_->begin(Kind::join, {name_, std::to_string(world_size_)});
   if (!connection_->finish(limit)) throw StoreClosed("not all ranks came to vote");
 }

@@ -43,6 +43,7 @@ std::string item_text(const std::string& value) {
     if (c == '"' || c == '\\') text += '\\';
     text += c;
   }
+  // An escaped byte takes four, so this limit cuts nothing off.
   return printable(text, 4 * text.size()) + "\"";
 }
 

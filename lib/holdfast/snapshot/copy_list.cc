@@ -49,11 +49,13 @@ void CopyList::work(PieceDigests& digests) noexcept {
   PieceDigester stream(digests);
   std::uint64_t begin = taken_.load(std::memory_order_relaxed);
   while (begin < bytes_) {
+    // The training waits for the copy by now, and a digest takes four times the instructions of the copy.
     if (digests.stopped()) return work();
     const Job& job = job_at(begin);
     const std::uint64_t skip = begin - job.start;
     // To the next border of a piece, as tensors are cut from their start.
     const std::uint64_t bytes = std::min(job.bytes - skip, kDigestPiece - skip % kDigestPiece);
+    // Not fetch_add: how far a turn goes depends on where it begins.
     if (!taken_.compare_exchange_weak(begin, begin + bytes, std::memory_order_relaxed)) continue;
     stream.copy({job.from + skip, bytes}, {job.to + skip, bytes});
     begin = taken_.load(std::memory_order_relaxed);

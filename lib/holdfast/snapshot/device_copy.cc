@@ -194,7 +194,8 @@ DeviceCopy::Fetches DeviceCopy::fetches_of(const Lane& lane) {
   return fetches;
 }
 
-// Marks the middle and the end.
+// Marks the middle as well as the end, so that arrive() digests the first half while the second is on its
+// way.
 void DeviceCopy::fetch(Lane& lane, const Fetches& fetches) {
   CopyDevice& device = *lane.share.device;
   std::uint64_t all = 0;

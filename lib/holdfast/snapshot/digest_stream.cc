@@ -7,6 +7,7 @@ namespace holdfast { inline namespace v0_2 {
 DigestStream::DigestStream() { internal::digest_kernel().begin(hash_); }
 
 void DigestStream::append(std::span<const std::byte> bytes) {
+  // Without a check of floats: the digest alone judges these bytes.
   internal::digest_kernel().add(hash_, bytes.data(), bytes.size(), {});
 }
 

@@ -23,6 +23,7 @@ void advise(std::uintptr_t begin, std::uintptr_t end) noexcept {
 }  // namespace
 
 void advise_huge_pages(std::vector<std::span<std::byte>> memory) noexcept {
+  // By address, so that neighbours become one range: a tensor below 2 MiB may contain no whole huge page.
   std::sort(memory.begin(), memory.end(), [](const auto& a, const auto& b) { return a.data() < b.data(); });
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;

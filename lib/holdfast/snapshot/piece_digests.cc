@@ -88,6 +88,7 @@ template <class Plain, class Digesting>
 void PieceDigester::advance(ByteRange range, const Plain& plain, const Digesting& digesting) noexcept {
   while (range.size() != 0) {
     if (digests_.stopped()) return plain(range);
+    // Only a stream that passes a whole piece in order has its digest. After a jump it begins anew.
     if (piece_ == PieceDigests::kNone || next_ != range.begin) {
       const std::size_t piece = digests_.piece_at(range.begin);
       piece_ = PieceDigests::kNone;
@@ -104,6 +105,8 @@ void PieceDigester::advance(ByteRange range, const Plain& plain, const Digesting
     }
     const std::uint64_t last = digests_.pieces_[piece_].bytes.end;
     const ByteRange part{range.begin, std::min({range.end, last, range.begin + kBlock})};
+    // The check of floats needs whole elements. A piece that is cut inside one gets no digest here, and the
+    // writer hashes it.
     const bool cut = part.end != last && part.size() % element_ != 0;
     if (cut) {
       piece_ = PieceDigests::kNone;

@@ -34,6 +34,7 @@ void ArrivalKeeper::keep(std::unique_ptr<LateCopy>& copy, Snapshot& snapshot) {
       return;
     }
   }
+  // What needs memory comes before the item: without memory the copy still belongs to the caller.
   const auto arrival = std::make_shared<Arrival>();
   std::shared_ptr<PieceDigests> digests;
   if (!snapshot.digests) digests = std::make_shared<PieceDigests>(snapshot);

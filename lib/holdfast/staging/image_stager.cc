@@ -167,6 +167,8 @@ std::shared_ptr<const FilePlan> ImageStager::planned_beside() noexcept {
 void ImageStager::plan_ahead() { fit(source_.attributes()); }
 
 Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark) {
+  // Attributes, plan and copies share one list of the tensors. Each would otherwise walk the modules and
+  // build hundreds of names again, while the training waits.
   const auto list = source_.hold_list();
   Attributes attributes = source_.attributes();
   put_run_record(attributes, record);
@@ -181,6 +183,7 @@ Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark)
     staged.layout = share_layout_;
     staged.bytes = share().staged;
   } else if (mark != 0 && rank_ != 0) {
+    // Another rank writes its agreed share or nothing. Rank 0 alone can write the whole state instead.
     throw Error("its plan of the file has changed since the ranks agreed on one");
   } else {
     for (const TensorSpec& tensor : plan_->layout->tensors()) staged.bytes += tensor.bytes();

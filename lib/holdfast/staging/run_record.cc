@@ -45,6 +45,7 @@ std::vector<std::string> readable(std::vector<std::string> texts) {
   return texts;
 }
 
+// As three lists, because an attribute holds no nested values.
 void put_metrics(Attributes& attributes, const Metrics& metrics) {
   std::vector<std::string> names;
   std::vector<std::int64_t> steps;
@@ -126,6 +127,7 @@ Ancestry grown_from(const RunRecord& record, std::int64_t step) {
 std::vector<std::string> environment_differences(const Attributes& recorded, const Attributes& now) {
   std::map<std::string, std::pair<const Attribute*, const Attribute*>> both;
   for (const auto& [name, attribute] : recorded) {
+    // The source knows no ranks, so the start compares the world size itself.
     if (name.starts_with(kEnvironmentPrefix) && name != kWorldSize) both[name].first = &attribute;
   }
   for (const auto& [name, attribute] : now) {

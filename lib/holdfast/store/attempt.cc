@@ -80,6 +80,7 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
     if (only != 0 && number != only) {
       throw RefusedError(directory_.path() + ": an attempt has just begun; nothing was claimed or deleted");
     }
+    // O_EXCL decides: of two starts that saw the same highest number only one makes this file.
     claim = attempts.open(claim_name(number), OpenMode::create);
   }
   highest_own_ = number;  // it exists and is ours, even if what follows fails
@@ -104,6 +105,8 @@ void Attempt::check_not_superseded() {
   AttemptNumber highest = 0;
   // Lists all names, because a newer attempt need not be number_ + 1.
   for (const DirectoryEntry& entry : directory_.attempts()->list()) {
+    // States and temporary files count as well. They show a newer attempt even if somebody has removed its
+    // claim.
     const AttemptNumber number = attempt_in_attempts(entry.name);
     highest = std::max(highest, number);
     own_claim = own_claim || parse_claim_name(entry.name) == number_;

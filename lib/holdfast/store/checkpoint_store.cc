@@ -188,6 +188,7 @@ bool CheckpointStore::holds(std::int64_t step) const {
 
 void CheckpointStore::apply_retention() {
   State& s = *state_;
+  // Rule 4: until this process has made a newer file durable, nothing may go.
   if (!s.committer || s.committer->acknowledged().empty()) return;
   if (!s.directory->sound()) return;  // a directory whose fsync failed may not show what is durable
   // Rule 5: only after an acknowledgement, when a newer good file is durable.
@@ -216,6 +217,7 @@ RetentionReport CheckpointStore::prune() {
   State& s = *state_;
   if (!s.recovered) throw Error("prune() before recover()");
   const RetentionPlanner::Plan plan = s.plan();
+  // Before the deletions, because they take away the sizes that the report tells.
   RetentionReport report = internal::report_of(s.directory->run(), attempt(), plan, *s.selection);
   s.housekeeper->carry_out(plan.go);
   return report;
@@ -228,6 +230,7 @@ void CheckpointStore::write_run_state(const RunState& state) {
   Attempt& attempt = s.claimed("write_run_state()");
   RunState own = state;
   own.attempt = attempt.number();
+  // A prune repeats its predecessor's state, and that names the machine that trained.
   if (own.host.empty()) own.host = host_name();
   if (own.boot_id.empty()) own.boot_id = boot_id();
   internal::write_state(*s.directory, attempt, own);
@@ -237,6 +240,8 @@ void CheckpointStore::append_ledger(const std::string& json_line) {
   State& s = *state_;
   const Attempt& attempt = s.claimed("append_ledger()");
   // Nothing more is written into a run that another attempt owns.
+  // The flag is enough: a ledger is this attempt's own file (rule 10), and a line is not worth a listing of
+  // the claims.
   if (attempt.superseded()) return;
   try {
     if (!s.ledger) {

@@ -15,8 +15,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// `holdfast supervise` reads these at every exit of its command.
-// Bounds the reads in a directory with thousands of attempts.
+// `holdfast supervise` reads claims at every exit of its command. The bound keeps that short in a directory
+// with thousands of attempts.
 constexpr std::size_t kMostAttempts = 64;
 constexpr std::size_t kLongestSupervisor = 256;
 
@@ -54,6 +54,8 @@ std::optional<AttemptWord> word_of(Directory& attempts, AttemptNumber attempt) {
 // For people alone; no decision reads it. An empty or torn claim fences just as well (rule 6).
 std::string claim_text(const std::string& by) {
   const ProcessIdentity process = own_process();
+  // Joined by hand: the library's JSON document allocates in its destructor, so a lack of memory there would
+  // end the process.
   std::string text = "{\"boot_id\":" + json_text(boot_id()) + ",\"host\":" + json_text(host_name()) +
                      ",\"pid\":" + std::to_string(process.pid) +
                      ",\"pid_start\":" + std::to_string(process.started) +
@@ -117,8 +119,10 @@ AttemptNumber attempts_before(Directory& run_directory, AttemptNumber attempt) {
   for (const DirectoryEntry& entry : run_directory.list()) {
     if (const auto number = parse_ledger_name(entry.name)) trained.insert(*number);
   }
+  // Below the lowest claim lie attempts whose small files later starts have removed (old_attempts.h).
   AttemptNumber count = std::min(*claims.begin(), attempt) - 1;
   for (auto claim = claims.begin(); claim != claims.end() && *claim < attempt; ++claim) {
+    // The listing answers for most attempts; only those without a ledger cost a read.
     if (trained.contains(*claim) || word_of(*attempts, *claim)) ++count;
   }
   return count;

@@ -104,6 +104,7 @@ std::unique_ptr<File> Committer::open_new(std::string_view label) {
 
 std::unique_ptr<File> Committer::open_temporary(const CommitRequest& request) {
   auto file = open_new("step-" + std::to_string(request.step));
+  // Before the first byte, so that a full volume costs no half-written file.
   with_room([&] { file->reserve(request.bytes); });
   return file;
 }

@@ -148,6 +148,7 @@ Selection Recovery::chosen(Directory& run) {
       if (candidate.id.step != *options_.start.step) continue;
       name = candidate.name;
       id = candidate.id;
+      // The list is newest first, so of several attempts that saved this step the last one counts.
       break;
     }
     if (name.empty()) {
@@ -183,7 +184,7 @@ Recovery::Look Recovery::look(Directory& run, const std::string& name, std::opti
   std::optional<Look> unreadable;
   // A file that failed three looks in an earlier selection gets one more, not three: each may take minutes.
   if (earlier != found_unreadable_.end()) unreadable = earlier->second;
-  // One look through the page cache, then two that read the device (rule 5).
+  // One bad look may be a bad page in memory, so two more read the device (rule 5).
   const int looks = unreadable ? 1 : 3;
   Look found = look_once(run, name, false);
   for (int looked = 1;; ++looked) {
@@ -191,7 +192,6 @@ Recovery::Look Recovery::look(Directory& run, const std::string& name, std::opti
     if (!bad(found) || looked == looks) break;
     found = look_once(run, name, true);
   }
-  // One bad look may be a bad page in memory; the further looks read the device.
   // Damage beside an EIO proves nothing, so the file counts as unreadable and is not moved.
   if (unreadable && bad(found)) return found_unreadable_[name] = *unreadable;
   if (unreadable && found.outcome != Outcome::vanished) {

@@ -126,6 +126,7 @@ void Retention::check() const {
 }
 
 bool is_metric_name(const std::string& name) {
+  // No comma, colon or equals sign, so that every policy has a form as text (retention_text.h).
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
   return !name.empty() && name.size() <= kLongestMetricName &&
          name.find_first_not_of(kAllowed) == std::string::npos;
@@ -138,6 +139,7 @@ std::map<FileId, std::string> staying(const RetentionView& view, const Retention
   int trusted = 0;
   for (const FileId id : view.present) {
     if (kept++ < last) stay.want(id, "last " + std::to_string(last));
+    // Only a file that is older than an acknowledged one may go (rule 4).
     if (id >= view.newest_acknowledged) stay.want(id, "not older than the newest acknowledged");
     if (view.trusted.contains(id) && trusted++ < kLeastTrusted)
       stay.want(id, "one of two that were verified");
@@ -156,6 +158,7 @@ std::map<FileId, std::string> staying(const RetentionView& view, const Retention
 std::vector<FileId> superfluous(const RetentionView& view, const Retention& keep) {
   const auto stay = staying(view, keep);
   std::vector<FileId> rest;
+  // From the oldest on: wherever a crash ends the deletions, the newer files still stand.
   for (auto id = view.present.rbegin(); id != view.present.rend(); ++id) {
     if (!stay.contains(*id)) rest.push_back(*id);
   }

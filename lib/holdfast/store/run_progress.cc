@@ -18,6 +18,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr std::array<const char*, 4> kWords{"training", "evaluating", "saving", "pausing"};
+// Twice as many bytes in JSON at worst, which fit into the record beside all numbers at their longest.
 constexpr std::size_t kLongestFailure = 400;
 constexpr int kReads = 3;  // the record is written in place, so a read may find it torn
 // Since 1970, as milliseconds; the clocks of this library count nanoseconds.
@@ -139,6 +140,7 @@ std::optional<RunProgress> progress_from_record(const std::string& text) {
 std::optional<RunProgress> read_progress(Directory& run_directory, AttemptNumber attempt) {
   const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
   if (!attempts) return std::nullopt;
+  // At once and without a pause, because one call replaces the record: a second read seldom meets it.
   for (int read = 0; read < kReads; ++read) {
     const auto text = internal::read_small(*attempts, progress_name(attempt), kProgressBytes);
     if (!text) return std::nullopt;
@@ -153,6 +155,7 @@ void ProgressFile::write(const RunProgress& progress) {
     const auto run = file_system_.open_directory(run_directory_, false);
     const auto attempts = run ? run->open_directory(kAttemptsDirectory, false) : nullptr;
     if (!attempts) return;  // somebody emptied the directory; the writer finds out
+    // Exclusive: two processes that write for one attempt are a defect.
     file_ = attempts->open(progress_name(attempt_), OpenMode::create);
     if (!file_) throw Error(progress_name(attempt_) + " exists already");
   }

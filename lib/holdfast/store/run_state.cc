@@ -78,6 +78,7 @@ const char* word_of(RunPhase phase) {
 }
 
 std::string to_json(const RunState& state) {
+  // Joined by hand, as claim_text(): no JSON document whose destructor needs memory.
   std::string text = "{\n";
   const auto put = [&](const char* key, const std::string& value) {
     if (text.size() > 2) text += ",\n";

@@ -51,6 +51,7 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
     } else if (stopping_) {
       refused = "the writer has been stopped";
     } else {
+      // One save waits at most. The newer one loses less work than the one that it replaces.
       overtaken = std::exchange(waiting_, std::exchange(job, std::nullopt));
       note_activity();
     }
@@ -93,6 +94,7 @@ void AsyncWriter::note_activity() noexcept {
   // Odd while a save waits or is written. So a change between two looks shows even a short save.
   const std::uint64_t now = activity_.load(std::memory_order_relaxed);
   const bool active = writing_ || waiting_;
+  // Relaxed: a step that sees the change late looks one step later.
   if ((now % 2 != 0) != active) activity_.store(now + 1, std::memory_order_relaxed);
 }
 
@@ -262,6 +264,8 @@ void AsyncWriter::failed(Job& job, const char* error) noexcept {
   const std::string text = text_or_out_of_memory(
       [&] { return "save of step " + std::to_string(job.handle->step) + " failed: " + error; });
   job.request = {};  // first: the report may take its time
+  // Before anybody hears of the failure: training must not count a metric as kept whose checkpoint will never
+  // exist.
   job.handle->lost.store(true, std::memory_order_release);
   note_failure(text);
   job.handle->settle(SaveStatus::failed, text);

@@ -84,6 +84,7 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
     const auto rejection = verify_bytes(file, index, mode, threads_);
     return rejection ? rejected(*rejection) : verdict;
   }
+  // Recovery looks again after the claim, and the state of the same file is here already.
   if (kept_of(index)) return verdict;
   // First, because two states at once may not fit into memory.
   forget();
@@ -127,6 +128,7 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_in(const File& 
   auto read = read_index(file);
   if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
   Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
+  // The file lies in memory (ranks/received_file.h), so there is no device to ask.
   if (auto rejection = verify_bytes(file, loaded.index, ReadMode::cached, threads_)) return *rejection;
   loaded.snapshot = snapshot_in(std::move(image), loaded.index);
   return loaded;

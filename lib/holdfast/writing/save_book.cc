@@ -16,7 +16,9 @@ namespace {
 
 // Fewer show no spread.
 constexpr std::int64_t kFewestWindows = 3;
+// Of durable saves. If a mirror is further behind, the work at risk counts from the start of the attempt.
 constexpr std::size_t kBoundariesKept = 64;
+// Later than any announced end, so that nobody waits for a mirror that fails or is dead.
 constexpr Duration kNotSoon = std::chrono::hours(24);
 constexpr Duration kSilence = std::chrono::minutes(2);
 
@@ -140,6 +142,7 @@ void SaveBook::finished(Duration ending) noexcept {
 }
 
 void SaveBook::put_risk(std::int64_t& steps, Duration& time, SteadyTime now) const {
+  // Relaxed: a figure that is one step old does no harm.
   steps = std::max<std::int64_t>(step_.load(std::memory_order_relaxed) - safe_step_, 0);
   time = steps > 0 ? now - safe_boundary_ : Duration::zero();
 }
@@ -182,6 +185,7 @@ void SaveBook::ending(std::int64_t step, SteadyTime boundary, SaveStatus outcome
   known_.most_risk_time = std::max(known_.most_risk_time, figures.risk_time);
   known_.last_step = step;
   known_.last = figures;
+  // All was home until now, so the mirror's silence counts from this save on.
   if (home_ && home_->step >= safe_step_) waiting_since_ = now;
   safe_step_ = step;
   safe_boundary_ = boundary;

@@ -12,6 +12,7 @@ namespace {
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
 bool waits_for_itself(const SaveHandle::Shared& save) HOLDFAST_REQUIRES(save.mutex) {
+  // A thread that waits for what only it can do waits for ever.
   const auto self = std::this_thread::get_id();
   if (save.settled_by == self) return is_open(save.status);
   return save.status == SaveStatus::staging && save.ended_by == self;
@@ -30,6 +31,7 @@ void SaveHandle::Shared::staged(SteadyTime now) noexcept {
     known = figures;
   }
   moved.notify_all();
+  // Outside the lock, because on_save may ask this handle.
   if (keeper) keeper->tell({.status = SaveStatus::staged, .step = step, .figures = known});
 }
 

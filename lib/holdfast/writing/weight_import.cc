@@ -53,7 +53,9 @@ CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::
     std::copy(bytes.begin(), bytes.end(), plan->layout->slot(i, snapshot.arena->bytes()).begin());
   }
   FileVerifier verifier;
+  // Every byte is read back, because no older checkpoint stands behind this one.
   CheckpointStore store(file_system, clock, {.directory = directory, .read_back = ReadBack::all}, verifier);
+  // For its refusals alone: an empty directory has nothing to select.
   static_cast<void>(store.preflight());
   record.attempt = store.claim(kClaimedByImport);
   static_cast<void>(store.recover());

@@ -8,7 +8,9 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// How soon a withdrawn notice, or a stop, ends the pause.
 constexpr Duration kPauseSlice = std::chrono::milliseconds(100);
+// How soon a notice is heard while the pause waits for the writer.
 constexpr Duration kWriterSlice = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -42,6 +44,7 @@ void Alone::at_boundary(Decision& decision) {
 void Alone::act(Decision& decision) noexcept {
   engine_.listener.heard();
   engine_.schedule.take_requests();
+  // After a withdrawn deadline writes keep to their limit again.
   engine_.limit.restore();
   const Plan plan = engine_.plan();
   if (plan.move == Move::stop) engine_.tell_stop(decision);
@@ -70,15 +73,18 @@ void Alone::pause(Decision& decision) noexcept {
       engine_.boundary_saves.save(decision, plan);
       retry = run.clock.now() + kSaveAgainAfter;
     }
+    // Nothing is said or approved while a write is in flight: it may be the save that this pause is for.
     if (!run.writer->wait_idle(kWriterSlice)) continue;
     if (!std::exchange(said, true)) {
       log_info("pausing at step {} until the machine goes away; the newest durable step is {}", run.step(),
                run.newest_durable());
       run.ledger.pause(run.step(), "the end is near");
     }
+    // Only once the step is durable: Azure ends the machine as soon as its event is approved.
     engine_.listener.let_go(engine_.saves.safe());
     run.clock.sleep_for(kPauseSlice);
   }
+  // The training may go on, and an event that is listed later must not be approved by this pause.
   engine_.listener.let_go(false);
   if (!said || decision.stop) return;
   run.ledger.go_on(run.step(), "the machine stays");
@@ -88,6 +94,7 @@ void Alone::pause(Decision& decision) noexcept {
 bool Alone::tick() {
   Outlook& outlook = engine_.run.outlook;
   const bool stop = outlook.should_stop();
+  // For good: the program leaves its loop by this answer, whatever a source withdraws later.
   if (stop) outlook.leave();
   engine_.evaluation.look(stop);
   return stop;
@@ -95,9 +102,11 @@ bool Alone::tick() {
 
 SaveHandle Alone::save() {
   const Waiting waiting(engine_.run.time);
+  // From here on only this thread submits this boundary; the watch could otherwise write it a second time.
   engine_.evaluation.take_back();
   engine_.evaluation.settle_late();
   SaveHandle saved = engine_.boundary_saves.save_now(waiting);
+  // Back on the shelf, because the save that has just begun may fail.
   if (engine_.evaluation.running()) engine_.evaluation.offer();
   return saved;
 }

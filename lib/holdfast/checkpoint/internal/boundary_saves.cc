@@ -7,6 +7,8 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 void BoundarySaves::lay_out() {
   if (std::exchange(laid_out_, true)) return;
   run_.stager.plan_ahead();
+  // Here, between two updates: page-locking an image takes as long as many copies, and must not happen while
+  // the program captures a graph.
   run_.stager.make_image_ahead();
 }
 
@@ -32,8 +34,11 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
       const bool now_or_later = urgent || (plan.room && (schedule_.wanted() || schedule_.due(now, step)));
       if (!now_or_later || !run_.stager.ready()) return;  // the next step tries again
     }
+    // The image records the numbers of this step, and late ones may say that its update was skipped.
     boundary_.settle();
     save = saves_.begin(schedule_.wanted() || urgent);
+    // An urgent save is copied at once. A copy beside the training ends only at the next update, and there
+    // may be no time for that.
     if (late_.works() && boundary_.update_announced() && !urgent && partners_.plan() == 0) {
       late_.begin(save, waiting);
     } else if (!last_one && run_.source.on_device()) {
@@ -79,6 +84,7 @@ bool BoundarySaves::save_last() noexcept {
     return submit(save, run_.clock.now(), true);
   } catch (...) {
     saves_.fail(std::move(save));
+    // Not false: the time is not over. RunEnd waits for the writer, and tries once more.
     return true;
   }
 }
@@ -104,6 +110,7 @@ bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
 Digest BoundarySaves::digest() const {
   // An image of this boundary spares another copy of the state.
   if (evaluation_.image() && partners_.holds_all()) return state_digest(*evaluation_.image().snapshot);
+  // An image of shares holds only this rank's part of the state.
   if (last_ && !last_.shares && last_.snapshot->step == run_.step()) return state_digest(*last_.snapshot);
   return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
 }

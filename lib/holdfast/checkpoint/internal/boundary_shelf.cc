@@ -21,6 +21,7 @@ void BoundaryShelf::put(const Staged& image, SaveHandle tried, std::string lacks
 
 bool BoundaryShelf::commit() noexcept {
   try {
+    // Before the lock, which complete() takes itself.
     if (!partners_.complete(*this)) return false;
     MutexLock lock(mutex_);
     // Another evaluation may have begun since; its image lacks the other ranks' own state.

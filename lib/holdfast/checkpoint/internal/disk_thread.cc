@@ -39,6 +39,7 @@ void DiskThread::Round::in_disk(const std::function<void()>& work) {
 }
 
 void DiskThread::start(Duration first, Work work) {
+  // Shared, because a thread that is left behind uses it after the owner has gone.
   shared_ = std::make_shared<Shared>();
   thread_ = std::thread([shared = shared_, first, work = std::move(work)] { run(*shared, first, work); });
 }
@@ -61,6 +62,7 @@ void DiskThread::run(Shared& shared, Duration first, const Work& work) noexcept 
 
 void DiskThread::stop(Duration patience) noexcept {
   if (!thread_.joinable()) return;
+  // Even without patience a read or write that is just ending gets a moment.
   const Duration slice = std::max<Duration>(patience, std::chrono::milliseconds(10));
   bool hangs = false;
   {
@@ -71,8 +73,10 @@ void DiskThread::stop(Duration patience) noexcept {
       const bool was_in_disk = shared_->in_disk;
       const bool over = shared_->left.wait_for(
           shared_->mutex, slice, [this]() HOLDFAST_REQUIRES(shared_->mutex) { return shared_->over; });
+      // In the disk at both ends of a slice: a thread that only waits for a processor is waited for.
       hangs = !over && was_in_disk && shared_->in_disk;
     }
+    // Set before the owner goes on and frees what it has: Round::ask() calls no question from here on.
     shared_->left_behind = hangs;
   }
   // A thread that hangs in the disk could not be joined.

@@ -17,6 +17,7 @@ std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, con
                 .reason = end.reason},
                [&](const std::string& line) { store.append_ledger(line); });
   } catch (const std::exception& error) {
+    // The run state must still be written: `holdfast status` and `ls` read from it how the run ended.
     log_debug("the end of the run could not be written to the ledger: {}", what_of(error));
   }
   try {

@@ -28,6 +28,7 @@ void Evaluation::enter() {
 }
 
 void Evaluation::keep_boundary() noexcept {
+  // No image can be made of disturbed memory, and a durable step needs none.
   if (boundary_.disturbed() && saves_.safe()) return;
   try {
     image_ = image_of_boundary();
@@ -46,6 +47,8 @@ Staged Evaluation::image_of_boundary() {
   Staged image = saves_.image_in_use();
   if (!image) image = late_.image();
   if (image) {
+    // A copy of the snapshot, because the writer reads the record of the save in flight. Both share the
+    // image's memory.
     auto snapshot = std::make_shared<Snapshot>(*image.snapshot);
     put_run_record(snapshot->attributes, saves_.record());
     // The record may have grown beyond the place in that file's head.
@@ -53,6 +56,8 @@ Staged Evaluation::image_of_boundary() {
       image.snapshot = std::move(snapshot);
       return image;
     }
+    // Gives its image back. With a single image the wait below could otherwise be for one that this thread
+    // holds.
     late_.drop();
     image = {};
   }
@@ -69,6 +74,7 @@ void Evaluation::offer() noexcept {
   if (!image_ || saves_.safe()) return;
   const SaveHandle& newest = saves_.newest();
   try {
+    // The shelf commits the image only if a save of this step that has begun fails.
     shelf_.put(image_, newest.step() == run_.step() ? newest : SaveHandle(),
                partners_.lacking(*image_.layout));
   } catch (const std::exception& error) {
@@ -112,6 +118,7 @@ void Evaluation::drop_image() noexcept {
 void Evaluation::take_back() noexcept {
   const BegunSave save = shelf_.clear();
   if (!save) return;
+  // Another thread began it, so its own boundary and step count, and not this moment.
   schedule_.saved(save->boundary, save->step);
   saves_.submitted(save);
 }
@@ -135,6 +142,7 @@ void Evaluation::check_memory() const {
 
 void Evaluation::settle_late() {
   if (!late_.open()) return;
+  // An evaluation's image holds this step already, or memory may have changed since the copy.
   if (image_ || running() || boundary_.disturbed()) return late_.drop();
   late_.close(true);
 }

@@ -56,6 +56,7 @@ void HomeWatch::start(FileSystem& file_system, const std::filesystem::path& run_
     looks->read();
     looks->tell(told);
     thread_.start(interval, [=](DiskThread::Round& round) {
+      // The run ends, and a look at the disk could only delay that.
       if (round.last()) return interval;
       round.in_disk([&] { looks->read(); });
       round.ask([&] { looks->tell(told); });

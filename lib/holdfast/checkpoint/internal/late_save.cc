@@ -54,10 +54,13 @@ void LateSave::begin(const BegunSave& save, const Waiting& waiting) {
   }
   staged.copied += run_.clock.now() - began;
   std::shared_ptr<PieceDigests> digests;
+  // A checked copy is whole already. No thread copies it beside the training and digests it, so the writer
+  // does.
   if (!checked) staged.snapshot->digests = digests = std::make_shared<PieceDigests>(*staged.snapshot);
   staged_ = std::move(staged);
   save_ = save;
   whole_ = checked;
+  // This thread alone closes the save. If the program waits for the handle here, it would wait for itself.
   save_->ended_by = std::this_thread::get_id();
   save_->update([&](SaveFigures& figures) { figures.blocked = waiting.so_far(); });
   checked ? copier_.keep(std::move(copy)) : copier_.begin(std::move(copy), std::move(digests));
@@ -116,6 +119,7 @@ void LateSave::close(bool ended) {
 
 void LateSave::drop() {
   if (!open()) return;
+  // First, because the copy writes into the image.
   copier_.take();
   staged_ = {};
   whole_ = false;

@@ -29,6 +29,7 @@ NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating eval
 void NoticeListener::start() {
   const NoticeOptions& options = run_.options.notices;
   run_.monitor.listen([this](const Notice& notice) {
+    // Before the command, which needs memory: the ledger and the ranks hear of the notice in any case.
     run_.ledger.notice(notice);
     partners_.heard(notice);
     try {
@@ -43,6 +44,8 @@ void NoticeListener::start() {
                       .cloud = options.cloud,
                       .blind_after = options.blind_after};
   if (env_flag(kEnvApproveEnd).value_or(options.approve_end)) {
+    // Asked at every poll: an approval lets Azure begin at once, so it waits until the last commit is
+    // durable.
     heard.azure_approve = [this] { return may_go_.load(); };
   }
   if (!options.notice_file.empty()) heard.notice_files.push_back(options.notice_file);
@@ -54,6 +57,7 @@ void NoticeListener::start() {
 }
 
 void NoticeListener::stop() noexcept {
+  // The monitor first: afterwards no notice can wake the watch again.
   run_.monitor.stop();
   watch_.stop();
 }

@@ -30,6 +30,7 @@ OnNotice chosen_policy(const NoticeOptions& options, const Notice& notice, Stead
   try {
     const Duration left = time_until(*notice.deadline, now);
     const OnNotice chosen = options.decide(notice, left);
+    // A function that answers `callback` has decided nothing.
     return chosen == OnNotice::callback ? OnNotice::train_on : chosen;
   } catch (const std::exception& error) {
     log_warning("what to do about the notice could not be decided ({}): training on", what_of(error));
@@ -136,6 +137,7 @@ Plan Outlook::plan(const Reached& at) {
     return stop;
   }
   while (const auto notice = announced_.standing()) {
+    // A loop, because another notice may stand behind one that was dismissed.
     pursue(*notice);
     const SteadyTime now = clock_.now();
     Standing standing = at.standing;

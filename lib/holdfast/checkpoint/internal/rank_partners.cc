@@ -33,6 +33,7 @@ std::string RankPartners::next_evaluation() {
 }
 
 void RankPartners::heard(const Notice& notice) noexcept {
+  // By the signs of life and not by a vote: the machine may stand still before the next vote.
   if (notice.stands_still) group_.channel().expect_silence(*notice.stands_still);
   if (notice.kind == NoticeKind::thawed) group_.channel().expect_silence(Duration::zero());
   if (run_.monitor.pending()) group_.channel().call(true);

@@ -38,6 +38,8 @@ void throw_if_failed(const json& told, int rank) {
 void RankStart::lead() {
   telling_errors(
       [&] {
+        // All ranks are asked right before the claim, which ends an attempt that still runs. A rank that
+        // cannot resume must not cost that.
         engine_.start.claim(group_.world_size(),
                             [this](CheckpointStore& store, const Selection& found, const Start& candidate) {
                               ask_others(store, found, candidate);
@@ -59,6 +61,7 @@ void RankStart::let_others_load() {
 void RankStart::follow() {
   answer_rank_0();
   const Verdict verdict = hear_verdict();
+  // Before the state is loaded, because the head of every shared text names the attempt.
   run_.started.record.attempt = verdict.attempt;
   share_volume(verdict.shared_write);
   std::shared_ptr<Arena> received = receiver_.receive(verdict);
@@ -118,6 +121,7 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
     throw IoError("open", (run_.options.directory / start.name).native(), ENOENT,
                   "the checkpoint vanished while it was read; is another program deleting files there?");
   }
+  // The head alone: its index has all that another rank can refuse.
   std::vector<std::byte> head;
   if (file) {
     const auto index = read_index(*file);
@@ -172,6 +176,7 @@ void RankStart::answer_rank_0() {
   if (!head.empty()) group_.channel().broadcast(head);
   telling_errors(
       [&] {
+        // A required source must see on every rank. A blind rank refuses here, before rank 0 claims.
         engine_.start.wait().await_sight();
         if (!head.empty()) receiver_.check_head(std::move(head), candidate.value("bytes", std::uint64_t{0}));
         group_.tell(kChecked, json::object());

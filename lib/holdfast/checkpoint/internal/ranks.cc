@@ -11,6 +11,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Each look is a vote of all ranks.
 constexpr Duration kPauseLook = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -54,6 +55,7 @@ void Ranks::at_boundary(Decision& decision) {
 void Ranks::vote_at_boundary(Decision& decision) {
   const std::int64_t step = run_.step();
   run_.time.step(run_.clock.now(), run_.writer ? run_.writer->activity() : 0);
+  // At the first boundary of all ranks, because bring_together() is collective.
   if (!engine_.boundary_saves.laid_out()) lay_out();
   run_.book->boundary(step);
   if (run_.monitor.pending()) engine_.listener.heard();
@@ -82,6 +84,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
 
 void Ranks::lay_out() {
   partners_.bring_together();
+  // Rank 0 alone writes the file, so this rank needs no plan of it.
   if (!group_.leads() && !group_.sharing()) return engine_.boundary_saves.skip_layout();
   try {
     engine_.boundary_saves.lay_out();
@@ -172,6 +175,7 @@ void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
 bool Ranks::tick() { return run_.outlook.leaving(); }
 
 SaveHandle Ranks::save() {
+  // All ranks save together, so the wish goes into the next vote, and no save begins here.
   engine_.schedule.want();
   return {};
 }

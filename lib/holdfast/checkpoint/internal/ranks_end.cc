@@ -61,6 +61,7 @@ void RanksEnd::hear_outcome() {
   const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
   Durable& known = run_.started.durable;
   if (durable > known.step) known = {durable, {}, run_.clock.now()};
+  // Before settle(): saves that rank 0 has made durable end as durable, and only the others as failed.
   group_.learn({.step = run_.step(), .durable = durable});
   if (!sender_.rest(Duration::zero())) engine_.end.leave_thread_behind();
   group_.settle(SaveStatus::failed, "rank 0 could not write it: its log says why");

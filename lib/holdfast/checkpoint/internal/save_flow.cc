@@ -13,6 +13,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// How soon a notice is heard while the training waits for an image.
 constexpr Duration kImageSlice = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -25,6 +26,7 @@ BegunSave SaveFlow::begin(bool asked_for) const {
 const RunRecord& SaveFlow::record() {
   RunRecord& record = run_.started.record;
   boundary_.note_in(record);
+  // Settled afterwards: a value whose save has failed meanwhile must not count as kept.
   partners_.add_values(measurements_);
   measurements_.settle();
   record.metrics = measurements_.recorded();
@@ -111,6 +113,7 @@ SaveHandle SaveFlow::fail(BegunSave save) noexcept {
       return failed + "an exception of unknown type";
     }
   });
+  // First: whoever the handle wakes must find the failure noted.
   run_.writer->note_failure(text);
   try {
     if (!save) save = begin(true);
@@ -150,6 +153,7 @@ bool SaveFlow::safe() const {
 Reached SaveFlow::reached() const {
   const bool is_covered = covered();
   const std::optional<Duration> writing = run_.writer->writing_for();
+  // What is not durable yet still has its way home before it.
   return {.step = run_.step(),
           .durable = run_.newest_durable(),
           .home = run_.book->home_step(),
@@ -160,6 +164,7 @@ Reached SaveFlow::reached() const {
 
 Staged SaveFlow::image_in_use() const {
   auto snapshot = snapshot_in_flight_.lock();
+  // An image of shares is not the whole boundary.
   if (!snapshot || snapshot->step != run_.step() || in_flight_.shares) return {};
   Staged image = in_flight_;
   image.snapshot = std::move(snapshot);

@@ -22,6 +22,7 @@ void SaveSchedule::begin() {
 }
 
 void SaveSchedule::publish() noexcept {
+  // The policy belongs to the training thread, and the heartbeat's thread asks for the next save.
   const SteadyTime now = run_.clock.now();
   const Next next{.at = policy_.next_due_time(now), .step = policy_.next_due_step(now)};
   const MutexLock lock(mutex_);
@@ -39,6 +40,7 @@ void SaveSchedule::saved(SteadyTime now, std::int64_t step) {
 }
 
 void SaveSchedule::learn_lives() noexcept {
+  // Only an automatic interval is worth reading the ledgers of all attempts.
   if (!policy_.automatic()) return;
   try {
     const auto run_directory = run_.file_system.open_directory(run_.options.directory, false);

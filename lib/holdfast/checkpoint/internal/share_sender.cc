@@ -13,6 +13,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kShareSlice = std::chrono::milliseconds(50);
+// After its grace the thread gives up its waits, and has this long to do so.
 constexpr Duration kRest = std::chrono::seconds(5);
 // Rank 0 may still be in an earlier evaluation.
 constexpr std::size_t kStillWanted = 2;
@@ -33,6 +34,7 @@ void ShareSender::send(Decision& decision, bool last_one) {
 }
 
 void ShareSender::begin_save(Decision& decision, const BegunSave& save) {
+  // Rank 0's outcome settles this handle on this thread, which must not wait for itself.
   save->settled_by = std::this_thread::get_id();
   save->staged(run_.clock.now());
   decision.saved = true;

@@ -30,6 +30,7 @@ void SharedRounds::begin(const Agreed& agreed) {
   plan_ = group_.sharing() && agreed.shares() ? agreed.plan : 0;
   limit_patience();
   if (plan_ == 0) return;
+  // Counted from agreed votes alone, so that all ranks give a save the same number.
   ++number_;
   owed_ = group_.leads();
 }

@@ -77,6 +77,7 @@ StartedRun StartReceiver::load(const Verdict& verdict, std::shared_ptr<Arena> re
     load_from(start, *file, std::move(received));
   }
   if (!start.fresh) {
+    // Again, because check_head() knew only the head that rank 0 sent.
     finder_.check(start);
     load_state(run_, start, group_.rank(), started);
     log_info("resuming from step {} as rank 0 does ({})", start.step,

@@ -29,6 +29,7 @@ void StartWait::await_sight() {
 void StartWait::await_volume() {
   const CheckpointerOptions& options = run_.options;
   if (options.mount.empty()) {
+    // The root disk usually ends with the machine, and the checkpoints with it.
     if (const auto warning = root_file_system_warning(run_.file_system, options.directory)) {
       log_warning(*warning);
     }

@@ -33,6 +33,7 @@ void TrainingStart::begin() {
 void TrainingStart::begin_writing() {
   StartedRun& started = run_.started;
   run_.stager.plan_ahead();
+  // After the plan, because the pool takes an image only if it fits one.
   if (started.image) run_.stager.offer(std::move(started.image));
   schedule_.begin();
 
@@ -51,6 +52,7 @@ void TrainingStart::begin_writing() {
   const std::string line = start_line();  // made before the ledgers of earlier attempts are read
   schedule_.learn_lives();
   started.store->append_ledger(line);
+  // Before the writer exists, whose thread calls it.
   run_.ledger.observe([this] { return sample(); });
   run_.writer =
       std::make_unique<AsyncWriter>(*started.store, run_.clock, run_.losses, state,

@@ -25,6 +25,7 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   log_warning("this is a trial of `holdfast check`: checkpoints go to {}, not to {}", trial.folder_.string(),
               options.directory.string());
   options.directory = trial_run(trial.folder_);
+  // The program's mount, intervals and second place have no part in a trial.
   options.mount.clear();
   options.every.clear();
   options.start.resume_from.clear();
@@ -46,10 +47,12 @@ void Trial::at_boundary(Engine& engine, Ensemble& ensemble) {
 
 // `now`: the attributes of the state.
 void Trial::note(std::optional<double> loss, const Attributes& now, const Digest& state) {
+  // What the step printed must be in the file before its length is read.
   std::cout.flush();
   std::fflush(stdout);
   TrialStep line;
   line.step = now.get_int("step");
+  // As bits, because the runs of a trial are compared bit for bit.
   line.loss = loss ? std::to_string(std::bit_cast<std::uint64_t>(*loss)) : "-";
   line.epoch = now.has("cursor.epoch") ? now.get_int("cursor.epoch") : 0;
   line.state = to_hex(state);

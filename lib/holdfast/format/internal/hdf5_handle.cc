@@ -42,6 +42,7 @@ QuietHdf5::QuietHdf5() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
+// Restored, because HDF5 code of the user's program may rely on its own setting.
 QuietHdf5::~QuietHdf5() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
 
 }}}  // namespace holdfast::v0_2::internal

@@ -97,6 +97,7 @@ class Layouter {
     check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), kSettings);
     check_hdf5(H5Pset_alignment(access.get(), kAlignedFrom, kAlignment), kSettings);
     check_hdf5(H5Pset_meta_block_size(access.get(), metadata_block), kSettings);
+    // One block takes all small tensors, so that they lie together and no large tensor loses its alignment.
     check_hdf5(H5Pset_small_data_block_size(access.get(), small_data), kSettings);
     const std::string doing = "creating " + path;
     return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose, doing};
@@ -162,6 +163,7 @@ Hdf5Layout lay_out_hdf5(ScratchFile& file, std::span<const TensorSpec> tensors,
         layouter.add_dataset(tensor.name, hdf5_type(tensor.dtype), tensor.shape, tensor.bytes(),
                              stored_as_bytes(tensor.dtype) ? name_of(tensor.dtype) : std::string_view()));
   }
+  // Not left to the destructor: libhdf5 writes its metadata at the close, and a failure must end the plan.
   layouter.close();
   // libhdf5 keeps freed blocks in lists of its own; the image needs that memory more.
   H5garbage_collect();

@@ -44,6 +44,7 @@ Hdf5Handle hdf5_type(DType dtype) {
     case DType::boolean:
       return boolean();
     case DType::uint8:
+    // HDF5's tools have no 8-bit floats. The attribute `dtype` of the dataset names them.
     case DType::float8_e4m3fn:
     case DType::float8_e5m2:
       return copy_of(H5T_STD_U8LE);

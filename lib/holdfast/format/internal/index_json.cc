@@ -7,6 +7,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// Each text has one spelling, which no library's version decides: equal states must give equal bytes.
 void put_text(std::string& json, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
   // Byte by byte: the text was checked to be UTF-8, so only quotes, backslashes and controls need care.
@@ -32,6 +33,7 @@ using PutFloat = void (*)(std::string&, double);
 void put_bits(std::string& json, double value) { put_text(json, bits_hex(value)); }
 
 void put_decimal(std::string& json, double value) {
+  // JSON has no number for infinity and NaN, so foreign tools get the word.
   if (std::isfinite(value)) {
     json += shortest_decimal(value);
   } else {
@@ -62,6 +64,7 @@ struct PutTyped {
   void operator()(double value) const {
     wrap("float", [&] { put_bits(json, value); });
   }
+  // Lists name their type, because an empty list does not show it.
   void operator()(const std::vector<std::int64_t>& items) const {
     wrap("integers", [&] { put_list(json, items, put_bits); });
   }
@@ -138,6 +141,8 @@ std::string meta_json(const Attributes& attributes) {
   return json + '}';
 }
 
+// make_file_plan() sizes the user block with this function, fed with the longest values. So no real value may
+// take more bytes here than those.
 std::string index_json(const CheckpointIndex& index) {
   std::string json = "{";
   put_number(json, "attribute_capacity", index.attribute_capacity);

@@ -45,6 +45,7 @@ class IndexHandler {
   const std::string& reason() const { return reason_; }
 
   bool null() { return place_ == Place::skipped ? end_skipped_value() : fail("a null"); }
+  // Demanded by nlohmann's interface; JSON has no binary data.
   bool binary(std::vector<std::uint8_t>&) { return fail("binary data"); }
   bool number_float(double, const std::string& text) {
     return place_ == Place::skipped ? end_skipped_value() : fail("the number " + printable(text, 40));

@@ -21,6 +21,7 @@ constexpr std::string_view kScript = "__torch__";
 // So that sums of offsets and lengths stay within 64 bits.
 constexpr std::int64_t kMost = std::int64_t{1} << 56;
 
+// A reader of weights needs their first argument, and nothing of what they make of it.
 constexpr std::array<std::string_view, 8> kWrappers = {"torch\nSize",
                                                        "torch\ndevice",
                                                        "torch._utils\n_rebuild_parameter",

@@ -85,6 +85,7 @@ void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const st
     global("torch", storage_class);
   }
   text(std::to_string(storage));
+  // The place to load to. The checkpoint's own device may be missing on the reader's machine; "cpu" never is.
   text("cpu");
   integer(untyped ? elements * static_cast<std::int64_t>(size_of(dtype)) : elements);
   end_tuple();
@@ -94,6 +95,7 @@ void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const st
   integers(shape);
   integers(strides);
   boolean(false);  // requires_grad
+  // The backward hooks, which torch.save() writes as an empty OrderedDict for every tensor.
   global("collections", "OrderedDict");
   put(Opcode::empty_tuple);
   put(Opcode::reduce);

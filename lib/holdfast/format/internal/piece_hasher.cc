@@ -17,6 +17,7 @@ PieceHasher::PieceHasher(const Snapshot& snapshot, bool look, const Recheck& rec
   digests_.reserve(pieces.size());
   first_piece_.reserve(tensors + 1);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
+    // A tensor without elements has no piece, so several tensors may begin at the same one.
     while (first_piece_.size() <= pieces[i].tensor) first_piece_.push_back(i);
     add(pieces[i], i, recheck);
   }
@@ -35,6 +36,8 @@ PieceHasher::PieceHasher(const Snapshot& snapshot, std::span<const std::size_t> 
 void PieceHasher::add(const TensorPiece& piece, std::size_t index, const Recheck& recheck) {
   const std::span<const std::byte> image = std::as_const(*snapshot_.arena).bytes();
   const Inspected* const known = snapshot_.digests ? snapshot_.digests->find(index) : nullptr;
+  // A known digest is that of the staged bytes. A sample is hashed again, so that memory that has changed
+  // since is found before the head is sealed (kRecheckEvery in layout.h).
   if (known == nullptr || index % recheck.every == recheck.round % recheck.every)
     to_hash_.push_back(pieces_.size());
   pieces_.push_back({image.subspan(piece.bytes.begin, piece.bytes.size()), piece.tensor, known != nullptr});
@@ -52,6 +55,8 @@ void PieceHasher::work(const Stopped& stopped) {
   for (std::size_t i = next_++; i < to_hash_.size() && !stopped; i = next_++) {
     const Piece& piece = pieces_[to_hash_[i]];
     Digest& digest = digests_[to_hash_[i]];
+    // looking_ is read relaxed: a thread that sees its change late looks through one more piece, and nothing
+    // else.
     if (piece.known) {
       if (digest_of(piece.bytes) != digest) refuse(piece);
     } else if (!looking_.load(std::memory_order_relaxed)) {

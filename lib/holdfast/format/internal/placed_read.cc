@@ -48,6 +48,7 @@ std::vector<Extent> extents_of(const std::vector<Segment>& segments) {
     if (extents.empty() || begin > extents.back().end) {
       extents.push_back({begin, begin, image});
     }
+    // Blocks that the extent has already take no place again.
     image += end - std::min(end, extents.back().end);
     extents.back().end = std::max(end, extents.back().end);
   }

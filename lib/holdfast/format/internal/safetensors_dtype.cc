@@ -9,6 +9,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // By growing alignment, in the order of the safetensors crate: its writer sorts tensors by it.
+// complex128 is missing, because the format has no such type.
 constexpr std::pair<DType, std::string_view> kNames[] = {
     {DType::boolean, "BOOL"},
     {DType::uint8, "U8"},

@@ -33,6 +33,7 @@ class HeaderHandler {
 
   bool null() { return fail("a null"); }
   bool boolean(bool) { return fail("a truth value"); }
+  // Demanded by nlohmann's interface; JSON has no binary data.
   bool binary(std::vector<std::uint8_t>&) { return fail("binary data"); }
   bool number_integer(std::int64_t) { return fail("a negative number"); }
   bool number_float(double, const std::string& text) { return fail("the number " + printable(text, 40)); }
@@ -144,6 +145,8 @@ class HeaderHandler {
   unsigned seen_ = 0;        // bit set of the tensor's members
 };
 
+// The format's own library accepts equal keys. Two programs could then load two different models from one
+// file.
 std::optional<std::string> duplicate(const std::vector<Parsed>& tensors) {
   std::vector<std::string_view> names;
   names.reserve(tensors.size());
@@ -169,7 +172,8 @@ std::optional<std::string> misplaced(const Parsed& tensor, std::uint64_t covered
          std::to_string(bytes);
 }
 
-// Sorts the tensors by their bytes. Returns why they do not tile the data, or nullopt.
+// Sorts the tensors by their bytes. Returns why they do not tile the data, or nullopt. The format allows no
+// hole, so that no file of another kind can hide between the tensors.
 std::optional<std::string> tile(std::vector<Parsed>& tensors, std::uint64_t data_length) {
   std::sort(tensors.begin(), tensors.end(), [](const Parsed& a, const Parsed& b) {
     // Empty tensors share their place with a neighbour; the name makes the order complete.

@@ -27,6 +27,7 @@ struct Run {
   std::size_t pieces = 0;
 };
 
+// Small tensors would otherwise cost a read each.
 std::vector<Run> runs_of(const std::vector<Piece>& pieces) {
   std::vector<Run> runs;
   for (std::size_t i = 0; i < pieces.size(); ++i) {

@@ -8,6 +8,7 @@ namespace {
 
 using Pair = std::pair<std::string_view, DType>;
 
+// PyTorch's typed storages. Later types have none, and their tensors lie in an UntypedStorage.
 constexpr std::array<Pair, 12> kClasses{{{"BoolStorage", DType::boolean},
                                          {"ByteStorage", DType::uint8},
                                          {"CharStorage", DType::int8},

@@ -164,6 +164,7 @@ void check_places(const File& file, std::vector<Listed>& listed, std::uint64_t e
     read(file, header, each->header);
     const std::string_view name(reinterpret_cast<const char*>(header.data()) + kZipLocalSize,
                                 each->entry.name.size());
+    // Some programs believe the local header and others the directory, so both must say the same.
     if (get32(header, 0) != kZipLocalSignature || get16(header, 26) != each->entry.name.size() ||
         name != each->entry.name || (get16(header, 8) == kZipStored) != each->entry.stored) {
       refuse(shown + " is another entry than its directory says");

@@ -34,6 +34,7 @@ class Fields {
     const auto bytes = std::as_bytes(std::span(text));
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
+  // PyTorch pads with this letter.
   void pad(std::uint64_t size) { bytes_.resize(bytes_.size() + size, std::byte{'Z'}); }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
@@ -49,6 +50,7 @@ void add_common(Fields& to, const NewZipEntry& entry, std::uint32_t crc, std::ui
   to.add(std::uint16_t{0});  // time
   to.add(kFirstDay);
   to.add(crc);
+  // Both sizes stand in the 64-bit field, however small they are, so that every header's length is known.
   to.add(kZipSee64);
   to.add(kZipSee64);
   to.add(static_cast<std::uint16_t>(entry.name.size()));
@@ -74,6 +76,7 @@ std::vector<std::byte> local_header(const NewZipEntry& entry, std::uint32_t crc,
 
 }  // namespace
 
+// Two blocks, because the buffer may hold almost one when next() hands out a whole one.
 ZipWriter::ZipWriter(File& file, std::vector<NewZipEntry> entries)
     : file_(file), buffer_(2 * kTransferBlock) {
   std::uint64_t at = 0;
@@ -91,6 +94,7 @@ ZipWriter::ZipWriter(File& file, std::vector<NewZipEntry> entries)
   }
   directory_at_ = at;
   length_ = at + directory + kZip64EndSize + kZip64LocatorSize + kZipEndSize;
+  // Shows a full disk before the first byte.
   file_.reserve(length_);
   end_full_entries();
 }
@@ -119,6 +123,7 @@ void ZipWriter::write(std::span<const std::byte> bytes) {
 void ZipWriter::finish() {
   end_full_entries();
   if (current_ != entries_.size()) throw Error("an archive was ended before its entries were");
+  // Last: until then no program takes the file for an archive.
   file_.write_at(directory(), directory_at_);
 }
 

@@ -105,6 +105,7 @@ void AnnouncedEnd::nothing(std::string text, std::vector<Notice>& news) {
   if (!told()) return;
   news.push_back(
       {.source = name_, .kind = NoticeKind::withdrawn, .text = std::move(text), .seen = clock_.now()});
+  // After the notice is made, which may throw: the next call then withdraws again.
   ends_.clear();
   told_.reset();
   withdrawn_ = true;

@@ -46,6 +46,7 @@ Loaded load() {
   Loaded loaded;
   for (const char* const name : kLibraries) {
     // At run time: machines without libcurl, and runs without a cloud, need it not.
+    // Local, so that its symbols do not meet those of another libcurl in the program.
     void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     decltype(&::curl_global_init) global_init = nullptr;
     // An older library lacks a function; the other name may be a newer one.

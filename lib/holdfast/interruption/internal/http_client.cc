@@ -22,9 +22,8 @@ struct Arriving {
   bool no_memory = false;
 };
 
-// Exceptions must not pass through the C library.
+// Exceptions must not pass through the C library. Any other count than `size` makes curl end the transfer.
 template <class Work>
-// Any other count than `size` makes curl end the transfer.
 std::size_t guarded(Arriving& arriving, std::size_t size, const Work& work) noexcept {
   try {
     return work() ? size : 0;
@@ -110,6 +109,7 @@ HttpClient::~HttpClient() {
 }
 
 void HttpClient::cancel() {
+  // The flag first: the thread that is woken looks at it once and may sleep again.
   handles_->cancelled = true;
   const MutexLock lock(handles_->mutex);
   if (handles_->to_wake != nullptr) handles_->curl->multi_wakeup(handles_->to_wake);
@@ -142,6 +142,7 @@ void HttpClient::Handles::describe(const HttpRequest& request, curl_slist* heade
   // Without this, curl would use SIGALRM for name look-ups and disturb the program's handlers.
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_TIMEOUT_MS, static_cast<long>(limit));
+  // A long poll may wait for its answer, but not for the connection.
   const auto connect = std::chrono::ceil<std::chrono::milliseconds>(std::min(request.limit, kRequestLimit));
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect.count()));
   set(CURLOPT_PROXY, "");  // ignores the environment's proxy too

@@ -20,6 +20,7 @@ constexpr Duration kRefusedAfterSight = std::chrono::seconds(15);
 
 }  // namespace
 
+// Until its first answer a source counts as blind since it was made: a notice may have come right then.
 Sight::Sight(Clock& clock, std::string service, Duration blind_after)
     : clock_(clock), service_(std::move(service)), blind_after_(blind_after), last_sight_(clock.now()) {}
 

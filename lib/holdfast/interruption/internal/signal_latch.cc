@@ -73,6 +73,8 @@ void leave_at_once() noexcept {
   force_exit();
 }
 
+// A handler, and not a blocked mask: threads that a library made before the mask would let SIGTERM kill the
+// process.
 extern "C" void holdfast_on_signal(int signal, siginfo_t* info, void* context) {
   // The interrupted code may be about to read errno.
   const int saved = errno;
@@ -142,6 +144,7 @@ int take_name(const char*& list) noexcept {
 
 bool is_heard(int signal, const struct sigaction& current, const StopSignals& stops) noexcept {
   // These three are always heard: TERM and INT stop, USR1 saves.
+  // Also SIGINT where a shell ignores it, as it does for background jobs.
   if (signal == SIGTERM || signal == SIGINT || signal == SIGUSR1) return true;
   // nohup ignores SIGHUP, and that wish stands unless the variable names the signal.
   const bool ignored = (current.sa_flags & SA_SIGINFO) == 0 && current.sa_handler == SIG_IGN;
@@ -221,7 +224,7 @@ void remove_signal_handlers() noexcept {
   if (std::exchange(pipe_ignored, false)) ::signal(SIGPIPE, SIG_DFL);
 }
 
-// No remove ever matches this install.
+// No remove ever matches this install: a late signal must not kill a program that has just finished.
 void install_early_signal_handlers(char** environment) noexcept {
   const char* list = nullptr;
   for (char** variable = environment; *variable != nullptr; ++variable) {

@@ -67,8 +67,10 @@ int open_beneath(int directory, const char* name, int flags, mode_t mode, bool u
   how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
   // openat2() refuses a mode without O_CREAT with EINVAL; open() would ignore it.
   how.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  // A link that somebody puts into a run directory must not lead a read or a write to another place (rule 8).
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  // EAGAIN: a rename took place while the kernel resolved the name.
+  // EAGAIN: a rename took place while the kernel resolved the name. The tries are limited, so that a process
+  // that renames without a pause cannot hold this thread for ever.
   int fd = -1;
   for (int tries = 0; tries < 100; ++tries) {
     fd = static_cast<int>(retry([&] { return syscall(SYS_openat2, directory, name, &how, sizeof how); }));

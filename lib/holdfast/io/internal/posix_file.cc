@@ -19,8 +19,10 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-// Reads of any alignment are copied through a buffer of at most this size.
+// The unit of all transfers with O_DIRECT. A file system that wants a larger one is written through the page
+// cache.
 constexpr std::uint64_t kBlock = 4096;
+// Reads of any alignment are copied through a buffer of at most this size.
 constexpr std::size_t kBounce = 1u << 20;
 
 // Aligned operator new needs the matching delete; plain delete would be undefined.

@@ -51,6 +51,7 @@ ProbeFolder::~ProbeFolder() {
     // rmdir() fails if a foreign file lies inside, so nothing else is ever removed.
     if (rmdir(path_.c_str()) != 0) fail("rmdir", path_.native());
   } catch (const Error& error) {
+    // A destructor must not throw, and the report is complete without this.
     log_warning("could not remove {}: {}; delete it", path_, error.what());
   }
 }
@@ -67,6 +68,7 @@ void remove_dead_probes(Directory& parent, const std::filesystem::path& parent_p
       if (directory) empty(*directory);
       if (rmdir(path.c_str()) == 0) log_info("removed {}, which a killed probe had left", path);
     } catch (const Error& error) {
+      // A leftover disturbs no measurement, so it ends no probe.
       log_debug("{} stays: {}", path, error.what());
     }
   }

@@ -13,8 +13,10 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// The unit of this library's own writes with O_DIRECT.
 constexpr std::size_t kTrialBlock = 4096;
 
+// By system calls, because Directory would hide a missing call behind its fallback.
 Descriptor create(const ProbeFolder& folder, const char* name, int flags) {
   return Descriptor(
       retry([&] { return openat(folder.fd(), name, flags | O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }));
@@ -83,6 +85,7 @@ void try_calls(ProbeFolder& folder, VolumeReport& report) {
   if (!report.reserves_space && !not_understood()) fail("fallocate", folder.path_of("calls"));
 
   const int at = folder.fd();
+  // Before the rename, which takes away the name that both calls start from.
   report.hard_links = linkat(at, "calls", at, "link", 0) == 0;
   // EMLINK: the file system has links, but allows one name for each file.
   if (!report.hard_links && !not_understood() && errno != EMLINK) fail("link", folder.path_of("calls"));

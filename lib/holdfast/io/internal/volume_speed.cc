@@ -14,6 +14,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// O_DIRECT wants memory that is aligned to its blocks.
 constexpr std::uint64_t kMemoryPage = 4096;
 // The block size of the writer of checkpoints, so that the probe measures what a save will see.
 constexpr std::uint64_t kTransfer = 8 << 20;
@@ -69,6 +70,7 @@ VolumeReport::WriteSpeed measure_writing(ProbeFolder& folder, std::uint64_t byte
   for (int i = 0; i < kWriters; ++i)
     buffers[static_cast<std::size_t>(i)] = noise(kTransfer, static_cast<std::uint64_t>(i) + 1);
 
+  // The noise is made before this: the processor's time for it is not the volume's.
   const SteadyTime start = Clock::real().now();
   const auto write = [&](std::size_t writer) {
     try {

@@ -7,6 +7,8 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
+// This source alone is compiled for AVX2, so it includes nothing with inline functions that others use. The
+// linker could take its version of one for the whole program, and an older processor would fail on it.
 const DigestKernel* digest_kernel_avx2() {
 #ifdef __AVX2__
   return &kKernel;

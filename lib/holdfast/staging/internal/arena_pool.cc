@@ -43,6 +43,7 @@ void ArenaPool::use_plan(std::shared_ptr<const FilePlan> plan) {
 
 void ArenaPool::offer(std::shared_ptr<Arena> arena) {
   const MutexLock lock(core_->mutex);
+  // Somebody who still reads the loaded state keeps its memory.
   if (!core_->plan || arena.use_count() != 1 || arena->size() != core_->plan->layout->length()) return;
   // One more image would exceed the memory of one state.
   if (core_->held != 0 || !core_->free.empty()) return;

@@ -92,6 +92,7 @@ void forget_old_attempts(RunDirectory& directory, Attempt& attempt, AttemptNumbe
     remove(directory.run(), attempt, old_ledgers(directory.run(), last));
     remove(*directory.attempts(), attempt, old_claims_and_states(*directory.attempts(), last));
   } catch (const IoError& error) {
+    // A SupersededError passes: it ends the process, whatever was left to tidy.
     log_debug("files of old attempts stay for now: {}", error.what());
   } catch (const std::bad_alloc&) {
     log_debug("files of old attempts stay for now");

@@ -148,7 +148,6 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
     }
     if (verdict == nullptr || !is(*id, *verdict)) continue;
     for (const auto& [metric, values] : verdict->metrics) {
-      // Later files override, because iteration is from the oldest to the newest.
       for (const auto& [step, value] : values) known_[metric][step] = value;
     }
     KeepFacts& file = facts[*id];
@@ -231,6 +230,7 @@ void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
     try {
       if (!trusts(id)) verify(run, id);
     } catch (const IoError& error) {
+      // As in finite(): only EIO is about this one file.
       if (error.code() != EIO) throw;
       set_aside(id, error);
     }

@@ -40,6 +40,7 @@ void remove_question(Directory& run, const std::string& name) {
 // come at once, hence the loop. The name is random, because process ids repeat: in containers, and on other
 // machines.
 std::optional<FileStatus> what_we_make(const RunDirectory& directory) {
+  // Only a sweep at the same moment takes a random name away, so a second try nearly always works.
   constexpr int kTries = 10;
   Directory& run = directory.run();
   const AttemptNumber attempt = std::max<AttemptNumber>(highest_attempt(run, directory.attempts()), 1);

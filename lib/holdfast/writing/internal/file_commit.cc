@@ -48,6 +48,7 @@ CheckpointInfo FileCommit::commit(const WriteRequest& request, bool others_faile
 }
 
 CheckpointInfo FileCommit::write(const WriteRequest& request, Snapshot& sealed, Duration& wrote) {
+  // From the attempt's number on, so that short attempts do not all hash the same pieces again.
   if (!round_) round_ = static_cast<std::uint64_t>(store_.attempt());
   ImageWriterOptions how{.threads = options_.threads,
                          .write_limit = options_.write_limit,

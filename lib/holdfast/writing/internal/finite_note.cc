@@ -9,6 +9,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void note_finite(const Snapshot& snapshot, std::optional<std::size_t> not_finite, bool& was_finite) noexcept {
+  // Once for a stretch of such states: a training that has diverged would warn at every save.
   const bool before = std::exchange(was_finite, !not_finite);
   if (!not_finite || !before) return;
   const bool infinity = snapshot.infinity(*not_finite) == Infinity::not_finite;
