@@ -49,8 +49,9 @@ std::string RollCall::call(const Pulse* pulse) {
   std::vector<int> lost = verdict();
   std::string named;
   try {
-    // This rank answers first: the others make the same call at this moment.
-    line_.set("alive/" + std::to_string(rank_), "");
+    // This rank answers first: the others make the same call at this moment. A rank that has lost rank 0 does
+    // not: through a network that is cut one way the answer would arrive, and rank 0 would name nobody.
+    if (lost.empty() || lost.front() != 0) line_.set("alive/" + std::to_string(rank_), "");
     // With a verdict nobody has to be waited for.
     const auto absent = ranks_of_keys(
         line_.missing(keys_of_ranks("alive", world_size_), lost.empty() ? kToAnswer : Duration(0)));

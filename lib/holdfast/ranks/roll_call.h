@@ -6,6 +6,7 @@
 //   no sign of life (pulse.h)                      "died, hangs or cannot be reached"
 //   none of these                                  busy: it notices at its next collective
 //
+// A rank that has lost rank 0 does not set alive/<r>, because rank 0 has to name it.
 // who() uses the verdict of the signs of life. Without one, all ranks get four seconds to answer; those that
 // neither answer nor give signs are named. Rank 0 returns a moment later than the others (told/<r>), because
 // the store may end with it. Errors: std::bad_alloc. Threads: any.

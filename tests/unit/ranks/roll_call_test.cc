@@ -105,6 +105,15 @@ TEST_F(RollCalls, RankZeroIsNamedWhenItsStoreEndsAndAllElseIsWell) {
   EXPECT_THAT(who(), StartsWith("rank 0 died, hangs or cannot be reached"));
 }
 
+// Through a network that is cut one way its answer would reach rank 0, which would then name nobody.
+TEST_F(RollCalls, WhoHasLostRankZeroDoesNotAnswer) {
+  start(2);
+  pulses[0]->end();
+  EXPECT_TRUE(comes([&] { return pulses[1]->alarm()->rank.load(); }));
+  EXPECT_THAT(who(), StartsWith("rank 0 died, hangs or cannot be reached"));
+  EXPECT_FALSE(store->check({"p/alive/1"}));
+}
+
 TEST_F(RollCalls, TheFirstAnswerHolds) {
   start(2);
   store->close(true);
