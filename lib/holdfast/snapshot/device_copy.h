@@ -90,7 +90,7 @@ class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
   // How many of `bytes` at this address belong to its piece.
   static std::uint64_t in_one_piece(const std::byte* at, std::uint64_t bytes);
 
-  // `locked`: the image is page-locked.
+  // `locked`: all places of the image into which it copies are page-locked.
   static std::unique_ptr<DeviceCopy> begin(std::vector<DeviceShare> shares, bool locked, NextUpdate update);
   ~DeviceCopy() override;
 

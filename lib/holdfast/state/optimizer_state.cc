@@ -105,8 +105,8 @@ OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& module
   return groups;
 }
 
-void OptimizerState::look(const ModuleInventory& modules) {
-  static_cast<void>(group_names(modules));
+OptimizerInventory OptimizerState::take_inventory(const ModuleInventory& modules) {
+  OptimizerInventory inventory{.parameters = group_names(modules), .slots = {}};
   auto& groups = optimizer_->param_groups();
   for (const auto& group : groups) {
     if (dynamic_cast<const SlotsAway*>(&group.options()) == nullptr) continue;
@@ -123,16 +123,17 @@ void OptimizerState::look(const ModuleInventory& modules) {
       chosen_.push_back(values_of(options_as<typename decltype(kind)::Options>(groups[g].options(), name_)));
     });
   }
+  inventory.slots = slots(inventory.parameters);
+  return inventory;
 }
 
-std::vector<SlotTensor> OptimizerState::slots(const ModuleInventory& modules) const {
+std::vector<SlotTensor> OptimizerState::slots(const Groups& names) const {
   std::vector<SlotTensor> slots;
   const auto& groups = optimizer_->param_groups();
   with_kind(*optimizer_, [&](auto kind, const char*) {
     using Kind = decltype(kind);
     using State = typename Kind::State;
     if constexpr (Kind::kPerParameter) {
-      const Groups names = group_names(modules);
       std::set<const State*> stored;
       for (std::size_t g = 0; g < groups.size(); ++g) {
         for (std::size_t i = 0; i < names[g].size(); ++i) {
@@ -153,8 +154,8 @@ std::vector<SlotTensor> OptimizerState::slots(const ModuleInventory& modules) co
   return slots;
 }
 
-void OptimizerState::put_attributes(const ModuleInventory& modules, std::span<const SlotTensor> slots,
-                                    Attributes& out, std::vector<std::string>& options) const {
+void OptimizerState::put_attributes(const OptimizerInventory& inventory, Attributes& out,
+                                    std::vector<std::string>& options) const {
   out.set(name_ + ".type", type_);
   if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer_)) {
     // A fused optimizer may count steps on the device; settle() copies the counts into the states that
@@ -169,14 +170,13 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, std::span<co
     const bool own = dynamic_cast<OwnOptimizer*>(optimizer_) != nullptr;
     out.set("environment." + name_ + ".kernels", std::string(own ? "fused" : "torch::optim"), Role::record);
   }
-  const Groups names = group_names(modules);
   auto& groups = optimizer_->param_groups();
   with_kind(*optimizer_, [&](auto kind, const char*) {
     using Kind = decltype(kind);
     using State = typename Kind::State;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::string prefix = group_prefix(g);
-      out.set(prefix + "parameters", names[g]);
+      out.set(prefix + "parameters", inventory.parameters[g]);
       visit_options(options_as<typename Kind::Options>(groups[g].options(), name_),
                     [&](const char* option, auto& field) {
                       const AttributeValue& chosen = chosen_[g].find(option)->value;
@@ -203,7 +203,7 @@ void OptimizerState::put_attributes(const ModuleInventory& modules, std::span<co
       }
     }
   });
-  for (const SlotTensor& slot : slots) {
+  for (const SlotTensor& slot : inventory.slots) {
     if (auto strides = unusual_strides(slot.tensor)) out.set(attribute_of(slot.name, "strides"), *strides);
   }
 }

@@ -34,6 +34,12 @@ struct SlotTensor {
   at::Tensor tensor;
 };
 
+// Of one optimizer, at one moment.
+struct OptimizerInventory {
+  std::vector<std::vector<std::string>> parameters;  // names of the parameters of each group
+  std::vector<SlotTensor> slots;
+};
+
 class HOLDFAST_EXPORT OptimizerState {
  public:
   OptimizerState(std::string name, torch::optim::Optimizer& optimizer);
@@ -43,11 +49,10 @@ class HOLDFAST_EXPORT OptimizerState {
   // One state for all parameters together, as LBFGS has.
   bool one_state() const { return type_ == "LBFGS"; }
 
-  // Records the options of new groups as chosen, and checks that all parameters have names.
-  void look(const ModuleInventory& modules);
-  std::vector<SlotTensor> slots(const ModuleInventory& modules) const;
-  // Requires look(), and these slots(). Appends the full names of options to `options`.
-  void put_attributes(const ModuleInventory& modules, std::span<const SlotTensor> slots, Attributes& out,
+  // Also records the options of new groups as chosen.
+  OptimizerInventory take_inventory(const ModuleInventory& modules);
+  // Requires the inventory of this moment. Appends the full names of options to `options`.
+  void put_attributes(const OptimizerInventory& inventory, Attributes& out,
                       std::vector<std::string>& options) const;
 
   // Describes what in these tensors and attributes cannot be loaded, one text each. TrainState compares
@@ -66,8 +71,9 @@ class HOLDFAST_EXPORT OptimizerState {
   void commit(Loaded loaded, const Attributes& recorded, const std::vector<std::string>& overridden);
 
  private:
-  using Groups = std::vector<std::vector<std::string>>;  // names of the parameters of each group
+  using Groups = std::vector<std::vector<std::string>>;
   Groups group_names(const ModuleInventory& modules) const;
+  std::vector<SlotTensor> slots(const Groups& names) const;
   std::string group_prefix(std::size_t group) const;
   // Without a snapshot: only throws the RefusedError that a load would throw; the tensors stay undefined.
   Loaded build(const ModuleInventory& modules, std::span<const TensorSpec> tensors,

@@ -93,7 +93,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
   out.set("cursor.samples", cursor.samples);
   put_module_attributes(modules, inventory, out);
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    optimizers[i].put_attributes(inventory, list.slots[i], out, look.options);
+    optimizers[i].put_attributes(list.optimizers[i], out, look.options);
   }
   for (const Part& part : components) {
     internal::AttributeWriter writer(part.name, out, look.options);
@@ -129,7 +129,7 @@ void TrainState::add(const std::string& name, torch::optim::Optimizer& optimizer
   state_->check_new_name(name);
   OptimizerState part(name, optimizer);
   // Throws for parameters of no added module, before the state has changed.
-  part.look(take_inventory(state_->modules));
+  static_cast<void>(part.take_inventory(take_inventory(state_->modules)));
   state_->optimizers.push_back(std::move(part));
   state_->held.reset();
 }
@@ -194,8 +194,8 @@ std::vector<TensorSpec> TrainState::describe() {
     // From before the first update on, so that the draws of the first steps are heard.
     if (!state_->drawn) state_->drawn = std::make_unique<internal::DrawnGenerators>();
   }
-  for (const auto& slots : list->slots) {
-    for (const SlotTensor& slot : slots) specs.push_back(spec_of(slot.name, slot.tensor));
+  for (const OptimizerInventory& optimizer : list->optimizers) {
+    for (const SlotTensor& slot : optimizer.slots) specs.push_back(spec_of(slot.name, slot.tensor));
   }
   all_since(of_modules, trained);
   for (const State::Part& part : state_->components) {
@@ -288,7 +288,7 @@ std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, 
     return late;
   }
   if (!cuda) cuda = internal::make_cuda_staging();
-  auto theirs = devices.begin(cuda, image, update);
+  auto theirs = devices.begin(cuda, update);
   // Without an announcement nothing tells when the program changes host memory, so it is copied before this
   // returns.
   const bool now = update == NextUpdate::unannounced || late->empty();

@@ -24,10 +24,7 @@ std::shared_ptr<const TrainState::State::List> TrainState::State::look() {
   if (auto list = held.lock()) return list;
   auto list = std::make_shared<List>();
   list->modules = take_inventory(modules);
-  for (OptimizerState& part : optimizers) {
-    part.look(list->modules);
-    list->slots.push_back(part.slots(list->modules));
-  }
+  for (OptimizerState& part : optimizers) list->optimizers.push_back(part.take_inventory(list->modules));
   return list;
 }
 
@@ -43,8 +40,8 @@ void TrainState::State::visit_tensors(
     const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
     visit(item.name, item.tensor, when(item.name, late));
   }
-  for (const auto& slots : list->slots) {
-    for (const SlotTensor& slot : slots) visit(slot.name, slot.tensor, when(slot.name, true));
+  for (const OptimizerInventory& optimizer : list->optimizers) {
+    for (const SlotTensor& slot : optimizer.slots) visit(slot.name, slot.tensor, when(slot.name, true));
   }
 }
 

@@ -25,7 +25,7 @@ class BoundaryShelfTest : public EngineTest {
     put({}, lacks);
   }
   void put(SaveHandle tried, const std::string& lacks = {}) {
-    shelf->put(engine->saves.stage(Part::all), std::move(tried), lacks);
+    shelf->put(engine->saves.stage_all(), std::move(tried), lacks);
   }
   void end_shelf() {
     gate.open();

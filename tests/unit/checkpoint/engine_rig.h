@@ -58,7 +58,7 @@ class EngineTest : public testing::Test {
   // A save of this boundary, handed to the writer.
   SaveHandle submit(bool asked_for = false) {
     const BegunSave save = engine->saves.begin(asked_for);
-    engine->saves.submit(engine->saves.stage(Part::all), save, {});
+    engine->saves.submit(engine->saves.stage_all(), save, {});
     return engine->saves.newest();
   }
   // The same, and it is durable.

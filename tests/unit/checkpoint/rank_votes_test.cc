@@ -71,7 +71,7 @@ TEST_F(RankVotesTest, TheLeadersScheduleCountsAndForTheNextStep) {
 TEST_F(RankVotesTest, NobodySavesWhileTheOnlyImageIsInUse) {
   start();
   step();
-  const internal::Staged held = zero->engine.saves.stage(Part::all);
+  const internal::Staged held = zero->engine.saves.stage_all();
   one->engine.schedule.want();
   const Agreed agreed = vote();
   EXPECT_EQ(agreed.save, 1);

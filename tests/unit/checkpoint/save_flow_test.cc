@@ -182,7 +182,7 @@ TEST_F(SaveFlowTest, FiguresTellWhatTheTrainingWaitedFor) {
   start();
   step();
   const BegunSave save = saves().begin(false);
-  Staged staged = saves().stage(Part::all);
+  Staged staged = saves().stage_all();
   clock.advance(1s);
   saves().submit(std::move(staged), save, 3s);
   saves().newest().wait();

@@ -96,7 +96,7 @@ TEST_F(SharedRoundsTest, ASaveThatDidNotBeginIsNoFailure) {
 TEST_F(SharedRoundsTest, WhatTheWriterHasTakenOverIsItsOwnToTell) {
   share();
   begin({.step = 1, .plan = 7});
-  const internal::Staged staged = zero->engine.saves.stage(Part::all);
+  const internal::Staged staged = zero->engine.saves.stage_all();
   const WriteRequest request{.snapshot = staged.snapshot, .plan = staged.plan};
   const auto led = zero->rounds.led(request, nullptr);
   ASSERT_TRUE(led);

@@ -44,7 +44,7 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
     } else if (!last_one && run_.source.on_device()) {
       late_.submit_independent(save, waiting);
     } else {
-      Staged staged = saves_.stage(Part::all);
+      Staged staged = saves_.stage_all();
       if (last_one) last_ = staged;
       saves_.submit(std::move(staged), save, waiting.so_far());
     }
@@ -100,7 +100,7 @@ bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
   }
   save = saves_.begin(true);
   if (!staged) {
-    staged = saves_.stage(Part::all);
+    staged = saves_.stage_all();
     if (last_one) last_ = staged;
   }
   saves_.submit(std::move(staged), save, run_.clock.now() - began);

@@ -66,7 +66,7 @@ Staged Evaluation::image_of_boundary() {
   if (!saves_.wait_for_image(longest)) {
     throw Error("the only image is still being written; a stop inside this evaluation commits nothing newer");
   }
-  return saves_.stage(Part::all);
+  return saves_.stage_all();
 }
 
 // The image stays until the step is durable, because a write in flight may fail.

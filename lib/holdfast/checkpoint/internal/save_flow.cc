@@ -54,8 +54,12 @@ void SaveFlow::tell_doubts() {
   }
 }
 
-Staged SaveFlow::stage(Part part) {
+Staged SaveFlow::stage_all() {
   tell_doubts();
+  return stage(Part::all);
+}
+
+Staged SaveFlow::stage(Part part) {
   const RunRecord& now = record();
   const SteadyTime began = run_.clock.now();
   Staged staged = run_.stager.stage(now, part, partners_.plan());

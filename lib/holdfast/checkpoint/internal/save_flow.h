@@ -2,7 +2,7 @@
 // whether a step boundary still needs one.
 //
 //   const BegunSave save = saves.begin(false);
-//   saves.submit(saves.stage(Part::all), save, waiting.so_far());
+//   saves.submit(saves.stage_all(), save, waiting.so_far());
 //
 // Errors: stage() as ImageStager; submit() throws std::bad_alloc. Both end in fail().
 // Threads: the training thread.
@@ -31,7 +31,7 @@ class SaveFlow {
   BegunSave begin(bool asked_for) const;
   // The record of this boundary for a checkpoint, at this moment.
   const RunRecord& record();
-  Staged stage(Part part);
+  Staged stage_all();
   // Stages what may change early, and prepares the copy of the rest; of a next update that is not announced it is
   // independent.
   struct Prepared {
@@ -67,6 +67,7 @@ class SaveFlow {
 
  private:
   void tell_doubts();
+  Staged stage(Part part);
 
   Run& run_;
   SavePartners& partners_;

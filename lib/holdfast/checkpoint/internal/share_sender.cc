@@ -78,7 +78,7 @@ void ShareSender::send_share(Decision& decision, bool last_one) {
 }
 
 Staged ShareSender::stage(bool last_one) {
-  if (last_one || !run_.source.on_device()) return engine_.saves.stage(Part::all);
+  if (last_one || !run_.source.on_device()) return engine_.saves.stage_all();
   return engine_.late.stage_independent();
 }
 

@@ -27,8 +27,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 bool in_cuda(const at::Tensor&) { return false; }
 std::shared_ptr<CudaStaging> make_cuda_staging() { return nullptr; }
 void CudaTensors::add(std::string, const at::Tensor&, std::span<std::byte>, bool) {}
-std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>&, std::span<std::byte>,
-                                             NextUpdate) {
+std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>&, NextUpdate) {
   return nullptr;
 }
 CudaTransfers::~CudaTransfers() = default;
@@ -132,8 +131,21 @@ void CudaTensors::add(std::string name, const at::Tensor& tensor, std::span<std:
   items_.push_back({std::move(name), tensor.detach(), to, early});
 }
 
-std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>& staging,
-                                             std::span<std::byte> image, NextUpdate update) {
+// Asked at both ends, because each question is a call of the driver, and a state has hundreds of tensors. A rank that
+// stages a share has locked no more than that share.
+bool CudaTensors::into_locked() const {
+  const std::byte* first = nullptr;
+  const std::byte* last = nullptr;
+  for (const Item& item : items_) {
+    if (item.to.empty()) continue;
+    if (first == nullptr || item.to.data() < first) first = item.to.data();
+    last = std::max<const std::byte*>(last, &item.to.back());
+  }
+  return first != nullptr && is_locked(first) && is_locked(last);
+}
+
+std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>& staging, NextUpdate update) {
+  const bool locked = into_locked();
   std::map<c10::DeviceIndex, std::vector<Item> > by_device;
   for (Item& item : items_) by_device[item.tensor.device().index()].push_back(std::move(item));
   items_.clear();
@@ -153,7 +165,7 @@ std::unique_ptr<LateCopy> CudaTensors::begin(const std::shared_ptr<CudaStaging>&
       }
       share.device = std::make_unique<CudaDevice>(staging, device, std::move(tensors));
     }
-    return DeviceCopy::begin(std::move(shares), is_locked(image.data()), update);
+    return DeviceCopy::begin(std::move(shares), locked, update);
   } catch (const c10::Error& error) {
     throw Error(std::string("staging from CUDA devices: ") + error.what_without_backtrace());
   }

@@ -32,10 +32,11 @@ class CudaTensors {
   void add(std::string name, const at::Tensor& tensor, std::span<std::byte> to, bool early);
   bool empty() const { return items_.empty(); }
   // Like DeviceCopy::begin. Call once.
-  std::unique_ptr<LateCopy> begin(const std::shared_ptr<CudaStaging>& staging, std::span<std::byte> image,
-                                  NextUpdate update);
+  std::unique_ptr<LateCopy> begin(const std::shared_ptr<CudaStaging>& staging, NextUpdate update);
 
  private:
+  bool into_locked() const;
+
   struct Item {
     std::string name;
     at::Tensor tensor;  // a detached alias: keeps the present memory alive

@@ -34,7 +34,7 @@ struct TrainState::State {
   // All tensors of modules and optimizers at this moment.
   struct List {
     ModuleInventory modules;
-    std::vector<std::vector<SlotTensor>> slots;  // of each optimizer
+    std::vector<OptimizerInventory> optimizers;
   };
   // All attributes at this moment, and the names of those that are options.
   struct Look {
