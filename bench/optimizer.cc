@@ -196,8 +196,8 @@ void train_by_trainer(int steps) {
 
 bool count_instructions() {
   const auto of_one = [](const char* loop) {
-    return instructions_of_one({}, kFewSteps, kManySteps, [&](int steps) -> holdfast::bench::Words {
-      return {"--loop", loop, "--steps", std::to_string(steps)};
+    return instructions_of_one({}, kFewSteps, kManySteps, [&](int steps) {
+      return holdfast::bench::this_program({"--loop", loop, "--steps", std::to_string(steps)});
     });
   };
   const auto plain = of_one("plain");

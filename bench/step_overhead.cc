@@ -113,9 +113,9 @@ int compare() {
   std::vector<Cost> costs;
   for (const int layers : {kSmall, kLarge}) {
     Cost cost = count_here(layers);
-    cost.instructions = holdfast::bench::instructions_of_one(
-        {kInside}, kFewSteps, kManySteps, [&](int steps) -> holdfast::bench::Words {
-          return {"steps", std::to_string(layers), std::to_string(steps)};
+    cost.instructions =
+        holdfast::bench::instructions_of_one({kInside}, kFewSteps, kManySteps, [&](int steps) {
+          return holdfast::bench::this_program({"steps", std::to_string(layers), std::to_string(steps)});
         });
     costs.push_back(cost);
   }

@@ -1,5 +1,5 @@
-// Instructions of one step of a loop in this very program: exact, and the same on every run. Callgrind counts
-// a run of many steps and one of few; the difference is divided by the steps between.
+// Instructions of one step of a loop, in this very program or in another: exact, and the same on every run. Callgrind
+// counts a run of many steps and one of few; the difference is divided by the steps between.
 //
 // Errors: Error if callgrind counts nothing. Threads: any.
 #pragma once
@@ -23,19 +23,32 @@ namespace holdfast::bench {
 
 using Words = std::vector<std::string>;
 
-// Of one run of this program with these arguments; `options` are callgrind's. nullopt: no valgrind.
-inline std::optional<double> instructions(const Words& options, const Words& arguments) {
+// A run to count: the program with its arguments, and what it reads.
+struct CountedRun {
+  Words command;
+  std::string input = "/dev/null";
+};
+
+// This very program with these arguments.
+inline CountedRun this_program(const Words& arguments) {
+  CountedRun run{.command = {std::filesystem::read_symlink("/proc/self/exe").string()}};
+  run.command.insert(run.command.end(), arguments.begin(), arguments.end());
+  return run;
+}
+
+// Of one run; `options` are callgrind's. nullopt: no valgrind.
+inline std::optional<double> instructions(const Words& options, const CountedRun& run) {
   const TemporaryFolder folder;
   const std::string log = folder.path() / "callgrind";
   Words words = {"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"};
   words.insert(words.end(), options.begin(), options.end());
-  words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  words.insert(words.end(), run.command.begin(), run.command.end());
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 0, run.input.c_str(), O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT, 0600);
   pid_t child = -1;
@@ -54,12 +67,12 @@ inline std::optional<double> instructions(const Words& options, const Words& arg
   throw Error("callgrind ended with status " + std::to_string(status) + " and counted nothing");
 }
 
-// `arguments` of a run of so many steps.
+// `run_of`: a run of so many steps.
 inline std::optional<double> instructions_of_one(const Words& options, int few, int many,
-                                                 const std::function<Words(int steps)>& arguments) {
-  const auto least = instructions(options, arguments(few));
+                                                 const std::function<CountedRun(int steps)>& run_of) {
+  const auto least = instructions(options, run_of(few));
   if (!least) return std::nullopt;
-  return (instructions(options, arguments(many)).value() - *least) / (many - few);
+  return (instructions(options, run_of(many)).value() - *least) / (many - few);
 }
 
 }  // namespace holdfast::bench
