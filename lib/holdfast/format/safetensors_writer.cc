@@ -1,10 +1,10 @@
 #include "holdfast/format/safetensors_writer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/json.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/safetensors_dtype.h"
@@ -44,8 +44,6 @@ std::vector<std::size_t> order_of(std::span<const TensorSpec> tensors) {
   return order;
 }
 
-std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
-
 std::string metadata_text(const std::map<std::string, std::string>& metadata) {
   std::string text;
   for (const auto& [key, value] : metadata) {
@@ -53,7 +51,7 @@ std::string metadata_text(const std::map<std::string, std::string>& metadata) {
       throw RefusedError("metadata '" + printable(key) + "' is not UTF-8");
     text += (text.empty() ? "" : ",") + json_text(key) + ":" + json_text(value);
   }
-  return json_text(kSafetensorsMetadata) + ":{" + text + "}";
+  return json_text(std::string(kSafetensorsMetadata)) + ":{" + text + "}";
 }
 
 // The padded JSON header. Adds the total size of the tensors to `data`.
