@@ -35,9 +35,9 @@ std::vector<std::size_t> order_of(std::span<const TensorSpec> tensors) {
   std::vector<std::size_t> order(tensors.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const int first = internal::safetensors_rank(tensors[a].dtype);
     // The largest alignment first, as the reference implementation writes; every tensor is then aligned to
     // its element.
+    const int first = internal::safetensors_rank(tensors[a].dtype);
     const int second = internal::safetensors_rank(tensors[b].dtype);
     return first != second ? first > second : tensors[a].name < tensors[b].name;
   });
