@@ -14,6 +14,9 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 using WallTime = std::chrono::system_clock::time_point;
 using Duration = std::chrono::nanoseconds;
 
+// A machine or a job that lives this long after its announced end is assumed to live on.
+inline constexpr Duration kAliveAfter = std::chrono::seconds(60);
+
 // The time from `now` until `end`; zero if the end has passed.
 constexpr Duration time_until(SteadyTime end, SteadyTime now) {
   return end > now ? Duration(end - now) : Duration::zero();

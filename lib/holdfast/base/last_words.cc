@@ -11,44 +11,29 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/json.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// Length of the well-formed UTF-8 character at the start of `text`; 0 if there is none.
-std::size_t character_at(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return text.empty() ? 0 : 1;
-  const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  // Rejects overlong forms and surrogates.
-  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (lead < 0xC2 || lead > 0xF4 || byte(1) < low || byte(1) > high) return 0;
-  for (std::size_t i = 2; i < size; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
-  }
-  return size;
-}
-
-std::string json_string(std::string_view text) {
-  std::string json = "\"";
+// For the launcher's one line.
+std::string one_line(std::string_view text) {
+  std::string line;
   while (!text.empty()) {
-    const std::size_t size = character_at(text);
-    const char first = text.front();
+    const std::size_t size = character_length(text);
     // One byte at a time, so that a broken character cannot hide the quote that follows it.
     if (size == 0) {
-      json += '?';
-    } else if (size == 1 && static_cast<unsigned char>(first) < 0x20) {
-      json += ' ';
+      line += '?';
+    } else if (static_cast<unsigned char>(text.front()) < 0x20) {
+      line += ' ';
     } else {
-      if (first == '"' || first == '\\') json += '\\';
-      json += text.substr(0, size);
+      line += text.substr(0, size);
     }
     text.remove_prefix(std::max<std::size_t>(size, 1));
   }
-  return json + '"';
+  return line;
 }
 
 }  // namespace
@@ -58,7 +43,7 @@ void tell_launcher(std::string_view sentence) noexcept {
     const auto path = env_text(kEnvElasticErrorFile);
     if (!path) return;
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const std::string message = json_string(sentence);
+    const std::string message = json_text(one_line(sentence));
     // torchrun prints the call stack if there is one, otherwise the message.
     const std::string json = R"({"message": {"message": )" + message + R"(, "extraInfo": {"py_callstack": )" +
                              message + R"(, "timestamp": ")" +

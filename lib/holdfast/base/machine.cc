@@ -8,7 +8,8 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
-#include <sstream>
+
+#include "holdfast/base/process_identity.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -42,20 +43,12 @@ std::string boot_id() {
 }
 
 std::optional<Duration> process_age() {
-  std::string text;
-  std::getline(std::ifstream("/proc/self/stat"), text);
-  // Field 2 is a name in parentheses that may hold any byte, so count from its end. Field 22 is the start.
-  const std::size_t name_ends = text.rfind(')');
-  if (name_ends == std::string::npos) return std::nullopt;
-  std::istringstream fields(text.substr(name_ends + 1));
-  std::string field;
-  for (int i = 3; i < 22; ++i) fields >> field;
+  const std::uint64_t ticks = start_of_process("self");
   // Start times in /proc count from boot and include sleep, like CLOCK_BOOTTIME.
-  double ticks = 0;
   timespec now{};
   const long per_second = sysconf(_SC_CLK_TCK);
-  if (!(fields >> ticks) || per_second <= 0 || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
-  const double began = ticks / static_cast<double>(per_second);
+  if (ticks == 0 || per_second <= 0 || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
+  const double began = static_cast<double>(ticks) / static_cast<double>(per_second);
   const double age = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 - began;
   // A container may restore or fake /proc; a negative age is no age.
   if (age < 0) return std::nullopt;

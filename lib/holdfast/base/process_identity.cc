@@ -6,7 +6,6 @@
 
 #include <fstream>
 #include <sstream>
-#include <string>
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -19,9 +18,11 @@ std::uint64_t own_namespace() {
 
 }  // namespace
 
-std::uint64_t start_of_process(std::int64_t pid) {
+std::uint64_t start_of_process(std::int64_t pid) { return start_of_process(std::to_string(pid)); }
+
+std::uint64_t start_of_process(const std::string& entry) {
   std::string text;
-  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), text);
+  std::getline(std::ifstream("/proc/" + entry + "/stat"), text);
   // Field 2 is a name in parentheses that may hold any byte, so count from its end. Field 22 is the start.
   const std::size_t name_ends = text.rfind(')');
   if (name_ends == std::string::npos) return 0;

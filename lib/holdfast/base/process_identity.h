@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -20,6 +21,7 @@ struct ProcessIdentity {
 
 // Start time of a process in our PID namespace. 0 if there is none, or if it is a zombie.
 std::uint64_t start_of_process(std::int64_t pid);
+std::uint64_t start_of_process(const std::string& entry);  // of /proc: a number, or "self"
 ProcessIdentity own_process();
 // True only if exactly this process runs in our PID namespace. False if that is uncertain.
 bool is_running(const ProcessIdentity& process);

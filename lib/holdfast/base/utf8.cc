@@ -9,24 +9,6 @@ unsigned char byte_at(std::string_view text, std::size_t i) { return static_cast
 
 bool is_control(unsigned char byte) { return byte < 0x20 || byte == 0x7f; }
 
-// Length of the well-formed character at the start of `text`; 0 if there is none.
-std::size_t character_length(std::string_view text) {
-  const unsigned char first = byte_at(text, 0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  // 0xc0 and 0xc1 would be overlong forms of ASCII; above 0xf4 a character would lie outside of Unicode.
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  // Only the second byte's range depends on the first: overlong forms, surrogates, the end of Unicode.
-  const unsigned char second = byte_at(text, 1);
-  const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  if (second < least || second > most) return 0;
-  for (std::size_t i = 2; i < length; ++i) {
-    if ((byte_at(text, i) & 0xc0) != 0x80) return 0;
-  }
-  return length;
-}
-
 // U+0080 to U+009F are C1 controls; U+009B begins an escape sequence as ESC [ does. The other characters are
 // marks of bidirectional text, which make one name look like another.
 bool steers(std::string_view character) {
@@ -62,6 +44,23 @@ void take_character(std::string_view& text, std::string& result) {
 }
 
 }  // namespace
+
+std::size_t character_length(std::string_view text) {
+  const unsigned char first = byte_at(text, 0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  // 0xc0 and 0xc1 would be overlong forms of ASCII; above 0xf4 a character would lie outside of Unicode.
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  // Only the second byte's range depends on the first: overlong forms, surrogates, the end of Unicode.
+  const unsigned char second = byte_at(text, 1);
+  const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  if (second < least || second > most) return 0;
+  for (std::size_t i = 2; i < length; ++i) {
+    if ((byte_at(text, i) & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {

@@ -23,6 +23,8 @@ HOLDFAST_EXPORT std::string printable(std::string_view text, std::size_t limit =
 // error passes through one of the two functions, so no text can control the terminal.
 std::string terminal_text(std::string_view text);
 
+// Length of the well-formed character at the start of `text`; 0 if there is none. Requires text.
+std::size_t character_length(std::string_view text);
 // The whole characters at the start of `text` that fit into `most` bytes. Requires well-formed text.
 std::string_view cut_text(std::string_view text, std::size_t most);
 

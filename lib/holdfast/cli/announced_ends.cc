@@ -40,10 +40,10 @@ bool own_time_is_over(const LedgerLife& life, bool left, WallTime now) {
     if (own && notice.kind == "withdrawn") ends = kNever;
     if (own && notice.kind == "deadline" && notice.left) ends = notice.when + *notice.left;
   }
-  if (!left || ends == kNever || now >= ends + kOutlivedItsEnd) return false;
+  if (!left || ends == kNever || now >= ends + kAliveAfter) return false;
   // It may have left for an earlier end of its machine, which it had not outlived.
   const auto machine = machine_ends(life);
-  return !machine || *machine >= ends || (life.last_wall && *life.last_wall >= *machine + kOutlivedItsEnd);
+  return !machine || *machine >= ends || (life.last_wall && *life.last_wall >= *machine + kAliveAfter);
 }
 
 }}  // namespace holdfast::v0_2

@@ -10,9 +10,6 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// A machine that lives so long after its announced end stays, and a job got more time.
-inline constexpr Duration kOutlivedItsEnd = std::chrono::minutes(1);
-
 // When the machine goes away. Notices about this process alone (a signal's grace period, a limit on its own
 // time) do not count. nullopt: no such notice, or all were withdrawn.
 std::optional<WallTime> machine_ends(const LedgerLife& life);

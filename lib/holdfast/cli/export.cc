@@ -30,7 +30,7 @@ void check_other_form(Directory& directory, const ExportRequest& options, const 
 
 int run_export(const ExportRequest& options) {
   if (!options.to.has_filename()) throw UsageError("--to " + shown(options.to) + ": name a file");
-  const auto folder = options.to.has_parent_path() ? options.to.parent_path() : std::filesystem::path(".");
+  const auto folder = folder_of(options.to);
   const auto directory = FileSystem::real().open_directory(folder, false);
   if (directory == nullptr) throw IoError("open", folder.string(), ENOENT);
 

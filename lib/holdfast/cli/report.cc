@@ -156,8 +156,7 @@ void print_account_as_json(const RunAccount& run) {
 
 // A full disk leaves the old one.
 void write_whole(const std::filesystem::path& target, const std::string& text) {
-  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
-  const auto directory = FileSystem::real().open_directory(folder, false);
+  const auto directory = FileSystem::real().open_directory(folder_of(target), false);
   if (!directory) throw IoError("write", target.native(), ENOENT);
   NewFile made(*directory, target.filename().string());
   made.file().write_at(std::as_bytes(std::span(text)), 0);

@@ -274,7 +274,7 @@ class Report {
     Json list = Json::array();
     for (const auto& [source, notice] : standing) {
       const Duration age = since(notice->when, view_.now);
-      if (view_.ended() || (notice->left && age > *notice->left + kOutlivedItsEnd)) continue;
+      if (view_.ended() || (notice->left && age > *notice->left + kAliveAfter)) continue;
       if (notice->kind == "at-risk" && age > kRiskLasts) continue;
       list.push_back({{"source", source},
                       {"kind", notice->kind},

@@ -189,7 +189,7 @@ std::optional<Duration> Supervisor::time_left(const RunNews& after) {
 }
 
 bool Supervisor::time_is_over(const RunNews& after) const {
-  if (own_end_ && Clock::real().now() < *own_end_ + kOutlivedItsEnd) return true;
+  if (own_end_ && Clock::real().now() < *own_end_ + kAliveAfter) return true;
   return after.time_is_over && !after.attempts.empty() && account_.is_of_this_life(after.attempts.front());
 }
 

@@ -41,14 +41,11 @@ std::vector<Piece> pieces_of(const SafetensorsIndex& index, const ImageLayout& l
 bool read_all(const File& file, const std::vector<Piece>& pieces, int threads) {
   std::atomic<std::size_t> next{0};
   std::atomic<bool> short_read{false};
-  internal::run_workers(std::min<int>(threads, static_cast<int>(std::min<std::size_t>(pieces.size(), 1024))),
-                        [&](const internal::Stopped& stopped) {
-                          for (std::size_t i = next++; i < pieces.size() && !stopped && !short_read;
-                               i = next++) {
-                            if (file.read_at(pieces[i].to, pieces[i].from) < pieces[i].to.size())
-                              short_read = true;
-                          }
-                        });
+  internal::run_workers(internal::threads_for(threads, pieces.size()), [&](const internal::Stopped& stopped) {
+    for (std::size_t i = next++; i < pieces.size() && !stopped && !short_read; i = next++) {
+      if (file.read_at(pieces[i].to, pieces[i].from) < pieces[i].to.size()) short_read = true;
+    }
+  });
   return !short_read;
 }
 
@@ -115,14 +112,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& 
   if (!read_all(file, pieces_of(index, *snapshot->layout, snapshot->arena->bytes()), threads)) {
     return became_shorter();
   }
-  for (std::size_t i = 0; i < index.tensors.size(); ++i) {
-    // Any other byte would be undefined behaviour as a C++ bool, and hence in LibTorch.
-    if (index.tensors[i].spec.dtype != DType::boolean) continue;
-    const auto bytes = snapshot->bytes(i);
-    if (std::any_of(bytes.begin(), bytes.end(), [](std::byte value) { return value > std::byte{1}; })) {
-      return damaged("tensor " + snapshot->layout->tensors()[i].name + ": a truth value is neither 0 nor 1");
-    }
-  }
+  if (auto rejection = internal::check_booleans(*snapshot)) return std::move(*rejection);
   return snapshot;
 }
 

@@ -1,10 +1,10 @@
 #include "holdfast/format/safetensors_writer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/json.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/safetensors_dtype.h"
@@ -35,16 +35,14 @@ std::vector<std::size_t> order_of(std::span<const TensorSpec> tensors) {
   std::vector<std::size_t> order(tensors.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const int first = internal::safetensors_rank(tensors[a].dtype);
     // The largest alignment first, as the reference implementation writes; every tensor is then aligned to
     // its element.
+    const int first = internal::safetensors_rank(tensors[a].dtype);
     const int second = internal::safetensors_rank(tensors[b].dtype);
     return first != second ? first > second : tensors[a].name < tensors[b].name;
   });
   return order;
 }
-
-std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
 
 std::string metadata_text(const std::map<std::string, std::string>& metadata) {
   std::string text;
@@ -53,7 +51,7 @@ std::string metadata_text(const std::map<std::string, std::string>& metadata) {
       throw RefusedError("metadata '" + printable(key) + "' is not UTF-8");
     text += (text.empty() ? "" : ",") + json_text(key) + ":" + json_text(value);
   }
-  return json_text(kSafetensorsMetadata) + ":{" + text + "}";
+  return json_text(std::string(kSafetensorsMetadata)) + ":{" + text + "}";
 }
 
 // The padded JSON header. Adds the total size of the tensors to `data`.

@@ -8,13 +8,15 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/format/internal/segments.h"
+#include "holdfast/snapshot/piece_digests.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Ranks write whole blocks only: two processes must never write into one block with O_DIRECT.
-std::uint64_t block_of(std::uint64_t offset) { return offset / kBlockSize * kBlockSize; }
-std::uint64_t blocks_end(std::uint64_t offset) { return block_of(offset + kBlockSize - 1); }
+using internal::round_down;
+using internal::round_up;
 
 void check(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
   if (ranks.sees.empty() || !ranks.sees.front()) {
@@ -33,15 +35,10 @@ void check(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks) {
 }
 
 // The pieces of the layout's tensors. Their source is the owner, or kAnyRank for now.
-std::vector<SharedPiece> pieces_of(const ImageLayout& layout, const Ranks& ranks) {
+std::vector<SharedPiece> shared_pieces(const ImageLayout& layout, const Ranks& ranks) {
   std::vector<SharedPiece> pieces;
-  for (std::size_t i = 0; i < layout.tensors().size(); ++i) {
-    const std::uint64_t bytes = layout.tensors()[i].bytes();
-    const int owner = ranks.owners.empty() ? kAnyRank : ranks.owners[i];
-    for (std::uint64_t done = 0; done < bytes; done += kDigestPiece) {
-      const std::uint64_t begin = layout.offset(i) + done;
-      pieces.push_back({i, {begin, begin + std::min(bytes - done, kDigestPiece)}, owner});
-    }
+  for (const auto& [tensor, bytes] : pieces_of(layout)) {
+    pieces.push_back({tensor, bytes, ranks.owners.empty() ? kAnyRank : ranks.owners[tensor]});
   }
   return pieces;
 }
@@ -65,7 +62,7 @@ void settle_neighbours(std::vector<SharedPiece>& pieces, const Order& order, std
     std::size_t end = at + 1;
     int owner = kAnyRank;
     std::uint64_t reached = pieces[order[at]].bytes.end;
-    while (end < order.size() && block_of(pieces[order[end]].bytes.begin) < blocks_end(reached)) {
+    while (end < order.size() && round_down(pieces[order[end]].bytes.begin) < round_up(reached)) {
       reached = pieces[order[end++]].bytes.end;
     }
     for (std::size_t i = at; i < end && owner == kAnyRank; ++i) owner = pieces[order[i]].source;
@@ -158,12 +155,12 @@ class BlockMap {
 
   // Call it for all pieces, in file order.
   void add(const SharedPiece& piece) {
-    const std::uint64_t end = blocks_end(piece.bytes.end);
+    const std::uint64_t end = round_up(piece.bytes.end);
     if (end <= end_ && runs_.empty()) return;  // inside the head
     const std::size_t source = static_cast<std::size_t>(piece.source);
     // Bytes of a rank that does not see the volume travel to rank 0, which writes them late.
     const Run own{{}, ranks_.sees[source] ? piece.source : 0, !ranks_.sees[source]};
-    const std::uint64_t begin = block_of(piece.bytes.begin);
+    const std::uint64_t begin = round_down(piece.bytes.begin);
     if (begin < end_ && !runs_.empty()) share_last_block(own);
     // Bytes between tensors are the plan's; the writer before them writes them too.
     if (begin > end_) push({{end_, begin}, runs_.empty() ? 0 : writer_before(), false});
@@ -274,7 +271,7 @@ Shares divide(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks)
   Shares shares;
   shares.ranks.resize(ranks.sees.size());
   shares.fingerprint = fingerprint_of(layout, head, ranks);
-  shares.pieces = pieces_of(layout, ranks);
+  shares.pieces = shared_pieces(layout, ranks);
   const Order order = file_order(shares.pieces);
   settle_neighbours(shares.pieces, order, head, ranks);
   fill_up(shares.pieces, order, ranks);
@@ -290,7 +287,7 @@ Shares divide(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks)
   for (std::size_t i = 0; i < shares.pieces.size(); ++i) {
     shares.ranks[static_cast<std::size_t>(shares.pieces[i].source)].pieces.push_back(i);
   }
-  give_blocks(shares, blocks.finish(blocks_end(layout.length())));
+  give_blocks(shares, blocks.finish(round_up(layout.length())));
   find_sent(shares, order, head);
   return shares;
 }

@@ -151,14 +151,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, 
   snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);
   snapshot->arena = std::make_shared<Arena>(length);
   if (auto rejection = StorageReader(file, index, *snapshot).read_all(threads)) return std::move(*rejection);
-  for (std::size_t i = 0; i < index.tensors.size(); ++i) {
-    // As a C++ bool any other byte is undefined behaviour, and so it is in LibTorch.
-    if (index.tensors[i].spec.dtype != DType::boolean) continue;
-    const auto bytes = snapshot->bytes(i);
-    if (std::any_of(bytes.begin(), bytes.end(), [](std::byte value) { return value > std::byte{1}; })) {
-      return damaged("tensor " + snapshot->layout->tensors()[i].name + ": a truth value is neither 0 nor 1");
-    }
-  }
+  if (auto rejection = internal::check_booleans(*snapshot)) return std::move(*rejection);
   return snapshot;
 }
 

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <limits>
 #include <new>
 #include <system_error>
 #include <utility>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -38,22 +38,6 @@ void lower(std::optional<SteadyTime>& earliest, SteadyTime when) {
   earliest = std::min(earliest.value_or(when), when);
 }
 
-// Keeps signal handlers on the program's own threads.
-class BlockSignals {
- public:
-  BlockSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 Monitor::Monitor(Clock& clock) : clock_(clock), deadline_(kNoDeadline), named_deadline_(kNoDeadline) {
@@ -71,7 +55,6 @@ void Monitor::start() {
   if (stop_event_ >= 0) throw Error("Monitor::start was called twice");
   stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (stop_event_ < 0) throw IoError("eventfd", "", errno);
-  // The threads inherit this mask.
   const BlockSignals block;
   try {
     for (const auto& source : sources_) {

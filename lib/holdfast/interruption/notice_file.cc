@@ -5,16 +5,16 @@
 
 #include "holdfast/base/json.h"
 #include "holdfast/base/text.h"
+#include "holdfast/interruption/internal/announced_end.h"
 #include "holdfast/interruption/internal/shown_text.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+using internal::kFarthestEnd;
 using internal::shortened;
 
 constexpr std::string_view kSource = "file";
-// Farther away is a mistake, as for the times of services (kFarthestEnd).
-constexpr Duration kFarthest = std::chrono::hours(24 * 365);
 constexpr std::size_t kMostText = 200;
 constexpr std::size_t kMostAction = 40;
 
@@ -30,7 +30,7 @@ bool is_blank(std::string_view content) {
 std::optional<Duration> until_time(const JsonValue& value, WallTime wall_now) {
   if (!value.is(JsonValue::Kind::text)) return std::nullopt;
   const auto time = parse_utc(value.text);
-  if (!time || *time <= wall_now || *time - wall_now > kFarthest) return std::nullopt;
+  if (!time || *time <= wall_now || *time - wall_now > kFarthestEnd) return std::nullopt;
   return *time - wall_now;
 }
 
@@ -38,7 +38,7 @@ std::optional<Duration> until_seconds(const JsonValue& value) {
   if (!value.is(JsonValue::Kind::number)) return std::nullopt;
   const double seconds = value.number;
   // Written this way round so that NaN is refused.
-  if (!(seconds > 0 && seconds <= std::chrono::duration<double>(kFarthest).count())) return std::nullopt;
+  if (!(seconds > 0 && seconds <= std::chrono::duration<double>(kFarthestEnd).count())) return std::nullopt;
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 

@@ -1,12 +1,10 @@
 #include "holdfast/interruption/notice_watch.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <csignal>
 #include <exception>
 #include <utility>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -29,18 +27,8 @@ void NoticeWatch::wake(const RiskCommand& command) noexcept {
       woken_ = true;
       // The thread starts with the first notice: most runs never get one.
       if (!thread_.joinable()) {
-        // Keeps signal handlers on the program's own threads.
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        try {
-          thread_ = std::thread([this] { run(); });
-        } catch (...) {
-          pthread_sigmask(SIG_SETMASK, &before, nullptr);
-          throw;
-        }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        const BlockSignals block;
+        thread_ = std::thread([this] { run(); });
       }
     }
     changed_.notify_all();

@@ -126,4 +126,9 @@ class HOLDFAST_EXPORT FileSystem {
   static FileSystem& real();
 };
 
+// The directory that holds the file; "." for a bare name.
+inline std::filesystem::path folder_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+}
+
 }}  // namespace holdfast::v0_2

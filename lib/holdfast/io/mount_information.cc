@@ -30,12 +30,6 @@ void add_options(std::vector<std::string>& options, const std::string& list) {
   for (std::string option; std::getline(text, option, ',');) options.push_back(option);
 }
 
-bool is_above(const std::filesystem::path& mount, const std::filesystem::path& path) {
-  // lexically_relative("/a", "/ab") begins with "..", so names with a common beginning are no trap.
-  const auto relative = path.lexically_relative(mount);
-  return !relative.empty() && *relative.begin() != "..";
-}
-
 struct Known {
   std::uint64_t magic;
   const char* name;
@@ -87,6 +81,12 @@ constexpr std::array kKinds{
 };
 
 }  // namespace
+
+bool is_above(const std::filesystem::path& mount, const std::filesystem::path& path) {
+  // lexically_relative("/a", "/ab") begins with "..", so names with a common beginning are no trap.
+  const auto relative = path.lexically_relative(mount);
+  return !relative.empty() && *relative.begin() != "..";
+}
 
 bool MountEntry::has(std::string_view option) const {
   return std::find(options.begin(), options.end(), option) != options.end();

@@ -20,6 +20,8 @@ struct MountEntry {
   bool has(std::string_view option) const;
 };
 
+// True if `path` is the directory `mount` or lies beneath it, by their names alone.
+bool is_above(const std::filesystem::path& mount, const std::filesystem::path& path);
 // Parses the text of /proc/self/mountinfo; skips lines of another form.
 std::vector<MountEntry> parse_mountinfo(std::string_view text);
 // The mount of an absolute path without links: the longest mount point above it. Of several mounts on that

@@ -6,18 +6,13 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/io/mount_information.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // A mount may take minutes; a line in between shows that the start is alive.
 constexpr Duration kSayAgain = std::chrono::seconds(30);
-
-// ".." at the beginning means that the path lies outside.
-bool is_beneath(const std::filesystem::path& path, const std::filesystem::path& above) {
-  const auto relative = path.lexically_relative(above);
-  return !relative.empty() && *relative.begin() != "..";
-}
 
 // Links are followed as far as the path exists, because text alone would accept a link that leads
 // elsewhere.
@@ -61,7 +56,7 @@ MountWait wait_for_mount(const FileSystem& file_system, Clock& clock, const std:
 }
 
 void check_beneath_mount(const std::filesystem::path& directory, const std::filesystem::path& mount) {
-  if (is_beneath(resolved(directory), resolved(mount))) return;
+  if (is_above(resolved(mount), resolved(directory))) return;
   throw UsageError("the checkpoint directory " + directory.native() + " does not lie on the mount " +
                    mount.native() + ": choose a directory beneath it");
 }

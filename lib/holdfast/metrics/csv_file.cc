@@ -147,10 +147,6 @@ class Copy {
   bool unreadable_ = false;
 };
 
-std::filesystem::path directory_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
-
 void remove(Directory& directory, const std::string& name) noexcept {
   try {
     directory.unlink(name);
@@ -173,7 +169,7 @@ void keep_aside(Directory& directory, const std::filesystem::path& path, const s
 
 void CsvFile::check(FileSystem& file_system, const std::filesystem::path& path) {
   if (!path.has_filename()) throw IoError("open", path, EISDIR);
-  const auto directory = file_system.open_directory(directory_of(path), false);
+  const auto directory = file_system.open_directory(folder_of(path), false);
   const auto found = directory ? directory->status(path.filename().string()) : std::nullopt;
   if (!found || found->kind == FileKind::regular) return;
   throw IoError("open", path, found->kind == FileKind::directory ? EISDIR : EINVAL,
@@ -183,7 +179,7 @@ void CsvFile::check(FileSystem& file_system, const std::filesystem::path& path) 
 CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, const CsvPosition& position)
     : path_(path) {
   check(file_system, path);
-  const auto directory = file_system.open_directory(directory_of(path), true);
+  const auto directory = file_system.open_directory(folder_of(path), true);
   const std::string name = path.filename().string();
   // Fixed, so that a killed run leaves at most one such file.
   const std::string temporary = name + ".tmp";

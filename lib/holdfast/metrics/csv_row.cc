@@ -3,42 +3,16 @@
 #include <charconv>
 #include <chrono>
 
-#include "holdfast/base/bits.h"
+#include "holdfast/metrics/buffer_writer.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-class RowWriter {
- public:
-  explicit RowWriter(std::span<char> buffer) : buffer_(buffer) {}
-
-  RowWriter& comma() {
-    buffer_[used_++] = ',';
-    return *this;
-  }
-  template <class Integer>
-  RowWriter& integer(Integer value) {
-    used_ = static_cast<std::size_t>(std::to_chars(rest().data(), rest().data() + rest().size(), value).ptr -
-                                     buffer_.data());
-    return *this;
-  }
-  RowWriter& number(double value) {
-    used_ += write_shortest_decimal(value, rest());
-    return *this;
-  }
-  RowWriter& time(WallTime value) {
-    // Milliseconds are enough, and a double holds them for any year that a run will see.
-    const auto milliseconds = std::chrono::floor<std::chrono::milliseconds>(value.time_since_epoch());
-    return number(static_cast<double>(milliseconds.count()) / 1e3);
-  }
-  std::string_view done() const { return {buffer_.data(), used_}; }
-
- private:
-  std::span<char> rest() const { return buffer_.subspan(used_); }
-
-  std::span<char> buffer_;
-  std::size_t used_ = 0;
-};
+double seconds_of(WallTime time) {
+  // Milliseconds are enough, and a double holds them for any year that a run will see.
+  const auto milliseconds = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
+  return static_cast<double>(milliseconds.count()) / 1e3;
+}
 
 template <class Number>
 std::optional<Number> parse(std::string_view field) {
@@ -69,26 +43,23 @@ bool is_evaluation(std::string_view text) {
 
 std::string_view write_csv_step(const StepEvent& event, WallTime time, std::uint64_t attempt,
                                 std::span<char> buffer) {
-  RowWriter row(buffer);
-  row.integer(event.epoch).comma().integer(event.step).comma().integer(event.samples).comma();
-  row.time(time).comma().number(event.learning_rate).comma().number(event.loss).comma();
+  BufferWriter row(buffer);
+  row.integer(event.epoch).text(",").integer(event.step).text(",").integer(event.samples).text(",");
+  row.number(seconds_of(time)).text(",").number(event.learning_rate).text(",").number(event.loss).text(",");
   if (event.accuracy) row.number(*event.accuracy);
-  row.comma().integer(attempt).comma();
-  return row.done();
+  return row.text(",").integer(attempt).text(",").done();
 }
 
 std::string_view write_csv_step(const EvaluationEvent& event, WallTime time, std::uint64_t attempt,
                                 std::span<char> buffer) {
   // The row of a step that this file does not have: columns of the training stay empty.
-  RowWriter row(buffer);
-  row.integer(event.epoch).comma().integer(event.step).comma().comma();
-  row.time(time).comma().comma().comma().comma().integer(attempt).comma();
-  return row.done();
+  BufferWriter row(buffer);
+  row.integer(event.epoch).text(",").integer(event.step).text(",,");
+  return row.number(seconds_of(time)).text(",,,,").integer(attempt).text(",").done();
 }
 
 std::string_view write_csv_evaluation(const EvaluationEvent& event, std::span<char> buffer) {
-  RowWriter row(buffer);
-  return row.number(event.loss).comma().number(event.accuracy).done();
+  return BufferWriter(buffer).number(event.loss).text(",").number(event.accuracy).done();
 }
 
 std::optional<CsvRow> parse_csv_row(std::string_view line) {

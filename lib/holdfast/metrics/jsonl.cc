@@ -1,63 +1,35 @@
 #include "holdfast/metrics/jsonl.h"
 
-#include <charconv>
 #include <cmath>
 #include <exception>
 #include <utility>
 
-#include "holdfast/base/bits.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/metrics/buffer_writer.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-class LineWriter {
- public:
-  explicit LineWriter(std::span<char> buffer) : buffer_(buffer) {}
+// JSON has no nan and no inf; as texts they stay visible.
+void write_number(BufferWriter& line, double value) {
+  const std::string_view quote = std::isfinite(value) ? "" : "\"";
+  line.text(quote).number(value).text(quote);
+}
 
-  void text(std::string_view text) { used_ += text.copy(rest().data(), rest().size()); }
-  void integer(std::int64_t value) {
-    used_ = static_cast<std::size_t>(std::to_chars(rest().data(), rest().data() + rest().size(), value).ptr -
-                                     buffer_.data());
-  }
-  void number(double value) {
-    // JSON has no nan and no inf; as texts they stay visible.
-    const bool quoted = !std::isfinite(value);
-    if (quoted) text("\"");
-    used_ += write_shortest_decimal(value, rest());
-    if (quoted) text("\"");
-  }
-  void bits(double value) {
-    write_bits_hex(value, rest());
-    used_ += 16;
-  }
-  std::string_view done() const { return {buffer_.data(), used_}; }
-
- private:
-  std::span<char> rest() const { return buffer_.subspan(used_); }
-
-  std::span<char> buffer_;
-  std::size_t used_ = 0;
-};
-
-void write_saved(const SavedEvent& saved, LineWriter& line) {
-  const auto integer = [&](const char* name, auto value) {
-    line.text(name);
-    line.integer(static_cast<std::int64_t>(value));
-  };
+void write_saved(BufferWriter& line, const SavedEvent& saved) {
   const auto milliseconds = [&](const char* name, Duration value) {
     line.text(name);
     // Rounded to microseconds: more digits would only make the file longer.
-    line.number(std::round(std::chrono::duration<double, std::micro>(value).count()) / 1e3);
+    write_number(line, std::round(std::chrono::duration<double, std::micro>(value).count()) / 1e3);
   };
-  integer(",\"saved\":{\"step\":", saved.step);
-  integer(",\"bytes\":", saved.bytes);
+  line.text(",\"saved\":{\"step\":").integer(saved.step);
+  line.text(",\"bytes\":").integer(saved.bytes);
   milliseconds(",\"blocked_ms\":", saved.blocked);
   milliseconds(",\"staging_ms\":", saved.staging);
   milliseconds(",\"write_ms\":", saved.write);
   milliseconds(",\"commit_ms\":", saved.commit);
-  integer(",\"risk_steps\":", saved.risk_steps);
+  line.text(",\"risk_steps\":").integer(saved.risk_steps);
   milliseconds(",\"risk_ms\":", saved.risk_time);
   line.text("}");
 }
@@ -65,25 +37,18 @@ void write_saved(const SavedEvent& saved, LineWriter& line) {
 }  // namespace
 
 std::string_view write_step_line(const StepEvent& event, std::span<char> buffer) {
-  LineWriter line(buffer);
-  line.text("{\"step\":");
-  line.integer(event.step);
-  line.text(",\"epoch\":");
-  line.integer(event.epoch);
-  line.text(",\"loss\":");
-  line.number(event.loss);
+  BufferWriter line(buffer);
+  line.text("{\"step\":").integer(event.step).text(",\"epoch\":").integer(event.epoch).text(",\"loss\":");
+  write_number(line, event.loss);
   // The bits as well, because the decimal is for people and a comparison needs the exact value.
-  line.text(",\"loss_bits\":\"");
-  line.bits(event.loss);
-  line.text("\",\"lr\":");
-  line.number(event.learning_rate);
-  line.text(",\"images_per_s\":");
+  line.text(",\"loss_bits\":\"").bits(event.loss).text("\",\"lr\":");
+  write_number(line, event.learning_rate);
   // Two decimals are more than a speed's accuracy.
-  line.number(std::isfinite(event.images_per_s) ? std::round(event.images_per_s * 100) / 100 : 0);
+  line.text(",\"images_per_s\":");
+  write_number(line, std::isfinite(event.images_per_s) ? std::round(event.images_per_s * 100) / 100 : 0);
   if (event.skipped) line.text(",\"skipped\":true");
-  if (event.saved) write_saved(*event.saved, line);
-  line.text("}");
-  return line.done();
+  if (event.saved) write_saved(line, *event.saved);
+  return line.text("}").done();
 }
 
 JsonlSink::JsonlSink(std::string target, WriteLine write)

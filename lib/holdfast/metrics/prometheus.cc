@@ -13,10 +13,6 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-std::filesystem::path folder_of(const std::filesystem::path& file) {
-  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-}
-
 std::vector<LabeledValue> values_of(const std::map<std::string, std::int64_t>& counts) {
   std::vector<LabeledValue> values;
   values.reserve(counts.size());

@@ -14,8 +14,6 @@ constexpr Duration kLookAgain = std::chrono::milliseconds(50);
 constexpr Duration kEndAgain = std::chrono::seconds(1);
 // A file that is older may be a leftover, and a very slow write must not hold the mirror back for ever.
 constexpr Duration kLeftOver = std::chrono::seconds(30);
-// A machine that lives this long after its announced end lives on (docs/design.md).
-constexpr Duration kOutlived = std::chrono::minutes(1);
 
 }  // namespace
 
@@ -70,7 +68,7 @@ bool TrainerSigns::look_for_end() {
   const auto run = file_system_.open_directory(directory_, false);
   const auto progress = run ? read_progress(*run, highest_attempt(*run)) : std::nullopt;
   if (!progress || progress->end_unix_ms < 0) return false;
-  return clock_.wall_now() < WallTime(std::chrono::milliseconds(progress->end_unix_ms)) + kOutlived;
+  return clock_.wall_now() < WallTime(std::chrono::milliseconds(progress->end_unix_ms)) + kAliveAfter;
 }
 
 }}  // namespace holdfast::v0_2

@@ -24,8 +24,6 @@ enum class OnNotice { train_on, wait, exit, callback };
 
 // Covers the time between two readings of the clock, and from the last byte to the acknowledgement.
 inline constexpr Duration kSpareTime = std::chrono::seconds(4);
-// A machine that still lives this long after its deadline is assumed to live on.
-inline constexpr Duration kAliveAfter = std::chrono::seconds(60);
 
 // Time from the end of training to the deadline: 1.5 commits, the current step, the ranks' agreement, and the
 // spare time. The factor 1.5 allows for a slow commit.

@@ -1,14 +1,12 @@
 #include "holdfast/ranks/pulse.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/text.h"
@@ -24,13 +22,6 @@ constexpr auto kLastBeat = std::chrono::seconds(2);
 constexpr int kRanksOfPeriod = 512;
 constexpr Duration kLongestPeriod = std::chrono::seconds(2);
 constexpr int kFewestLooks = 6;
-
-// Signals are for the threads that handle them.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
-}
 
 }  // namespace
 
@@ -190,6 +181,7 @@ Pulse::Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int
                                      std::move(on_loss))),
       alarm_(state_->alarm) {
   try {
+    const BlockSignals block;
     for (void (State::*const work)() : {&State::beat, &State::watch}) {
       {
         const MutexLock lock(state_->mutex);
@@ -197,7 +189,6 @@ Pulse::Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int
       }
       // Detached: end() waits only a moment, and the threads share the state.
       std::thread([state = state_, work] {
-        block_signals();
         (state.get()->*work)();
         const MutexLock lock(state->mutex);
         --state->running;

@@ -173,17 +173,4 @@ bool send_all(int socket, std::span<const std::byte> bytes) {
   return true;
 }
 
-bool receive_all(int socket, std::span<std::byte> bytes, SteadyTime end) {
-  while (!bytes.empty()) {
-    pollfd wait{socket, POLLIN, 0};
-    if (::poll(&wait, 1, timeout_until(end)) == 0) return false;
-    // MSG_DONTWAIT, because poll() may report data that is gone again.
-    const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-  }
-  return true;
-}
-
 }}  // namespace holdfast::v0_2

@@ -56,6 +56,5 @@ Socket connect_to(const std::string& host, std::uint16_t port, SteadyTime end,
 int timeout_until(SteadyTime end);
 void send_without_delay(int socket);
 bool send_all(int socket, std::span<const std::byte> bytes);
-bool receive_all(int socket, std::span<std::byte> bytes, SteadyTime end);
 
 }}  // namespace holdfast::v0_2

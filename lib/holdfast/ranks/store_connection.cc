@@ -173,7 +173,9 @@ std::vector<std::string> StoreConnection::get(const std::vector<std::string>& ke
 }
 
 std::int64_t StoreConnection::add(const std::string& key, std::int64_t value) {
-  return parse_int(call(Kind::add, {key, std::to_string(value)}).at(0)).value_or(0);
+  const auto sum = parse_int(call(Kind::add, {key, std::to_string(value)}).at(0));
+  if (!sum) throw StoreFailed("the store: a sum that is no number");
+  return *sum;
 }
 
 void StoreConnection::erase(const std::string& key) { call(Kind::erase, {key}); }

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <ctime>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/random_bytes.h"
 #include "holdfast/ranks/keyed_hash.h"
 
@@ -54,6 +54,7 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
       throw std::system_error(errno, std::generic_category(), "epoll");
     }
   }
+  const BlockSignals block;
   thread_ = std::thread([this] { work(); });
 }
 
@@ -74,10 +75,6 @@ StoreTraffic StoreServer::traffic() const {
 }
 
 void StoreServer::work() {
-  // Signals are for the threads of the program.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   std::array<epoll_event, kMostEvents> events{};
   while (true) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), kMostEvents, time_left());

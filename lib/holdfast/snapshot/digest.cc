@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -34,33 +35,12 @@ Digest tensor_digest(std::span<const std::byte> bytes) {
 }
 
 std::string to_hex(const Digest& digest) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(2 * digest.bytes.size());
-  for (const std::byte byte : digest.bytes) {
-    hex += kDigits[std::to_integer<unsigned>(byte) >> 4];
-    hex += kDigits[std::to_integer<unsigned>(byte) & 15];
-  }
-  return hex;
+  return in_hex({reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()});
 }
 
 std::optional<Digest> digest_from_hex(std::string_view hex) {
   Digest digest;
-  if (hex.size() != 2 * digest.bytes.size()) return std::nullopt;
-  for (std::size_t i = 0; i < hex.size(); ++i) {
-    const char c = hex[i];
-    unsigned value = 0;
-    if (c >= '0' && c <= '9') {
-      value = static_cast<unsigned>(c - '0');
-    } else if (c >= 'a' && c <= 'f') {
-      value = static_cast<unsigned>(c - 'a') + 10;
-    } else {
-      // Capital letters are refused: one digest has one spelling, so texts of digests can be compared.
-      return std::nullopt;
-    }
-    digest.bytes[i / 2] = (digest.bytes[i / 2] << 4) | static_cast<std::byte>(value);
-  }
-  return digest;
+  return from_hex(hex, digest.bytes) ? std::optional(digest) : std::nullopt;
 }
 
 }}  // namespace holdfast::v0_2

@@ -70,12 +70,13 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
   // A turn without a claim lost the race for its number; the next turn lists again.
   while (!claim) {
     const AttemptNumber highest = highest_attempt(directory_.run(), &attempts);
-    // The next number would not fit into 18 digits, so every later start would fail as well.
-    if (highest >= kHighestNumber || least > kHighestNumber) {
-      throw RefusedError(directory_.path() + " holds a file of attempt " + std::to_string(highest) +
+    number = std::max(highest + 1, least);
+    // The number would not fit into 18 digits, so every later start would fail as well.
+    if (number > kHighestNumber) {
+      throw RefusedError(directory_.path() + (highest + 1 < least ? ": the other end of its mirror" : "") +
+                         " holds a file of attempt " + std::to_string(number - 1) +
                          ", the last number there is; move that file away and start again");
     }
-    number = std::max(highest + 1, least);
     // The caller looked at the run as it was before this number; a newer claim makes that view worthless.
     if (only != 0 && number != only) {
       throw RefusedError(directory_.path() + ": an attempt has just begun; nothing was claimed or deleted");

@@ -34,7 +34,6 @@ class JointSave {
   virtual int writers() const = 0;
   // Writes the file together with the others, and commits it. `wrote` is the duration of the write. Throws
   // OtherRankError and the store's exceptions.
-  // throws, and OtherRankError.
   virtual CheckpointInfo commit(CheckpointStore& store, Snapshot& snapshot, Ancestry ancestry,
                                 ImageWriterOptions how, Duration& wrote) = 0;
   // Tells the others that rank 0 writes alone. Throws if that fails.

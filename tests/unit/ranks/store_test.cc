@@ -172,8 +172,9 @@ TEST_F(Store, AFalseServerIsTurnedAway) {
     const std::string all =
         packed({Kind::hello, {std::string(16, 'x')}}) + packed({Kind::welcome, {std::string(32, 'x')}});
     send_all(came.get(), std::as_bytes(std::span(all)));
-    std::string said(200, ' ');
-    receive_all(came.get(), std::as_writable_bytes(std::span(said)), Clock::real().now() + 60s);
+    // Until the client hangs up: closing earlier could lose what it has not read yet.
+    for (char said = 0; ::recv(came.get(), &said, 1, 0) > 0;) {
+    }
   });
   EXPECT_THROW(client(), OtherSecret);
   liar.join();

@@ -81,6 +81,14 @@ TEST_F(Rule6Claim, TheLastNumberIsSaid) {
   EXPECT_THROW(Life(disk).store.claim(), RefusedError);
 }
 
+TEST_F(Rule6Claim, ThatFollowsTheLastNumberElsewhereDoesNotBlameThisDirectory) {
+  disk.put(in_run("attempts/5"), "");
+  EXPECT_THAT(
+      [&] { Life(disk).store.claim({}, 0, kHighestNumber + 1); },
+      testing::ThrowsMessage<RefusedError>(HasSubstr(
+          ": the other end of its mirror holds a file of attempt " + std::to_string(kHighestNumber))));
+}
+
 TEST_F(Rule6Claim, OlderTemporaryFilesAreUnlinkedBeforeTheList) {
   Life(disk).store.claim();
   disk.put(in_run("tmp-a0001-step-5-1"), "x");

@@ -49,7 +49,7 @@ void TrainingStart::begin_writing() {
   } catch (const IoError& error) {  // perhaps a full disk, where retention after the next save frees space
     log_warning("the run state could not be written: {}", error.what());
   }
-  const std::string line = start_line();  // made before the ledgers of earlier attempts are read
+  const std::string line = start_line();  // before learn_lives(), whose reading is no part of the resume
   schedule_.learn_lives();
   started.store->append_ledger(line);
   // Before the writer exists, whose thread calls it.

@@ -2,8 +2,8 @@
 //
 // A failed call throws RefusedError with what the program was doing and libhdf5's innermost message. The only
 // inputs are a tensor list and a capacity, so one of them is at fault. libhdf5 prints nothing meanwhile.
-// Errors: RefusedError. Threads: libhdf5 has process-wide state; file_plan.cc holds one lock around all of
-// it.
+// Errors: RefusedError. Threads: libhdf5 has process-wide state; hdf5_layout.cc holds one lock around all
+// of it.
 #pragma once
 
 #include <hdf5.h>

@@ -60,6 +60,19 @@ std::span<const std::byte> read_through(const File& file, ReadMode mode, const R
 
 Rejection damaged(std::string reason) { return {Rejection::Kind::damaged, std::move(reason)}; }
 
+std::optional<Rejection> check_booleans(const Snapshot& snapshot) {
+  for (std::size_t i = 0; i < snapshot.layout->tensors().size(); ++i) {
+    const TensorSpec& tensor = snapshot.layout->tensors()[i];
+    const auto bytes = snapshot.bytes(i);
+    // Any other byte would be undefined behaviour as a C++ bool, and hence in LibTorch.
+    if (tensor.dtype == DType::boolean &&
+        std::any_of(bytes.begin(), bytes.end(), [](std::byte value) { return value > std::byte{1}; })) {
+      return damaged("tensor " + tensor.name + ": a truth value is neither 0 nor 1");
+    }
+  }
+  return std::nullopt;
+}
+
 std::uint64_t round_down(std::uint64_t offset) { return offset / kBlockSize * kBlockSize; }
 std::uint64_t round_up(std::uint64_t offset) { return round_down(offset + kBlockSize - 1); }
 

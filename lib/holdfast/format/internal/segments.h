@@ -46,6 +46,8 @@ std::uint64_t round_down(std::uint64_t offset);  // to a multiple of 4096
 std::uint64_t round_up(std::uint64_t offset);
 
 Rejection damaged(std::string reason);
+// For files of other programs: names a tensor of booleans that holds another byte than 0 and 1.
+std::optional<Rejection> check_booleans(const Snapshot& snapshot);
 
 // Reads every segment (ascending, not overlapping) on `threads` threads and compares digests, without keeping
 // bytes. Runs of up to 8 MiB let small neighbours share a read. Memory: 8 MiB a thread. Returns the names of

@@ -40,7 +40,7 @@ void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
   const auto [at, fresh] = ends_.try_emplace(listed.event);
   End& end = at->second;
   // The machine has outlived this event, and it now names another end.
-  const bool again = !fresh && now > end_after(end.earliest, kOutlived) && listed.when > now;
+  const bool again = !fresh && now > end_after(end.earliest, kAliveAfter) && listed.when > now;
   const bool said = end.listed != nullptr;  // this list has an earlier entry of the same name
   const bool no_sleep_after_all = end.hibernates && !listed.hibernates;
   if (fresh || again || no_sleep_after_all) {
@@ -61,7 +61,7 @@ void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
 const AnnouncedEnd::End* AnnouncedEnd::earliest(SteadyTime now) const {
   const End* found = nullptr;
   for (const auto& [event, end] : ends_) {
-    if (now > end_after(end.earliest, kOutlived)) continue;
+    if (now > end_after(end.earliest, kAliveAfter)) continue;
     if (found == nullptr || end.earliest < found->earliest) found = &end;
   }
   return found;

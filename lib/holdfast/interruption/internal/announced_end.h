@@ -2,7 +2,7 @@
 //
 // A service lists events, each with an end. For one event the earliest end ever named counts, so a time that
 // slides gains nothing. Of all events the earliest counts, until the service removes it or the machine has
-// outlived it by a minute (kOutlived); then the earliest of the others. An outlived event that names a future
+// outlived it by a minute (kAliveAfter); then the earliest of the others. An outlived event that names a future
 // time begins anew, and so does one that announced sleep and now announces the end.
 //
 // To replace an earlier end it reports a withdrawal and a new announcement, because a Monitor keeps the
@@ -27,9 +27,6 @@ inline constexpr Duration kFarthestEnd = std::chrono::hours(24 * 365);
 // wall clock, if known. This machine's clock may be wrong, so the earlier result of the two clocks counts.
 std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& clock,
                                    std::optional<WallTime> service_now = {});
-
-// A machine that lives this long after its announced end is assumed to live on.
-inline constexpr Duration kOutlived = std::chrono::seconds(60);
 
 struct ListedEnd {
   std::string event = {};               // the service's name for it; at most one listed event has none

@@ -1,7 +1,6 @@
 #include "holdfast/io/internal/volume_capabilities.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -9,6 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+
+#include "holdfast/io/internal/direct_alignment.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -39,17 +40,6 @@ bool try_direct(ProbeFolder& folder) {
   return false;
 }
 
-void ask_alignment([[maybe_unused]] const Descriptor& file, [[maybe_unused]] VolumeReport::DirectIo& direct) {
-  // The build's headers may be older than the kernel; without the constant the alignment stays unknown.
-#ifdef STATX_DIOALIGN
-  struct statx found {};
-  if (statx(file.get(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0) return;
-  if ((found.stx_mask & STATX_DIOALIGN) == 0) return;
-  direct.memory_alignment = found.stx_dio_mem_align;
-  direct.offset_alignment = found.stx_dio_offset_align;
-#endif
-}
-
 // EPERM: a container's filter, or a mount option, forbids the call. That answer is as final as the others.
 bool not_understood() { return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM; }
 
@@ -78,8 +68,8 @@ void try_calls(ProbeFolder& folder, VolumeReport& report) {
   // Without O_DIRECT: this file must exist for the trials of the other calls.
   const Descriptor file = create(folder, "calls", 0);
   if (!file) fail("create", folder.path_of("calls"));
-  report.direct_io.works = try_direct(folder);
-  ask_alignment(file, report.direct_io);
+  const DirectAlignment alignment = direct_alignment(file.get());
+  report.direct_io = {try_direct(folder), alignment.memory, alignment.offset};
 
   report.reserves_space = retry([&] { return fallocate(file.get(), 0, 0, kTrialBlock); }) == 0;
   if (!report.reserves_space && !not_understood()) fail("fallocate", folder.path_of("calls"));

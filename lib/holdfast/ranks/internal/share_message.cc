@@ -3,6 +3,7 @@
 #include <charconv>
 #include <utility>
 
+#include "holdfast/base/random_bytes.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/store/names.h"
 
@@ -50,32 +51,6 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   return number;
 }
 
-void put_hex(std::string& text, std::span<const std::byte> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  for (const std::byte byte : bytes) {
-    text += kDigits[std::to_integer<unsigned>(byte) >> 4];
-    text += kDigits[std::to_integer<unsigned>(byte) & 15];
-  }
-}
-
-std::optional<unsigned> digit_of(char c) {
-  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
-  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
-  return std::nullopt;
-}
-
-std::optional<std::vector<std::byte>> bytes_of(std::string_view hex) {
-  if (hex.size() % 2 != 0) return std::nullopt;
-  std::vector<std::byte> bytes(hex.size() / 2);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const auto high = digit_of(hex[2 * i]);
-    const auto low = digit_of(hex[2 * i + 1]);
-    if (!high || !low) return std::nullopt;
-    bytes[i] = std::byte(*high << 4 | *low);
-  }
-  return bytes;
-}
-
 std::optional<std::string> reason_of(std::string_view line) {
   // printable() may write four letters for one byte.
   if (line.empty() || line.size() > 4 * kLongestReason) return std::nullopt;
@@ -108,9 +83,9 @@ std::string to_text(const SaveTag& tag, int rank, const ReportMessage& message) 
   }
   text.reserve(text.size() + kDigestText * (message.digests.size() + 1) + 2 * message.sent.size() + 32);
   text += message.not_finite ? kNotFinite + std::to_string(*message.not_finite) + '\n' : "finite\n";
-  for (const Digest& digest : message.digests) put_hex(text, digest.bytes);
+  for (const Digest& digest : message.digests) text += to_hex(digest);
   text += '\n';
-  put_hex(text, message.sent);
+  text += in_hex({reinterpret_cast<const char*>(message.sent.data()), message.sent.size()});
   text += '\n';
   return with_digest(std::move(text));
 }
@@ -147,9 +122,8 @@ std::optional<ReportMessage> read_report(const SaveTag& tag, int rank, const Sha
     if (!digest) return std::nullopt;
     message.digests.push_back(*digest);
   }
-  auto bytes = bytes_of(*sent);
-  if (!bytes) return std::nullopt;
-  message.sent = *std::move(bytes);
+  message.sent.resize(share.sent);
+  if (!from_hex(*sent, message.sent)) return std::nullopt;
   return message;
 }
 
