@@ -1,13 +1,12 @@
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "holdfast/base/bits.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/cli/table.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -20,17 +19,11 @@ struct ShowRequest {
   bool json = false;
 };
 
-Json number(double value) {
-  // JSON has no nan and no inf: they become texts.
-  if (std::isfinite(value)) return value;
-  return shortest_decimal(value);
-}
-
 Json json_of(const AttributeValue& value) {
-  if (const auto* const one = std::get_if<double>(&value)) return number(*one);
+  if (const auto* const one = std::get_if<double>(&value)) return json_number(*one);
   if (const auto* const many = std::get_if<std::vector<double>>(&value)) {
     Json list = Json::array();
-    for (const double item : *many) list.push_back(number(item));
+    for (const double item : *many) list.push_back(json_number(item));
     return list;
   }
   return std::visit([](const auto& plain) -> Json { return plain; }, value);
