@@ -78,14 +78,28 @@ class HostileNames : public testing::Test {
 
 TEST_F(HostileNames, ReachNoTerminalThroughACommand) {
   expect_harmless_command({"ls", directory(), "--verify"});
+  expect_harmless_command({"ls", directory(), "--json"});
   expect_harmless_command({"show", file(1)});
   expect_harmless_command({"show", file(1), "--json"});
   expect_harmless_command({"verify", directory()});
   expect_harmless_command({"verify", file(1)});
+  expect_harmless_command({"verify", file(1), "--json"});
   expect_harmless_command({"diff", file(1), file(2)});
+  expect_harmless_command({"diff", file(1), file(2), "--json"});
+  expect_harmless_command({"status", directory(), "--json"});
   expect_harmless_command({"report", directory()});
   expect_harmless_command({"report", directory(), "--json"});
   expect_harmless_command({"prune", directory(), "--dry-run"});
+}
+
+TEST(JsonOfCommands, HasOtherScriptsAsUtf8) {
+  const TemporaryFolder folder;
+  Attributes attributes = small_attributes();
+  attributes.set("option", std::string("größe"));
+  const std::string file = folder.path() / checkpoint_name({1, 1});
+  write(FileSystem::real(), file, make_snapshot(small_tensors(), attributes, 1, 8192));
+  const Ended ended = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "show", file, "--json"}).wait();
+  EXPECT_THAT(ended.out, HasSubstr("größe"));
 }
 
 TEST_F(HostileNames, ReachNoTerminalThroughAnError) {

@@ -43,17 +43,15 @@ void print_checkpoint_as_json(const ShowRequest& options, const CheckpointIndex&
                        {"bytes", tensor.spec.bytes()},
                        {"digest", to_hex(tensor.digest)}});
   }
-  const Json all{{"file", printable(options.file.string(), 4096)},
-                 {"step", index.step},
-                 {"state", to_hex(state_digest_of(index))},
-                 {"bytes", index.file_length},
-                 {"format_version", index.format_version},
-                 {"user_block", index.user_block},
-                 {"attribute_capacity", index.attribute_capacity},
-                 {"attributes", attributes},
-                 {"tensors", tensors}};
-  // ASCII only: texts of a checkpoint may come from a stranger, and must not control a terminal.
-  std::cout << all.dump(2, ' ', true) << '\n';
+  print_json({{"file", printable(options.file.string(), 4096)},
+              {"step", index.step},
+              {"state", to_hex(state_digest_of(index))},
+              {"bytes", index.file_length},
+              {"format_version", index.format_version},
+              {"user_block", index.user_block},
+              {"attribute_capacity", index.attribute_capacity},
+              {"attributes", attributes},
+              {"tensors", tensors}});
 }
 
 void print_text(const ShowRequest& options, const CheckpointIndex& index) {
