@@ -42,7 +42,7 @@ std::shared_ptr<Snapshot> read_tensor(const File& file, const Opened& from, cons
   // Verified while it is read: a difference that damage has made must not be shown.
   auto read = read_tensors(file, from.index, [&](const TensorSpec& spec) { return spec.name == name; });
   if (const auto* const rejection = std::get_if<Rejection>(&read)) {
-    throw Error(printable(path.string(), 4096) + ": damaged: " + rejection->reason, ExitCode::unreadable);
+    throw Error(shown(path) + ": damaged: " + rejection->reason, ExitCode::unreadable);
   }
   return std::get<std::shared_ptr<Snapshot>>(read);
 }

@@ -205,9 +205,9 @@ int run_report(const ReportRequest& options) {
   if (options.json) {
     print_account_as_json(account);
   } else if (account.lives.empty()) {
-    std::cout << "no attempt has trained in " << printable(options.directory.string(), 4096) << '\n';
+    std::cout << "no attempt has trained in " << shown(options.directory) << '\n';
   } else {
-    std::cout << printable(options.directory.string(), 4096) << ": "
+    std::cout << shown(options.directory) << ": "
               << counted(static_cast<std::int64_t>(account.lives.size()), "life", "lives") << "\n\n";
     print_summary(account);
     print_lives(account);

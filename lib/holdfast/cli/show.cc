@@ -43,7 +43,7 @@ void print_checkpoint_as_json(const ShowRequest& options, const CheckpointIndex&
                        {"bytes", tensor.spec.bytes()},
                        {"digest", to_hex(tensor.digest)}});
   }
-  print_json({{"file", printable(options.file.string(), 4096)},
+  print_json({{"file", shown(options.file)},
               {"step", index.step},
               {"state", to_hex(state_digest_of(index))},
               {"bytes", index.file_length},
@@ -59,7 +59,7 @@ void print_text(const ShowRequest& options, const CheckpointIndex& index) {
   std::uint64_t tensor_bytes = 0;
   for (const IndexedTensor& tensor : index.tensors) tensor_bytes += tensor.spec.bytes();
 
-  std::cout << printable(options.file.string(), 4096) << "\n\n";
+  std::cout << shown(options.file) << "\n\n";
   Table facts({left, left});
   facts.add({"step", format_count(index.step)});
   facts.add({"state", to_hex(state_digest_of(index))});

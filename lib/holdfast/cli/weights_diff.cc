@@ -69,7 +69,7 @@ class Weights {
 
  private:
   [[noreturn]] void refuse(const std::string& reason) const {
-    throw Error(printable(path_.string(), 4096) + ": " + reason, ExitCode::unreadable);
+    throw Error(shown(path_) + ": " + reason, ExitCode::unreadable);
   }
   static Opened open(const std::filesystem::path& path) {
     try {
