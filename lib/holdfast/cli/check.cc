@@ -151,8 +151,8 @@ class Check {
           "resume(), and after_step() after each step");
     }
     if (static_cast<std::int64_t>(straight.steps.size()) < kFewestSteps) {
-      throw Error("the program took only " + format_count(std::ssize(straight.steps)) +
-                  " steps; at least 4 are needed");
+      throw Error("the program took only " + format_count(std::ssize(straight.steps)) + " steps; at least " +
+                  std::to_string(kFewestSteps) + " are needed");
     }
     if (std::all_of(straight.steps.begin(), straight.steps.end(),
                     [](const TrialStep& step) { return step.loss == "-"; })) {
