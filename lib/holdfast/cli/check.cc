@@ -240,8 +240,7 @@ class Check {
                           : "took no step after step " + format_count(steps.back().step)) +
            " for " + format_duration(stall_timeout_) +
            ", and was killed; nothing is proven. If it was only slow, give a longer --stall-timeout. Its "
-           "last "
-           "lines:\n" +
+           "last lines:\n" +
            last_lines(all_of(error));
   }
 

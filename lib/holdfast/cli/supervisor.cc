@@ -309,8 +309,7 @@ bool Supervisor::end_orphan(const ProcessIdentity& trainer, const std::string& a
   if (gone_in(10s)) return true;
   log_error(
       "process {} does not end at SIGKILL (a volume that does not answer?); not started: two trainers must "
-      "not "
-      "run side by side",
+      "not run side by side",
       trainer.pid);
   return false;
 }
