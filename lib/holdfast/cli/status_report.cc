@@ -16,8 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// As long as the run itself keeps its save interval halved after such a notice.
-constexpr Duration kRiskLasts = std::chrono::minutes(30);
 // Longer times are no times: a run without an end in sight, or a record that something else wrote.
 constexpr Duration kAHundredYears = std::chrono::hours(24) * 365 * 100;
 
