@@ -167,15 +167,6 @@ class Comparison {
   bool different_ = false;
 };
 
-Opened open_for_comparison(const std::filesystem::path& path) {
-  try {
-    return open_index(path);
-  } catch (const Error& error) {
-    // Not the usual code for damage, 1, which here means that the two files differ.
-    throw Error(error.what(), ExitCode::unreadable);
-  }
-}
-
 int run_diff(const DiffRequest& options) {
   // A foreign file has no digests and no attributes: only the weights can be compared.
   if (is_foreign_file(options.a) || is_foreign_file(options.b)) {

@@ -158,6 +158,14 @@ Opened open_index(const std::filesystem::path& path) {
   return opened;
 }
 
+Opened open_for_comparison(const std::filesystem::path& path) {
+  try {
+    return open_index(path);
+  } catch (const Error& error) {
+    throw Error(error.what(), ExitCode::unreadable);
+  }
+}
+
 // The index has the digest of each tensor, so `state=` costs no read of the state.
 Digest state_digest_of(const CheckpointIndex& index) {
   std::vector<TensorSpec> specs;

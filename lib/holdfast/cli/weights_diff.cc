@@ -22,8 +22,7 @@ class Weights {
   Weights(const std::filesystem::path& path, ReadLimit& limit)
       : path_(path), opened_(open_checkpoint(path)), file_(std::make_unique<MeteredFile>(*opened_, limit)) {
     if (!looks_foreign(*file_)) {
-      Opened opened = open(path);
-      checkpoint_ = std::move(opened.index);
+      checkpoint_ = open_for_comparison(path).index;
       for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
         specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
         sources_[tensor.key] = tensor.tensor;
@@ -66,13 +65,6 @@ class Weights {
  private:
   [[noreturn]] void refuse(const std::string& reason) const {
     throw Error(shown(path_) + ": " + reason, ExitCode::unreadable);
-  }
-  static Opened open(const std::filesystem::path& path) {
-    try {
-      return open_index(path);
-    } catch (const Error& error) {
-      throw Error(error.what(), ExitCode::unreadable);  // 1 would mean that the files differ
-    }
   }
 
   // A key without a partner gains nothing from the order by source, and keeps its place by name.
