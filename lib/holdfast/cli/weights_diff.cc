@@ -21,23 +21,7 @@ class Weights {
  public:
   Weights(const std::filesystem::path& path, ReadLimit& limit)
       : path_(path), opened_(open_checkpoint(path)), file_(std::make_unique<MeteredFile>(*opened_, limit)) {
-    if (!looks_foreign(*file_)) {
-      checkpoint_ = open_for_comparison(path).index;
-      for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
-        specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
-        sources_[tensor.key] = tensor.tensor;
-      }
-      forget_unshared();
-      return;
-    }
-    auto index = read_foreign_index(*file_);
-    if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(rejection->reason);
-    foreign_ = std::move(std::get<ForeignIndex>(index));
-    for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
-    const auto* const torch = std::get_if<TorchIndex>(&*foreign_);
-    // In safetensors no two tensors share bytes.
-    if (torch == nullptr) return;
-    for (const auto& tensor : torch->tensors) sources_[tensor.spec.name] = tensor.storage;
+    looks_foreign(*file_) ? list_foreign() : list_checkpoint();
     forget_unshared();
   }
 
@@ -65,6 +49,24 @@ class Weights {
  private:
   [[noreturn]] void refuse(const std::string& reason) const {
     throw Error(shown(path_) + ": " + reason, ExitCode::unreadable);
+  }
+
+  void list_checkpoint() {
+    checkpoint_ = open_for_comparison(path_).index;
+    for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
+      specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
+      sources_[tensor.key] = tensor.tensor;
+    }
+  }
+  void list_foreign() {
+    auto index = read_foreign_index(*file_);
+    if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(rejection->reason);
+    foreign_ = std::move(std::get<ForeignIndex>(index));
+    for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
+    const auto* const torch = std::get_if<TorchIndex>(&*foreign_);
+    // In safetensors no two tensors share bytes.
+    if (torch == nullptr) return;
+    for (const auto& tensor : torch->tensors) sources_[tensor.spec.name] = tensor.storage;
   }
 
   // A key without a partner gains nothing from the order by source, and keeps its place by name.
