@@ -92,16 +92,6 @@ TEST_F(HostileNames, ReachNoTerminalThroughACommand) {
   expect_harmless_command({"prune", directory(), "--dry-run"});
 }
 
-TEST(JsonOfCommands, HasOtherScriptsAsUtf8) {
-  const TemporaryFolder folder;
-  Attributes attributes = small_attributes();
-  attributes.set("option", std::string("größe"));
-  const std::string file = folder.path() / checkpoint_name({1, 1});
-  write(FileSystem::real(), file, make_snapshot(small_tensors(), attributes, 1, 8192));
-  const Ended ended = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "show", file, "--json"}).wait();
-  EXPECT_THAT(ended.out, HasSubstr("größe"));
-}
-
 TEST_F(HostileNames, ReachNoTerminalThroughAnError) {
   for (const std::string command : {"ls", "show", "verify", "report"}) {
     expect_harmless_command({command, directory() + "/nothing" + kHostile});
