@@ -78,11 +78,15 @@ class HostileNames : public testing::Test {
 
 TEST_F(HostileNames, ReachNoTerminalThroughACommand) {
   expect_harmless_command({"ls", directory(), "--verify"});
+  expect_harmless_command({"ls", directory(), "--json"});
   expect_harmless_command({"show", file(1)});
   expect_harmless_command({"show", file(1), "--json"});
   expect_harmless_command({"verify", directory()});
   expect_harmless_command({"verify", file(1)});
+  expect_harmless_command({"verify", file(1), "--json"});
   expect_harmless_command({"diff", file(1), file(2)});
+  expect_harmless_command({"diff", file(1), file(2), "--json"});
+  expect_harmless_command({"status", directory(), "--json"});
   expect_harmless_command({"report", directory()});
   expect_harmless_command({"report", directory(), "--json"});
   expect_harmless_command({"prune", directory(), "--dry-run"});

@@ -5,9 +5,6 @@
 #include <string>
 
 namespace holdfast { inline namespace v0_2 {
-namespace {
-
-}  // namespace
 
 std::optional<WallTime> machine_ends(const LedgerLife& life) {
   std::map<std::string, WallTime> by_source;

@@ -151,8 +151,8 @@ class Check {
           "resume(), and after_step() after each step");
     }
     if (static_cast<std::int64_t>(straight.steps.size()) < kFewestSteps) {
-      throw Error("the program took only " + format_count(std::ssize(straight.steps)) +
-                  " steps; at least 4 are needed");
+      throw Error("the program took only " + format_count(std::ssize(straight.steps)) + " steps; at least " +
+                  std::to_string(kFewestSteps) + " are needed");
     }
     if (std::all_of(straight.steps.begin(), straight.steps.end(),
                     [](const TrialStep& step) { return step.loss == "-"; })) {
@@ -240,8 +240,7 @@ class Check {
                           : "took no step after step " + format_count(steps.back().step)) +
            " for " + format_duration(stall_timeout_) +
            ", and was killed; nothing is proven. If it was only slow, give a longer --stall-timeout. Its "
-           "last "
-           "lines:\n" +
+           "last lines:\n" +
            last_lines(all_of(error));
   }
 

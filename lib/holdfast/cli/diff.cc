@@ -1,20 +1,18 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "holdfast/base/error.h"
-#include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/color.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/differing_tensors.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/metered_file.h"
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
-#include "holdfast/cli/tensor_difference.h"
 #include "holdfast/cli/weights_diff.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -31,18 +29,13 @@ struct DiffRequest {
   bool json = false;
 };
 
-struct Differing {
-  const IndexedTensor* tensor;
-  TensorDifference difference;
-};
-
 // Reads and verifies one tensor.
 std::shared_ptr<Snapshot> read_tensor(const File& file, const Opened& from, const std::filesystem::path& path,
                                       const std::string& name) {
   // Verified while it is read: a difference that damage has made must not be shown.
   auto read = read_tensors(file, from.index, [&](const TensorSpec& spec) { return spec.name == name; });
   if (const auto* const rejection = std::get_if<Rejection>(&read)) {
-    throw Error(printable(path.string(), 4096) + ": damaged: " + rejection->reason, ExitCode::unreadable);
+    throw Error(shown(path) + ": damaged: " + rejection->reason, ExitCode::unreadable);
   }
   return std::get<std::shared_ptr<Snapshot>>(read);
 }
@@ -50,16 +43,15 @@ std::shared_ptr<Snapshot> read_tensor(const File& file, const Opened& from, cons
 class Comparison {
  public:
   Comparison(const DiffRequest& options, Opened a, Opened b)
-      : options_(options), a_(std::move(a)), b_(std::move(b)), limit_(options.read_limit) {}
+      : options_(options), a_(std::move(a)), b_(std::move(b)), limit_(options.read_limit) {
+    tensors_.total = a_.index.tensors.size();
+  }
 
   int run() {
     compare_tensor_lists();
-    const std::size_t total = a_.index.tensors.size();
+    different_ = tensors_.any();
     if (options_.json) return end_in_json();
-    std::cout << "tensors: " << changed_.size() << " of " << total << " differ in value";
-    if (other_ != 0) std::cout << ", " << other_ << " in name, type or shape";
-    std::cout << '\n';
-    print_tensors();
+    tensors_.print("tensors", options_.all);
     print_attributes(Role::decides, "attributes that differ");
     // Nearly every two files differ in them: they hold times, hosts and the environment.
     if (options_.all) print_attributes(Role::record, "records that differ (they decide nothing)");
@@ -69,25 +61,8 @@ class Comparison {
   }
 
  private:
-  void say_other(const std::string& line) {
-    ++other_;
-    different_ = true;
-    others_.push_back(line);
-    if (!options_.json) std::cout << "  " << line << '\n';
-  }
-
   // Attributes that decide and differ, and with --all the records.
   int end_in_json() {
-    Json changed = Json::array();
-    for (const Differing& differing : changed_) {
-      const TensorDifference& d = differing.difference;
-      changed.push_back({{"name", differing.tensor->spec.name},
-                         {"elements", d.elements},
-                         {"different", d.different},
-                         {"first", d.first},
-                         {"largest", json_number(d.largest)},
-                         {"ulp", d.ulp ? Json(*d.ulp) : Json(nullptr)}});
-    }
     Json attributes = Json::array();
     for (const Role role : {Role::decides, Role::record}) {
       if (role == Role::record && !options_.all) continue;
@@ -102,12 +77,7 @@ class Comparison {
         different_ |= role == Role::decides;
       }
     }
-    print_json({{"schema", kJsonSchema},
-                {"equal", !different_},
-                {"tensors", a_.index.tensors.size()},
-                {"changed", changed},
-                {"other", others_},
-                {"attributes", attributes}});
+    tensors_.print_as_json(!different_, attributes);
     return static_cast<int>(different_ ? ExitCode::difference : ExitCode::complete);
   }
 
@@ -136,7 +106,7 @@ class Comparison {
       const std::string& name = tensor.spec.name;
       const auto found = in_b.find(name);
       if (found == in_b.end()) {
-        say_other("only in the first: " + printable(name) + "  " + spec_text(tensor.spec));
+        tensors_.add_only_in("first", name, tensor.spec);
         continue;
       }
       const IndexedTensor& other = *found->second;
@@ -144,46 +114,15 @@ class Comparison {
       in_b.erase(found);
       // Equal digests mean equal bytes, so nothing of such a tensor is read.
       if (tensor.spec != other.spec) {
-        say_other(printable(name) + ": " + spec_text(tensor.spec) + " in the first, " +
-                  spec_text(other.spec) + " in the second");
+        tensors_.add_other_spec(name, tensor.spec, other.spec);
       } else if (tensor.digest != other.digest) {
         const auto ours = read_tensor(file_a, a_, options_.a, name);
         const auto theirs = read_tensor(file_b, b_, options_.b, name);
-        changed_.push_back(
-            {&tensor, compare_tensors(tensor.spec.dtype, *ours->find(name), *theirs->find(name))});
-        different_ = true;
+        tensors_.changed.push_back(
+            {name, tensor.spec, compare_tensors(tensor.spec.dtype, *ours->find(name), *theirs->find(name))});
       }
     }
-    for (const auto& [name, tensor] : in_b) {
-      say_other("only in the second: " + printable(name) + "  " + spec_text(tensor->spec));
-    }
-  }
-
-  static std::vector<std::string> row(const std::string& label, const Differing& differing) {
-    const TensorDifference& d = differing.difference;
-    const std::string count = format_count(static_cast<std::int64_t>(d.different)) + " of " +
-                              format_count(static_cast<std::int64_t>(d.elements));
-    return {label,
-            differing.tensor->spec.name,
-            spec_text(differing.tensor->spec),
-            count + ", from element " + std::to_string(d.first),
-            "max |a-b| " + format_number(d.largest),
-            d.ulp ? std::to_string(*d.ulp) + " ulp" : std::string()};
-  }
-
-  void print_tensors() const {
-    if (changed_.empty()) return;
-    using enum Table::Align;
-    Table table({left, left, left, left, left, right});
-    const auto worst = std::max_element(
-        changed_.begin(), changed_.end(),
-        [](const Differing& a, const Differing& b) { return a.difference.largest < b.difference.largest; });
-    table.add(row("first", changed_.front()));
-    table.add(row("worst", *worst));
-    if (options_.all) {
-      for (const Differing& differing : changed_) table.add(row("", differing));
-    }
-    table.print(std::cout, 2);
+    for (const auto& [name, tensor] : in_b) tensors_.add_only_in("second", tensor->spec.name, tensor->spec);
   }
 
   std::vector<std::string> differing_attributes(Role role) const {
@@ -223,21 +162,10 @@ class Comparison {
   const DiffRequest& options_;
   Opened a_;
   Opened b_;
-  std::vector<Differing> changed_;
+  DifferingTensors tensors_;
   ReadLimit limit_;
-  std::vector<std::string> others_;
-  std::size_t other_ = 0;
   bool different_ = false;
 };
-
-Opened open_for_comparison(const std::filesystem::path& path) {
-  try {
-    return open_index(path);
-  } catch (const Error& error) {
-    // Not the usual code for damage, 1, which here means that the two files differ.
-    throw Error(error.what(), ExitCode::unreadable);
-  }
-}
 
 int run_diff(const DiffRequest& options) {
   // A foreign file has no digests and no attributes: only the weights can be compared.

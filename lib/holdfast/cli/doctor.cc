@@ -8,6 +8,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/doctor_checks.h"
+#include "holdfast/cli/json_output.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -60,8 +61,7 @@ int run_doctor(const DoctorRequest& options) {
                       {"text", printable(one.text, 4096)},
                       {"remedy", printable(one.remedy, 4096)}});
     }
-    const Json all{{"findings", list}, {"warnings", count(Finding::Verdict::warning)}, {"failed", failed}};
-    std::cout << all.dump(2, ' ', true) << '\n';
+    print_json({{"findings", list}, {"warnings", count(Finding::Verdict::warning)}, {"failed", failed}});
   } else {
     for (const Finding& one : findings) {
       const std::string word = word_of(one.verdict);

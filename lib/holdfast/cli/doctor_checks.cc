@@ -64,14 +64,18 @@ const char* word_of(CloudProvider provider) {
   return provider == CloudProvider::gcp ? "Google" : "Azure";
 }
 
-std::string mig_text(const LoadedLibrary& nvml, unsigned int index) {
-  const auto handle = nvml.function<int(unsigned int, void**)>("nvmlDeviceGetHandleByIndex_v2");
+// By the place on the bus: NVML counts all GPUs, CUDA those of CUDA_VISIBLE_DEVICES, and in another order.
+std::string mig_text(const LoadedLibrary& driver, const LoadedLibrary& nvml, int device) {
+  const auto place_of = driver.function<int(char*, int, int)>("cuDeviceGetPCIBusId");
+  const auto find = nvml.function<int(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
   const auto mode = nvml.function<int(void*, unsigned int*, unsigned int*)>("nvmlDeviceGetMigMode");
-  void* device = nullptr;
+  std::array<char, 32> place{};
+  void* found = nullptr;
   unsigned int now = 0;
   unsigned int next = 0;
-  if (handle == nullptr || mode == nullptr || handle(index, &device) != 0) return {};
-  return mode(device, &now, &next) == 0 && now == 1 ? ", MIG is on" : "";
+  if (place_of == nullptr || find == nullptr || mode == nullptr) return {};
+  if (place_of(place.data(), place.size(), device) != 0 || find(place.data(), &found) != 0) return {};
+  return mode(found, &now, &next) == 0 && now == 1 ? ", MIG is on" : "";
 }
 
 // By the driver's own functions: they need no CUDA toolkit, and without a context they take no memory of a
@@ -108,7 +112,7 @@ void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
     findings.push_back({ok,
                         "GPU",
                         std::to_string(index) + ": " + name.data() + ", " + format_bytes(memory) +
-                            (tells_mig ? mig_text(nvml, static_cast<unsigned int>(index)) : ""),
+                            (tells_mig ? mig_text(driver, nvml, device) : ""),
                         {}});
   }
 }

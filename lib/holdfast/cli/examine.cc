@@ -151,11 +151,19 @@ Opened open_index(const std::filesystem::path& path) {
   Opened opened{open_checkpoint(path), {}};
   Examined examined = examine(*opened.file, path.filename().string(), Depth::index);
   if (examined.state != FileState::ok) {
-    throw Error(printable(path.string(), 4096) + ": " + word_of(examined.state) + ": " + examined.reason,
+    throw Error(shown(path) + ": " + word_of(examined.state) + ": " + examined.reason,
                 examined.state == FileState::damaged ? ExitCode::difference : ExitCode::unreadable);
   }
   opened.index = std::move(*examined.index);
   return opened;
+}
+
+Opened open_for_comparison(const std::filesystem::path& path) {
+  try {
+    return open_index(path);
+  } catch (const Error& error) {
+    throw Error(error.what(), ExitCode::unreadable);
+  }
 }
 
 // The index has the digest of each tensor, so `state=` costs no read of the state.

@@ -61,9 +61,8 @@ Export::Export(const ExportRequest& request, const CheckpointIndex& index)
     tensors_ = averaged_state_dict_of(index, part, request.module);
   }
   if (tensors_.empty()) {
-    throw Error(printable(request.file.string(), 4096) + ": there is no " +
-                    (request.ema.empty() ? "module '" : "average '") + printable(part) +
-                    "' in it (holdfast show lists the tensors)",
+    throw Error(shown(request.file) + ": there is no " + (request.ema.empty() ? "module '" : "average '") +
+                    printable(part) + "' in it (holdfast show lists the tensors)",
                 ExitCode::unreadable);
   }
   const std::string name = request.to.filename().string();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "holdfast/base/bits.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -15,10 +16,15 @@ void add_json(CLI::App& command, bool& json) {
   command.add_flag("--json", json, "print one JSON object, also for an error");
 }
 
-void print_json(const Json& document) {
+std::string json_text(const Json& document, int indent) {
   // dump() would throw for a name of a file that is not UTF-8. Replaced, the object stays valid JSON.
-  std::cout << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  constexpr auto kReplace = Json::error_handler_t::replace;
+  const std::string text = document.dump(indent, ' ', false, kReplace);
+  // A stranger may have written a checkpoint's texts and a file's name. Escaped they mean the same to a program.
+  return terminal_text(text) == text ? text : document.dump(indent, ' ', true, kReplace);
 }
+
+void print_json(const Json& document) { std::cout << json_text(document) << '\n'; }
 
 void print_json_error(const std::string& error, int exit_code) {
   print_json({{"schema", kJsonSchema}, {"error", error}, {"exit_code", exit_code}});

@@ -18,7 +18,9 @@ namespace holdfast { inline namespace v0_2 {
 inline constexpr int kJsonSchema = 1;
 
 void add_json(CLI::App& command, bool& json);
-// Malformed UTF-8, such as in a file name, becomes U+FFFD.
+// UTF-8, where malformed bytes, such as of a file name, become U+FFFD. If a text in it could control a terminal,
+// all characters beyond ASCII are escaped. `indent` -1: one line.
+std::string json_text(const nlohmann::ordered_json& document, int indent = 2);
 void print_json(const nlohmann::ordered_json& document);
 // {"schema":1,"error":"…","exit_code":2}
 void print_json_error(const std::string& error, int exit_code);

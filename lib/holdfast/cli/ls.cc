@@ -143,7 +143,7 @@ int run_ls(const LsRequest& options) {
     return 0;
   }
   if (listing.checkpoints.empty()) {
-    std::cout << "no checkpoints in " << printable(options.directory.string(), 4096) << '\n';
+    std::cout << "no checkpoints in " << shown(options.directory) << '\n';
   } else {
     table.print(std::cout);
   }

@@ -9,7 +9,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/utf8.h"
+#include "holdfast/cli/examine.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -28,7 +28,7 @@ std::string temporary_name() {
 }
 
 [[noreturn]] void refuse_existing(const std::string& path) {
-  throw UsageError("--to " + printable(path, 4096) + ": it exists; --force replaces it");
+  throw UsageError("--to " + shown(path) + ": it exists; --force replaces it");
 }
 
 }  // namespace
@@ -69,16 +69,16 @@ void NewFile::publish(bool replace) {
 }
 
 void check_replaceable(Directory& directory, const std::filesystem::path& to, bool force) {
-  const std::string shown = "--to " + printable(to.string(), 4096);
+  const std::string named = "--to " + shown(to);
   const std::string name = to.filename().string();
   const auto status = directory.status(name);
   if (!status) return;
   // A rename would replace a device by a plain file.
-  if (status->kind != FileKind::regular) throw UsageError(shown + ": it is no plain file");
+  if (status->kind != FileKind::regular) throw UsageError(named + ": it is no plain file");
   if (!force) refuse_existing(to.string());
   const auto file = directory.open(name, OpenMode::read);
   if (file != nullptr && is_checkpoint(*file)) {
-    throw UsageError(shown + ": that is a checkpoint, which is never replaced");
+    throw UsageError(named + ": that is a checkpoint, which is never replaced");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/io/volume_report.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -133,7 +134,7 @@ int run_probe(const ProbeRequest& options) {
                             {"save_seconds", std::chrono::duration<double>(*save).count()},
                             {"saves_in_two_minutes", kSpotNotice / std::max<Duration>(*save, Duration(1))}};
       }
-      std::cout << json.dump(2, ' ', true) << '\n';
+      print_json(json);
     } else {
       print_text(report, state);
     }

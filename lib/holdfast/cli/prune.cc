@@ -120,7 +120,7 @@ void check_metrics(const Retention& keep, const RetentionReport& plan, const Met
 
 void print_plan(const PruneRequest& options, const RetentionReport& plan) {
   if (plan.files.empty()) {
-    std::cout << "no checkpoints in " << printable(options.directory.string(), 4096) << '\n';
+    std::cout << "no checkpoints in " << shown(options.directory) << '\n';
     return;
   }
   const auto directory = open_run_directory(options.directory);

@@ -6,7 +6,6 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/base/utf8.h"
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
@@ -144,7 +143,7 @@ class Rehearsal {
     if (watch_.directory().empty()) {
       log_warning("no run directory among the folders that the command holds open; --directory names it");
     } else {
-      log_warning("no attempt has begun to train in {} yet", printable(watch_.directory().string(), 4096));
+      log_warning("no attempt has begun to train in {} yet", shown(watch_.directory()));
     }
   }
 

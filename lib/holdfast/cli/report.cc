@@ -15,6 +15,7 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/html_report.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/cli/new_file.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/timeline.h"
@@ -139,19 +140,18 @@ Json json_of(const LifeAccount& life) {
 void print_account_as_json(const RunAccount& run) {
   Json lives = Json::array();
   for (const LifeAccount& life : run.lives) lives.push_back(json_of(life));
-  const Json all{{"goodput", run.goodput},
-                 {"time", json_of(run.time)},
-                 {"interruptions", run.interruptions},
-                 {"missed", run.missed},
-                 {"unused_grace_s", in_seconds(run.unused_grace)},
-                 {"risk_steps", run.risk_steps},
-                 {"risk_s", in_seconds(run.risk)},
-                 {"most_risk_s", in_seconds(run.most_risk)},
-                 {"never_started", run.never_started},
-                 {"skipped_lines", run.skipped_lines},
-                 {"lost_lines", run.lost_lines},
-                 {"attempts", lives}};
-  std::cout << all.dump(2, ' ', true) << '\n';
+  print_json({{"goodput", run.goodput},
+              {"time", json_of(run.time)},
+              {"interruptions", run.interruptions},
+              {"missed", run.missed},
+              {"unused_grace_s", in_seconds(run.unused_grace)},
+              {"risk_steps", run.risk_steps},
+              {"risk_s", in_seconds(run.risk)},
+              {"most_risk_s", in_seconds(run.most_risk)},
+              {"never_started", run.never_started},
+              {"skipped_lines", run.skipped_lines},
+              {"lost_lines", run.lost_lines},
+              {"attempts", lives}});
 }
 
 // A full disk leaves the old one.
@@ -204,9 +204,9 @@ int run_report(const ReportRequest& options) {
   if (options.json) {
     print_account_as_json(account);
   } else if (account.lives.empty()) {
-    std::cout << "no attempt has trained in " << printable(options.directory.string(), 4096) << '\n';
+    std::cout << "no attempt has trained in " << shown(options.directory) << '\n';
   } else {
-    std::cout << printable(options.directory.string(), 4096) << ": "
+    std::cout << shown(options.directory) << ": "
               << counted(static_cast<std::int64_t>(account.lives.size()), "life", "lives") << "\n\n";
     print_summary(account);
     print_lives(account);

@@ -14,9 +14,7 @@ bool ended_with(const Ending& ending, ExitCode code) {
 
 constexpr char kLookAtTheVolume[] =
     "the volume cannot be used, or the last save failed; acknowledged checkpoints are safe: check the "
-    "volume, "
-    "then "
-    "start again";
+    "volume, then start again";
 
 // Why another start cannot go better; empty if it can.
 const char* why_final(const Ending& ending) {

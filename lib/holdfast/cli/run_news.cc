@@ -6,14 +6,14 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
-#include "holdfast/base/utf8.h"
 #include "holdfast/cli/announced_ends.h"
+#include "holdfast/cli/examine.h"
 
 namespace holdfast { inline namespace v0_2 {
 
 RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber since, const Clock& clock) {
   RunNews news;
-  const std::string name = printable(directory.string(), 4096);
+  const std::string name = shown(directory);
   try {
     const auto run = FileSystem::real().open_directory(directory, false);
     // A directory that is missing is an answer, not an error: the first start makes it.

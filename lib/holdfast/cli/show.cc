@@ -1,13 +1,12 @@
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "holdfast/base/bits.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/cli/table.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -20,17 +19,11 @@ struct ShowRequest {
   bool json = false;
 };
 
-Json number(double value) {
-  // JSON has no nan and no inf: they become texts.
-  if (std::isfinite(value)) return value;
-  return shortest_decimal(value);
-}
-
 Json json_of(const AttributeValue& value) {
-  if (const auto* const one = std::get_if<double>(&value)) return number(*one);
+  if (const auto* const one = std::get_if<double>(&value)) return json_number(*one);
   if (const auto* const many = std::get_if<std::vector<double>>(&value)) {
     Json list = Json::array();
-    for (const double item : *many) list.push_back(number(item));
+    for (const double item : *many) list.push_back(json_number(item));
     return list;
   }
   return std::visit([](const auto& plain) -> Json { return plain; }, value);
@@ -50,17 +43,15 @@ void print_checkpoint_as_json(const ShowRequest& options, const CheckpointIndex&
                        {"bytes", tensor.spec.bytes()},
                        {"digest", to_hex(tensor.digest)}});
   }
-  const Json all{{"file", printable(options.file.string(), 4096)},
-                 {"step", index.step},
-                 {"state", to_hex(state_digest_of(index))},
-                 {"bytes", index.file_length},
-                 {"format_version", index.format_version},
-                 {"user_block", index.user_block},
-                 {"attribute_capacity", index.attribute_capacity},
-                 {"attributes", attributes},
-                 {"tensors", tensors}};
-  // ASCII only: texts of a checkpoint may come from a stranger, and must not control a terminal.
-  std::cout << all.dump(2, ' ', true) << '\n';
+  print_json({{"file", shown(options.file)},
+              {"step", index.step},
+              {"state", to_hex(state_digest_of(index))},
+              {"bytes", index.file_length},
+              {"format_version", index.format_version},
+              {"user_block", index.user_block},
+              {"attribute_capacity", index.attribute_capacity},
+              {"attributes", attributes},
+              {"tensors", tensors}});
 }
 
 void print_text(const ShowRequest& options, const CheckpointIndex& index) {
@@ -68,7 +59,7 @@ void print_text(const ShowRequest& options, const CheckpointIndex& index) {
   std::uint64_t tensor_bytes = 0;
   for (const IndexedTensor& tensor : index.tensors) tensor_bytes += tensor.spec.bytes();
 
-  std::cout << printable(options.file.string(), 4096) << "\n\n";
+  std::cout << shown(options.file) << "\n\n";
   Table facts({left, left});
   facts.add({"step", format_count(index.step)});
   facts.add({"state", to_hex(state_digest_of(index))});

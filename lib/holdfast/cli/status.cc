@@ -11,6 +11,7 @@
 #include "holdfast/cli/color.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/json_output.h"
 #include "holdfast/cli/limited_read.h"
 #include "holdfast/cli/run_view.h"
 #include "holdfast/cli/status_report.h"
@@ -45,8 +46,6 @@ Json trouble(const StatusRequest& options, const char* verdict, const std::strin
           {"reason", what}};
 }
 
-std::string dumped(const Json& report) { return report.dump(2, ' ', false, Json::error_handler_t::replace); }
-
 class Look {
  public:
   explicit Look(const StatusRequest& options) : options_(options) {
@@ -58,10 +57,10 @@ class Look {
     constexpr auto kUnreadable = static_cast<int>(ExitCode::unreadable);
     const auto text = reading_.run(kPatienceWithVolume, [this]() -> std::string {
       try {
-        return dumped(status_report(look_at_run(options_.directory), limits_));
+        return json_text(status_report(look_at_run(options_.directory), limits_));
       } catch (const std::exception& error) {
         // An exception must not leave the child: it would look like a process that died, without a reason.
-        return dumped(trouble(options_, "unreadable", what_of(error), kUnreadable));
+        return json_text(trouble(options_, "unreadable", what_of(error), kUnreadable));
       }
     });
     if (!text) {
@@ -144,9 +143,7 @@ int watch(const StatusRequest& options) {
       told = news;
       next_line = now + kLineInterval;
       // Flushed at once, because the reader of a pipe waits for this line.
-      std::cout << (options.json ? report.dump(-1, ' ', false, Json::error_handler_t::replace)
-                                 : status_line(report))
-                << std::endl;
+      std::cout << (options.json ? json_text(report, -1) : status_line(report)) << std::endl;
     }
     // The reader is gone, or nothing can change any more.
     if (!std::cout || is_final(report)) return code_of(report);
@@ -158,7 +155,7 @@ int run_status(const StatusRequest& options) {
   if (options.watch) return watch(options);
   const Json report = Look(options).take();
   if (options.json) {
-    std::cout << dumped(report) << '\n';
+    print_json(report);
   } else {
     print_screen(report, paint_for(options.color));
   }

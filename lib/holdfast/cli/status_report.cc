@@ -6,18 +6,16 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "holdfast/base/bits.h"
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/announced_ends.h"
+#include "holdfast/cli/json_output.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// As long as the run itself keeps its save interval halved after such a notice.
-constexpr Duration kRiskLasts = std::chrono::minutes(30);
 // Longer times are no times: a run without an end in sight, or a record that something else wrote.
 constexpr Duration kAHundredYears = std::chrono::hours(24) * 365 * 100;
 
@@ -32,11 +30,7 @@ Duration from_ms(std::int64_t ms) {
 
 Duration since(WallTime when, WallTime now) { return std::chrono::duration_cast<Duration>(now - when); }
 
-// JSON has no nan and no inf.
-Json number(std::optional<double> value) {
-  if (!value) return nullptr;
-  return std::isfinite(*value) ? Json(*value) : Json(shortest_decimal(*value));
-}
+Json number(std::optional<double> value) { return value ? json_number(*value) : Json(nullptr); }
 
 class Report {
  public:

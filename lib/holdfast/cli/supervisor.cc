@@ -9,9 +9,9 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/base/utf8.h"
 #include "holdfast/cli/announced_ends.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/examine.h"
 #include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/predecessor.h"
 #include "holdfast/interruption/deadline_source.h"
@@ -142,12 +142,12 @@ int Supervisor::run() {
 // Handles signals meanwhile. A read that hangs is left behind, and no second one begins before it has ended.
 RunNews Supervisor::news() {
   if (options_.directory.empty()) return {};
-  RunNews none{.silence = printable(options_.directory.string(), 4096) + " does not answer"};
+  RunNews none{.silence = shown(options_.directory) + " does not answer"};
   if (looking_ && !answered(*looking_)) return none;
   if (!begin(looking_, [directory = options_.directory, since = account_.since()] {
         return read_run_news(directory, since);
       })) {
-    none.silence = "no thread can be made that reads " + printable(options_.directory.string(), 4096);
+    none.silence = "no thread can be made that reads " + shown(options_.directory);
     log_warning("{} (ulimit -u, pids.max?); going on without it", none.silence);
     return none;
   }
@@ -166,7 +166,7 @@ bool Supervisor::answered(const Lookup<RunNews>& looking) {
   while (!looking.ready()) {
     const Duration waited = Clock::real().now() - began;
     if (waited >= kNormalAnswer && !std::exchange(said, true)) {
-      log_info("waiting for {} to answer, for {} at most", printable(options_.directory.string(), 4096),
+      log_info("waiting for {} to answer, for {} at most", shown(options_.directory),
                format_duration(directory_timeout_));
     }
     if (waited >= directory_timeout_ || (asked_to_stop_ && waited >= kAnswerToAStop)) return false;
@@ -309,8 +309,7 @@ bool Supervisor::end_orphan(const ProcessIdentity& trainer, const std::string& a
   if (gone_in(10s)) return true;
   log_error(
       "process {} does not end at SIGKILL (a volume that does not answer?); not started: two trainers must "
-      "not "
-      "run side by side",
+      "not run side by side",
       trainer.pid);
   return false;
 }

@@ -6,6 +6,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/examine.h"
 #include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/supervisor.h"
 
@@ -53,7 +54,7 @@ int Supervisor::bring_home() {
     heard(inbox_.wait(20ms), nullptr);
   }
   log_warning("the newest checkpoint is not home in {}; {} holds it", printable(options_.mirror, 4096),
-              printable(options_.directory.string(), 4096));
+              shown(options_.directory));
   return mirror_->superseded_by().empty() ? static_cast<int>(ExitCode::interrupted) : kTakenOver;
 }
 

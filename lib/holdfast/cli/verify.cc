@@ -81,8 +81,7 @@ int verify_directory(Directory& directory, const VerifyRequest& options) {
   const Listing listing = list_checkpoints(directory);
   // Not a success: a script that names the wrong directory must not hear that all is good.
   if (listing.checkpoints.empty()) {
-    throw Error("no checkpoints in " + printable(options.path.string(), 4096) +
-                    " (their names are step-<step>-a<attempt>.h5)",
+    throw Error("no checkpoints in " + shown(options.path) + " (their names are step-<step>-a<attempt>.h5)",
                 ExitCode::unreadable);
   }
   Verdicts verdicts(options);

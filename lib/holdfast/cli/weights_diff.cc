@@ -7,13 +7,9 @@
 #include <tuple>
 
 #include "holdfast/base/error.h"
-#include "holdfast/base/text.h"
-#include "holdfast/base/utf8.h"
+#include "holdfast/cli/differing_tensors.h"
 #include "holdfast/cli/examine.h"
-#include "holdfast/cli/json_output.h"
 #include "holdfast/cli/metered_file.h"
-#include "holdfast/cli/table.h"
-#include "holdfast/cli/tensor_difference.h"
 #include "holdfast/format/foreign_weights.h"
 #include "holdfast/format/state_dict.h"
 
@@ -25,24 +21,7 @@ class Weights {
  public:
   Weights(const std::filesystem::path& path, ReadLimit& limit)
       : path_(path), opened_(open_checkpoint(path)), file_(std::make_unique<MeteredFile>(*opened_, limit)) {
-    if (!looks_foreign(*file_)) {
-      Opened opened = open(path);
-      checkpoint_ = std::move(opened.index);
-      for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
-        specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
-        sources_[tensor.key] = tensor.tensor;
-      }
-      forget_unshared();
-      return;
-    }
-    auto index = read_foreign_index(*file_);
-    if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(rejection->reason);
-    foreign_ = std::move(std::get<ForeignIndex>(index));
-    for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
-    const auto* const torch = std::get_if<TorchIndex>(&*foreign_);
-    // In safetensors no two tensors share bytes.
-    if (torch == nullptr) return;
-    for (const auto& tensor : torch->tensors) sources_[tensor.spec.name] = tensor.storage;
+    looks_foreign(*file_) ? list_foreign() : list_checkpoint();
     forget_unshared();
   }
 
@@ -69,14 +48,25 @@ class Weights {
 
  private:
   [[noreturn]] void refuse(const std::string& reason) const {
-    throw Error(printable(path_.string(), 4096) + ": " + reason, ExitCode::unreadable);
+    throw Error(shown(path_) + ": " + reason, ExitCode::unreadable);
   }
-  static Opened open(const std::filesystem::path& path) {
-    try {
-      return open_index(path);
-    } catch (const Error& error) {
-      throw Error(error.what(), ExitCode::unreadable);  // 1 would mean that the files differ
+
+  void list_checkpoint() {
+    checkpoint_ = open_for_comparison(path_).index;
+    for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
+      specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
+      sources_[tensor.key] = tensor.tensor;
     }
+  }
+  void list_foreign() {
+    auto index = read_foreign_index(*file_);
+    if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(rejection->reason);
+    foreign_ = std::move(std::get<ForeignIndex>(index));
+    for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
+    const auto* const torch = std::get_if<TorchIndex>(&*foreign_);
+    // In safetensors no two tensors share bytes.
+    if (torch == nullptr) return;
+    for (const auto& tensor : torch->tensors) sources_[tensor.spec.name] = tensor.storage;
   }
 
   // A key without a partner gains nothing from the order by source, and keeps its place by name.
@@ -109,57 +99,6 @@ class Weights {
   std::optional<std::size_t> read_source_;
 };
 
-struct DifferingWeight {
-  std::string key;
-  TensorSpec spec;
-  TensorDifference difference;
-};
-
-void print(const std::vector<DifferingWeight>& changed, bool all) {
-  if (changed.empty()) return;
-  using enum Table::Align;
-  Table table({left, left, left, left, left, right});
-  const auto add = [&](const char* label, const DifferingWeight& each) {
-    const TensorDifference& d = each.difference;
-    table.add({label, printable(each.key), spec_text(each.spec),
-               format_count(static_cast<std::int64_t>(d.different)) + " of " +
-                   format_count(static_cast<std::int64_t>(d.elements)) + ", from element " +
-                   std::to_string(d.first),
-               "max |a-b| " + format_number(d.largest),
-               d.ulp ? std::to_string(*d.ulp) + " ulp" : std::string()});
-  };
-  add("first", changed.front());
-  add("worst", *std::max_element(changed.begin(), changed.end(),
-                                 [](const DifferingWeight& a, const DifferingWeight& b) {
-                                   return a.difference.largest < b.difference.largest;
-                                 }));
-  if (all) {
-    for (const DifferingWeight& each : changed) add("", each);
-  }
-  table.print(std::cout, 2);
-}
-
-void print_as_json(const std::vector<DifferingWeight>& changed, const std::vector<std::string>& others,
-                   std::size_t tensors) {
-  using Json = nlohmann::ordered_json;
-  Json list = Json::array();
-  for (const DifferingWeight& each : changed) {
-    const TensorDifference& d = each.difference;
-    list.push_back({{"name", each.key},
-                    {"elements", d.elements},
-                    {"different", d.different},
-                    {"first", d.first},
-                    {"largest", json_number(d.largest)},
-                    {"ulp", d.ulp ? Json(*d.ulp) : Json(nullptr)}});
-  }
-  print_json({{"schema", kJsonSchema},
-              {"equal", changed.empty() && others.empty()},
-              {"tensors", tensors},
-              {"changed", list},
-              {"other", others},
-              {"attributes", Json::array()}});
-}
-
 }  // namespace
 
 bool is_foreign_file(const std::filesystem::path& path) { return looks_foreign(*open_checkpoint(path)); }
@@ -169,15 +108,14 @@ int diff_weights(const WeightsDiffRequest& request) {
   Weights ours(request.a, limit);
   Weights theirs(request.b, limit);
   std::vector<std::string> common;
-  std::vector<DifferingWeight> changed;
-  std::vector<std::string> others;
+  DifferingTensors found;
+  found.total = ours.specs().size();
   for (const auto& [key, spec] : ours.specs()) {
-    const auto found = theirs.specs().find(key);
-    if (found == theirs.specs().end()) {
-      others.push_back("only in the first: " + printable(key) + "  " + spec_text(spec));
-    } else if (found->second.dtype != spec.dtype || found->second.shape != spec.shape) {
-      others.push_back(printable(key) + ": " + spec_text(spec) + " in the first, " +
-                       spec_text(found->second) + " in the second");
+    const auto other = theirs.specs().find(key);
+    if (other == theirs.specs().end()) {
+      found.add_only_in("first", key, spec);
+    } else if (other->second.dtype != spec.dtype || other->second.shape != spec.shape) {
+      found.add_other_spec(key, spec, other->second);
     } else if (spec.bytes() != 0) {
       common.push_back(key);
     }
@@ -191,28 +129,21 @@ int diff_weights(const WeightsDiffRequest& request) {
   for (const std::string& key : common) {
     const TensorSpec& spec = ours.specs().at(key);
     const TensorDifference difference = compare_tensors(spec.dtype, ours.read(key), theirs.read(key));
-    if (difference.different != 0) changed.push_back({key, spec, difference});
+    if (difference.different != 0) found.changed.push_back({key, spec, difference});
   }
   // Back into the order of the keys: "first" is meant by key, not by place in the file.
-  std::sort(changed.begin(), changed.end(),
-            [](const DifferingWeight& a, const DifferingWeight& b) { return a.key < b.key; });
+  std::sort(found.changed.begin(), found.changed.end(),
+            [](const DifferingTensor& a, const DifferingTensor& b) { return a.name < b.name; });
   for (const auto& [key, spec] : theirs.specs()) {
-    if (!ours.specs().contains(key)) {
-      others.push_back("only in the second: " + printable(key) + "  " + spec_text(spec));
-    }
+    if (!ours.specs().contains(key)) found.add_only_in("second", key, spec);
   }
-  const bool different = !changed.empty() || !others.empty();
   if (request.json) {
-    print_as_json(changed, others, ours.specs().size());
+    found.print_as_json(!found.any(), nlohmann::ordered_json::array());
   } else {
-    for (const std::string& line : others) std::cout << "  " << line << '\n';
-    std::cout << "weights: " << changed.size() << " of " << ours.specs().size() << " differ in value";
-    if (!others.empty()) std::cout << ", " << others.size() << " in name, type or shape";
-    std::cout << '\n';
-    print(changed, request.all);
-    std::cout << (different ? "different" : "equal") << '\n';
+    found.print("weights", request.all);
+    std::cout << (found.any() ? "different" : "equal") << '\n';
   }
-  return static_cast<int>(different ? ExitCode::difference : ExitCode::complete);
+  return static_cast<int>(found.any() ? ExitCode::difference : ExitCode::complete);
 }
 
 }}  // namespace holdfast::v0_2

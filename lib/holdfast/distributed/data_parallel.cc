@@ -152,7 +152,7 @@ std::string DataParallel::Parts::without_gradient(const std::string& complaint) 
   constexpr std::size_t kShown = 5;
   std::string text;
   std::size_t count = 0;
-  auto at = complaint.find(": ", std::max<std::size_t>(complaint.find("did not receive grad for rank"), 1));
+  auto at = complaint.find(": ", complaint.find("did not receive grad for rank"));
   while (at != std::string::npos && at + 1 < complaint.size()) {
     char* end = nullptr;
     const unsigned long index = std::strtoul(complaint.c_str() + at + 1, &end, 10);

@@ -38,6 +38,9 @@ struct LedgerCommit {
   Duration blocked{};  // how long training waited for it
 };
 
+// How long a notice of the kind "at-risk" counts: a run halves its save interval meanwhile.
+inline constexpr Duration kRiskLasts = std::chrono::minutes(30);
+
 struct LedgerNotice {
   Duration up{};    // when it was first seen
   WallTime when{};  // the same, by the wall clock

@@ -17,10 +17,10 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Hard negative mining: three of the hardest negatives for each positive (Liu et al. 2016).
-constexpr std::int64_t kNegatives = 3;  // for each positive
-// The variances 0.1 and 0.2 of SSD, as factors.
-constexpr double kCenterScale = 10;  // the inverse of the original's variances 0.1 …
-constexpr double kSideScale = 5;     // … and 0.2
+constexpr std::int64_t kNegatives = 3;
+// The inverse of the original's variances 0.1 and 0.2.
+constexpr double kCenterScale = 10;
+constexpr double kSideScale = 5;
 
 // One number per anchor: [N, anchors].
 struct Terms {

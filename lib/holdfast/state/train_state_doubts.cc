@@ -62,10 +62,8 @@ std::vector<std::string> TrainState::doubts() {
   if (!position) {
     texts.emplace_back(
         "no part of it knows the position in the data, and after_step() gets no .applied: a resumed run "
-        "would "
-        "begin its data anew. Add the order (state.add(\"data\", order)); a program that draws its batches "
-        "from "
-        "LibTorch's generators or has one batch alone says .applied = {{epoch, sample}}");
+        "would begin its data anew. Add the order (state.add(\"data\", order)); a program that draws its "
+        "batches from LibTorch's generators or has one batch alone says .applied = {{epoch, sample}}");
   }
   std::erase(texts, "");
   return texts;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "holdfast/cli/loaded_library.h"
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
 
@@ -47,6 +48,16 @@ TEST_F(Doctor, AFolderWithoutLibTorchFails) {
   const Finding finding = only(check_libtorch(root()));
   EXPECT_EQ(finding.verdict, Verdict::failed);
   EXPECT_THAT(finding.remedy, HasSubstr("--libtorch"));
+}
+
+TEST_F(Doctor, TellsMigOfTheSameGpuWhereNvmlCountsInAnotherOrder) {
+  for (const char* const name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+    ASSERT_TRUE(LoadedLibrary(std::string(HOLDFAST_FAKE_GPUS "/") + name).loaded()) << dlerror();
+  }
+  const auto findings = check_gpus(root());
+  ASSERT_GE(findings.size(), 2U);
+  EXPECT_EQ(findings[0].text, "0: Fake 0, 1.00 GB, MIG is on");
+  EXPECT_EQ(findings[1].text, "1: Fake 1, 1.00 GB");
 }
 
 TEST_F(Doctor, TellsTheLimitsOfTheControlGroup) {

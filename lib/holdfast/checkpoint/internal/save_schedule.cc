@@ -10,11 +10,6 @@
 #include "holdfast/ledger/ledger_reader.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
-namespace {
-
-constexpr Duration kRiskLasts = std::chrono::minutes(30);
-
-}  // namespace
 
 void SaveSchedule::begin() {
   policy_ = SavePolicy(run_.options.every, run_.clock.now(), run_.started.resumed.step);

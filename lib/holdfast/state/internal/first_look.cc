@@ -117,8 +117,7 @@ std::string HeldBuffers::reassigned(std::span<const NamedModule> modules) const 
   const bool one = names.size() == 1;
   return named("buffer", names) + (one ? " is" : " are") +
          " no longer what the program uses: another tensor was assigned to the member, and the registered "
-         "one "
-         "keeps its old values: write into it (mask.copy_(…)) instead of assigning";
+         "one keeps its old values: write into it (mask.copy_(…)) instead of assigning";
 }
 
 }}}  // namespace holdfast::v0_2::internal

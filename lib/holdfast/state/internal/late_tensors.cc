@@ -60,7 +60,7 @@ void LateTensors::run() noexcept {
   copies_.work();
   while (true) {
     // Relaxed: the counter only divides the work. The end of the threads makes the copies visible.
-    const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);  // shares out numbers, no data
+    const std::size_t next = taken_.fetch_add(1, std::memory_order_relaxed);
     if (next >= strided_.size()) return;
     copy_strided(strided_[next].from, strided_[next].to.data());
   }

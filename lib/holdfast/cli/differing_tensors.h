@@ -1,0 +1,37 @@
+// What `holdfast diff` found in the tensors of two files, and how it prints that: as lines and a table, or as
+// JSON.
+//
+// Errors: none. Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "holdfast/cli/tensor_difference.h"
+#include "holdfast/snapshot/tensor_spec.h"
+
+namespace holdfast { inline namespace v0_2 {
+
+struct DifferingTensor {
+  std::string name;
+  TensorSpec spec;
+  TensorDifference difference;
+};
+
+struct DifferingTensors {
+  std::size_t total = 0;                 // tensors of the first file
+  std::vector<DifferingTensor> changed;  // in value
+  std::vector<std::string> others;       // lines for those that differ in name, type or shape
+
+  bool any() const { return !changed.empty() || !others.empty(); }
+  void add_only_in(const char* file, const std::string& name, const TensorSpec& spec);  // "first", "second"
+  void add_other_spec(const std::string& name, const TensorSpec& first, const TensorSpec& second);
+
+  // The lines, "tensors: 1 of 161 differ in value", the first and the worst of them; with `all` every one.
+  void print(const char* what, bool all) const;
+  void print_as_json(bool equal, const nlohmann::ordered_json& attributes) const;
+};
+
+}}  // namespace holdfast::v0_2
