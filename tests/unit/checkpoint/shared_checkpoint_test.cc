@@ -16,9 +16,7 @@ namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
-using testing::AnyOf;
 using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -162,9 +160,9 @@ TEST_F(SharedCheckpoint, ABrokenDiskOnOneRankCostsOneSave) {
       live(3, [&](Member& one) {
         one.train_to(3);
         if (one.rank == 2) one.view.fail(broken, 1, code, {.for_ever = true});
-        one.train_to(5);
-        // The save is made again at once: at step 5, if its failure is known by then.
-        EXPECT_THAT(one.saved, AnyOf(ElementsAre(4), ElementsAre(4, 5)));
+        one.train_to(4);
+        // Not later: the save is made again as soon as its failure is known, which may be at the next step.
+        EXPECT_THAT(one.saved, testing::ElementsAre(4));
         one.train_to(20);
         one.finish();
       });
