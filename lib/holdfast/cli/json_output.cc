@@ -16,7 +16,7 @@ void add_json(CLI::App& command, bool& json) {
   command.add_flag("--json", json, "print one JSON object, also for an error");
 }
 
-std::string json_text(const Json& document, int indent) {
+std::string dump_json(const Json& document, int indent) {
   // dump() would throw for a name of a file that is not UTF-8. Replaced, the object stays valid JSON.
   constexpr auto kReplace = Json::error_handler_t::replace;
   const std::string text = document.dump(indent, ' ', false, kReplace);
@@ -24,7 +24,7 @@ std::string json_text(const Json& document, int indent) {
   return terminal_text(text) == text ? text : document.dump(indent, ' ', true, kReplace);
 }
 
-void print_json(const Json& document) { std::cout << json_text(document) << '\n'; }
+void print_json(const Json& document) { std::cout << dump_json(document) << '\n'; }
 
 void print_json_error(const std::string& error, int exit_code) {
   print_json({{"schema", kJsonSchema}, {"error", error}, {"exit_code", exit_code}});

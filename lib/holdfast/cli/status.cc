@@ -57,10 +57,10 @@ class Look {
     constexpr auto kUnreadable = static_cast<int>(ExitCode::unreadable);
     const auto text = reading_.run(kPatienceWithVolume, [this]() -> std::string {
       try {
-        return json_text(status_report(look_at_run(options_.directory), limits_));
+        return dump_json(status_report(look_at_run(options_.directory), limits_));
       } catch (const std::exception& error) {
         // An exception must not leave the child: it would look like a process that died, without a reason.
-        return json_text(trouble(options_, "unreadable", what_of(error), kUnreadable));
+        return dump_json(trouble(options_, "unreadable", what_of(error), kUnreadable));
       }
     });
     if (!text) {
@@ -143,7 +143,7 @@ int watch(const StatusRequest& options) {
       told = news;
       next_line = now + kLineInterval;
       // Flushed at once, because the reader of a pipe waits for this line.
-      std::cout << (options.json ? json_text(report, -1) : status_line(report)) << std::endl;
+      std::cout << (options.json ? dump_json(report, -1) : status_line(report)) << std::endl;
     }
     // The reader is gone, or nothing can change any more.
     if (!std::cout || is_final(report)) return code_of(report);

@@ -8,8 +8,8 @@
 namespace holdfast { namespace {
 
 TEST(JsonOutput, IsUtf8UnlessATextCouldControlATerminal) {
-  EXPECT_EQ(json_text({{"a", "größe \xff"}}, -1), "{\"a\":\"größe \xef\xbf\xbd\"}");
-  EXPECT_EQ(json_text({{"a", "größe \xc2\x9b"}}, -1), R"({"a":"gr\u00f6\u00dfe \u009b"})");
+  EXPECT_EQ(dump_json({{"a", "größe \xff"}}, -1), "{\"a\":\"größe \xef\xbf\xbd\"}");
+  EXPECT_EQ(dump_json({{"a", "größe \xc2\x9b"}}, -1), R"({"a":"gr\u00f6\u00dfe \u009b"})");
 }
 
 }}  // namespace holdfast
