@@ -24,16 +24,18 @@ using testing::SizeIs;
 using testing::StartsWith;
 
 constexpr int kSteps = 30;
+// Enough for a failure and its end to reach all by two votes, which are a second apart, on a busy machine too.
+constexpr int kStepsOfManyVotes = 150;
 
 class Trouble : public testing::Test {
  protected:
-  Words story_in(const std::string& run, const Words& more = {}) const {
+  Words story_in(const std::string& run, const Words& more = {}, int steps = kSteps) const {
     Words given = {"every=4", "pause=10"};
     given.insert(given.end(), more.begin(), more.end());
-    return story(folder_.path() / run, kSteps, given);
+    return story(folder_.path() / run, steps, given);
   }
-  Words undisturbed(const Words& more = {}) const {
-    const Ended ended = launch(2, story_in("undisturbed", more));
+  Words undisturbed(const Words& more = {}, int steps = kSteps) const {
+    const Ended ended = launch(2, story_in("undisturbed", more, steps));
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     return said(ended, 2, "state");
   }
@@ -58,13 +60,13 @@ TEST_F(Trouble, ADiskThatFailsRankZeroIsToldToAllAndTheTrainingGoesOn) {
       "-e \"$0\" \"$@\"; fi; exec \"$@\"",
       inject};
   Words command = traced;
-  for (const std::string& word : story_in("run", {"pause=60"})) command.push_back(word);
+  for (const std::string& word : story_in("run", {"pause=60"}, kStepsOfManyVotes)) command.push_back(word);
   if (Subprocess({"/bin/sh", "-c", "strace -f -qq -o /dev/null -e " + inject + " true"}).wait().exit_code !=
       0) {
     GTEST_SKIP() << "strace (5.16 or newer) cannot trace here";
   }
   const Ended ended = launch(2, command);
-  stands(run, ended, undisturbed());
+  stands(run, ended, undisturbed({}, kStepsOfManyVotes));
   EXPECT_THAT(said(ended, 2, "failing"), SizeIs(2)) << ended.out << ended.err;
   EXPECT_THAT(said(ended, 2, "failing")[0], HasSubstr("Input/output error"));
   EXPECT_THAT(said(ended, 2, "failing")[1], HasSubstr("rank 0's last save failed"));
