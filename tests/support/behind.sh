@@ -1,7 +1,7 @@
 # What tests/run does behind its tests, sourced by it. Most tests wait for clocks, disks and each other; what only computes
 # fills the time between, at the lowest priority: the half with LibTorch and the programs, the builds of the lanes that have
 # one of their own, and the checks that read sources.
-can_fuzz() { local missing; missing=$(tests/fuzz/missing); [[ -z $missing ]] || left_out fuzz "$missing"; }
+has_clang() { local missing; missing=$(tests/fuzz/missing); [[ -z $missing ]] || left_out "$1" "$missing"; }
 source_check() {  # <name> <seconds> [words by night]: at night the main build has no batches, and can be read itself
   if ((nightly)); then tally script "$1" 43200 "tests/$1" "$main" "${@:3}"; else tally script "$1" "$2" "tests/$1"; fi
 }
@@ -16,7 +16,7 @@ can_cuda() {
   left_out cuda "there are no headers of the CUDA runtime (cmake/bootstrap --cuda, or a CUDA toolkit)"
 }
 work_behind() {
-  local lane kernels=0
+  local lane kernels=0 preset of_clang more
   trap '[[ -z $child ]] || kill "$child" 2>/dev/null; exit 130' TERM
   child=
   renice -n 19 "$BASHPID" >/dev/null
@@ -24,10 +24,12 @@ work_behind() {
   if due kernels has_torch of_default && tally build kernels/build 1200 ninja -C "$main" kernel_resources; then kernels=1; fi
   touch "$TALLY_LOGS/upper.ready"
   for lane in asan tsan fuzz; do
-    if due $lane/ of_core in_time $([[ $lane != fuzz ]] || echo can_fuzz) &&
-      tally step $lane/configure 120 cmake/configure $lane build/$lane "$patience" \
-        $([[ $lane != fuzz || $nightly == 1 ]] || echo -DHOLDFAST_FUZZ_QUICK_BUILD=ON); then
-      build_of $lane build/$lane "^$lane\$" $([[ $lane != fuzz ]] || echo fuzz)
+    of_clang=1 preset=asan more=()  # asan and fuzz share a build
+    [[ $lane != tsan ]] || of_clang=0 preset=tsan
+    ((!of_clang || nightly)) || more=(-DHOLDFAST_FUZZ_QUICK_BUILD=ON)
+    if due $lane/ of_core in_time $( ((!of_clang)) || echo has_clang) &&
+      tally step $lane/configure 120 cmake/configure $preset build/$preset "$patience" ${more[@]+"${more[@]}"}; then
+      build_of $lane build/$preset "^$lane\$" $([[ $lane != fuzz ]] || echo fuzz)
       touch "$TALLY_LOGS/$lane.ready"
     fi
     touch "$TALLY_LOGS/$lane.over"

@@ -126,8 +126,9 @@ AttemptNumber CheckpointStore::claim_further(const std::string& by, AttemptNumbe
 
 Selection CheckpointStore::recover() {
   State& s = *state_;
+  Attempt& attempt = s.claimed("recover()");  // without a claim there is no directory
   // The sweep precedes the list: from then on no older attempt can add a file behind this attempt's back.
-  internal::sweep_temporaries(*s.directory, s.claimed("recover()"), s.reaper);
+  internal::sweep_temporaries(*s.directory, attempt, s.reaper);
   Selection selection = s.recovery.select(s.directory->run(), s.directory->attempts());
   // The verification may have taken minutes, and a newer claim may have come meanwhile.
   // Throws, before the caller believes a selection that a successor may be deleting.

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <thread>
 #include <utility>
@@ -144,8 +143,8 @@ class Together : public testing::Test {
   }
   Member& member(int rank) { return *members[static_cast<std::size_t>(rank)]; }
   // No rank threw, and all ended with that exit code.
-  void expect_all_ended(int code, std::source_location at = std::source_location::current()) {
-    const testing::ScopedTrace trace(at.file_name(), static_cast<int>(at.line()), "the ranks' ends");
+  void expect_all_ended(int code, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    const testing::ScopedTrace trace(file, line, "the ranks' ends");
     EXPECT_THAT(errors(), testing::Each(std::string()));
     EXPECT_THAT(codes(), testing::Each(code));
   }

@@ -150,7 +150,7 @@ TEST_F(ShortSteps, AnEvaluationBetweenVotesDividesNobody) {
 // A save at once, steps, a save just before the end, and a pause; the machine lives, and they go on.
 TEST_F(ShortSteps, AnAnnouncedEndIsPlannedByRankZeroForAll) {
   step_time = 100ms;
-  live(3, [this](Member& one) {
+  live(3, [](Member& one) {
     one.train_to(155);
     if (one.rank == 2) one.announcer.deadline(one.clock.now() + 60s);
     one.train_to(2000);
