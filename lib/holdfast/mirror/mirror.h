@@ -67,7 +67,7 @@ class Mirror {
   void adopt(Directory& run, AttemptNumber newest);
   void check_homes();
   bool copy(Directory& run, const Found& found);
-  std::optional<MirrorSource> look(const Directory& run, const Found& found, const File& file);
+  std::optional<MirrorSource> inspect(const Directory& run, const Found& found, const File& file);
   bool is_there_already(const MirrorSource& source);
   void put(Directory& run, const MirrorSource& source);
   void is_home(const MirrorSource& source);

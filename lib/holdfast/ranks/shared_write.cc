@@ -140,7 +140,7 @@ class SharedWriter::Leader {
     const SteadyTime began = writer_.clock_.now();
     pieces_.resize(shares_.pieces.size());
     // The other ranks write at the same time, so most reports have arrived when rank 0's share is done.
-    take(0, write_share(file, snapshot_, shares_, 0, options_.how, options_.look));
+    take(0, write_share(file, snapshot_, shares_, 0, options_.how, options_.check_finite));
     const SteadyTime until = writer_.clock_.now() + options_.reports_within;
     for (int rank = 1; rank < shares_.world_size(); ++rank) hear(rank, until);
     done_.digests = complete_image(file, snapshot_, plan_, shares_, pieces_, not_finite_, options_.how);
@@ -308,10 +308,10 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
     const Share& share = save.shares->ranks[static_cast<std::size_t>(rank)];
     WrittenShare written;
     if (share.writes.empty()) {
-      written = hash_share(snapshot, *save.shares, rank, options.how, options.look);
+      written = hash_share(snapshot, *save.shares, rank, options.how, options.check_finite);
     } else {
       const auto file = open_announced(files, run, message->temporary, clock_);
-      written = write_share(*file, snapshot, *save.shares, rank, options.how, options.look);
+      written = write_share(*file, snapshot, *save.shares, rank, options.how, options.check_finite);
       // Before the report: rank 0 acknowledges for all, so this rank's bytes must be on the device (rule
       // 13).
       file->sync();

@@ -57,7 +57,7 @@ class RankError : public OtherRankError {
 
 struct SharedWriteOptions {
   ImageWriterOptions how = {};  // rank 0 alone uses before_seal, with the numbers of all ranks
-  bool look = true;             // look for numbers that are not finite; costs a tenth of the hashing
+  bool check_finite = true;     // look for numbers that are not finite; costs a tenth of the hashing
   // Timeouts; shorten them when an end is announced. The first: until rank 0's file exists, whose space may
   // be slow to reserve.
   Duration begin_within = std::chrono::minutes(2);

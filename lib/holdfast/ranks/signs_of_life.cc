@@ -51,7 +51,7 @@ SignTable::SignTable(int world_size, int looks)
     : signs_(static_cast<std::size_t>(world_size), "0"),
       unmoved_(static_cast<std::size_t>(world_size), at_first(looks)) {}
 
-Tale SignTable::look(const std::vector<std::string>& signs) {
+Tale SignTable::poll(const std::vector<std::string>& signs) {
   Tale tale;
   for (std::size_t i = 0; i < signs.size(); ++i) {
     const std::int64_t sign = std::stoll(signs[i]);

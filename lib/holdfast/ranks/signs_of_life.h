@@ -37,7 +37,7 @@ Tale tale_of(const std::string& text);
 class SignTable {
  public:
   SignTable(int world_size, int looks);
-  Tale look(const std::vector<std::string>& signs);
+  Tale poll(const std::vector<std::string>& signs);
 
  private:
   std::vector<std::string> signs_;  // as last read

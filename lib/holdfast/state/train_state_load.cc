@@ -44,7 +44,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   const Attributes& recorded = snapshot.attributes;
   check(snapshot.layout->tensors(), recorded, overrides);
 
-  const auto list = state_->look();
+  const auto list = state_->list_tensors();
   const ModuleInventory& inventory = list->modules;
   // Before any change, because it throws for parts that cannot be described.
   const State::Look now = state_->look_at_attributes(*list);
@@ -142,7 +142,7 @@ bool TrainState::takes_weight(const TensorSpec& tensor) const {
 }
 
 void TrainState::load_weights(const Snapshot& snapshot) {
-  // Without look(): the optimizers have no part in loading weights.
+  // Without list_tensors(): the optimizers have no part in loading weights.
   const ModuleInventory inventory = take_inventory(state_->modules);
   const auto texts = internal::module_differences(state_->modules, inventory, snapshot.layout->tensors(),
                                                   snapshot.attributes, false);

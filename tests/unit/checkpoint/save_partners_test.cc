@@ -73,7 +73,7 @@ TEST_F(SavePartnersTest, WhatTheyHaveNotToldKeepsAnEvaluationFromCommitting) {
   engine->evaluation.enter();
   engine->evaluation.keep_boundary();
   stop();
-  engine->evaluation.look(true);
+  engine->evaluation.tick(true);
   engine->evaluation.leave(false, false);
   EXPECT_THAT(calls_of({"complete", "usual", "committed_from_shelf"}), ElementsAre("complete"));
   EXPECT_TRUE(volume.checkpoints().empty());

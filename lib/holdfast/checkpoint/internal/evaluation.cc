@@ -82,7 +82,7 @@ void Evaluation::offer() noexcept {
   }
 }
 
-void Evaluation::look(bool stop) {
+void Evaluation::tick(bool stop) {
   if (!running()) return;
   unfinished_ = unfinished_ || stop;
   schedule_.take_requests();

@@ -17,7 +17,7 @@ NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating eval
       watch_(
           run.clock,
           {.pending = [this] { return run_.monitor.pending() || run_.outlook.announced().stop_requested(); },
-           .look =
+           .respond =
                [this, commit = std::move(evaluating.commit)] {
                  if (run_.monitor.pending() || partners_.call()) commit();
                },

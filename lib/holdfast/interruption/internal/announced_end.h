@@ -61,7 +61,7 @@ class AnnouncedEnd {
     bool replaces = false;  // it replaces an earlier one
   };
 
-  void look(const ListedEnd& listed, SteadyTime now);
+  void update(const ListedEnd& listed, SteadyTime now);
   const End* earliest(SteadyTime now) const;
   bool lost_withdrawal() const { return withdrawn_ && !arrived_; }
 

@@ -46,7 +46,7 @@ struct TrainState::State {
   bool has_module(std::string_view name) const;
   bool may_be_new(std::string_view part) const;  // "component parallel"
   // A new list, or the one that is held (SnapshotSource::hold_list).
-  std::shared_ptr<const List> look();
+  std::shared_ptr<const List> list_tensors();
   Look look_at_attributes(const List& list);
   // Visits parameters, buffers and slots, each with the part of the save that copies it.
   void visit_tensors(
