@@ -200,8 +200,8 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
   return loaded;
 }
 
-void OptimizerState::commit(Loaded loaded, const Attributes& recorded,
-                            const std::vector<std::string>& overridden) {
+void OptimizerState::install(Loaded loaded, const Attributes& recorded,
+                             const std::vector<std::string>& overridden) {
   auto& states = optimizer_->state();
   // States of parameters that the checkpoint does not have must not survive.
   states.clear();

@@ -97,7 +97,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   for (const std::string& name : recorded.get_strings(kStateOptions)) options.push_back(name);
   const auto changed = overridden(options, overrides);
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    state_->optimizers[i].commit(std::move(slots[i]), recorded, changed);
+    state_->optimizers[i].install(std::move(slots[i]), recorded, changed);
   }
   state_->step = recorded.get_int("step");
   state_->skipped = skipped;
