@@ -37,8 +37,8 @@ struct ImageWriterOptions {
   // MB/s (10^6 bytes); 0: none. Leaves the rest of a shared volume to others. A commit takes at least
   // bytes / limit, and a crash loses that much more work. Blocks become smaller: about 50 ms each.
   double write_limit = 0;
-  Clock* clock = &Clock::real();             // for the limit
-  const std::atomic<bool>* hurry = nullptr;  // true lifts the limit within 50 ms
+  Clock* clock = &Clock::real();                    // for the limit
+  const std::atomic<bool>* limit_lifted = nullptr;  // true lifts the limit within 50 ms
   Recheck recheck = {};
 };
 

@@ -56,8 +56,8 @@ class HOLDFAST_EXPORT StoreLine {
     return line;
   }
 
-  // From now on the limit is a few seconds: when a rank is lost, the store may be lost with it.
-  void hurry();
+  // From now on each answer may take 5 s, not 45: when a rank is lost, the store may be lost with it.
+  void shorten_limit();
   // From now on no call waits for a lost store, and missing() does not wait if a rank is lost.
   void heed(std::shared_ptr<const Alarm> alarm) { alarm_ = std::move(alarm); }
   // True while the ranks meet: a signal that asks to stop ends every wait. Later false, because the last save

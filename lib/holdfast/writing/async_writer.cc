@@ -23,7 +23,7 @@ AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses,
       run_(std::move(run)),
       options_(options),
       last_look_(clock.now()),
-      files_(std::make_unique<internal::FileCommit>(store, clock, options_, hurry_)) {
+      files_(std::make_unique<internal::FileCommit>(store, clock, options_, limit_lifted_)) {
   last_.checkpoint.reserve(SaveHandle::Shared::kLongestName);
   try {
     thread_ = std::thread([this] { this->run(); });
@@ -112,7 +112,7 @@ void AsyncWriter::stop() {
     return;
   }
   // The process waits for the write in flight now, so it gets no speed limit.
-  hurry(true);
+  lift_limit();
   std::optional<Job> dropped;
   {
     const MutexLock lock(mutex_);
