@@ -242,6 +242,10 @@ CheckpointInfo LedSave::commit(CheckpointStore& store, Snapshot& snapshot, Ances
   return std::move(done.checkpoint);
 }
 
+void LedSave::log_alone_from_here(const OtherRankError& why) const {
+  log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(why));
+}
+
 SharedOutcome SharedWriter::take_part(FileSystem& files, const std::filesystem::path& run,
                                       const SharedSave& save, const Snapshot& snapshot,
                                       const SharedWriteOptions& options) {

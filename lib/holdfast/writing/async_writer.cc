@@ -215,7 +215,7 @@ void AsyncWriter::write(Job job) noexcept {
   flush_ledger();
 }
 
-// The other ranks wait for rank 0's first word about this save, so it is sent here too.
+// The other ranks wait for the first word about this save, so it is sent here too.
 void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
   if (job.request.others) {
     job.request.others->decline(text_or_out_of_memory([&] { return std::string(reason); }));
@@ -228,7 +228,7 @@ void AsyncWriter::spoiled_by(const OtherRankError& error, Job& job) noexcept {
   // The first refusal in a row costs one save: the rank may take part in the next.
   if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what());
   if (!others_failed_.exchange(true)) {
-    log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(error));
+    job.request.others->log_alone_from_here(error);
     // The measured costs are those of all ranks writing together.
     if (options_.costs != nullptr) {
       options_.costs->scale_commits(job.request.others->writers());

@@ -38,6 +38,8 @@ class JointSave {
                                 ImageWriterOptions how, Duration& wrote) = 0;
   // Tells the others that rank 0 writes alone. Throws if that fails.
   virtual void begin_alone() = 0;
+  // Logs that from here on this process writes the checkpoints of the attempt alone, because of `why`.
+  virtual void log_alone_from_here(const OtherRankError& why) const = 0;
   // Tells the others that this save does not happen, and why.
   virtual void decline(const std::string& reason) noexcept = 0;
 };
