@@ -33,7 +33,7 @@ void NoticeWatch::wake(const RiskCommand& command) noexcept {
     }
     changed_.notify_all();
   } catch (const std::exception& error) {
-    log_warning("no watch whether the training reacts to the notice, and no command is run: {}",
+    log_warning("after a notice nobody checks whether the training reacts, and no command is run: {}",
                 what_of(error));
   }
 }

@@ -302,7 +302,7 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
   ReportMessage report;
   report.failure = failure_of([&] {
     const auto message = internal::read_begin(tag, begin);
-    if (!message) throw Error("rank 0 sent another message than the beginning of this save");
+    if (!message) throw Error("rank 0 sent a message that does not begin this save");
     if (message->fingerprint != save.shares->fingerprint) {
       throw Error(
           "it plans another file than rank 0: the ranks train different states, or with different versions "

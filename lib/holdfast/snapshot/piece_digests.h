@@ -70,8 +70,8 @@ class HOLDFAST_EXPORT PieceDigester {
   PieceDigester(const PieceDigester&) = delete;
   PieceDigester& operator=(const PieceDigester&) = delete;
 
-  // Copies; what is digested is what was written, even if `from` changes meanwhile. Requires equal sizes, and
-  // that `to` lies in the image.
+  // Copies `from` to `to`, and digests the bytes in `to`, even if `from` changes meanwhile. Requires equal
+  // sizes, and that `to` lies in the image.
   void copy(std::span<const std::byte> from, std::span<std::byte> to) noexcept;
   // These bytes of the image have just been written, and are in a cache.
   void passed(std::span<const std::byte> written) noexcept;

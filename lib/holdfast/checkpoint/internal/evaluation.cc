@@ -78,7 +78,8 @@ void Evaluation::offer() noexcept {
     shelf_.put(image_, newest.step() == run_.step() ? newest : SaveHandle(),
                partners_.lacking(*image_.layout));
   } catch (const std::exception& error) {
-    log_warning("a notice in this evaluation commits nothing before the training looks: {}", what_of(error));
+    log_warning("a notice during this evaluation commits nothing until the training thread reacts: {}",
+                what_of(error));
   }
 }
 

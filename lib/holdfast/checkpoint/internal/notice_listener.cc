@@ -35,7 +35,8 @@ void NoticeListener::start() {
     try {
       watch_.wake(command_for(notice));
     } catch (const std::bad_alloc&) {
-      log_warning("out of memory: no watch whether the training reacts to the notice, and no command is run");
+      log_warning(
+          "out of memory after a notice: nobody checks whether the training reacts, and no command is run");
     }
   });
   SourceOptions heard{.signals = options.hear_signals,
