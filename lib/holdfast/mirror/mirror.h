@@ -41,10 +41,8 @@ class Mirror {
   // From now on run() returns once the newest checkpoint is home. There will be no newer one.
   void finish() { finishing_ = true; }
   bool finishing() const { return finishing_; }
-  // The newest checkpoint of the run directory is home, or there is none.
-  bool newest_is_home() const { return newest_is_home_; }
   const HomeRecord& record() const { return record_; }
-  // Numbers that prepare_start() has claimed with the same Home.
+  // Numbers that prepare_start_or_go_alone() has claimed with the same Home.
   void add_claims(const std::vector<AttemptNumber>& claims);
   // After SupersededError: the newer claim in HOME is that of a start in this very run directory.
   bool goes_on_here() const;

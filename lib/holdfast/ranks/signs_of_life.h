@@ -1,8 +1,8 @@
 // Who has fallen silent, decided from signs of life alone: no clock, no thread, no socket. pulse.h runs it in a
-// process, and the model of large runs (tests/dist/scale_model) in virtual time.
+// process, and the model of large runs (tests/crash/large_runs) in virtual time.
 //
-// Rank 0's SignTable gets all ranks' signs twice a second and writes a *tale*: which have not moved, and for
-// how many of its polls. Each rank's SilenceJudge reads the tale and counts its own polls without a new one.
+// At each poll rank 0's SignTable gets all ranks' signs and writes a *tale*: which have not moved, and for how
+// many of its polls. Polls come every 0.5 s up to 512 ranks, and every 2 s at most (pulse_options()). Each rank's SilenceJudge reads the tale and counts its own polls without a new one.
 // Counting polls, not seconds, means that a process that was stopped has missed polls itself and accuses
 // nobody.
 //
