@@ -36,9 +36,6 @@ struct StartChecks {
   bool only_ours = false;
 };
 
-PreparedStart prepare_start(FileSystem& file_system, Verifier& verifier,
-                            const std::filesystem::path& directory, Home& home, Pace& pace,
-                            const StartChecks& checks = {});
 // Tries for `patience`. Then it lets the trainer begin alone from a good checkpoint here; without one it throws
 // what the last try threw. The mirror claims that attempt's number when HOME is back. If another machine has
 // claimed it meanwhile, that machine's checkpoints count, and those of the attempt alone become .damaged.

@@ -104,7 +104,8 @@ TEST_F(SavePartnersTest, HearThatThereIsNoLastSave) {
   partners.no_time = true;
   stop();
   engine->end.finish();
-  EXPECT_THAT(calls_of({"lift_limit", "join", "last_save_begun"}), ElementsAre("lift_limit", "last_save_begun"));
+  EXPECT_THAT(calls_of({"lift_limit", "join", "last_save_begun"}),
+              ElementsAre("lift_limit", "last_save_begun"));
 }
 
 TEST_F(SavePartnersTest, HaveTheirPartOfADigest) {
