@@ -161,7 +161,8 @@ inline constexpr EnvVariable kEnvLateResults{
 inline constexpr EnvVariable kEnvCacheHome{
     "XDG_CACHE_HOME", "folder of caches; GPU kernels are kept in holdfast/kernels (default ~/.cache)"};
 inline constexpr EnvVariable kEnvHome{"HOME", "home folder, for the caches"};
-// See Checkpointer::before_update(). Cost: a save copies the whole state in after_step(), and reads it once more.
+// See Checkpointer::before_update(). Cost: a save copies the whole state in after_step(), and reads it once
+// more.
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};
 // `holdfast check` sets it for the program that it runs.

@@ -104,8 +104,8 @@ class HOLDFAST_EXPORT ProcessGroup {
   struct Parts;
   struct Nccl;
 
-  // Separate Gloo connections between all ranks, under that name; their sockets are added to `own`. Collective.
-  // Requires !alone().
+  // Separate Gloo connections between all ranks, under that name; their sockets are added to `own`.
+  // Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name, Connections& own);
   // Votes over the store, on a connection of their own. Null if the store is not Holdfast's. Collective, as
   // connect_apart().

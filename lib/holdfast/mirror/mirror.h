@@ -1,6 +1,7 @@
 // Copies the checkpoints of a run directory to HOME, newest first, and tells in HOME_STATE.json what is home.
 // A copy is home once HOME holds it durably and every byte was verified there. A checkpoint that is not home
-// when a newer one appears is skipped; a copy that has begun is finished. Two are home as soon as there are two.
+// when a newer one appears is skipped; a copy that has begun is finished. Two are home as soon as there are
+// two.
 //
 //   Mirror mirror(file_system, verifier, *home, {.directory = dir}, pace);
 //   mirror.run();            // until `pace` throws; with `once` until the newest checkpoints are home

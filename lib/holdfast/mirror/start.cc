@@ -109,8 +109,8 @@ class Start {
     claims_.push_back(prepared_.attempt);
   }
 
-  // A claim proves nothing: a start of this directory that failed, or was killed, may have made it. A checkpoint
-  // that came home does.
+  // A claim proves nothing: a start of this directory that failed, or was killed, may have made it. A
+  // checkpoint that came home does.
   bool others_went_on() const {
     if (record_.alone == 0) return false;
     const std::vector<HomeFile> there = home_.list();

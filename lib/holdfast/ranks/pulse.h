@@ -41,8 +41,8 @@ struct PulseOptions {
 };
 
 // For a run of that size. More ranks give signs less often, so that rank 0 stays below 2 % of a core: twice a
-// second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second sign,
-// but every one while a rank is silent. Six polls at least find a loss.
+// second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second
+// sign, but every one while a rank is silent. Six polls at least find a loss.
 HOLDFAST_EXPORT PulseOptions pulse_options(int world_size, Duration silence);
 
 // A rank that evaluates, reads or compiles still gives signs; one that a debugger or SIGSTOP stops does not.

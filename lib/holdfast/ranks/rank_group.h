@@ -1,8 +1,8 @@
 // What a Checkpointer keeps about the other ranks of its run: the channel to them, what the votes agreed on,
 // and the saves that all ranks know.
 //
-// Errors: as RankChannel. Threads: the training thread; patience(), limit_lifted(), guarded() and before_parting()
-// any.
+// Errors: as RankChannel. Threads: the training thread; patience(), limit_lifted(), guarded() and
+// before_parting() any.
 #pragma once
 
 #include <atomic>

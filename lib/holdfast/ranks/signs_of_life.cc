@@ -9,8 +9,9 @@ namespace {
 
 // Factor for the time until a rank's first sign: it may still be loading its GPU's libraries.
 constexpr int kPatienceAtFirst = 5;
-// Polls. Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict comes that much
-// later, and names all that are lost by then. It never names a rank that has been silent for less.
+// Polls. Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict
+// comes that much later, and names all that are lost by then. It never names a rank that has been silent for
+// less.
 constexpr int kLooksToGather = 1;
 // One number carries the count (32 bits), the polls of standing still (15 bits) and the call (1 bit).
 constexpr std::int64_t kLookOfStanding = std::int64_t{1} << 32;

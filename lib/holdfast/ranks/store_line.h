@@ -1,7 +1,7 @@
 // A run's store whose calls all have a time limit, whichever store it is. A RankStore may wait for its server
-// without one, as torchrun's TCPStore does, and rank 0 may hang: then all ranks would hang. Each call runs on a
-// thread that is left behind if it does not return; then the line is dead. The limit is 45 s beyond what the
-// call itself may wait: machines stall, and a wrong verdict costs the run.
+// without one, as torchrun's TCPStore does, and rank 0 may hang: then all ranks would hang. Each call runs on
+// a thread that is left behind if it does not return; then the line is dead. The limit is 45 s beyond what
+// the call itself may wait: machines stall, and a wrong verdict costs the run.
 //
 // Keys have a prefix, so that several starts can share a store (torchrun's agent keeps one over restarts).
 // Errors: SilentStore if the store does not answer in time, and in all later calls; StoppedWaiting. Threads:

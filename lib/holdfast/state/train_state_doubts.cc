@@ -1,5 +1,5 @@
-// What TrainState tells the program, and its parts: doubts(), what was probably forgotten, found at the first save;
-// told_to_stop().
+// What TrainState tells the program, and its parts: doubts(), what was probably forgotten, found at the first
+// save; told_to_stop().
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -1,8 +1,8 @@
 // The writer's view of a save that other processes take part in or wait for. Module ranks implements it,
 // because this module knows no messages. "Others" are the ranks of the run but this process.
 //
-// The others wait for this process's first word. So for every such save exactly one of commit(), begin_alone()
-// and decline() is called; decline() may also follow a begin_alone() that threw.
+// The others wait for this process's first word. So for every such save exactly one of commit(),
+// begin_alone() and decline() is called; decline() may also follow a begin_alone() that threw.
 // Errors: see the methods. Threads: any, one at a time.
 #pragma once
 

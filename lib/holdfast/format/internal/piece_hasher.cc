@@ -55,8 +55,8 @@ void PieceHasher::work(const Stopped& stopped) {
   for (std::size_t i = next_++; i < to_hash_.size() && !stopped; i = next_++) {
     const Piece& piece = pieces_[to_hash_[i]];
     Digest& digest = digests_[to_hash_[i]];
-    // check_finite_ is read relaxed: a thread that sees its change late looks through one more piece, and nothing
-    // else.
+    // check_finite_ is read relaxed: a thread that sees its change late looks through one more piece, and
+    // nothing else.
     if (piece.known) {
       if (digest_of(piece.bytes) != digest) refuse(piece);
     } else if (!check_finite_.load(std::memory_order_relaxed)) {

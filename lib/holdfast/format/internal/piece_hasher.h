@@ -1,6 +1,6 @@
-// The digests of a snapshot's tensors. What was digested while the image was filled (snapshot/piece_digests.h) is
-// taken from there; the rest, and a sample of those, is hashed piece by piece on any number of threads. The same
-// pass can look for numbers that are not finite (snapshot/finite.h).
+// The digests of a snapshot's tensors. What was digested while the image was filled
+// (snapshot/piece_digests.h) is taken from there; the rest, and a sample of those, is hashed piece by piece
+// on any number of threads. The same pass can look for numbers that are not finite (snapshot/finite.h).
 //
 // Use: construct, run work() on several threads, then call finish() when all have returned.
 // Errors: bad_alloc; work(): Error with the tensor, if a sampled piece is no longer what was staged.

@@ -15,8 +15,8 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Throttle {
  public:
-  // `limit` in MB/s; 0: none. `limit_lifted` may be nullptr; true lifts the limit. Clock and `limit_lifted` outlive this
-  // object.
+  // `limit` in MB/s; 0: none. `limit_lifted` may be nullptr; true lifts the limit. Clock and `limit_lifted`
+  // outlive this object.
   Throttle(double limit, Clock& clock, const std::atomic<bool>* limit_lifted)
       : limit_(limit), clock_(clock), limit_lifted_(limit_lifted) {}
 

@@ -11,8 +11,8 @@
 namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 inline constexpr int kBlockThreads = 256;
-// Blocks of a streaming kernel on one multiprocessor. A thread has 128 registers then, enough for its loads in
-// flight.
+// Blocks of a streaming kernel on one multiprocessor. A thread has 128 registers then, enough for its loads
+// in flight.
 inline constexpr int kBlocksAtOnce = 2;
 
 struct Tiling {

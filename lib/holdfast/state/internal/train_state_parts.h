@@ -1,5 +1,5 @@
-// The inside of a TrainState: its parts, and one list of their tensors. The sources train_state*.cc use it, each with one
-// purpose: composition and staging, the list, does a checkpoint fit, load, doubts.
+// The inside of a TrainState: its parts, and one list of their tensors. The sources train_state*.cc use it,
+// each with one purpose: composition and staging, the list, does a checkpoint fit, load, doubts.
 //
 // Threads: the training thread.
 #pragma once
@@ -92,8 +92,8 @@ struct TrainState::State {
   Cursor cursor;
 };
 
-// TensorImpls of the parameters that only an optimizer changes. They keep their values until its next step, so
-// a save may copy them late.
+// TensorImpls of the parameters that only an optimizer changes. They keep their values until its next step,
+// so a save may copy them late.
 std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers);
 
 namespace internal {
