@@ -160,7 +160,7 @@ class ByTwo : public Run {
     ++step_;
     for (const auto& snapshot : snapshots_) set_step(*snapshot);
     SharedWriteOptions how;
-    how.look = false;  // nobody looks for numbers that are not finite when one writes
+    how.check_finite = false;  // nobody looks for numbers that are not finite when one writes
     SharedOutcome outcome;
     std::string failure;
     const double begin = now();

@@ -32,7 +32,7 @@ constexpr const char* kAbout =
     R"(Trains ResNet-50 on CIFAR-10 and survives whatever happens to the machine.
 
 Stop it at any moment (Ctrl-C, SIGTERM, kill -9, a power cut) and start it again with
-the same options: it goes on bit for bit where the last committed step was.
+the same options: it resumes at the last committed step, bit for bit.
 
   resnet50_cifar10 --data cifar-10-batches-bin --checkpoint-dir runs/first
   resnet50_cifar10 --data synthetic:2000 --width 8 --steps 50 --every 20steps
@@ -40,8 +40,8 @@ the same options: it goes on bit for bit where the last committed step was.
   resnet50_cifar10 --data cifar-10-batches-bin --recipe 94
   holdfast launch --nproc 8 -- resnet50_cifar10 --data cifar-10-batches-bin
 
-With several ranks (holdfast launch, torchrun, srun, mpirun) all take the same options,
-rank 0 writes and reports, and a run goes on with any number of them.)";
+Several ranks (holdfast launch, torchrun, srun, mpirun) all take the same options.
+Rank 0 writes and reports. A run can resume with any number of ranks.)";
 
 std::string environment_help() {
   std::string text = "Environment:\n";
@@ -135,10 +135,9 @@ class Parser {
     steps->check(between(1, kMost))->type_name("N")->group(kGroup)->excludes(epochs);
     app_.add_flag("--eval,!--no-eval", options_.evaluate, "Measure the test accuracy after each epoch")
         ->group(kGroup);
-    app_.add_option(
-            "--metrics", options_.metrics,
-            "Append one JSON line a step to FILE; to FILE.csv, one CSV row a step, with each step once "
-            "however often the run is resumed")
+    app_.add_option("--metrics", options_.metrics,
+                    "Append one JSON line per step to FILE. If FILE ends in .csv: one CSV row per step, and "
+                    "no step twice after a resume")
         ->type_name("FILE")
         ->group(kGroup);
     app_.add_option("--tensorboard", options_.tensorboard,
@@ -162,48 +161,47 @@ class Parser {
     const auto count = between(1, 1 << 30);
     app_.add_option(
             "--recipe", options_.recipe,
-            "94: what is meant to reach 94 % on CIFAR-10's test pictures: --epochs 30 --batch-size 512 "
-            "--stem cifar --nesterov --no-decay-all --label-smoothing 0.1 --channels-last, a fifth of the "
-            "steps for the warm-up; on a GPU --precision fp16 --graph --bn fused --data-on device, too. What "
-            "is given beside it counts")
+            "94: options that are meant to reach 94 % on CIFAR-10's test pictures: --epochs 30 --batch-size "
+            "512 --stem cifar --nesterov --no-decay-all --label-smoothing 0.1 --channels-last, with a fifth "
+            "of the steps for the warm-up. On a GPU also --precision fp16 --graph --bn fused --data-on "
+            "device. An option that you give yourself replaces the recipe's")
         ->check(CLI::IsMember({"94"}).description(""))
         ->type_name("NAME")
         ->default_str("")
         ->group(kGroup);
     app_.add_option("--batch-size", options_.batch_size,
-                    "Pictures of one optimizer step, of all ranks together: it stays what it is when the "
-                    "number of ranks changes")
+                    "Pictures of one optimizer step, of all ranks together. It does not change with the "
+                    "number of ranks")
         ->check(count)
         ->type_name("N")
         ->group(kGroup);
     app_.add_option("--accumulate", accumulate_, "What it was called before")->group("");
-    app_.add_option(
-            "--optimizer", options_.optimizer,
-            "sgd, adam, adamw or lamb, which update all parameters in a few kernels; torch-sgd, "
-            "torch-adam or torch-adamw: LibTorch's own. sgd and torch-sgd give the same bits on a CPU")
+    app_.add_option("--optimizer", options_.optimizer,
+                    "sgd, adam, adamw and lamb update all parameters in a few kernels. torch-sgd, torch-adam "
+                    "and torch-adamw are LibTorch's. sgd and torch-sgd give the same bits on a CPU")
         ->check(CLI::IsMember(holdfast::optimizer_names()).description(""))
         ->type_name("NAME")
         ->group(kGroup);
     app_.add_option("--lr", options_.lr,
-                    "Highest learning rate; default 0.1 per 128 pictures (adam: 0.001, lamb: 0.002)")
+                    "Highest learning rate. Default: 0.1 per 128 pictures (adam: 0.001, lamb: 0.002)")
         ->check(kNotNegative)
         ->type_name("X")
         ->default_str("")
         ->group(kGroup);
-    app_.add_option("--momentum", options_.momentum, "Of sgd")
+    app_.add_option("--momentum", options_.momentum, "Momentum of sgd")
         ->check(CLI::Range(0.0, 1.0).description(""))
         ->type_name("X")
         ->group(kGroup);
-    app_.add_flag("--nesterov,!--no-nesterov", options_.nesterov, "Nesterov's momentum, of sgd")
+    app_.add_flag("--nesterov,!--no-nesterov", options_.nesterov, "Use Nesterov's momentum with sgd")
         ->group(kGroup);
     app_.add_option("--weight-decay", options_.weight_decay,
-                    "Default 0.0005 (adam: 0, adamw: 0.05, lamb: 0.01)")
+                    "Weight decay. Default: 0.0005 (adam: 0, adamw: 0.05, lamb: 0.01)")
         ->check(kNotNegative)
         ->type_name("X")
         ->default_str("")
         ->group(kGroup);
     app_.add_flag("--decay-all,!--no-decay-all", options_.decay_all,
-                  "Weight decay on all parameters, or on none of the biases and batch norms")
+                  "Apply weight decay to all parameters. --no-decay-all: not to biases and batch norms")
         ->group(kGroup);
     app_.add_option("--clip-grad-norm", options_.clip_grad_norm,
                     "Scale gradients down to this norm; 0: never")
@@ -211,45 +209,45 @@ class Parser {
         ->type_name("X")
         ->group(kGroup);
     app_.add_option("--label-smoothing", options_.label_smoothing,
-                    "Share of the target spread over all classes, 0.1 say; the test loss has none")
+                    "Share of the target that is spread over all classes, for example 0.1. The test loss "
+                    "does without")
         ->check(CLI::Range(0.0, 1.0).description(""))
         ->type_name("X")
         ->group(kGroup);
     add_precision(kGroup);
-    app_.add_option("--schedule", options_.schedule,
-                    "cosine (with linear warm-up) or constant (with warm-up)")
+    app_.add_option("--schedule", options_.schedule, "cosine or constant, each after a linear warm-up")
         ->transform(
             one_of<ScheduleKind>({{"cosine", ScheduleKind::cosine}, {"constant", ScheduleKind::constant}}))
         ->default_str("cosine")
         ->type_name("NAME")
         ->group(kGroup);
-    app_.add_option(
-            "--schedule-steps", options_.schedule_steps,
-            "Step at which the cosine reaches its floor, lr/100. Default: as many whole epochs as "
-            "--epochs or --steps asks for when the run begins; a resumed run keeps the plan it began with, "
-            "also when it is made longer")
+    app_.add_option("--schedule-steps", options_.schedule_steps,
+                    "Step at which the cosine reaches its lowest rate, lr/100. Default: the whole epochs "
+                    "that --epochs or --steps asks for when the run begins. A resumed run keeps that plan, "
+                    "even if it is made longer")
         ->check(count)
         ->type_name("N")
         ->group(kGroup);
     app_.add_option("--warmup-steps", options_.warmup_steps,
-                    "Steps of linear warm-up; default: a twentieth of --schedule-steps")
+                    "Steps of linear warm-up. Default: a twentieth of --schedule-steps")
         ->check(between(0, kMost))
         ->type_name("N")
         ->group(kGroup);
-    app_.add_option("--seed", options_.seed, "Of the weights, the order and the augmentation")
+    app_.add_option("--seed", options_.seed,
+                    "Seed of the weights, of the order of the pictures and of the augmentation")
         ->check(between(0, kMost))
         ->type_name("N")
         ->group(kGroup);
-    app_.add_option(
-            "--stem", options_.stem,
-            "imagenet (7x7/2 and a max pool) or cifar (3x3/1: 16 times the work, far better accuracy)")
+    app_.add_option("--stem", options_.stem,
+                    "imagenet: 7x7, stride 2, and a max pool. cifar: 3x3, stride 1, with 16 times the work "
+                    "and far better accuracy")
         ->transform(one_of<holdfast::Stem>(
             {{"imagenet", holdfast::Stem::imagenet}, {"cifar", holdfast::Stem::cifar}}))
         ->default_str(name_of(options_.stem))
         ->type_name("NAME")
         ->group(kGroup);
     app_.add_option("--width", options_.width,
-                    "Channels of the stem; 64 is ResNet-50, small values are quick")
+                    "Channels of the stem. 64 is ResNet-50, small values are quick")
         ->check(between(1, 4096))
         ->type_name("N")
         ->group(kGroup);
@@ -258,9 +256,9 @@ class Parser {
   void add_precision(const char* group) {
     app_.add_option(
             "--precision", options_.precision,
-            "fp32 (exact), tf32 (FP32 in memory, tensor cores; GPUs from A100 on), fp16 (autocast with loss "
-            "scaling: steps that overflow are left out; GPUs from P100 on, slow on a CPU) or bf16 (autocast; "
-            "GPUs from A100 on, CPUs). Default: tf32 on a GPU that has it, else fp32")
+            "fp32: exact. tf32: FP32 in memory, computed on tensor cores (GPUs from A100 on). fp16: autocast "
+            "with loss scaling, which skips steps that overflow (GPUs from P100 on, slow on a CPU). bf16: "
+            "autocast (GPUs from A100 on, CPUs). Default: tf32 on a GPU that has it, else fp32")
         ->transform(one_of<holdfast::Precision>({{"fp32", holdfast::Precision::fp32},
                                                  {"tf32", holdfast::Precision::tf32},
                                                  {"fp16", holdfast::Precision::fp16},
@@ -269,18 +267,18 @@ class Parser {
         ->type_name("NAME")
         ->group(group);
     app_.add_option("--loss-scale", options_.loss_scale,
-                    "Of fp16's first step; it finds its own way from there (not recorded)")
+                    "Loss scale of the first step in fp16. The scaler adapts it after that (not recorded)")
         ->check(CLI::PositiveNumber.description(""))
         ->type_name("X")
         ->group(group);
-    app_.add_flag("--channels-last,!--no-channels-last", options_.channels_last,
-                  "Keep pictures and weights as NHWC, which tensor cores and oneDNN's kernels want")
+    app_.add_flag(
+            "--channels-last,!--no-channels-last", options_.channels_last,
+            "Keep pictures and weights as NHWC, the layout that suits tensor cores and oneDNN's kernels")
         ->group(group);
-    app_.add_option(
-            "--bn", options_.bn,
-            "Batch norms, with the additions and ReLUs behind them: aten (Torch's operators), fused (own "
-            "kernels; slow on a CPU) or cudnn (cuDNN's, GPUs in fp16); the latter two with "
-            "--channels-last")
+    app_.add_option("--bn", options_.bn,
+                    "Batch norms, with the additions and ReLUs after them. aten: Torch's operators. fused: "
+                    "Holdfast's kernels, slow on a CPU. cudnn: cuDNN's, for GPUs in fp16. fused and cudnn "
+                    "need --channels-last")
         ->transform(one_of<holdfast::BatchNormKind>({{"aten", holdfast::BatchNormKind::aten},
                                                      {"cudnn", holdfast::BatchNormKind::cudnn},
                                                      {"fused", holdfast::BatchNormKind::fused}}))
@@ -293,13 +291,12 @@ class Parser {
     constexpr auto kGroup = "Checkpoints";
     auto& checkpointer = options_.checkpointer;
     app_.add_option("--checkpoint-dir", checkpointer.directory,
-                    "The run's own folder, on a volume that survives")
+                    "Folder for the checkpoints of this run alone, on a volume that outlives the machine")
         ->type_name("DIR")
         ->group(kGroup);
-    app_.add_option(
-            "--every", every_,
-            "Save after a time or a number of steps (30s, 500steps), or as often as pays (auto); may be "
-            "repeated")
+    app_.add_option("--every", every_,
+                    "Save after a time or a number of steps (30s, 500steps), or at the interval that loses "
+                    "least time (auto). May be repeated")
         ->default_str("auto")
         ->type_name("WHEN")
         ->group(kGroup)
@@ -307,69 +304,70 @@ class Parser {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app_.add_option(
             "--keep", keep_,
-            "Checkpoints to keep: how many of the newest, at least 2, or policies that add up, such as "
-            "last=3,every=1000,best=test_accuracy:max:2,newer=7d (best also by loss and test_loss)")
+            "Checkpoints to keep: a number of the newest, at least 2, or policies that add up, such as "
+            "last=3,every=1000,best=test_accuracy:max:2,newer=7d. best also takes loss and test_loss")
         ->type_name("WHAT")
         ->group(kGroup);
     app_.add_option("--read-back", checkpointer.writing.read_back,
-                    "Read again from the device before a save counts: head (milliseconds) or all (one more "
-                    "read of the file, for a volume that you do not trust)")
+                    "What each save reads again from the device before it counts. head: takes milliseconds. "
+                    "all: one more read of the file, for a volume that you do not trust")
         ->transform(one_of<holdfast::ReadBack>(
             {{"head", holdfast::ReadBack::head}, {"all", holdfast::ReadBack::all}}))
         ->default_str("head")
         ->type_name("WHAT")
         ->group(kGroup);
     app_.add_option("--write-limit", checkpointer.writing.write_limit,
-                    "Write at most so many MB/s, for a volume that others use: a save takes longer, and as "
-                    "long its work is at risk. An interruption lifts it. 0: no limit")
+                    "Write at most this many MB/s, for a volume that others use. A save takes longer, so a "
+                    "sudden end loses more work. An announced end lifts the limit. 0: no limit")
         ->check(kNotNegative)
         ->type_name("MB/S")
         ->group(kGroup);
     app_.add_flag("--second-image", checkpointer.writing.second_image,
-                  "Keep a second image of the state in memory: a save is then copied while another is being "
-                  "written, and a stop does not wait for the disk before it copies")
+                  "Keep a second image of the state in memory. Then one save is copied while another is "
+                  "being written, and a stop copies without a wait for the disk")
         ->group(kGroup);
     app_.add_option("--mount", checkpointer.mount,
-                    "Mount that DIR lies on: waited for, never replaced by the root disk")
+                    "Mount point that DIR lies on. The start waits for this mount and never uses the root "
+                    "disk instead")
         ->type_name("DIR")
         ->group(kGroup);
-    app_.add_option(
-            "--home", checkpointer.start.home,
-            "Second, safer place of the checkpoints, a directory or rclone:REMOTE:PATH: the start fetches "
-            "the newest from there; run `holdfast mirror DIR --to HOME` beside")
+    app_.add_option("--home", checkpointer.start.home,
+                    "Second, safer place of the checkpoints: a directory or rclone:REMOTE:PATH. The start "
+                    "fetches the newest from there. Run `holdfast mirror DIR --to HOME` at the same time")
         ->type_name("HOME")
         ->group(kGroup);
     app_.add_option("--home-mount", checkpointer.start.home_mount,
-                    "Mount that HOME lies on: waited for, never replaced by the root disk")
+                    "Mount point that HOME lies on. The start waits for this mount and never uses the root "
+                    "disk instead")
         ->type_name("DIR")
         ->group(kGroup);
     app_.add_option("--home-wait", home_wait_,
-                    "How long the start waits for HOME before the run goes on from DIR alone")
+                    "Longest wait of the start for HOME. After that the run goes on from DIR alone")
         ->default_str("10min")
         ->type_name("TIME")
         ->group(kGroup);
     app_.add_flag("--allow-fresh", checkpointer.start.allow_fresh,
-                  "Start over where checkpoints lie of which none verifies; deletes nothing")
+                  "Start over if checkpoints exist but none verifies. Deletes nothing")
         ->group(kGroup);
     app_.add_flag(
             "--trust-directory", checkpointer.start.trust_directory,
-            "Go on although somebody else owns DIR or may write to it, and so could choose the checkpoint")
+            "Go on although another user owns DIR or may write to it. That user could choose the checkpoint")
         ->group(kGroup);
     auto* resume = app_.add_option("--resume-from", checkpointer.start.resume_from,
-                                   "Begin at this step or file instead of the newest; deletes nothing");
-    auto* init =
-        app_.add_option("--init-from", checkpointer.start.init_from,
-                        "Take the weights of FILE: a checkpoint, PyTorch or safetensors; all else is fresh");
+                                   "Resume from this step or file instead of the newest. Deletes nothing");
+    auto* init = app_.add_option(
+        "--init-from", checkpointer.start.init_from,
+        "Load the weights of FILE: a checkpoint, PyTorch or safetensors. All else starts fresh");
     resume->type_name("STEP|FILE")->group(kGroup)->excludes(init);
     init->type_name("FILE")->group(kGroup)->excludes(resume);
     app_.add_option("--override", checkpointer.start.overrides,
-                    "Accept that this recorded option differs; may be repeated")
+                    "Accept that this recorded option differs. May be repeated")
         ->type_name("NAME")
         ->group(kGroup)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app_.add_option("--exit-code-interrupted", checkpointer.notices.exit_code_interrupted,
-                    "Instead of 75, for launchers that need another")
+                    "Exit code of an interrupted run, for launchers that need another than 75")
         ->check(between(0, 255))
         ->type_name("N")
         ->group(kGroup);
@@ -379,86 +377,85 @@ class Parser {
     constexpr auto kGroup = "Interruptions (free to change)";
     auto& checkpointer = options_.checkpointer;
     app_.add_option("--on-notice", checkpointer.notices.on_notice,
-                    "When the machine's end is announced: train-on (save at once, train until the last save "
-                    "just fits, save, wait for the end), wait (save and wait) or exit (save and leave, 75). "
-                    "What outlives the announced end by a minute trains on. SIGTERM always saves and leaves")
+                    "What to do when a notice announces the machine's end. train-on: save at once, train "
+                    "until the last save just fits, save, and wait for the end. wait: save and wait. exit: "
+                    "save and exit with 75. If the machine still runs a minute after the announced end, the "
+                    "training goes on. SIGTERM always saves and exits")
         ->transform(one_of<holdfast::OnNotice>({{"train-on", holdfast::OnNotice::train_on},
                                                 {"wait", holdfast::OnNotice::wait},
                                                 {"exit", holdfast::OnNotice::exit}}))
         ->default_str("train-on")
         ->type_name("WHAT")
         ->group(kGroup);
-    app_.add_option(
-            "--notice-file", checkpointer.notices.notice_file,
-            "The appearance of FILE announces the end, also when it is there at the start: remove it before "
-            "the next one. It may be empty, or JSON such as "
-            R"({"action": "stop", "in_seconds": 90})")
+    app_.add_option("--notice-file", checkpointer.notices.notice_file,
+                    "FILE announces the end when it appears, or if it exists at the start. Remove it before "
+                    "the next start. It may be empty, or JSON such as "
+                    R"({"action": "stop", "in_seconds": 90})")
         ->type_name("FILE")
         ->group(kGroup);
-    app_.add_option(
-            "--require-source", checkpointer.notices.require_sources,
-            "Do not start while this interruption source does not see (75), or where there is none (78); "
-            "may be repeated. "
-            "HOLDFAST_REQUIRE_SOURCE adds to it")
+    app_.add_option("--require-source", checkpointer.notices.require_sources,
+                    "Refuse to start while this interruption source does not answer (75), or if this machine "
+                    "has no such source (78). May be repeated. HOLDFAST_REQUIRE_SOURCE adds to it")
         ->check(CLI::IsMember({"cloud", "ec2", "gcp", "azure", "signal", "file", "deadline"}))
         ->type_name("NAME")
         ->group(kGroup)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app_.add_flag("--approve-end", checkpointer.notices.approve_end,
-                  "Azure: tell it in the pause before the end that the machine may go at once")
+                  "Azure: tell it, in the pause before the end, that the machine may go at once")
         ->group(kGroup);
     app_.add_option("--max-wall", max_wall_,
-                    "The process is to have ended that long after its start (2h, 90min), under holdfast "
-                    "supervise all processes of the run together: announced like any other end")
+                    "Time from the start of the process to its end, at most (2h, 90min). Under holdfast "
+                    "supervise: of all processes of the run together. This end is announced like any other")
         ->type_name("TIME")
         ->group(kGroup);
     app_.add_option("--on-risk", checkpointer.notices.on_risk,
                     "Shell command to run when the machine may go away soon (EC2's rebalance "
-                    "recommendation), which also saves, and saves twice as often for half an hour")
+                    "recommendation). The run then also saves at once, and twice as often for half an hour")
         ->type_name("CMD")
         ->group(kGroup);
   }
 
   void add_machine(bool cuda_available) {
     constexpr auto kGroup = "Machine (free to change)";
-    app_.add_option(
-            "--data-on", options_.data_on,
-            "Where the pictures lie, which are the same bits on both: host (threads crop, flip and normalise "
-            "them) or device (the GPU keeps them as bytes, CIFAR-10's take 184 MB there, and does it itself; "
-            "without a GPU the device is the CPU)")
+    app_.add_option("--data-on", options_.data_on,
+                    "Where the pictures lie. Both places give the same bits. host: threads crop, flip and "
+                    "normalise them. device: the GPU keeps them as bytes (184 MB for CIFAR-10) and does that "
+                    "work. Without a GPU the device is the CPU")
         ->transform(one_of<DataOn>({{"host", DataOn::host}, {"device", DataOn::device}}))
         ->default_str("host")
         ->type_name("WHERE")
         ->group(kGroup);
     app_.add_option("--micro-batch-size", options_.micro_batch_size,
-                    "Most pictures that one rank computes at a time: a larger share of --batch-size takes "
-                    "several equal passes a step, and gives other bits. 0: no limit")
+                    "Most pictures that one rank computes at a time. A larger share of --batch-size takes "
+                    "several equal passes per step, and gives other bits. 0: no limit")
         ->check(between(0, 1 << 30))
         ->type_name("N")
         ->group(kGroup);
     app_.add_flag(
             "--graph,!--no-graph", options_.graph,
-            "Replay forward and backward as CUDA graphs after three micro-batches: quicker where launching "
-            "kernels takes longer than computing them, with the same bits. Where that cannot be done, on "
-            "a CPU or with several ranks say, a warning says why and steps are made as without")
+            "Replay forward and backward as CUDA graphs after three micro-batches, with the same bits. "
+            "Quicker if launching kernels takes longer than computing them. If graphs are impossible, for "
+            "example on a CPU or with several ranks, a warning says why, and the steps run without them")
         ->group(kGroup);
     app_.add_flag(
             "--deterministic,!--no-deterministic", options_.deterministic,
-            "Only GPU kernels that give the same bits every time. Without: cuDNN's quickest, and a resumed "
-            "run may differ in its last bits. On a CPU all are")
+            "Use only GPU kernels that give the same bits every time. --no-deterministic: cuDNN's quickest, "
+            "with which a resumed run may differ in its last bits. A CPU's kernels are all deterministic")
         ->group(kGroup);
-    app_.add_option("--workers", options_.workers, "Threads that make batches; 0: the training thread does")
+    app_.add_option("--workers", options_.workers,
+                    "Threads that make batches. 0: the training thread makes them")
         ->check(between(0, 1024))
         ->type_name("N")
         ->group(kGroup);
     app_.add_option("--threads", options_.threads,
-                    "Threads of the CPU's kernels; 0: all cores. Another number gives other bits")
+                    "Threads of the CPU's kernels. 0: all cores. Another number gives other bits")
         ->check(between(0, 4096))
         ->type_name("N")
         ->group(kGroup);
     if (cuda_available)
-      app_.add_flag("--cuda,!--no-cuda", options_.cuda, "Train on GPUs: each rank on that of its LOCAL_RANK")
+      app_.add_flag("--cuda,!--no-cuda", options_.cuda,
+                    "Train on GPUs. Each rank takes the GPU of its LOCAL_RANK")
           ->group(kGroup);
   }
 

@@ -1,4 +1,5 @@
-// The one include of a training loop: the state, the checkpointer, data, schedules, optimizers and precisions.
+// The one include of a training loop: the state, the checkpointer, data, schedules, optimizers and
+// precisions.
 //
 //   holdfast::TrainState state;
 //   state.add("model", *net);  state.add("optimizer", optimizer);  state.add("data", loader);

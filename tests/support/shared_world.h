@@ -148,7 +148,7 @@ class SharedWorld {
     auto owners = setting.owners.empty() ? shared_owners(tensors) : setting.owners;
     save_.plan = make_file_plan(std::move(tensors), 4096);
     save_.shares = std::make_shared<const Shares>(divide(*save_.plan, {setting.sees, std::move(owners)}));
-    options.look = true;
+    options.check_finite = true;
     options.begin_within = options.reports_within = options.end_within = setting.limit;
     for (int r = 0; r < ranks; ++r) {
       faults.push_back(std::make_unique<FaultFileSystem>(disk));

@@ -9,8 +9,8 @@ namespace {
 
 class RealClock final : public Clock {
  public:
-  // As steady_clock::now(), without the way through another library: each step of a training reads it, with cold
-  // caches.
+  // As steady_clock::now(), without the way through another library: each step of a training reads it, with
+  // cold caches.
   SteadyTime now() const override {
     timespec time{};
     ::clock_gettime(CLOCK_MONOTONIC, &time);

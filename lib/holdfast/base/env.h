@@ -117,10 +117,10 @@ inline constexpr EnvVariable kEnvMpichLocalRank{"MPI_LOCALRANKID",
                                                 "number of this process on its host, by MPICH"};
 inline constexpr EnvVariable kEnvMpichLocalSize{"MPI_LOCALNRANKS", "how many are on this host, by MPICH"};
 inline constexpr EnvVariable kEnvSlurmStepTasks{
-    "SLURM_STEP_NUM_TASKS", "how many processes srun has started; it alone says that srun did"};
+    "SLURM_STEP_NUM_TASKS", "number of processes that srun has started; unset without srun"};
 inline constexpr EnvVariable kEnvSlurmRank{"SLURM_PROCID", "number of this process, by srun"};
-inline constexpr EnvVariable kEnvSlurmTasks{
-    "SLURM_NTASKS", "tasks of the Slurm job: more than one without srun is remarked upon"};
+inline constexpr EnvVariable kEnvSlurmTasks{"SLURM_NTASKS",
+                                            "tasks of the Slurm job: more than one without srun is logged"};
 inline constexpr EnvVariable kEnvSlurmNode{"SLURM_NODEID", "number of this host in the job, by srun"};
 inline constexpr EnvVariable kEnvSlurmTasksPerNode{"SLURM_STEP_TASKS_PER_NODE",
                                                    "processes of each host, such as 8(x3),4, by srun"};
@@ -161,7 +161,8 @@ inline constexpr EnvVariable kEnvLateResults{
 inline constexpr EnvVariable kEnvCacheHome{
     "XDG_CACHE_HOME", "folder of caches; GPU kernels are kept in holdfast/kernels (default ~/.cache)"};
 inline constexpr EnvVariable kEnvHome{"HOME", "home folder, for the caches"};
-// See Checkpointer::before_update(). Cost: a save copies the whole state in after_step(), and reads it once more.
+// See Checkpointer::before_update(). Cost: a save copies the whole state in after_step(), and reads it once
+// more.
 inline constexpr EnvVariable kEnvCheckStaging{
     "HOLDFAST_CHECK_STAGING", "1: compare every staged snapshot with live memory (slow; default 0)"};
 // `holdfast check` sets it for the program that it runs.

@@ -59,7 +59,8 @@ class HOLDFAST_EXPORT SupersededError : public Error {
   explicit SupersededError(const std::string& message) : Error(message, ExitCode::superseded) {}
 };
 
-// Exit code 74. The library throws it where a std::bad_alloc would leave it. Its constructor allocates nothing.
+// Exit code 74. The library throws it where a std::bad_alloc would leave it. Its constructor allocates
+// nothing.
 class HOLDFAST_EXPORT OutOfMemoryError : public Error {
  public:
   OutOfMemoryError();

@@ -5,7 +5,8 @@
 //     return holdfast::run([&] { return train(argc, argv); });
 //   }
 //
-// run() calls last_words() for an exception. A program whose own catch block does more calls last_words() there.
+// run() calls last_words() for an exception. A program whose own catch block does more calls last_words()
+// there.
 //
 // Errors: none; exceptions become exit codes. Text that cannot be written is dropped. Threads: any.
 #pragma once
@@ -25,8 +26,8 @@ namespace holdfast { inline namespace v0_2 {
 HOLDFAST_EXPORT int last_words(const std::exception& error,
                                int exit_code_interrupted = static_cast<int>(ExitCode::interrupted)) noexcept;
 
-// The body's exit code, or last_words() of its exception. Without a catch, the same error would end the program
-// with std::terminate (134), which tells a launcher nothing about whether to start again.
+// The body's exit code, or last_words() of its exception. Without a catch, the same error would end the
+// program with std::terminate (134), which tells a launcher nothing about whether to start again.
 HOLDFAST_EXPORT int run(const std::function<int()>& body,
                         int exit_code_interrupted = static_cast<int>(ExitCode::interrupted)) noexcept;
 

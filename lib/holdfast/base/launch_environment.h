@@ -56,7 +56,8 @@ HOLDFAST_EXPORT LaunchEnvironment launch_environment();
 
 // The first host of a Slurm host list: "gpu007" of "gpu[007-012,020],login1". nullopt if it is malformed.
 HOLDFAST_EXPORT std::optional<std::string> first_host(std::string_view list);
-// Tasks on host number `node` in a list such as "2(x3),1". nullopt if `list` is malformed or has no such host.
+// Tasks on host number `node` in a list such as "2(x3),1". nullopt if `list` is malformed or has no such
+// host.
 HOLDFAST_EXPORT std::optional<int> tasks_on_node(std::string_view list, int node);
 
 }}  // namespace holdfast::v0_2

@@ -76,8 +76,8 @@ HOLDFAST_EXPORT void log_formatted(LogLevel level, std::string_view format,
 HOLDFAST_EXPORT bool log_enabled(LogLevel level) noexcept;
 
 // Reads HOLDFAST_LOG and HOLDFAST_LOG_FORMAT. Throws UsageError for an unknown value. Programs call it first.
-// Without this call the first message reads the variables, and a wrong value counts as the default. Turns on the
-// times of text lines, as a Checkpointer does.
+// Without this call the first message reads the variables, and a wrong value counts as the default. Turns on
+// the times of text lines, as a Checkpointer does.
 HOLDFAST_EXPORT void configure_log();
 // Whether text lines begin with the time. Off for a program that answers a person and ends soon.
 HOLDFAST_EXPORT void show_log_times(bool so);

@@ -18,7 +18,8 @@ namespace {
 struct Load {
   std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
   bool after_children = [] {
-    // Any child that was waited for has touched memory, so page faults tell whether there was one before the exec.
+    // Any child that was waited for has touched memory, so page faults tell whether there was one before the
+    // exec.
     rusage children{};
     return getrusage(RUSAGE_CHILDREN, &children) == 0 && children.ru_minflt > 0;
   }();

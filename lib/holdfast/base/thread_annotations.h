@@ -1,5 +1,5 @@
-// Which lock protects what, in words that clang checks (-Wthread-safety, tests/thread_safety). Other compilers
-// see nothing.
+// Which lock protects what, in words that clang checks (-Wthread-safety, tests/thread_safety). Other
+// compilers see nothing.
 //
 //   Mutex mutex_;
 //   int count_ HOLDFAST_GUARDED_BY(mutex_);            // read and written only while mutex_ is held
@@ -7,7 +7,8 @@
 //   void add() HOLDFAST_EXCLUDES(mutex_);              // the caller does not hold it: the function takes it
 //   wake_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return count_ > 0; });
 //
-// The mutex is declared before the members that it guards. https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+// The mutex is declared before the members that it guards.
+// https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #pragma once
 
 #if defined(__clang__)
@@ -16,7 +17,8 @@
 #define HOLDFAST_THREAD_ANNOTATION(attribute)
 #endif
 
-// A class whose objects are locked and unlocked, as a mutex; and a class whose objects hold one while they live.
+// A class whose objects are locked and unlocked, as a mutex; and a class whose objects hold one while they
+// live.
 #define HOLDFAST_CAPABILITY(kind) HOLDFAST_THREAD_ANNOTATION(capability(kind))
 #define HOLDFAST_SCOPED_CAPABILITY HOLDFAST_THREAD_ANNOTATION(scoped_lockable)
 

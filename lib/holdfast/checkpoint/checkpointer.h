@@ -7,8 +7,9 @@
 //   }
 //   return checkpointer.finish();                // the process's exit code
 //
-// Threads: the training thread, unless a method says "any thread". Durability: a step is saved when SaveHandle
-// says durable, when finish() returns 0 or 75, or when last_durable() names it. Errors: each method names them.
+// Threads: the training thread, unless a method says "any thread". Durability: a step is saved when
+// SaveHandle says durable, when finish() returns 0 or 75, or when last_durable() names it. Errors: each
+// method names them.
 #pragma once
 
 #include <cstdint>
@@ -107,7 +108,8 @@ class HOLDFAST_EXPORT Checkpointer {
   void metric(const std::string& name, double value);
 
   // Saves now, whatever the policy says. If after_step() staged this step already, that image is used.
-  // Between before_update() and after_step() the handle is `failed`, and the next after_step() makes the save.
+  // Between before_update() and after_step() the handle is `failed`, and the next after_step() makes the
+  // save.
   SaveHandle save();
   void request_save();                           // any thread; served by the next after_step
   void request_stop(const std::string& reason);  // any thread

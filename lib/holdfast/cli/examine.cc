@@ -17,7 +17,7 @@ namespace {
 
 int reading_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u)); }
 
-Examined look(const File& file, Depth depth, std::atomic<std::uint64_t>* progress) {
+Examined examine_once(const File& file, Depth depth, std::atomic<std::uint64_t>* progress) {
   Examined examined;
   // From the device: the page cache may still hold what the disk no longer has.
   auto read = read_index(file, ReadMode::uncached);
@@ -67,11 +67,11 @@ std::string word_of(FileState state) {
 Examined examine(const File& file, const std::string& name, Depth depth,
                  std::atomic<std::uint64_t>* progress) {
   try {
-    Examined examined = look(file, depth, progress);
+    Examined examined = examine_once(file, depth, progress);
     if (examined.state == FileState::damaged) {
       // A second look: damage on the volume shows twice.
       // Without progress: the bytes have been counted, and the line would pass 100 %.
-      Examined again = look(file, depth, nullptr);
+      Examined again = examine_once(file, depth, nullptr);
       if (again.state == FileState::ok) {
         again.remark =
             "a first read differed (" + examined.reason + "): suspect the disk, its cable or the memory";

@@ -17,7 +17,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// Before anything is written: weights of an earlier export may stay only where nobody takes them for the new ones.
+// Before anything is written: weights of an earlier export may stay only where nobody takes them for the new
+// ones.
 void check_other_form(Directory& directory, const ExportRequest& options, const std::string& name) {
   if (name.empty() || !directory.status(name)) return;
   const auto path = options.to.parent_path() / name;

@@ -1,7 +1,7 @@
 // What `holdfast export` writes: which tensors, in which format, into how many files.
 //
-// Errors: UsageError for what the format cannot do; Error if the checkpoint lacks what is asked for; damage is
-// a value. Threads: one.
+// Errors: UsageError for what the format cannot do; Error if the checkpoint lacks what is asked for; damage
+// is a value. Threads: one.
 #pragma once
 
 #include <filesystem>
@@ -40,8 +40,8 @@ class Export {
 
   // Names of the new files, the one that --to names last.
   const std::vector<std::string>& names() const { return names_; }
-  // The file of an export in the other form, one file or shards. Beside the new ones a loader might read that instead.
-  // Empty where there is one form only.
+  // The file of an export in the other form, one file or shards. Beside the new ones a loader might read that
+  // instead. Empty where there is one form only.
   std::string other_form() const;
   std::size_t tensors() const { return tensors_.size(); }
   std::string what() const;  // "4 tensors of 'model'", for people

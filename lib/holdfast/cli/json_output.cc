@@ -20,7 +20,8 @@ std::string dump_json(const Json& document, int indent) {
   // dump() would throw for a name of a file that is not UTF-8. Replaced, the object stays valid JSON.
   constexpr auto kReplace = Json::error_handler_t::replace;
   const std::string text = document.dump(indent, ' ', false, kReplace);
-  // A stranger may have written a checkpoint's texts and a file's name. Escaped they mean the same to a program.
+  // A stranger may have written a checkpoint's texts and a file's name. Escaped they mean the same to a
+  // program.
   return terminal_text(text) == text ? text : document.dump(indent, ' ', true, kReplace);
 }
 

@@ -18,8 +18,8 @@ namespace holdfast { inline namespace v0_2 {
 inline constexpr int kJsonSchema = 1;
 
 void add_json(CLI::App& command, bool& json);
-// UTF-8, where malformed bytes, such as of a file name, become U+FFFD. If a text in it could control a terminal,
-// all characters beyond ASCII are escaped. `indent` -1: one line.
+// UTF-8, where malformed bytes, such as of a file name, become U+FFFD. If a text in it could control a
+// terminal, all characters beyond ASCII are escaped. `indent` -1: one line.
 std::string dump_json(const nlohmann::ordered_json& document, int indent = 2);
 void print_json(const nlohmann::ordered_json& document);
 // {"schema":1,"error":"…","exit_code":2}

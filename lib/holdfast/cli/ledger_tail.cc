@@ -12,7 +12,7 @@ constexpr std::uint64_t kMost = 1 << 20;
 
 }  // namespace
 
-LedgerTail::News LedgerTail::look() {
+LedgerTail::News LedgerTail::read_new_lines() {
   News news;
   try {
     const auto run = FileSystem::real().open_directory(directory_, false);

@@ -21,7 +21,7 @@ class LedgerTail {
     bool another = false;     // another attempt than at the last look: `lines` begin at its first line
     std::string lines = {};
   };
-  News look();
+  News read_new_lines();
 
  private:
   const std::filesystem::path directory_;

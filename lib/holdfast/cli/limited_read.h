@@ -1,6 +1,6 @@
-// Reads a volume in a child process, for at most a given time. A volume whose server is gone blocks its reader
-// for ever, and a reader that cannot be killed also delays the end of its process. So this process never
-// touches the volume, and leaves such a child behind.
+// Reads a volume in a child process, for at most a given time. A volume whose server is gone blocks its
+// reader for ever, and a reader that cannot be killed also delays the end of its process. So this process
+// never touches the volume, and leaves such a child behind.
 //
 //   LimitedRead reading;
 //   const auto text = reading.run(2s, [&] { return to_text(look_at_run(directory)); });  // nullopt: it hangs

@@ -58,7 +58,8 @@ class MirrorProcess::Served {
         const int code = mirror_until_told();
         if (run_.told_to_stop()) return code;
         answer_end();
-        // run() has returned because it was told that nothing newer comes. A new trainer may come all the same.
+        // run() has returned because it was told that nothing newer comes. A new trainer may come all the
+        // same.
         run_.pace().wait(std::chrono::milliseconds(100));
       }
     } catch (const MirrorStopped&) {

@@ -1,8 +1,9 @@
-// The mirror of `supervise --mirror`: a process of its own beside the trainer. The front process starts it, and
-// again if it dies; the supervisor, in a child of the front process, asks it (front_process.h).
+// The mirror of `supervise --mirror`: a process of its own beside the trainer. The front process starts it,
+// and again if it dies; the supervisor, in a child of the front process, asks it (front_process.h).
 //
 //   MirrorProcess mirror(request);         // before any thread
-//   return run_apart([&] { return Supervisor(options, &mirror).run(); }, [&](pid_t who) { mirror.ended(who); });
+//   return run_apart([&] { return Supervisor(options, &mirror).run(); },
+//                    [&](pid_t who) { mirror.ended(who); });
 //
 // Errors: IoError if no process can be made. Threads: one.
 #pragma once

@@ -1,9 +1,9 @@
 // A mirror as `mirror`, `fetch` and `supervise --mirror` run it: with the format's verifier, in the idle I/O
 // class, and ending on signals. Memory: at most 64 MB, whatever the size of a checkpoint.
 //
-// After the first SIGTERM or SIGINT it waits for the trainer's last save, and brings it home without a limit of
-// speed, until the grace period ends (HOLDFAST_TERM_GRACE); after the second it stops at once. It pauses while
-// the trainer writes, and lifts the limit while an end is announced (mirror/trainer_signs.h).
+// After the first SIGTERM or SIGINT it waits for the trainer's last save, and brings it home without a limit
+// of speed, until the grace period ends (HOLDFAST_TERM_GRACE); after the second it stops at once. It pauses
+// while the trainer writes, and lifts the limit while an end is announced (mirror/trainer_signs.h).
 // Errors: UsageError; those of the module mirror. Threads: the one that made it.
 #pragma once
 
@@ -52,8 +52,8 @@ class MirrorRun {
   Pace& pace() { return pace_; }
   // A trainer's start, or `fetch`, holds the run directory while it fetches.
   bool a_start_fetches() const;
-  // After SupersededError: claims the run directory, so that its trainer ends with 76 at its next look. Leaves
-  // a trainer alone whose attempt was never claimed in HOME. Best effort.
+  // After SupersededError: claims the run directory, so that its trainer ends with 76 at its next look.
+  // Leaves a trainer alone whose attempt was never claimed in HOME. Best effort.
   void end_trainer();
   bool told_to_stop() const { return end_.has_value(); }
   void poll();

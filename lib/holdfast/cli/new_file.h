@@ -37,8 +37,8 @@ class NewFile {
   bool published_ = false;
 };
 
-// Throws UsageError, with the option --to, for what a new file must not replace: a folder, a link, a checkpoint;
-// without `force` any file.
+// Throws UsageError, with the option --to, for what a new file must not replace: a folder, a link, a
+// checkpoint; without `force` any file.
 void check_replaceable(Directory& directory, const std::filesystem::path& to, bool force);
 
 }}  // namespace holdfast::v0_2

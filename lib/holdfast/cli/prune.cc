@@ -163,14 +163,16 @@ std::string summary_of(const RetentionReport& report) {
   return format_count(files) + (files == 1 ? " file, " : " files, ") + format_bytes(report.bytes_that_go());
 }
 
-// A mirror deletes in a directory only after it has copied something there. The claim is recorded as this run's.
+// A mirror deletes in a directory only after it has copied something there. The claim is recorded as this
+// run's.
 void prune_directory(const MirrorRequest& request) {
   FileVerifier verifier;
   verifier.stop_keeping();
   const auto run = open_run_directory(request.directory);
   const auto record = read_home_record(*run);
   if (!record) return;
-  // The plan takes as long as the reading of two checkpoints. A machine that took HOME over meanwhile goes on.
+  // The plan takes as long as the reading of two checkpoints. A machine that took HOME over meanwhile goes
+  // on.
   const auto still_ours = [&](const RetentionReport&) {
     if (record->owns(highest_attempt(*open_run_directory(request.home)))) return;
     throw SupersededError(request.home +
@@ -189,8 +191,8 @@ void prune_directory(const MirrorRequest& request) {
   });
 }
 
-// Before anything goes here, the newest two are home and every byte of them is verified there. A dry run counts by
-// names.
+// Before anything goes here, the newest two are home and every byte of them is verified there. A dry run
+// counts by names.
 void prune_home(const PruneRequest& options) {
   MirrorRequest request = options.home;
   request.directory = options.directory;

@@ -19,8 +19,8 @@ class RankGuardian {
   RankGuardian(const RankGuardian&) = delete;
   RankGuardian& operator=(const RankGuardian&) = delete;
 
-  // A rank writes its process number here before it runs anything (ProcessOptions::announced_to): the launcher
-  // may die at any moment after. Requires that the rank leads its own group.
+  // A rank writes its process number here before it runs anything (ProcessOptions::announced_to): the
+  // launcher may die at any moment after. Requires that the rank leads its own group.
   int ranks_to_guard() const { return told_; }
 
  private:

@@ -102,7 +102,7 @@ class Rehearsal {
     times.said = Clock::real().now();
     while (!child.ended()) {
       pass_on(child, times);
-      watch_.look(child.id());
+      watch_.poll(child.id());
       const SteadyTime now = Clock::real().now();
       if (!times.trains && watch_.first_state()) begins(times, now);
       if (!times.trains) wonder(times, now);
@@ -115,7 +115,7 @@ class Rehearsal {
     }
     const SteadyTime ended = Clock::real().now();
     // The last state may have come after the last look.
-    watch_.look(child.id());
+    watch_.poll(child.id());
     // As on a machine that is gone: nothing of this life may reach into the next.
     if (times.killed) child.end_all();
     note(life, child, times, ended, server_.requests() - requests);

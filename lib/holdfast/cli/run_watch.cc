@@ -97,7 +97,7 @@ bool RunWatch::is_new(const RunState& state) {
   return told && *told > life_began_;
 }
 
-void RunWatch::look(pid_t group) {
+void RunWatch::poll(pid_t group) {
   if (directory_.empty()) directory_ = run_directory_of(group);
   auto state = read_state(directory_);
   if (!state || state->phase == RunPhase::starting) return;

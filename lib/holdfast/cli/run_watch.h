@@ -33,7 +33,7 @@ class RunWatch {
   // A new life begins: only attempts that do not exist yet count.
   void expect_new_attempt();
   // `group`: the command's process group.
-  void look(pid_t group);
+  void poll(pid_t group);
 
   const std::filesystem::path& directory() const { return directory_; }
   // The newest state of the life's attempt; nullopt: none has begun to train.

@@ -23,8 +23,8 @@ struct SlurmJob {
 // From SLURM_JOB_ID, SLURM_ARRAY_JOB_ID and SLURM_ARRAY_TASK_ID.
 SlurmJob this_slurm_job();
 
-// Tries for 20 s: at a time limit, Slurm kills the job after KillWait (30 s). False, and logged: Slurm did not answer,
-// or refused. True says nothing about a job that was cancelled.
+// Tries for 20 s: at a time limit, Slurm kills the job after KillWait (30 s). False, and logged: Slurm did
+// not answer, or refused. True says nothing about a job that was cancelled.
 bool requeue(const SlurmJob& job, const HookContext& context, SignalInbox& inbox);
 
 }}  // namespace holdfast::v0_2

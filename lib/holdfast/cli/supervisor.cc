@@ -248,7 +248,7 @@ std::optional<std::string> Supervisor::look_for_stall() {
   if (!looking_at_ledger_) {
     if (now < next_look_) return std::nullopt;
     next_look_ = now + std::min<Duration>(kLookAtSteps, stall_watch_.limit() / 4);
-    if (!begin(looking_at_ledger_, [tail = tail_] { return tail->look(); })) return std::nullopt;
+    if (!begin(looking_at_ledger_, [tail = tail_] { return tail->read_new_lines(); })) return std::nullopt;
   }
   if (!looking_at_ledger_->ready()) return std::nullopt;
   const LedgerTail::News found = looking_at_ledger_->take();

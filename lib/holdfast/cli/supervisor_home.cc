@@ -29,8 +29,8 @@ std::optional<int> Supervisor::prepare() {
   }
 }
 
-// Stays until the newest checkpoint is home; after a stop, only for the rest of the grace period. 0: it is home, or
-// there is no mirror. Otherwise the exit code of a run whose newest checkpoint is not home.
+// Stays until the newest checkpoint is home; after a stop, only for the rest of the grace period. 0: it is
+// home, or there is no mirror. Otherwise the exit code of a run whose newest checkpoint is not home.
 int Supervisor::bring_home() {
   constexpr int kTakenOver = static_cast<int>(ExitCode::superseded);
   if (mirror_ == nullptr) return 0;

@@ -1,4 +1,5 @@
-// Which Holdfast this program is, for --version, reports, and questions to its authors. Errors: none. Threads: any.
+// Which Holdfast this program is, for --version, reports, and questions to its authors. Errors: none.
+// Threads: any.
 #pragma once
 
 #include <string>

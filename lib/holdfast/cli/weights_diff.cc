@@ -120,7 +120,8 @@ int diff_weights(const WeightsDiffRequest& request) {
       common.push_back(key);
     }
   }
-  // By source, so that a storage of many tensors is read once. One at a time: two files may not fit into memory.
+  // By source, so that a storage of many tensors is read once. One at a time: two files may not fit into
+  // memory.
   const auto place = [&](const std::string& key) {
     return std::tuple(ours.shared_source(key), theirs.shared_source(key), key);
   };

@@ -1,8 +1,8 @@
-// `holdfast diff` where one side, or both, is a file of PyTorch or safetensors: the weights alone are compared,
-// by key. Prints the result.
+// `holdfast diff` where one side, or both, is a file of PyTorch or safetensors: the weights alone are
+// compared, by key. Prints the result.
 //
-// Errors: Error, with ExitCode::unreadable, for a file that cannot be read. Threads: one. Memory: two tensors, or
-// two storages with the tensors that share them.
+// Errors: Error, with ExitCode::unreadable, for a file that cannot be read. Threads: one. Memory: two
+// tensors, or two storages with the tensors that share them.
 #pragma once
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Random crop and horizontal flip of small pictures, fused with normalisation: bytes in, float32 out.
 //
-// Each choice is an integer drawn for (seed, epoch, sample). Each float is an entry of a table of 257 floats a
-// channel: levels 0 to 255, and 256 for padding. The kernel computes entries with the same two correctly
+// Each choice is an integer drawn for (seed, epoch, sample). Each float is an entry of a table of 257 floats
+// a channel: levels 0 to 255, and 256 for padding. The kernel computes entries with the same two correctly
 // rounded operations as the table, so all CPUs give equal bits. Padding is black before it is normalised, as
 // in torchvision: entry 256 equals entry 0.
 //

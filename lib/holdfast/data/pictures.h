@@ -7,7 +7,8 @@
 // The fingerprint is the XXH3-128 of all pictures and labels, about 15 ms for CIFAR-10; less would miss a
 // changed file. Above 1 GiB it hashes evenly spaced blocks of 1 GiB in total.
 //
-// Errors: UsageError for an impossible shape or augmentation. Threads: const methods may be called from any thread.
+// Errors: UsageError for an impossible shape or augmentation. Threads: const methods may be called from any
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Splits a sample of a user's data set into tensors; dataset.h lists the types, others do not compile. Pure functions.
+// Splits a sample of a user's data set into tensors; dataset.h lists the types, others do not compile. Pure
+// functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,9 +1,9 @@
 // Decides which samples make a batch: a keyed permutation is the order, and a plan cuts it into batches. Both
 // are arithmetic: nothing is shuffled in memory, any position costs O(1), and only a Cursor must be saved.
 //
-// The order depends on (seed, epoch, size) only. Of each w stretches of `batch_size` positions in a row, rank r of
-// w takes stretch r. So every number of ranks walks through the same global order, and a run may resume with
-// another number.
+// The order depends on (seed, epoch, size) only. Of each w stretches of `batch_size` positions in a row, rank
+// r of w takes stretch r. So every number of ranks walks through the same global order, and a run may resume
+// with another number.
 //
 // Errors: UsageError for options that cannot work, RefusedError for a cursor outside the data set. Threads:
 // Permutation is a value; a BatchPlan belongs to one thread at a time.

@@ -21,7 +21,8 @@ constexpr std::int64_t kLow = 0xFFFFFFFF;
 // Columns of the tensor that get_batch makes.
 constexpr std::int64_t kFirst = 0, kSecond = 1, kPlaces = 2, kLabel = 3, kTraits = 4;
 
-// A 32-bit hash (lowbias32 of C. Wellons) in 64-bit integers, which every device has. A product keeps its low bits.
+// A 32-bit hash (lowbias32 of C. Wellons) in 64-bit integers, which every device has. A product keeps its low
+// bits.
 at::Tensor hashed(at::Tensor x) {
   x = x.bitwise_and(kLow);
   x.bitwise_xor_(x.bitwise_right_shift(16)).mul_(0x7feb352d).bitwise_and_(kLow);

@@ -47,7 +47,8 @@ struct GroupOptions {
   Duration start_timeout = std::chrono::minutes(10);
   // Longest time of one collective, and of a wait for a rank that is busy (an evaluation, the last save).
   Duration timeout = std::chrono::minutes(5);
-  // Time without a sign of life after which a rank is lost. The others know it two or three seconds later.
+  // Time without a sign of life after which a rank is lost. The others know it two or three seconds
+  // later, and up to 13 s after the last sign at 1,024 ranks (docs/ranks_in_detail.md).
   // HOLDFAST_SILENCE overrides it. Shorter: a busy network may look like a loss.
   Duration silence = std::chrono::seconds(6);
   // Makes collectives also in a world of one, for measurements and tests.
@@ -103,8 +104,8 @@ class HOLDFAST_EXPORT ProcessGroup {
   struct Parts;
   struct Nccl;
 
-  // Separate Gloo connections between all ranks, under that name; their sockets are added to `own`. Collective.
-  // Requires !alone().
+  // Separate Gloo connections between all ranks, under that name; their sockets are added to `own`.
+  // Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name, Connections& own);
   // Votes over the store, on a connection of their own. Null if the store is not Holdfast's. Collective, as
   // connect_apart().

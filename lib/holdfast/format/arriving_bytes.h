@@ -1,6 +1,6 @@
-// Verifies the bytes of a checkpoint while they arrive in order, and keeps none of them. The head must be equal
-// to the one of the file that it is a copy of, the rest is compared with the digests in that head. So a copy is
-// verified with one pass over its own bytes, and without the body of the file.
+// Verifies the bytes of a checkpoint while they arrive in order, and keeps none of them. The head must be
+// equal to the one of the file that it is a copy of, the rest is compared with the digests in that head. So a
+// copy is verified with one pass over its own bytes, and without the body of the file.
 //
 //   auto bytes = ArrivingBytes::of(file, index);
 //   bytes->append(block); …; bytes->is_whole();

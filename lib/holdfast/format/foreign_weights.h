@@ -1,5 +1,5 @@
-// Files of weights that other programs wrote, told apart by their first bytes: safetensors (safetensors.h) and
-// PyTorch archives (torch_archive.h).
+// Files of weights that other programs wrote, told apart by their first bytes: safetensors (safetensors.h)
+// and PyTorch archives (torch_archive.h).
 //
 // Errors: a malformed file is a value (Rejection); an error of the operating system is an IoError.
 // Threads: free functions; read_foreign starts its own threads and joins them.

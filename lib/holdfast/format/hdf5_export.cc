@@ -14,8 +14,8 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// HDF5's superblock, version 2 (HDF5 File Format Specification 3.0, II.B). Other addresses are relative to its
-// base address, so they stay.
+// HDF5's superblock, version 2 (HDF5 File Format Specification 3.0, II.B). Other addresses are relative to
+// its base address, so they stay.
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kBaseAddressAt = 12;
 constexpr std::size_t kEndAddressAt = 28;

@@ -21,7 +21,7 @@ std::vector<Digest> write_image(File& file, Snapshot& snapshot, const FilePlan& 
                                 const ImageWriterOptions& options) {
   const std::span<const std::byte> image = snapshot.arena->padded();
   // Throttling is for the volume alone; hashing is never slowed down.
-  Throttle throttle(options.write_limit, *options.clock, options.hurry);
+  Throttle throttle(options.write_limit, *options.clock, options.limit_lifted);
   internal::PieceHasher hasher(snapshot, options.before_seal != nullptr, options.recheck);
   // Two ranges, so that no block has bytes of the head and of the body: the head must be written last.
   const ByteRange head_range{0, plan.head};

@@ -37,8 +37,8 @@ inline constexpr std::size_t kHeaderFieldsEnd = 104;
 inline constexpr std::uint64_t kMinUserBlock = 8192;
 inline constexpr std::uint64_t kMaxUserBlock = 256u << 20;
 
-// A: space for attributes. It is doubled when they outgrow it, which makes a new plan. usual_attribute_capacity
-// (file_plan.h) chooses between the small value, for a small state, and the default.
+// A: space for attributes. It is doubled when they outgrow it, which makes a new plan.
+// usual_attribute_capacity (file_plan.h) chooses between the small value, for a small state, and the default.
 inline constexpr std::uint64_t kMinAttributeCapacity = 1u << 10;
 inline constexpr std::uint64_t kSmallAttributeCapacity = 16u << 10;
 inline constexpr std::uint64_t kDefaultAttributeCapacity = 256u << 10;
@@ -60,14 +60,15 @@ inline constexpr std::uint64_t kMaxMetadataBlock = 1u << 20;
 // Size of the blocks in which files are read and written: large enough that calls cost nothing.
 inline constexpr std::uint64_t kTransferBlock = 8u << 20;
 
-// How digests protect a state that is digested while it is staged (snapshot/piece_digests.h), so that the writer
-// reads it only to write it. The digest in the index is that of the staged bytes. So a bit that flips between
-// staging and writing shows at every verified read: resume, `holdfast verify`, a copy to a mirror. (A digest of the
-// image at the moment of the write would vouch for the flipped bit.) But the save may already be acknowledged, and
-// then that checkpoint is lost; with a memory cell that is stuck, each one until the sample meets its piece. To
-// bound this, each save hashes one piece in 17 again before it seals the head, other pieces each time, and fails if
-// one has changed: at most 16 saves of that image are lost. (17 is odd, because two images may take turns.) The read-back of the head proves that this head is on the device; ReadBack::all
-// compares every byte there before the acknowledgement, for one more read of the file.
+// How digests protect a state that is digested while it is staged (snapshot/piece_digests.h), so that the
+// writer reads it only to write it. The digest in the index is that of the staged bytes. So a bit that flips
+// between staging and writing shows at every verified read: resume, `holdfast verify`, a copy to a mirror. (A
+// digest of the image at the moment of the write would vouch for the flipped bit.) But the save may already
+// be acknowledged, and then that checkpoint is lost; with a memory cell that is stuck, each one until the
+// sample meets its piece. To bound this, each save hashes one piece in 17 again before it seals the head,
+// other pieces each time, and fails if one has changed: at most 16 saves of that image are lost. (17 is odd,
+// because two images may take turns.) The read-back of the head proves that this head is on the device;
+// ReadBack::all compares every byte there before the acknowledgement, for one more read of the file.
 inline constexpr std::uint64_t kRecheckEvery = 17;
 
 }}  // namespace holdfast::v0_2

@@ -59,9 +59,9 @@ std::shared_ptr<Arena> make_share_image(const FilePlan& plan, const Share& share
 }
 
 WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& shares, int rank,
-                         const ImageWriterOptions& options, bool look) {
-  Throttle throttle(options.write_limit, *options.clock, options.hurry);
-  PieceHasher hasher(snapshot, share_of(shares, rank).pieces, look, options.recheck);
+                         const ImageWriterOptions& options, bool check_finite) {
+  Throttle throttle(options.write_limit, *options.clock, options.limit_lifted);
+  PieceHasher hasher(snapshot, share_of(shares, rank).pieces, check_finite, options.recheck);
   const auto& writes = share_of(shares, rank).writes;
   BlockWriter blocks(file, std::as_const(*snapshot.arena).padded(), writes, throttle);
   internal::run_beside(
@@ -75,8 +75,8 @@ WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& sha
 }
 
 WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank,
-                        const ImageWriterOptions& options, bool look) {
-  PieceHasher hasher(snapshot, share_of(shares, rank).pieces, look, options.recheck);
+                        const ImageWriterOptions& options, bool check_finite) {
+  PieceHasher hasher(snapshot, share_of(shares, rank).pieces, check_finite, options.recheck);
   internal::run_workers(std::max(options.threads, 1), [&](const Stopped& stopped) { hasher.work(stopped); });
   return {hasher.digests(), hasher.not_finite()};
 }
@@ -88,7 +88,7 @@ std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePla
   if (pieces.size() != shares.pieces.size()) throw Error("a shared file needs the digest of every piece");
   const std::span<const std::byte> image = std::as_const(*snapshot.arena).padded();
   const Stopped never{false};
-  Throttle throttle(options.write_limit, *options.clock, options.hurry);
+  Throttle throttle(options.write_limit, *options.clock, options.limit_lifted);
   // The late blocks hold bytes of several ranks, which have arrived by now.
   BlockWriter late(file, image, shares.late, throttle);
   late.work(never);

@@ -24,15 +24,15 @@ std::shared_ptr<Arena> make_share_image(const FilePlan& plan, const Share& share
 
 struct WrittenShare {
   std::vector<Digest> digests;            // of the share's pieces, in order
-  std::optional<std::size_t> not_finite;  // a tensor with such a number, if `look` was set
+  std::optional<std::size_t> not_finite;  // a tensor with such a number, if `check_finite` was set
 };
 
 WrittenShare write_share(File& file, const Snapshot& snapshot, const Shares& shares, int rank,
-                         const ImageWriterOptions& options, bool look);
+                         const ImageWriterOptions& options, bool check_finite);
 
 // Hashes this rank's pieces without writing: for a rank that does not see the volume.
 WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank,
-                        const ImageWriterOptions& options, bool look);
+                        const ImageWriterOptions& options, bool check_finite);
 
 // Rank 0, once every share is written and all sent bytes are in the image: writes the late blocks, then the
 // head. `pieces`: the digests of shares.pieces. Passes `not_finite` to options.before_seal. Returns the

@@ -28,9 +28,10 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index,
 std::vector<ExportedTensor> averaged_state_dict_of(const CheckpointIndex& index, std::string_view part,
                                                    std::string_view module = kModelModule);
 
-// The weights of a file of safetensors or PyTorch (foreign_weights.h), in the form of SnapshotSource::load_weights. `now`: attributes of the
-// state that will take them. Keys that share a tensor there may all be in the file with equal bytes, or only
-// one of them. Keys with another spelling there ("model.spellings", state/other_keys.h) are renamed.
+// The weights of a file of safetensors or PyTorch (foreign_weights.h), in the form of
+// SnapshotSource::load_weights. `now`: attributes of the state that will take them. Keys that share a tensor
+// there may all be in the file with equal bytes, or only one of them. Keys with another spelling there
+// ("model.spellings", state/other_keys.h) are renamed.
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& foreign, const Attributes& now,
                                                                 int threads = 2);
 

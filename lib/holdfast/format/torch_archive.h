@@ -43,7 +43,8 @@ bool looks_like_torch(const File& file);
 // The tensors of one dict of the file: the file's only value, or the one at `key`. `key` may be a path with
 // dots ("state.model"). Without a key, the names that trainers use count: "state_dict", "model_state_dict",
 // "model" and a few more, or the only dict with tensors. Rejected, with the keys that are there, if none of
-// that decides. Tensors of dicts within the dict are named "outer.inner", as those of modules in C++ archives.
+// that decides. Tensors of dicts within the dict are named "outer.inner", as those of modules in C++
+// archives.
 std::variant<TorchIndex, Rejection> read_torch_index(const File& file, std::string_view key = {});
 
 // Reads all tensors of the index into host memory, each as "<group>/<key>", contiguous. Rejects keys that are

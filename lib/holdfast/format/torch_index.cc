@@ -59,8 +59,8 @@ bool has_tensors(const PickleValue& value) {
 
 using Values = std::unordered_set<const PickleValue*>;
 
-// A dict with tensors, in itself or in its dicts and lists. `without`: values that are known to have none; many
-// dicts may share them, and each is looked at once.
+// A dict with tensors, in itself or in its dicts and lists. `without`: values that are known to have none;
+// many dicts may share them, and each is looked at once.
 bool is_dict_over_tensors(const PickleValue& value, Values& without) {
   if (items_of(value) == nullptr) return false;
   std::vector<const PickleValue*> waiting{&value};
@@ -146,8 +146,8 @@ const PickleValue& the_weights(const PickleValue& root) {
   return *only;
 }
 
-// An optimizer that C++ saved names parameters by their addresses, and lists these in its groups. Here they get
-// numbers, as in Python.
+// An optimizer that C++ saved names parameters by their addresses, and lists these in its groups. Here they
+// get numbers, as in Python.
 using Numbers = std::map<std::string_view, std::string>;
 using Members = std::map<std::string_view, const PickleValue*, std::less<>>;
 Members members_of(const PickleValue& dict) {
@@ -179,8 +179,8 @@ Numbers parameter_numbers(const PickleValue& root) {
   return numbers;
 }
 
-// Follows dicts, lists and objects down to the tensors. Values may refer to each other again and again, so the
-// results are compared with the size of the pickle.
+// Follows dicts, lists and objects down to the tensors. Values may refer to each other again and again, so
+// the results are compared with the size of the pickle.
 class Collector {
  public:
   struct Found {

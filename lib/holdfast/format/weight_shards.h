@@ -16,7 +16,8 @@ struct WeightShards {
   std::uint64_t total = 0;                          // bytes of all tensors
 };
 
-// Fills one shard after another with at most `most` bytes of tensors. A tensor of more gets a shard of its own.
+// Fills one shard after another with at most `most` bytes of tensors. A tensor of more gets a shard of its
+// own.
 WeightShards split_weights(const CheckpointIndex& index, const std::vector<ExportedTensor>& tensors,
                            std::uint64_t most, std::optional<DType> as = {});
 // "model-00002-of-00003.safetensors" for "model.safetensors"; `shard` counts from 0.

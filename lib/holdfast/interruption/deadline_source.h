@@ -3,12 +3,13 @@
 //
 // Ten minutes before, or at once if less is left, it sends a notice of kind `deadline`: the run commits,
 // trains on, and commits again in time. At the end of `max_wall`, or of the time that a signal announced, it
-// sends a `stop`, so that the process leaves with 75. Slurm ends its jobs itself. docs/interruption_sources.md#deadline has
-// the details.
+// sends a `stop`, so that the process leaves with 75. Slurm ends its jobs itself.
+// docs/interruption_sources.md#deadline has the details.
 //
 // Environment, read by make_sources(): SLURM_JOB_END_TIME, HOLDFAST_DEADLINE_SIGNAL,
-// HOLDFAST_SUPERVISED_SINCE, HOLDFAST_SUPERVISED_UPTIME. A job's end that has passed, or is malformed, is logged and ignored.
-// Errors: the constructor throws IoError without an eventfd (after_signal); poll() throws only bad_alloc. Threads: as source.h says.
+// HOLDFAST_SUPERVISED_SINCE, HOLDFAST_SUPERVISED_UPTIME. A past or malformed job end is logged and ignored.
+// Errors: the constructor throws IoError without an eventfd (after_signal); poll() throws only bad_alloc.
+// Threads: as source.h says.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +59,8 @@ class DeadlineSource final : public Source {
 
 // SLURM_JOB_END_TIME, if it is a moment in the future.
 std::optional<WallTime> slurm_job_end(const Clock& clock);
-// The time of HOLDFAST_DEADLINE_SIGNAL. Throws UsageError if it is malformed, or if HOLDFAST_STOP_SIGNALS names
-// the same signal.
+// The time of HOLDFAST_DEADLINE_SIGNAL. Throws UsageError if it is malformed, or if HOLDFAST_STOP_SIGNALS
+// names the same signal.
 std::optional<Duration> deadline_signal();
 // The current value for HOLDFAST_SUPERVISED_UPTIME. Empty if unknown.
 std::string uptime_here();

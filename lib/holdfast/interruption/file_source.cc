@@ -67,7 +67,7 @@ FileSource::FileSource(const std::filesystem::path& path, Clock& clock) : clock_
 
 std::vector<Notice> FileSource::poll() {
   Content content;
-  const Seen seen = look(content);
+  const Seen seen = read_file(content);
   if (seen != Seen::content) {
     doubtful_.reset();
     doubts_ = 0;
@@ -110,7 +110,7 @@ std::vector<Notice> FileSource::gone(const char* how) const {
   return {{"file", NoticeKind::withdrawn, std::nullopt, how}};
 }
 
-FileSource::Seen FileSource::look(Content& content) {
+FileSource::Seen FileSource::read_file(Content& content) {
   const auto refused = [&](int code) {
     if (!is_absence(code)) {
       say_once("cannot be read: " + std::string(text_of(code)));

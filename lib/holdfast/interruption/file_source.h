@@ -39,7 +39,7 @@ class FileSource final : public Source {
   };
   enum class Seen { content, absent, unknown };
 
-  Seen look(Content& content);
+  Seen read_file(Content& content);
   std::vector<Notice> gone(const char* how) const;
   void say_once(const std::string& what);
 

@@ -6,7 +6,8 @@
 //   monitor.add(std::make_unique<SignalSource>(clock));  monitor.start();
 //   …each step:  if (monitor.pending()) …               // one atomic load
 //
-// Errors: start() throws IoError without an eventfd, Error without a thread. A source that throws is logged and off.
+// Errors: start() throws IoError without an eventfd, Error without a thread. A source that throws is logged
+// and off.
 // Threads: add, listen, start, stop by the owner; the other methods from any thread. pending(),
 // stop_requested(), deadline(), named_deadline(), take_checkpoint_request() and take_risk() are lock-free.
 #pragma once

@@ -29,8 +29,8 @@ struct Notice {
   // With at_risk: the machine will stand still for at most this time, at an unknown moment, and then
   // continue.
   std::optional<Duration> stands_still = {};
-  // Nobody named the deadline: it is a usual grace period (term_grace.h), or 110 s (kUnknownNoticeTime). A save
-  // should end by then, and is not skipped if it cannot.
+  // Nobody named the deadline: it is a usual grace period (term_grace.h), or 110 s (kUnknownNoticeTime). A
+  // save should end by then, and is not skipped if it cannot.
   bool guessed = false;
   // When this process first saw it. The Monitor fills it in if the source does not.
   std::optional<SteadyTime> seen = {};

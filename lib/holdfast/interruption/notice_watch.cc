@@ -33,7 +33,7 @@ void NoticeWatch::wake(const RiskCommand& command) noexcept {
     }
     changed_.notify_all();
   } catch (const std::exception& error) {
-    log_warning("no watch whether the training reacts to the notice, and no command is run: {}",
+    log_warning("after a notice nobody checks whether the training reacts, and no command is run: {}",
                 what_of(error));
   }
 }
@@ -61,10 +61,10 @@ void NoticeWatch::run() noexcept {
     // Commands and callbacks may take long or query this object, so the lock is released.
     lock.unlock();
     for (const RiskCommand& command : commands) hook.start(command);
-    const bool running = hook.look();
+    const bool running = hook.reap();
     const bool pending = callbacks_.pending();
     const bool waits = callbacks_.waits && callbacks_.waits();
-    if (pending || waits) callbacks_.look();
+    if (pending || waits) callbacks_.respond();
     if (pending) {
       look_for_silence();
     } else {
@@ -81,7 +81,7 @@ void NoticeWatch::run() noexcept {
   // A command that came with the end still runs: the machine may live longer than the training.
   for (const RiskCommand& command : std::exchange(commands_, {})) hook.start(command);
   // Reaps what has ended by now; the system adopts the rest.
-  hook.look();
+  hook.reap();
 }
 
 void NoticeWatch::look_for_silence() noexcept {

@@ -23,7 +23,7 @@ class NoticeWatch {
  public:
   struct Callbacks {
     std::function<bool()> pending;       // is there something that training should look at
-    std::function<void()> look;          // does what needs no training thread
+    std::function<void()> respond;       // does what needs no training thread
     std::function<bool()> waits = {};    // such work may come up although nothing is pending
     std::function<Duration()> patience;  // how long training may take to look
     std::function<std::string()> what;   // for people: the notice, and the time left

@@ -13,7 +13,7 @@ namespace holdfast { inline namespace v0_2 {
 
 class ServiceSource : public Source {
  public:
-  // What is said to one provider's service, and what was heard.
+  // Talks to one provider's service, and remembers its answers.
   class Conversation {
    public:
     virtual ~Conversation() = default;

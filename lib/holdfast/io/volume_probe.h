@@ -32,8 +32,9 @@ MountWait wait_for_mount(const FileSystem& file_system, Clock& clock, const std:
 // waits for one volume and writes to another would be lost with the machine.
 void check_beneath_mount(const std::filesystem::path& directory, const std::filesystem::path& mount);
 
-// Throws IoError (ENODEV) if the volume at `mount` is gone. Also if `directory` was made while it was gone: it
-// then lies on the volume that holds the mount point. A volume mounted deeper and a subvolume are accepted.
+// Throws IoError (ENODEV) if the volume at `mount` is gone. Also if `directory` was made while it was gone:
+// it then lies on the volume that holds the mount point. A volume mounted deeper and a subvolume are
+// accepted.
 void check_on_mount(FileSystem& file_system, const Directory& directory, const std::filesystem::path& mount);
 
 // A warning for people if `directory` lies on the root file system, which usually ends with the machine.

@@ -1,5 +1,5 @@
-// Adds 1 to the counters of all batch norms of a forward pass (num_batches_tracked) with one kernel instead of
-// one each. ResNet-50 has 53.
+// Adds 1 to the counters of all batch norms of a forward pass (num_batches_tracked) with one kernel instead
+// of one each. ResNet-50 has 53.
 //
 //   BatchCounts counts;                       // on this thread, until it ends
 //   const at::Tensor loss = forward(batch);   // each norm calls BatchCounts::count(num_batches_tracked)

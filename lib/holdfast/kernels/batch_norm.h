@@ -56,8 +56,8 @@ struct Activation {
 // CPU path is for tests, and to continue a run of a GPU.
 HOLDFAST_EXPORT Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                                             const BatchNormFusion& fusion = {});
-// Compiles the kernels of fused_batch_norm() for inputs of this type now, all at once, instead of in the first
-// step. Does nothing on a CPU.
+// Compiles the kernels of fused_batch_norm() for inputs of this type now, all at once, instead of in the
+// first step. Does nothing on a CPU.
 HOLDFAST_EXPORT void prepare_fused_batch_norm(at::ScalarType type, c10::Device device);
 // cuDNN's fused calls: FP16 on a GPU only. Adds the gradients of the two paths with a separate operator.
 HOLDFAST_EXPORT Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,

@@ -151,15 +151,15 @@ inline float load_written(const float* from) {
 #endif
 }
 
-// What this thread wrote is there for other blocks before what it writes next.
+// Other blocks see all earlier writes of this thread before its later ones.
 inline void publish() {
 #ifdef __CUDACC_RTC__
   __threadfence();
 #endif
 }
 
-// True for the last of `blocks` callers, one thread of each; the counter is 0 before the first and after the
-// last. What the others published is there for the last one.
+// Called by one thread of each of `blocks` blocks. True for the last caller, which sees what the others
+// published. The counter is 0 before the first call and after the last.
 inline bool arrives_last(unsigned* counter, int blocks) {
   const unsigned count = static_cast<unsigned>(blocks);
 #ifdef __CUDACC_RTC__

@@ -44,8 +44,8 @@ struct StepsBeside {
   Duration uncertainty{};
 };
 
-// What a mirror has brought to a second, safer place (docs/two_tiers.md). Work at risk is what is not home: what
-// would be lost together with this machine and its disk.
+// What a mirror has brought to a second, safer place (docs/two_tiers.md). Work at risk is what is not home:
+// what would be lost together with this machine and its disk.
 struct HomeFigures {
   std::int64_t step = -1;  // newest checkpoint there; -1: none
   std::int64_t risk_steps = 0;

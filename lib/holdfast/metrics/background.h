@@ -7,8 +7,8 @@
 // A step costs one lock and one copy of the event, no system call (docs/metrics.md#cost). If the sinks fall
 // behind by kMostWaiting events, newer steps and histograms are dropped, which is logged once.
 // Errors: none; a sink that throws is logged once and gets nothing more.
-// Threads: the methods by one thread; `status` runs on this object's thread, after begin(). end() and the destructor
-// wait for the sinks up to `patience`; after that they leave the thread behind, with a warning.
+// Threads: the methods by one thread; `status` runs on this object's thread, after begin(). end() and the
+// destructor wait for the sinks up to `patience`; after that they leave the thread behind, with a warning.
 #pragma once
 
 #include <chrono>

@@ -28,7 +28,8 @@ class CsvFile;
 
 struct CsvOptions {
   // True for a resume from a chosen point (CheckpointerOptions::start.resume_from): keeps the rows of the
-  // abandoned branch under another name. Default false: later steps are computed again. Cost: one more file each time.
+  // abandoned branch under another name. Default false: later steps are computed again. Cost: one more file
+  // each time.
   bool keep_dropped = false;
 };
 

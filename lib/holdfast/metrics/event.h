@@ -68,7 +68,8 @@ struct EvaluationEvent {
   WallTime at{};
 };
 
-// The finite values of one tensor. counts[i]: those from limits[i-1] to below limits[i]; the last one: to its limit.
+// The finite values of one tensor. counts[i]: those from limits[i-1] to below limits[i]; the last one: to its
+// limit.
 struct HistogramEvent {
   std::int64_t step = 0;
   std::string name = {};  // such as "gradients/fc.weight"

@@ -1,9 +1,11 @@
 // Sinks that other programs read: TensorBoard's event files, and Prometheus' text file.
 //
 //   sinks.push_back(tensorboard_sink(FileSystem::real(), "run/tensorboard"));
-//   sinks.push_back(prometheus_sink(FileSystem::real(), "/var/lib/node_exporter/run1.prom", {.run = "run1"}));
+//   const auto file = "/var/lib/node_exporter/run1.prom";
+//   sinks.push_back(prometheus_sink(FileSystem::real(), file, {.run = "run1"}));
 //
-// docs/metrics.md lists tags and names. Both may wait for a disk: give them to BackgroundSinks (background.h).
+// docs/metrics.md lists tags and names. Both may wait for a disk: give them to BackgroundSinks
+// (background.h).
 //
 // Errors: tensorboard_sink throws nothing; prometheus_sink throws IoError if the name belongs to something
 // else than a regular file. A later error is logged once, and the sink then writes nothing more.
@@ -27,8 +29,8 @@ struct TensorBoardOptions {
   Duration flush_every = std::chrono::seconds(10);
 };
 
-// begin() creates a new file in `directory`, and missing folders. Readers then drop what earlier attempts wrote
-// of steps after the resumed one.
+// begin() creates a new file in `directory`, and missing folders. Readers then drop what earlier attempts
+// wrote of steps after the resumed one.
 HOLDFAST_EXPORT std::unique_ptr<MetricSink> tensorboard_sink(FileSystem& file_system,
                                                              std::filesystem::path directory,
                                                              const TensorBoardOptions& options = {},

@@ -25,8 +25,8 @@ class AlignedBlock {
   Arena memory_{kCopyBlock};
 };
 
-// Reads `bytes` bytes from the device, not through the page cache, which belongs to the trainer. Throws IoError
-// if the file is shorter.
+// Reads `bytes` bytes from the device, not through the page cache, which belongs to the trainer. Throws
+// IoError if the file is shorter.
 void read_blocks(const File& file, std::uint64_t bytes, AlignedBlock& block,
                  const std::function<void(std::span<const std::byte>)>& sink);
 

@@ -44,8 +44,8 @@ AttemptNumber DirectoryHome::claim(AttemptNumber least) {
   return store_.claim(kClaimedByMirror, 0, least);
 }
 
-// From now on no older owner can add a file: what it has not renamed yet is gone. So a list after the claim shows
-// all that a later owner may find (store/commit.h, rule 6).
+// From now on no older owner can add a file: what it has not renamed yet is gone. So a list after the claim
+// shows all that a later owner may find (store/commit.h, rule 6).
 void DirectoryHome::sweep(Directory& run) {
   bool any = false;
   for (const DirectoryEntry& entry : run.list()) {

@@ -79,8 +79,8 @@ class Home {
   virtual std::vector<HomeFile> list() = 0;
   // Requires claim(). The same, in the order in which a start tries them.
   virtual std::vector<HomeFile> starts() { return list(); }
-  // Requires claim(). Tells later owners of HOME that this one goes on from `start`. What an older owner uploads
-  // after this, and what is newer than `start`, stands back behind it in starts().
+  // Requires claim(). Tells later owners of HOME that this one goes on from `start`. What an older owner
+  // uploads after this, and what is newer than `start`, stands back behind it in starts().
   virtual void begin_from(FileId /*start*/) {}
   // Requires claim(). A file of that name that is damaged is replaced or set aside.
   virtual void put(const MirrorSource& source) = 0;

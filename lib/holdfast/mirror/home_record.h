@@ -48,8 +48,8 @@ struct HomeRecord {
 std::string to_json(const HomeRecord& record);
 std::optional<HomeRecord> home_record_from_json(const std::string& text);  // nullopt: torn, empty or foreign
 std::optional<HomeRecord> read_home_record(Directory& run_directory);
-// Reads, merges and writes as one operation, whoever else does: a start and a mirror add claims at any moment. `merge`
-// gets what is there; nullopt: nothing. Afterwards the file holds what it returns.
+// Reads, merges and writes as one operation, whoever else does: a start and a mirror add claims at any
+// moment. `merge` gets what is there; nullopt: nothing. Afterwards the file holds what it returns.
 void update_home_record(Directory& run_directory,
                         const std::function<HomeRecord(const std::optional<HomeRecord>&)>& merge);
 

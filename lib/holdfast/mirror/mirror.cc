@@ -193,7 +193,7 @@ bool Mirror::copy(Directory& run, const Found& found) {
   const auto file = run.open(found.name, OpenMode::read);
   if (!file) return false;  // overtaken, and deleted
   const Held held(run.path() + "/" + found.name);
-  auto source = look(run, found, *file);
+  auto source = inspect(run, found, *file);
   if (!source) return false;
   source->path = held.path();
   const SteadyTime began = pace_.clock().now();
@@ -221,7 +221,7 @@ bool Mirror::copy(Directory& run, const Found& found) {
   return true;
 }
 
-std::optional<MirrorSource> Mirror::look(const Directory& run, const Found& found, const File& file) {
+std::optional<MirrorSource> Mirror::inspect(const Directory& run, const Found& found, const File& file) {
   Verdict verdict = verifier_.inspect(file, Verifier::Depth::head, false);
   // Looks again on the device: a bad page in the cache is not the file's fault.
   if (verdict.kind == Verdict::Kind::damaged) verdict = verifier_.inspect(file, Verifier::Depth::head, true);

@@ -1,6 +1,7 @@
 // Copies the checkpoints of a run directory to HOME, newest first, and tells in HOME_STATE.json what is home.
 // A copy is home once HOME holds it durably and every byte was verified there. A checkpoint that is not home
-// when a newer one appears is skipped; a copy that has begun is finished. Two are home as soon as there are two.
+// when a newer one appears is skipped; a copy that has begun is finished. Two are home as soon as there are
+// two.
 //
 //   Mirror mirror(file_system, verifier, *home, {.directory = dir}, pace);
 //   mirror.run();            // until `pace` throws; with `once` until the newest checkpoints are home
@@ -41,10 +42,8 @@ class Mirror {
   // From now on run() returns once the newest checkpoint is home. There will be no newer one.
   void finish() { finishing_ = true; }
   bool finishing() const { return finishing_; }
-  // The newest checkpoint of the run directory is home, or there is none.
-  bool newest_is_home() const { return newest_is_home_; }
   const HomeRecord& record() const { return record_; }
-  // Numbers that prepare_start() has claimed with the same Home.
+  // Numbers that prepare_start_or_go_alone() has claimed with the same Home.
   void add_claims(const std::vector<AttemptNumber>& claims);
   // After SupersededError: the newer claim in HOME is that of a start in this very run directory.
   bool goes_on_here() const;
@@ -67,7 +66,7 @@ class Mirror {
   void adopt(Directory& run, AttemptNumber newest);
   void check_homes();
   bool copy(Directory& run, const Found& found);
-  std::optional<MirrorSource> look(const Directory& run, const Found& found, const File& file);
+  std::optional<MirrorSource> inspect(const Directory& run, const Found& found, const File& file);
   bool is_there_already(const MirrorSource& source);
   void put(Directory& run, const MirrorSource& source);
   void is_home(const MirrorSource& source);

@@ -95,7 +95,8 @@ const std::vector<RcloneEntry>& RcloneHome::entries(Listing which) {
   if (!found) throw HomeError(name_ + ": what rclone lists about " + root_ + " is not a list of files");
   std::erase_if(*found, [](const RcloneEntry& entry) { return entry.is_folder; });
   listed_ = std::move(*found);
-  // While rclone lists, the mirror serves its supervisor, which may claim: then the list is older than that claim.
+  // While rclone lists, the mirror serves its supervisor, which may claim: then the list is older than that
+  // claim.
   listed_at_ = writes == writes_ ? std::optional(pace_.clock().now()) : std::nullopt;
   return listed_;
 }
@@ -216,7 +217,8 @@ void RcloneHome::forget_old_claims(const std::vector<Claim>& all) {
 void RcloneHome::check_claims(Listing which) {
   AttemptNumber own = own_;
   std::vector<Claim> all = claims(which);
-  // While rclone lists, the mirror serves its supervisor, which may claim anew: the list is older than that claim.
+  // While rclone lists, the mirror serves its supervisor, which may claim anew: the list is older than that
+  // claim.
   while (own != own_) {
     own = own_;
     all = claims(Listing::anew);

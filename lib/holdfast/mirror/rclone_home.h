@@ -1,14 +1,14 @@
-// HOME as a store that the program rclone speaks to: `rclone:REMOTE:PATH`. Transport, retries, multipart uploads
-// and credentials are rclone's business; order, claims and verification are done here.
+// HOME as a store that the program rclone speaks to: `rclone:REMOTE:PATH`. Transport, retries, multipart
+// uploads and credentials are rclone's business; order, claims and verification are done here.
 //
-// Objects have the names of the files. A claim is the object `attempts/<number>.<16 hex digits>`, and a listing
-// afterwards decides: alone at its number, with nothing higher, it has won. Of two claims of one number at least the
-// later listing sees both. Requires a store that lists what was written; S3, GCS, Azure Blob and file servers do.
-// An upload cannot be called back, so the winner marks what it goes on from, by `<its claim>.from.<checkpoint>`. A
-// later start takes that one before newer files of older attempts.
+// Objects have the names of the files. A claim is the object `attempts/<number>.<16 hex digits>`, and a
+// listing afterwards decides: alone at its number, with nothing higher, it has won. Of two claims of one
+// number at least the later listing sees both. Requires a store that lists what was written; S3, GCS, Azure
+// Blob and file servers do. An upload cannot be called back, so the winner marks what it goes on from, by
+// `<its claim>.from.<checkpoint>`. A later start takes that one before newer files of older attempts.
 //
-// A copy counts after rclone has read it back, and all bytes were what the index of the source says. Each call of
-// rclone starts a program, so one listing of files and claims answers all questions that come within a second.
+// A copy counts after rclone has read it back, and all bytes were what the index of the source says. Each
+// call of rclone starts a program, so one listing of files and claims answers all questions within a second.
 // Errors: as home.h. Threads: one.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What `rclone lsjson` prints about a folder: a JSON list of objects. Strict, because nothing may be taken for
-// an empty folder that is none.
+// What `rclone lsjson` prints about a folder: a JSON list of objects. Strict, because nothing may be taken
+// for an empty folder that is none.
 //
 // Errors: nullopt unless the text is a complete JSON list of objects, each with a path and a size.
 // Threads: pure.

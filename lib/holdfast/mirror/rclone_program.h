@@ -1,7 +1,8 @@
 // Runs the program rclone once a call. Its output goes to `out`, its messages to the error text. The program
 // dies with this process. `pace` is polled while it runs; an exception of it ends the program.
 //
-// Errors: HomeError if it cannot be started, or stays silent for longer than the pace's patience. Threads: one thread for all calls.
+// Errors: HomeError if it cannot be started, or stays silent for longer than the pace's patience. Threads:
+// one thread for all calls.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/mirror/aligned_blocks.h"
 #include "holdfast/mirror/home_record.h"
+#include "holdfast/mirror/internal/start_try.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/recovery.h"
 
@@ -108,8 +109,8 @@ class Start {
     claims_.push_back(prepared_.attempt);
   }
 
-  // A claim proves nothing: a start of this directory that failed, or was killed, may have made it. A checkpoint
-  // that came home does.
+  // A claim proves nothing: a start of this directory that failed, or was killed, may have made it. A
+  // checkpoint that came home does.
   bool others_went_on() const {
     if (record_.alone == 0) return false;
     const std::vector<HomeFile> there = home_.list();
@@ -225,10 +226,9 @@ class Start {
 
 }  // namespace
 
-PreparedStart prepare_start(FileSystem& file_system, Verifier& verifier,
-                            const std::filesystem::path& directory, Home& home, Pace& pace,
-                            const StartChecks& checks) {
-  std::vector<AttemptNumber> claims;
+PreparedStart internal::try_start(FileSystem& file_system, Verifier& verifier,
+                                  const std::filesystem::path& directory, Home& home, Pace& pace,
+                                  const StartChecks& checks, std::vector<AttemptNumber>& claims) {
   return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
 }
 
@@ -241,7 +241,7 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
   for (Duration delay = kFirstPause;; delay = std::min(kLongestPause, delay * 2)) {
     try {
       const Patience limited(pace, end - pace.clock().now());
-      return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
+      return internal::try_start(file_system, verifier, directory, home, pace, checks, claims);
     } catch (const Error& error) {
       // A refusal and a newer owner stay as they are, however long a start waits.
       if (error.exit_code() != ExitCode::io_failed) throw;

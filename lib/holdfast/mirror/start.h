@@ -1,9 +1,9 @@
 // What has to happen before a trainer starts in a run directory that has a HOME: claim the attempt there, and
 // fetch the newest good checkpoint if the run directory lacks it (docs/two_tiers.md#before-each-start).
 //
-// Order: claim in HOME → list HOME → fetch what is newer than the newest good file here, newest first, older ones
-// if it is damaged → raise the run directory's attempts, so that the trainer claims the number that was won in
-// HOME. Every byte is verified before a file gets its name. After a crash the next start repeats it.
+// Order: claim in HOME → list HOME → fetch what is newer than the newest good file here, newest first, older
+// ones if it is damaged → raise the run directory's attempts, so that the trainer claims the number that was
+// won in HOME. Every byte is verified before a file gets its name. After a crash the next start repeats it.
 //
 // Errors: IoError, HomeError: try again. RefusedError: checkpoints exist in HOME, none of them verifies, and
 // the run directory has none; or a newer format. Exceptions of Pace pass through. Threads: one.
@@ -36,12 +36,10 @@ struct StartChecks {
   bool only_ours = false;
 };
 
-PreparedStart prepare_start(FileSystem& file_system, Verifier& verifier,
-                            const std::filesystem::path& directory, Home& home, Pace& pace,
-                            const StartChecks& checks = {});
-// Tries for `patience`. Then it lets the trainer begin alone from a good checkpoint here; without one it throws
-// what the last try threw. The mirror claims that attempt's number when HOME is back. If another machine has
-// claimed it meanwhile, that machine's checkpoints count, and those of the attempt alone become .damaged.
+// Tries for `patience`. Then it lets the trainer begin alone from a good checkpoint here; without one it
+// throws what the last try threw. The mirror claims that attempt's number when HOME is back. If another
+// machine has claimed it meanwhile, that machine's checkpoints count, and those of the attempt alone become
+// .damaged.
 PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
                                         const std::filesystem::path& directory, Home& home, Pace& pace,
                                         Duration patience, const StartChecks& checks = {});

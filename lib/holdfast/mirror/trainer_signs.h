@@ -1,12 +1,12 @@
-// What a mirror sees of the trainer beside it, in the run directory alone. The trainer writes while a temporary
-// file of the newest attempt is there. It tells an announced end in its progress file.
+// What a mirror sees of the trainer beside it, in the run directory alone. The trainer writes while a
+// temporary file of the newest attempt is there. It tells an announced end in its progress file.
 //
 //   TrainerSigns trainer(file_system, directory, clock);
 //   while (trainer.writes()) clock.sleep_for(20ms);
 //
 // A temporary file that stays for 30 s is left over, or its write hangs: it counts no more.
-// Errors: none; what cannot be read is no sign. Threads: one. Cost: writes() lists the directory, at most every
-// 50 ms; end_is_announced() reads a file of 4 KiB, at most every second.
+// Errors: none; what cannot be read is no sign. Threads: one. Cost: writes() lists the directory, at most
+// every 50 ms; end_is_announced() reads a file of 4 KiB, at most every second.
 #pragma once
 
 #include <filesystem>

@@ -6,8 +6,8 @@
 //   { const auto averaged = ema.swap_in(); evaluate(*net); }
 //
 // Requires: the module outlives the Ema and keeps its parameters; call to(device) and to(dtype) before.
-// Errors: UsageError for a decay outside [0, 1], and for a second swap_in(), an update, a restart(), a save or a
-// load while swapped in. Threads: the training thread.
+// Errors: UsageError for a decay outside [0, 1], and for a second swap_in(), an update, a restart(), a save
+// or a load while swapped in. Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -28,9 +28,9 @@ struct AdamWKernel;
 // float and round once per update; torch::optim rounds after each operation. So an eps of 1e-8, which is 0 in
 // float16, does no harm here.
 //
-// On a GPU Torch's kernel takes the betas, and 1 - beta^t, in float: beside torch::optim's doubles an update is
-// up to 2e-5 of itself larger or smaller, most in the first updates (measured; Python's fused=True does the
-// same).
+// On a GPU Torch's kernel takes the betas, and 1 - beta^t, in float: beside torch::optim's doubles an update
+// is up to 2e-5 of itself larger or smaller, most in the first updates (measured; Python's fused=True does
+// the same).
 //
 // Step counts (bias correction). On a CPU they are in the parameters' states, as torch's. On a GPU the device
 // counts in float, so that a skipped update does not count and no thread waits. settle(), which a checkpoint

@@ -82,15 +82,15 @@ struct FusedWork<SgdKernel> {
   std::vector<SGDParamState*> states;  // of the parameters that have gradients, in order
   std::vector<std::pair<const at::TensorImpl*, std::unique_ptr<SGDParamState>>> made;
 
-  // Throws for tensors that the kernels cannot use, before anything changes.
-  void look(torch::optim::Optimizer& optimizer);
+  // Fills `states`. Throws for tensors that the kernels cannot use, before anything changes.
+  void collect_states(torch::optim::Optimizer& optimizer);
   template <class DecidesOn>
   void step(torch::optim::Optimizer& optimizer, bool maximize, const std::optional<at::Tensor>& grad_scale,
             const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on);
   void settle(torch::optim::Optimizer& /*optimizer*/) {}
 };
 
-void FusedWork<SgdKernel>::look(torch::optim::Optimizer& optimizer) {
+void FusedWork<SgdKernel>::collect_states(torch::optim::Optimizer& optimizer) {
   states.clear();
   auto& groups = optimizer.param_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -113,7 +113,7 @@ template <class DecidesOn>
 void FusedWork<SgdKernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
                                 const std::optional<at::Tensor>& grad_scale,
                                 const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on) {
-  look(optimizer);
+  collect_states(optimizer);
   // If found_inf is in host memory, the answer is known here, and no kernel has to run.
   if (!decides_on(at::Device(at::kCPU)) && skipped_here(found_inf)) return;
 

@@ -6,8 +6,8 @@
 //   exit       Commit at once, then end with exit code 75.
 //   callback   The program's function chooses one of these when the notice is seen.
 //
-// A commit begins only if it can end before a deadline that somebody named (else `too_late`). With a mirror, the
-// last one begins early enough to be home (else `not_home`). docs/design.md#before-a-deadline has the rules.
+// A commit begins only if it can end before a deadline that somebody named (else `too_late`). With a mirror,
+// the last one begins early enough to be home (else `not_home`). Rules: docs/design.md#before-a-deadline.
 //
 // Errors: none. Threads: pure.
 #pragma once
@@ -65,7 +65,8 @@ struct Plan {
   bool not_home = false;
 };
 
-// False if a mirror brings checkpoints home, and this boundary, covered or committed now, is not home by then.
+// False if a mirror brings checkpoints home, and this boundary, covered or committed now, is not home by
+// then.
 HOLDFAST_EXPORT bool is_home_by(SteadyTime deadline, SteadyTime now, const Costs& costs,
                                 const Standing& standing) noexcept;
 

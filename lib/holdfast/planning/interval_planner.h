@@ -35,9 +35,9 @@ struct SaveCost {
   Duration write{};  // from staged to durable
 };
 
-// Interruptions per second: ended lives over seconds lived, of `lives` and of eight ended lives of two hours. Those
-// stand for public traces; eight ended lives of the run's own weigh as much. Ignores lives of zero or negative
-// length.
+// Interruptions per second: ended lives over seconds lived, of `lives` and of eight ended lives of two hours.
+// Those stand for public traces; eight ended lives of the run's own weigh as much. Ignores lives of zero or
+// negative length.
 HOLDFAST_EXPORT double hazard_of(const std::vector<MachineLife>& lives);
 
 // Requires hazard > 0.

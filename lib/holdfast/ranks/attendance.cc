@@ -24,8 +24,9 @@ constexpr Duration kPatience = 30s;  // between two log lines about missing rank
 
 Duration left_until(SteadyTime end) { return std::max<Duration>(end - Clock::real().now(), 0s); }
 
-// The starts in a store that torchrun's agents keep over all of them. Each agent counts restarts for itself, and not
-// those for a host that came back; so rank 0 numbers the starts, and lets the newest process of each rank in.
+// The starts in a store that torchrun's agents keep over all of them. Each agent counts restarts for itself,
+// and not those for a host that came back; so rank 0 numbers the starts, and lets the newest process of each
+// rank in.
 class Starts {
  public:
   Starts(const LaunchEnvironment& place, const StoreLine& line) : place_(place), line_(line) {}

@@ -2,13 +2,13 @@
 // them whether all have come.
 //
 // Keys: who (rank 0: the job), come/<r> (a count: two that live are an error), ended/<r>/<count> (that one's
-// connection ended), here/<r>, verdict (rank 0: "go", or the message that all ranks end with), read/<r>. In a store
-// that torchrun's agents keep they are below the number of the start, which rank 0 draws: starts (a count),
-// knock/<world size>/<r> (a count: the ticket of the newest process), admit/<world size>/<r>/<ticket> (rank 0: that
-// number).
+// connection ended), here/<r>, verdict (rank 0: "go", or the message that all ranks end with), read/<r>. In a
+// store that torchrun's agents keep they are below the number of the start, which rank 0 draws: starts (a
+// count), knock/<world size>/<r> (a count: the ticket of the newest process), admit/<world size>/<r>/<ticket>
+// (rank 0: that number).
 //
-// Errors: UsageError for another job at that port, or a rank that exists twice; GroupError if ranks are missing;
-// SilentStore; StoppedWaiting. Threads: one.
+// Errors: UsageError for another job at that port, or a rank that exists twice; GroupError if ranks are
+// missing; SilentStore; StoppedWaiting. Threads: one.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ namespace holdfast { inline namespace v0_2 {
 // "MASTER_ADDR:MASTER_PORT"
 HOLDFAST_EXPORT std::string port_of(const LaunchEnvironment& place);
 
-// Returns true when all ranks are here; the line has the keys of this start then. False: the ranks have met in this
-// store before, or begin anew, and this rank belongs to the next start. `limit` is for the message.
+// Returns true when all ranks are here; the line has the keys of this start then. False: the ranks have met
+// in this store before, or begin anew, and this rank belongs to the next start. `limit` is for the message.
 HOLDFAST_EXPORT bool attend(const LaunchEnvironment& place, SteadyTime end, Duration limit, StoreLine& line);
 
 }}  // namespace holdfast::v0_2

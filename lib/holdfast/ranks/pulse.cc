@@ -109,7 +109,7 @@ void Pulse::State::learn(Tale tale) {
 }
 
 void Pulse::State::look_at_all() {
-  Tale tale = table.look(store->get(keys));
+  Tale tale = table.poll(store->get(keys));
   called = tale.called;
   store->set(prefix + "pulse", text_of(tale, ++looks));
   learn(std::move(tale));

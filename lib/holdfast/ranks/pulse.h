@@ -1,8 +1,9 @@
 // Signs of life: which ranks have fallen silent, whatever their other threads do.
 //
-// A thread of each process increments its key in the store twice a second. Rank 0's thread reads all keys and
-// writes which have not moved, and for how many of its polls. Every rank reads that text. A rank that is
-// silent for `looks` polls is lost, for all ranks within about two seconds. Counting polls, not seconds,
+// A thread of each process increments its key in the store every 0.5 s up to 512 ranks, and every 2 s at most
+// (pulse_options()). Rank 0's thread reads all keys and writes which have not moved, and for how many of its
+// polls. Every rank reads that text. A rank that is silent for `looks` polls is lost. All ranks know it about
+// two seconds later, and up to 8 s later in a world of 4,096. Counting polls, not seconds,
 // means that a process that was stopped has missed polls itself and accuses nobody. docs/ranks_in_detail.md
 // has the cases.
 //
@@ -40,8 +41,8 @@ struct PulseOptions {
 };
 
 // For a run of that size. More ranks give signs less often, so that rank 0 stays below 2 % of a core: twice a
-// second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second sign,
-// but every one while a rank is silent. Six polls at least find a loss.
+// second up to 512 ranks, once a second up to 1,024, every two seconds at most; and it answers every second
+// sign, but every one while a rank is silent. Six polls at least find a loss.
 HOLDFAST_EXPORT PulseOptions pulse_options(int world_size, Duration silence);
 
 // A rank that evaluates, reads or compiles still gives signs; one that a debugger or SIGSTOP stops does not.

@@ -12,7 +12,7 @@ SaveHandle RankGroup::begin_save(std::shared_ptr<SaveHandle::Shared> save) {
   open_.push_back(save);
   // The new save replaces older ones whose outcome is open, except a share that is being written.
   std::erase_if(open_, [&](const auto& open) {
-    if (open == save || open->in_hand) return false;
+    if (open == save || open->taken) return false;
     open->settle(SaveStatus::overtaken, {});
     return true;
   });
@@ -67,7 +67,7 @@ void RankGroup::learn(const Agreed& agreed) {
   alone_ = alone_ || agreed.alone;
   std::erase_if(open_, [&](const auto& save) {
     // The writer's thread still holds it, and settles it itself.
-    if (save->in_hand) return false;
+    if (save->taken) return false;
     const bool safe = durable_ >= save->step;
     // Rank 0 failed only if it is done with that save: not busy, and at a later step.
     if (!safe && !(failing_ && agreed.busy < 0 && agreed.step > save->step)) return false;

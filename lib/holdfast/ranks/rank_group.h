@@ -1,8 +1,8 @@
 // What a Checkpointer keeps about the other ranks of its run: the channel to them, what the votes agreed on,
 // and the saves that all ranks know.
 //
-// Errors: as RankChannel. Threads: the training thread; patience(), hurried(), guarded() and before_parting()
-// any.
+// Errors: as RankChannel. Threads: the training thread; patience(), limit_lifted(), guarded() and
+// before_parting() any.
 #pragma once
 
 #include <atomic>
@@ -109,8 +109,10 @@ class RankGroup {
   // Limits of this rank's waits and writes for shared saves. Threads: any.
   Patience& patience() { return patience_; }
   const Patience& patience() const { return patience_; }
-  const std::atomic<bool>& hurried() const { return hurried_; }
-  void hurry(bool so) noexcept { hurried_ = so; }  // shares are written without a speed limit
+  const std::atomic<bool>& limit_lifted() const { return limit_lifted_; }
+  // Shares are written without a speed limit from lift_limit() until restore_limit().
+  void lift_limit() noexcept { limit_lifted_ = true; }
+  void restore_limit() noexcept { limit_lifted_ = false; }
 
   // Afterwards no thread of the writer uses the channel or the source. Waits for a thread that uses one now.
   void part();
@@ -143,7 +145,7 @@ class RankGroup {
   bool sharing_ = false;
   std::unique_ptr<SharedWriter> shared_;
   Patience patience_;
-  std::atomic<bool> hurried_{false};
+  std::atomic<bool> limit_lifted_{false};
 };
 
 // nullptr without a channel, or for a world of one.

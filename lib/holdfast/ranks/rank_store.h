@@ -1,7 +1,7 @@
 // The interface to a run's store: keys and values that all ranks share.
 //
-// StoreConnection talks to Holdfast's own store in rank 0's process. Under torchrun the store is a c10d::Store
-// (distributed/internal/foreign_store.h). Tests have one in memory.
+// StoreConnection talks to Holdfast's own store in rank 0's process. Under torchrun the store is a
+// c10d::Store (distributed/internal/foreign_store.h). Tests have one in memory.
 //
 // Errors: StoreClosed, which is final; StoreFailed: the store refused one request. Threads: as the
 // implementation says.
@@ -49,12 +49,12 @@ class HOLDFAST_EXPORT RankStore {
   // second). Returns those that are missing then. This default polls.
   virtual std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit,
                                            const std::function<bool()>& give_up);
-  // Sets `key` and returns the value of `read`; nullopt if that is missing. One message each way, if the store
-  // can do that.
+  // Sets `key` and returns the value of `read`; nullopt if that is missing. One message each way, if the
+  // store can do that.
   virtual std::optional<std::string> swap(const std::string& key, const std::string& value,
                                           const std::string& read);
-  // The store sets that key when this connection ends for any reason, unless the will is withdrawn before. Not
-  // every store can do that.
+  // The store sets that key when this connection ends for any reason, unless the will is withdrawn before.
+  // Not every store can do that.
   virtual void make_will(const std::string& /*key*/, const std::string& /*value*/) {}
   virtual void withdraw_will() {}
 };

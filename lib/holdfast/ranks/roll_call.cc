@@ -33,7 +33,7 @@ std::string died(const std::vector<int>& ranks) {
 RollCall::RollCall(StoreLine line, std::weak_ptr<const Pulse> pulse, int rank, int world_size)
     : line_(std::move(line)), pulse_(std::move(pulse)), rank_(rank), world_size_(world_size) {
   // The run has failed already, so the roll call must be short and must not be ended by a signal.
-  line_.hurry();
+  line_.shorten_limit();
   line_.heed_stop(false);
 }
 

@@ -36,7 +36,7 @@ void ShareWriterThread::hand(HandedShare share) {
     const auto handle = share.handle;
     waiting_.push_back(std::move(share));
     // Set under the lock, before the thread can settle the handle.
-    handle->in_hand = true;
+    handle->taken = true;
   }
   wake_.notify_one();
 }
@@ -66,7 +66,7 @@ void ShareWriterThread::run() noexcept {
     // Without the lock: a share may take seconds to write, and hand() must not wait for it.
     lock.unlock();
     take_part(std::move(share));
-    handle->in_hand = false;
+    handle->taken = false;
     lock.lock();
     working_ = false;
     if (waiting_.empty()) idle_.notify_all();

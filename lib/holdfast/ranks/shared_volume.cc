@@ -69,8 +69,8 @@ class Nonce {
 };
 
 // Empty: this rank sees the file. Otherwise what it found instead.
-std::string look_once(FileSystem& files, const std::filesystem::path& run, const std::string& name,
-                      std::string_view number) {
+std::string check_file(FileSystem& files, const std::filesystem::path& run, const std::string& name,
+                       std::string_view number) {
   try {
     // A new open of the directory makes NFS ask its server for new names.
     const auto directory = files.open_directory(run, false);
@@ -91,8 +91,8 @@ std::string look_once(FileSystem& files, const std::filesystem::path& run, const
   }
 }
 
-std::string look(FileSystem& files, const std::filesystem::path& run, const std::string& message,
-                 Clock& clock, Duration limit) {
+std::string await_file(FileSystem& files, const std::filesystem::path& run, const std::string& message,
+                       Clock& clock, Duration limit) {
   const std::size_t blank = message.find(' ');
   if (blank == std::string::npos || message.size() - blank - 1 != kNumber) return "rank 0 sent no nonce";
   const std::string name = message.substr(0, blank);
@@ -103,7 +103,7 @@ std::string look(FileSystem& files, const std::filesystem::path& run, const std:
   // Grows to 1 s, because each look costs the file server a request.
   Duration pause = std::chrono::milliseconds(20);
   while (true) {
-    std::string reason = look_once(files, run, name, number);
+    std::string reason = check_file(files, run, name, number);
     if (reason.empty()) return {};
     const Duration left = end - clock.now();
     if (left <= Duration::zero()) return reason;
@@ -171,7 +171,7 @@ SharedVolume find_shared_volume(FileSystem& files, const std::filesystem::path& 
   if (channel.world_size() == 1) return {{true}, {{}}};
   if (channel.rank() == 0) return ask_all(files, run, attempt, channel, options);
   const std::string message = channel.hear(0, kNonceMessage, options.answer);
-  const std::string reason = look(files, run, message, clock, options.look_for);
+  const std::string reason = await_file(files, run, message, clock, options.look_for);
   channel.tell(kSightMessage, reason.empty() ? std::string(kSeen) : printable(reason, kLongestAnswer));
   // Another rank may look for as long as this one did, so wait that much longer.
   const std::string all = channel.hear(0, kAllMessage, options.look_for + options.answer);

@@ -140,7 +140,7 @@ class SharedWriter::Leader {
     const SteadyTime began = writer_.clock_.now();
     pieces_.resize(shares_.pieces.size());
     // The other ranks write at the same time, so most reports have arrived when rank 0's share is done.
-    take(0, write_share(file, snapshot_, shares_, 0, options_.how, options_.look));
+    take(0, write_share(file, snapshot_, shares_, 0, options_.how, options_.check_finite));
     const SteadyTime until = writer_.clock_.now() + options_.reports_within;
     for (int rank = 1; rank < shares_.world_size(); ++rank) hear(rank, until);
     done_.digests = complete_image(file, snapshot_, plan_, shares_, pieces_, not_finite_, options_.how);
@@ -242,6 +242,10 @@ CheckpointInfo LedSave::commit(CheckpointStore& store, Snapshot& snapshot, Ances
   return std::move(done.checkpoint);
 }
 
+void LedSave::log_alone_from_here(const OtherRankError& why) const {
+  log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(why));
+}
+
 SharedOutcome SharedWriter::take_part(FileSystem& files, const std::filesystem::path& run,
                                       const SharedSave& save, const Snapshot& snapshot,
                                       const SharedWriteOptions& options) {
@@ -298,7 +302,7 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
   ReportMessage report;
   report.failure = failure_of([&] {
     const auto message = internal::read_begin(tag, begin);
-    if (!message) throw Error("rank 0 sent another message than the beginning of this save");
+    if (!message) throw Error("rank 0 sent a message that does not begin this save");
     if (message->fingerprint != save.shares->fingerprint) {
       throw Error(
           "it plans another file than rank 0: the ranks train different states, or with different versions "
@@ -308,10 +312,10 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
     const Share& share = save.shares->ranks[static_cast<std::size_t>(rank)];
     WrittenShare written;
     if (share.writes.empty()) {
-      written = hash_share(snapshot, *save.shares, rank, options.how, options.look);
+      written = hash_share(snapshot, *save.shares, rank, options.how, options.check_finite);
     } else {
       const auto file = open_announced(files, run, message->temporary, clock_);
-      written = write_share(*file, snapshot, *save.shares, rank, options.how, options.look);
+      written = write_share(*file, snapshot, *save.shares, rank, options.how, options.check_finite);
       // Before the report: rank 0 acknowledges for all, so this rank's bytes must be on the device (rule
       // 13).
       file->sync();

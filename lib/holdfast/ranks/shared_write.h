@@ -57,7 +57,7 @@ class RankError : public OtherRankError {
 
 struct SharedWriteOptions {
   ImageWriterOptions how = {};  // rank 0 alone uses before_seal, with the numbers of all ranks
-  bool look = true;             // look for numbers that are not finite; costs a tenth of the hashing
+  bool check_finite = true;     // look for numbers that are not finite; costs a tenth of the hashing
   // Timeouts; shorten them when an end is announced. The first: until rank 0's file exists, whose space may
   // be slow to reserve.
   Duration begin_within = std::chrono::minutes(2);
@@ -156,6 +156,7 @@ class LedSave final : public JointSave {
   CheckpointInfo commit(CheckpointStore& store, Snapshot& snapshot, Ancestry ancestry, ImageWriterOptions how,
                         Duration& wrote) override;
   void begin_alone() override { writer_.alone(step_, save_.number); }
+  void log_alone_from_here(const OtherRankError& why) const override;
   void decline(const std::string& reason) noexcept override { writer_.decline(step_, reason, save_.number); }
 
  private:

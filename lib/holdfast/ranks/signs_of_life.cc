@@ -9,8 +9,9 @@ namespace {
 
 // Factor for the time until a rank's first sign: it may still be loading its GPU's libraries.
 constexpr int kPatienceAtFirst = 5;
-// Polls. Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict comes that much
-// later, and names all that are lost by then. It never names a rank that has been silent for less.
+// Polls. Ranks of one vanished host fall silent together, but their counts differ by a poll. So a verdict
+// comes that much later, and names all that are lost by then. It never names a rank that has been silent for
+// less.
 constexpr int kLooksToGather = 1;
 // One number carries the count (32 bits), the polls of standing still (15 bits) and the call (1 bit).
 constexpr std::int64_t kLookOfStanding = std::int64_t{1} << 32;
@@ -51,7 +52,7 @@ SignTable::SignTable(int world_size, int looks)
     : signs_(static_cast<std::size_t>(world_size), "0"),
       unmoved_(static_cast<std::size_t>(world_size), at_first(looks)) {}
 
-Tale SignTable::look(const std::vector<std::string>& signs) {
+Tale SignTable::poll(const std::vector<std::string>& signs) {
   Tale tale;
   for (std::size_t i = 0; i < signs.size(); ++i) {
     const std::int64_t sign = std::stoll(signs[i]);

@@ -1,10 +1,10 @@
-// Who has fallen silent, decided from signs of life alone: no clock, no thread, no socket. pulse.h runs it in a
-// process, and the model of large runs (tests/dist/scale_model) in virtual time.
+// Who has fallen silent, decided from signs of life alone: no clock, no thread, no socket. pulse.h runs it in
+// a process, and the model of large runs (tests/crash/large_runs) in virtual time.
 //
-// Rank 0's SignTable gets all ranks' signs twice a second and writes a *tale*: which have not moved, and for
-// how many of its polls. Each rank's SilenceJudge reads the tale and counts its own polls without a new one.
-// Counting polls, not seconds, means that a process that was stopped has missed polls itself and accuses
-// nobody.
+// At each poll rank 0's SignTable gets all ranks' signs and writes a *tale*: which have not moved, and for
+// how many of its polls. Polls come every 0.5 s up to 512 ranks, and every 2 s at most (pulse_options()).
+// Each rank's SilenceJudge reads the tale and counts its own polls without a new one. Counting polls, not
+// seconds, means that a process that was stopped has missed polls itself and accuses nobody.
 //
 // Errors: std::invalid_argument for a sign that is no number. Threads: one.
 #pragma once
@@ -17,8 +17,8 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// A sign: a count, plus 2^32 times the polls for which this machine may stand still (below 2^15), plus 2^47 for
-// a rank that calls rank 0.
+// A sign: a count, plus 2^32 times the polls for which this machine may stand still (below 2^15), plus 2^47
+// for a rank that calls rank 0.
 std::int64_t sign_of(std::int64_t count, std::int64_t standing, bool calls);
 std::int64_t most_polls_of_standing();
 
@@ -37,7 +37,7 @@ Tale tale_of(const std::string& text);
 class SignTable {
  public:
   SignTable(int world_size, int looks);
-  Tale look(const std::vector<std::string>& signs);
+  Tale poll(const std::vector<std::string>& signs);
 
  private:
   std::vector<std::string> signs_;  // as last read
@@ -45,9 +45,9 @@ class SignTable {
   int announced_ = 0;
 };
 
-// Each rank's. `looks`: polls without a sign after which a rank is lost. `tale_every`: polls from one tale to the
-// next. `looks_to_tell`: polls by which rank 0 acts later than the others, because its store may end with it and
-// they must learn the reason.
+// Each rank's. `looks`: polls without a sign after which a rank is lost. `tale_every`: polls from one tale to
+// the next. `looks_to_tell`: polls by which rank 0 acts later than the others, because its store may end with
+// it and they must learn the reason.
 class SilenceJudge {
  public:
   SilenceJudge(int rank, int looks, int tale_every = 1, int looks_to_tell = 2);

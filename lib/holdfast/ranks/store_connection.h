@@ -35,8 +35,8 @@ class HOLDFAST_EXPORT StoreConnection final : public RankStore {
     std::string secret;
   };
 
-  // Retries until `limit` has passed, which is also the timeout of a call. Keeps `server` alive as long as this
-  // object.
+  // Retries until `limit` has passed, which is also the timeout of a call. Keeps `server` alive as long as
+  // this object.
   StoreConnection(Place place, Duration limit, std::shared_ptr<StoreServer> server = nullptr);
 
   // Another connection to the same store.

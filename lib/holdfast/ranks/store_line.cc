@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 // minute.
 constexpr Duration kAnswer = 45s;
 // For a roll call: the run has failed, and a dead store must not hold its end up.
-constexpr Duration kHurriedAnswer = 5s;
+constexpr Duration kShortAnswer = 5s;
 constexpr Duration kAlarmLook = 100ms;  // between two checks of the alarm
 
 }  // namespace
@@ -52,7 +52,7 @@ void within(Duration limit, std::function<void()> work, Heeds heeds) {
 StoreLine::StoreLine(std::shared_ptr<RankStore> store, std::string prefix)
     : store_(std::move(store)), prefix_(std::move(prefix)), answer_(kAnswer) {}
 
-void StoreLine::hurry() { answer_ = kHurriedAnswer; }
+void StoreLine::shorten_limit() { answer_ = kShortAnswer; }
 
 void StoreLine::throw_if_told_to_stop() const {
   if (heeds_stop_ && stop_signal_came()) throw StoppedWaiting();

@@ -1,7 +1,7 @@
-// A run's store whose calls all have a time limit. A TCPStore client waits for the server without one, so a
-// rank 0 that hangs would hang all ranks. Each call runs on a thread that is left behind if it does not
-// return; then the line is dead. The limit is 45 s beyond what the call itself may wait: machines stall, and
-// a wrong verdict costs the run.
+// A run's store whose calls all have a time limit, whichever store it is. A RankStore may wait for its server
+// without one, as torchrun's TCPStore does, and rank 0 may hang: then all ranks would hang. Each call runs on
+// a thread that is left behind if it does not return; then the line is dead. The limit is 45 s beyond what
+// the call itself may wait: machines stall, and a wrong verdict costs the run.
 //
 // Keys have a prefix, so that several starts can share a store (torchrun's agent keeps one over restarts).
 // Errors: SilentStore if the store does not answer in time, and in all later calls; StoppedWaiting. Threads:
@@ -56,8 +56,8 @@ class HOLDFAST_EXPORT StoreLine {
     return line;
   }
 
-  // From now on the limit is a few seconds: when a rank is lost, the store may be lost with it.
-  void hurry();
+  // From now on each answer may take 5 s, not 45: when a rank is lost, the store may be lost with it.
+  void shorten_limit();
   // From now on no call waits for a lost store, and missing() does not wait if a rank is lost.
   void heed(std::shared_ptr<const Alarm> alarm) { alarm_ = std::move(alarm); }
   // True while the ranks meet: a signal that asks to stop ends every wait. Later false, because the last save

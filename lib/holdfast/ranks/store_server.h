@@ -34,8 +34,8 @@ struct StoreTraffic {
 
 class HOLDFAST_EXPORT StoreServer {
  public:
-  // `listening` is a non-blocking, listening socket. With an empty secret every client is trusted. `ranks`: how
-  // many connect in one moment; a rank has one connection at a time that has proved nothing yet.
+  // `listening` is a non-blocking, listening socket. With an empty secret every client is trusted. `ranks`:
+  // how many connect in one moment; a rank has one connection at a time that has proved nothing yet.
   StoreServer(Socket listening, std::string secret, int ranks = 1);
   ~StoreServer();  // closes all connections
   StoreServer(const StoreServer&) = delete;

@@ -1,5 +1,5 @@
-// What a run's store keeps, and what it answers: StoreServer without sockets, threads and clocks. The model of
-// large runs (tests/dist/scale_model) drives it in virtual time.
+// What a run's store keeps, and what it answers: StoreServer without sockets, threads and clocks. The model
+// of large runs (tests/crash/large_runs) drives it in virtual time.
 //
 //   StoreTable table([](Client client, Message answer) { … });
 //   table.handle(client, request, now);   // the answer may come later: a wait, a vote

@@ -28,8 +28,8 @@ class VoteCadence {
   explicit VoteCadence(int world_size = 1);
 
   static constexpr Duration kInterval = std::chrono::seconds(1);
-  // More ranks vote less often, so that the votes of a thousand cost rank 0 less than 1 % of a core: every two
-  // seconds up to 1,024 ranks, every four seconds at most.
+  // More ranks vote less often, so that the votes of a thousand cost rank 0 less than 1 % of a core: every
+  // two seconds up to 1,024 ranks, every four seconds at most.
   static constexpr int kRanksOfInterval = 512;
   static constexpr int kMostIntervals = 4;
   // For steps shorter than a millisecond: they may become longer again.

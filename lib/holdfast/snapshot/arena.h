@@ -1,8 +1,8 @@
 // Page-aligned host memory for the image of a checkpoint file. Zero-filled when made, advised for huge pages,
 // and reused from save to save, so that page faults happen once.
 //
-// Ensures: the memory is 4096-aligned, and 2 MiB-aligned if the arena is larger than that. capacity() is a multiple
-// of 4096, so O_DIRECT may write up to it; bytes after size() are zero.
+// Ensures: the memory is 4096-aligned, and 2 MiB-aligned if the arena is larger than that. capacity() is a
+// multiple of 4096, so O_DIRECT may write up to it; bytes after size() are zero.
 // Errors: RefusedError with the size if there is no memory (never std::bad_alloc).
 // Threads: no locks; several threads may write disjoint ranges.
 #pragma once

@@ -6,8 +6,8 @@
 // shown, never compared. Doubles are stored and compared by their bits: NaN equals the same NaN, and 0.0
 // differs from -0.0.
 //
-// Errors: a typed getter throws RefusedError with the name if the attribute is missing or of another type (it is
-// another program's checkpoint), so loading code needs no checks. set() throws UsageError.
+// Errors: a typed getter throws RefusedError with the name if the attribute is missing or of another type (it
+// is another program's checkpoint), so loading code needs no checks. set() throws UsageError.
 // Threads: a plain value; const methods may be called from any thread.
 #pragma once
 

@@ -83,9 +83,9 @@ enum class NextUpdate { announced, unannounced };
 
 class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
  public:
-  // Pages are locked in pieces that end at the addresses which are multiples of this. CUDA refuses a copy that
-  // crosses from one piece into the next (cudaErrorInvalidValue), so no copy crosses such an address. It also
-  // lets other copies run in between.
+  // Pages are locked in pieces that end at the addresses which are multiples of this. CUDA refuses a copy
+  // that crosses from one piece into the next (cudaErrorInvalidValue), so no copy crosses such an address. It
+  // also lets other copies run in between.
   static constexpr std::uint64_t kPiece = 32u << 20;
   // How many of `bytes` at this address belong to its piece.
   static std::uint64_t in_one_piece(const std::byte* at, std::uint64_t bytes);
@@ -100,8 +100,8 @@ class HOLDFAST_EXPORT DeviceCopy final : public LateCopy {
   bool independent() const noexcept override;
   void hold_update() noexcept override;
   void arrive() override { arrive(nullptr); }
-  // What was set aside is digested in its order, half by half into page-locked memory. What is fetched from live
-  // memory is not.
+  // What was set aside is digested in its order, half by half into page-locked memory. What is fetched from
+  // live memory is not.
   void arrive_digesting(PieceDigests& digests) override { arrive(&digests); }
 
  private:

@@ -1,5 +1,5 @@
-// Asks the kernel for huge pages (2 MiB on x86-64) for new memory, before it is touched: it is then made with a 500th of
-// the page faults.
+// Asks the kernel for huge pages (2 MiB on x86-64) for new memory, before it is touched: it is then made with
+// a 500th of the page faults.
 //
 // Errors: none; without huge pages the kernel uses small ones. Threads: any.
 #pragma once

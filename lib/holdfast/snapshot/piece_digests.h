@@ -1,6 +1,6 @@
-// Digests of a snapshot's pieces (digest.h) that were computed while the image was filled, each with the verdict
-// whether its numbers are finite. Together with the image it is what a copier hands to the writer: the writer
-// then reads a piece only to write it, and hashes what is missing here.
+// Digests of a snapshot's pieces (digest.h) that were computed while the image was filled, each with the
+// verdict whether its numbers are finite. Together with the image it is what a copier hands to the writer:
+// the writer then reads a piece only to write it, and hashes what is missing here.
 //
 //   auto digests = std::make_shared<PieceDigests>(*snapshot);
 //   PieceDigester stream(*digests);            // on the copier's thread
@@ -62,16 +62,16 @@ class HOLDFAST_EXPORT PieceDigests {
   std::atomic<bool> stopped_{false};
 };
 
-// Digests what is written to the image, in ascending order of its bytes. A piece that does not pass whole through
-// one stream, or is cut within an element, stays without a digest.
+// Digests what is written to the image, in ascending order of its bytes. A piece that does not pass whole
+// through one stream, or is cut within an element, stays without a digest.
 class HOLDFAST_EXPORT PieceDigester {
  public:
   explicit PieceDigester(PieceDigests& digests) : digests_(digests) {}
   PieceDigester(const PieceDigester&) = delete;
   PieceDigester& operator=(const PieceDigester&) = delete;
 
-  // Copies; what is digested is what was written, even if `from` changes meanwhile. Requires equal sizes, and
-  // that `to` lies in the image.
+  // Copies `from` to `to`, and digests the bytes in `to`, even if `from` changes meanwhile. Requires equal
+  // sizes, and that `to` lies in the image.
   void copy(std::span<const std::byte> from, std::span<std::byte> to) noexcept;
   // These bytes of the image have just been written, and are in a cache.
   void passed(std::span<const std::byte> written) noexcept;

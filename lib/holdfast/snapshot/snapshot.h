@@ -77,8 +77,8 @@ struct HOLDFAST_EXPORT Snapshot {
   // By tensor: is it a trained parameter or optimizer slot (SnapshotSource::trained). Empty: all are. Not
   // part of the file.
   std::vector<bool> trained = {};
-  // What was digested while the image was filled; complete when the image is. Null: nothing. Nobody may change the
-  // bytes of those pieces afterwards.
+  // What was digested while the image was filled; complete when the image is. Null: nothing. Nobody may
+  // change the bytes of those pieces afterwards.
   std::shared_ptr<const PieceDigests> digests = {};
 
   // Blocks until the image is complete. Throws Error if a copy failed.

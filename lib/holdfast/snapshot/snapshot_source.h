@@ -68,7 +68,8 @@ class HOLDFAST_EXPORT LateCopy {
   virtual ~LateCopy() = default;
   // Copies what no other run() has taken yet.
   virtual void run() noexcept = 0;
-  // The same on a thread beside the training, which digests what it copies. Requires that `digests` is of the image.
+  // The same on a thread beside the training, which digests what it copies. Requires that `digests` is of the
+  // image.
   virtual void run_digesting(PieceDigests& /*digests*/) noexcept { run(); }
   // Names of tensors whose memory differs from the image by now. Reads all of them. Requires a complete
   // image.
@@ -97,9 +98,9 @@ class HOLDFAST_EXPORT SnapshotSource {
  public:
   virtual ~SnapshotSource() = default;
 
-  // While the result lives, no code of the program runs between the calls below but save() of its components, so
-  // the source may list its tensors once for all of them: a model has hundreds. Nested holds share one list.
-  // An update, a load and a new part end it. nullptr: the source keeps no list.
+  // While the result lives, no code of the program runs between the calls below but save() of its components,
+  // so the source may list its tensors once for all of them: a model has hundreds. Nested holds share one
+  // list. An update, a load and a new part end it. nullptr: the source keeps no list.
   virtual std::shared_ptr<const void> hold_list() { return nullptr; }
   // The current tensors of the state, in a fixed order. May differ from the last call once optimizer slots
   // exist; then the checkpoint side makes a new plan.

@@ -1,6 +1,6 @@
 // Keeps images that a device is still copying into until they have arrived. Its thread waits for one after
-// the other, digests what arrives (Snapshot::digests), releases the copy and the image, and then wakes the waiters
-// of the snapshot. If no thread can be made, keep() waits itself.
+// the other, digests what arrives (Snapshot::digests), releases the copy and the image, and then wakes the
+// waiters of the snapshot. If no thread can be made, keep() waits itself.
 //
 // Errors: see keep(). Threads: keep() on the training thread. The destructor waits for all images.
 #pragma once

@@ -184,7 +184,7 @@ Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark)
     staged.bytes = share().staged;
   } else if (mark != 0 && rank_ != 0) {
     // Another rank writes its agreed share or nothing. Rank 0 alone can write the whole state instead.
-    throw Error("its plan of the file has changed since the ranks agreed on one");
+    throw Error("its layout of the file changed after the ranks agreed on one");
   } else {
     for (const TensorSpec& tensor : plan_->layout->tensors()) staged.bytes += tensor.bytes();
   }

@@ -1,5 +1,5 @@
-// Runs one late copy beside training. Its thread copies and digests, and the training thread helps to copy if it
-// needs the result earlier. If no thread can be made, the training thread copies everything.
+// Runs one late copy beside training. Its thread copies and digests, and the training thread helps to copy if
+// it needs the result earlier. If no thread can be made, the training thread copies everything.
 //
 // Errors: see arrive(). Threads: all methods on the training thread.
 #pragma once

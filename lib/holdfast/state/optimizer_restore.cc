@@ -116,7 +116,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
   std::vector<std::span<std::byte>> memory;  // of the new tensors
   const auto restore = [&](const TensorSpec& spec, const at::Tensor& parameter) {
     if (!snapshot) return at::Tensor();
-    // Allocated now, so that commit() cannot fail.
+    // Allocated now, so that install() cannot fail.
     at::Tensor tensor = slot_tensor(spec, recorded, parameter, own_layout);
     copies.add(snapshot->find(spec.name).value(), tensor);
     if (tensor.device().is_cpu()) {
@@ -125,7 +125,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
     return tensor;
   };
 
-  // Built aside; commit() moves the states in. So a refused checkpoint leaves the optimizer unchanged.
+  // Built aside; install() moves the states in. So a refused checkpoint leaves the optimizer unchanged.
   Loaded loaded;
   const Groups names = group_names(modules);
   auto& groups = optimizer_->param_groups();
@@ -134,7 +134,7 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
     using State = typename Kind::State;
     using Options = typename Kind::Options;
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      // Tried on a copy: a value of another type must be refused here, because commit() must not fail.
+      // Tried on a copy: a value of another type must be refused here, because install() must not fail.
       Options probe = options_as<Options>(groups[g].options(), name_);
       visit_options(probe, [&](const char* option, auto& field) {
         const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
@@ -200,8 +200,8 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
   return loaded;
 }
 
-void OptimizerState::commit(Loaded loaded, const Attributes& recorded,
-                            const std::vector<std::string>& overridden) {
+void OptimizerState::install(Loaded loaded, const Attributes& recorded,
+                             const std::vector<std::string>& overridden) {
   auto& states = optimizer_->state();
   // States of parameters that the checkpoint does not have must not survive.
   states.clear();

@@ -68,7 +68,7 @@ class HOLDFAST_EXPORT OptimizerState {
   Loaded prepare(const ModuleInventory& modules, const Snapshot& snapshot, bool own_layout) const;
   // Cannot fail. Replaces all slots, drops slots that the checkpoint lacks, and restores options that had
   // changed since they were chosen. `overridden`: full names of options that keep this program's values.
-  void commit(Loaded loaded, const Attributes& recorded, const std::vector<std::string>& overridden);
+  void install(Loaded loaded, const Attributes& recorded, const std::vector<std::string>& overridden);
 
  private:
   using Groups = std::vector<std::vector<std::string>>;

@@ -171,7 +171,7 @@ std::int64_t TrainState::skipped() const { return state_->skipped; }
 Cursor TrainState::cursor() const { return state_->cursor; }
 
 std::vector<TensorSpec> TrainState::describe() {
-  const auto list = state_->look();
+  const auto list = state_->list_tensors();
   const ModuleInventory& inventory = list->modules;
   auto still = trained_by(state_->optimizers);
   for (const State::Part& part : state_->components) {
@@ -354,7 +354,7 @@ void TrainState::derive_own(int rank) {
   }
 }
 
-Attributes TrainState::attributes() { return state_->look_at_attributes(*state_->look()).attributes; }
+Attributes TrainState::attributes() { return state_->look_at_attributes(*state_->list_tensors()).attributes; }
 
 void TrainState::advance(const StepReport& report) {
   std::optional<Cursor> cursor = report.applied;

@@ -180,7 +180,7 @@ bool TrainState::State::may_be_new(std::string_view part) const {
 
 void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& attributes,
                        const Overrides& overrides) {
-  const auto list = state_->look();
+  const auto list = state_->list_tensors();
   const ModuleInventory& inventory = list->modules;
   const State::Look now = state_->look_at_attributes(*list);
   static_cast<void>(attributes.get_int("step"));

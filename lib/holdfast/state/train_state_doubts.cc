@@ -1,5 +1,5 @@
-// What TrainState tells the program, and its parts: doubts(), what was probably forgotten, found at the first save;
-// told_to_stop().
+// What TrainState tells the program, and its parts: doubts(), what was probably forgotten, found at the first
+// save; told_to_stop().
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -42,7 +42,7 @@ std::vector<std::string> TrainState::doubts() {
   // Once, after the first update: only then gradients and slots exist.
   if (!state.updated || std::exchange(state.doubted, true)) return {};
   std::string reassigned = state.buffers.reassigned(state.modules);  // first: an inventory holds buffers, too
-  const auto list = state.look();
+  const auto list = state.list_tensors();
   const ModuleInventory& inventory = list->modules;
   std::set<const void*> trained = trained_by(state.optimizers);
   for (const State::Part& part : state.components) {

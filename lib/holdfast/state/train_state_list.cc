@@ -19,7 +19,7 @@ std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers) 
   return trained;
 }
 
-std::shared_ptr<const TrainState::State::List> TrainState::State::look() {
+std::shared_ptr<const TrainState::State::List> TrainState::State::list_tensors() {
   // Weak: the list holds tensors, so it must not outlive the save that asked for it.
   if (auto list = held.lock()) return list;
   auto list = std::make_shared<List>();
@@ -33,7 +33,7 @@ void TrainState::State::visit_tensors(
   const auto when = [&](const std::string& name, bool late) {
     return late && !early.contains(name) ? holdfast::Part::late : holdfast::Part::early;
   };
-  const auto list = look();
+  const auto list = list_tensors();
   const auto still = trained_by(optimizers);
   for (const ModuleTensor& item : list->modules.tensors) {
     // Buffers may change in forward(), so only trained parameters are late.
@@ -48,7 +48,7 @@ void TrainState::State::visit_tensors(
 // One save calls for attributes, for specs and for two copies. If each walked modules and slots, a save of
 // ResNet-50 would hold the training thread for 3.9 ms instead of 1.9 ms.
 std::shared_ptr<const void> TrainState::hold_list() {
-  auto list = state_->look();
+  auto list = state_->list_tensors();
   state_->held = list;
   return list;
 }

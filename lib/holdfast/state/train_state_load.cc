@@ -44,7 +44,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   const Attributes& recorded = snapshot.attributes;
   check(snapshot.layout->tensors(), recorded, overrides);
 
-  const auto list = state_->look();
+  const auto list = state_->list_tensors();
   const ModuleInventory& inventory = list->modules;
   // Before any change, because it throws for parts that cannot be described.
   const State::Look now = state_->look_at_attributes(*list);
@@ -97,7 +97,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   for (const std::string& name : recorded.get_strings(kStateOptions)) options.push_back(name);
   const auto changed = overridden(options, overrides);
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    state_->optimizers[i].commit(std::move(slots[i]), recorded, changed);
+    state_->optimizers[i].install(std::move(slots[i]), recorded, changed);
   }
   state_->step = recorded.get_int("step");
   state_->skipped = skipped;
@@ -142,7 +142,7 @@ bool TrainState::takes_weight(const TensorSpec& tensor) const {
 }
 
 void TrainState::load_weights(const Snapshot& snapshot) {
-  // Without look(): the optimizers have no part in loading weights.
+  // Without list_tensors(): the optimizers have no part in loading weights.
   const ModuleInventory inventory = take_inventory(state_->modules);
   const auto texts = internal::module_differences(state_->modules, inventory, snapshot.layout->tensors(),
                                                   snapshot.attributes, false);

@@ -16,7 +16,8 @@
 namespace holdfast { inline namespace v0_2 { namespace value_io {
 namespace {
 
-// Unsigned numbers lie in signed tensors of the same width: the recorded type of the variable tells them apart.
+// Unsigned numbers lie in signed tensors of the same width: the recorded type of the variable tells them
+// apart.
 c10::ScalarType scalar_type(std::size_t size, bool floating) {
   if (floating) return size == 4 ? at::kFloat : at::kDouble;
   return size == 1 ? at::kByte : size == 2 ? at::kShort : size == 4 ? at::kInt : at::kLong;

@@ -8,8 +8,8 @@
 // (mt19937, minstd_rand, ranlux48 …) or a distribution; std::optional, std::pair, std::tuple, std::vector or
 // std::array of these. Another type is a compile error: write a class with save() and load() (stateful.h).
 //
-// Errors: state.value(): as TrainState::add(). Resume: RefusedError (78) if the type differs from the recorded
-// one; the variables then keep their values. Threads: the training thread.
+// Errors: state.value(): as TrainState::add(). Resume: RefusedError (78) if the type differs from the
+// recorded one; the variables then keep their values. Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,11 +38,12 @@ namespace holdfast { inline namespace v0_2 {
 
 // Names in the file: docs/training_state.md.
 //
-// Requires: the variable outlives the state. Its value after after_step() is the one that the next step needs.
-// A tensor is saved without its graph, and may change its shape from save to save. Resume replaces it by a new
-// tensor on the device of the program's own; if that is undefined, on the recorded type of device.
+// Requires: the variable outlives the state. Its value after after_step() is the one that the next step
+// needs. A tensor is saved without its graph, and may change its shape from save to save. Resume replaces it
+// by a new tensor on the device of the program's own; if that is undefined, on the recorded type of device.
 
-// A variable behind a type-erased interface. `read` reads everything, and returns the function that assigns it.
+// A variable behind a type-erased interface. `read` reads everything, and returns the function that assigns
+// it.
 struct ValueAccess {
   std::string type;  // as resume compares it: "tuple<int64, float32>"
   std::function<void(StateWriter& out)> save;

@@ -85,8 +85,8 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
     claim = attempts.open(claim_name(number), OpenMode::create);
   }
   highest_own_ = number;  // it exists and is ours, even if what follows fails
-  // Durable before the caller sweeps: after a crash the number must still be taken (rule 6). `attempts` may be
-  // new too, so the second sync covers its name.
+  // Durable before the caller sweeps: after a crash the number must still be taken (rule 6). `attempts` may
+  // be new too, so the second sync covers its name.
   sign(*claim, by);
   attempts.sync();
   directory_.sync();

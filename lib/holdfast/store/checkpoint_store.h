@@ -6,7 +6,8 @@
 // only preflight() or list(); those change nothing.
 //
 // Errors: IoError (74) if the volume refuses; RefusedError (78); SupersededError (76) from any mutating call
-// once a newer claim exists; Error for calls out of order. After a failed directory fsync all later commits fail.
+// once a newer claim exists; Error for calls out of order. After a failed directory fsync all later commits
+// fail.
 // Threads: commit, retention and state writes by one thread at a time (the writer's).
 // Durability: when commit() returns, the checkpoint survives power loss.
 #pragma once
@@ -122,7 +123,8 @@ class HOLDFAST_EXPORT CheckpointStore {
   // `least`: the number is that or higher. Returns the number. Call it once.
   AttemptNumber claim(const std::string& by = {}, AttemptNumber only = 0, AttemptNumber least = 0);
   // Claims one more number for this object, which goes on with its commits and keeps attempt(): a mirror
-  // claims it for a trainer that has another run directory. SupersededError if somebody else has a newer claim.
+  // claims it for a trainer that has another run directory. SupersededError if somebody else has a newer
+  // claim.
   AttemptNumber claim_further(const std::string& by, AttemptNumber least);
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();

@@ -32,9 +32,9 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
   if (attempt_.superseded()) throw SupersededError(attempt_.superseded_by());
   // Space first: a temporary file of a failed save may be as large as this checkpoint.
   remove_abandoned();
-  // Rule 2. The read-back precedes the rename: a file that the device lost must never get a checkpoint's name.
-  // The rename is durable only after the directory's fsync. A claim may come in between, so look again: a
-  // superseded attempt acknowledges nothing.
+  // Rule 2. The read-back precedes the rename: a file that the device lost must never get a checkpoint's
+  // name. The rename is durable only after the directory's fsync. A claim may come in between, so look again:
+  // a superseded attempt acknowledges nothing.
   try {
     const std::string temporary = write_temporary(request);
     CheckpointInfo checkpoint = read_back(temporary, request);

@@ -32,8 +32,8 @@
 //     [Rule8Names.*, Rule8Links.*, PosixStore.OursAlone]
 //  9. The store never reports success before the acknowledgement. After a failed commit it is ready for the
 //     next one. [Rule9Commit.*, Faults.OneFaultCostsOneSave]
-// 10. An attempt writes only its own states, progress and ledgers; readers believe the highest attempt. No rule
-//     reads the progress (run_progress.h), which is written in place and never synced. [Rule10State.*,
+// 10. An attempt writes only its own states, progress and ledgers; readers believe the highest attempt. No
+//     rule reads the progress (run_progress.h), which is written in place and never synced. [Rule10State.*,
 //     Progress.*]
 // 11. Data that an fsync covered is there after a crash: the one assumption. The verifier finds torn and
 //     rotten bytes. [Rule11Commit.*]

@@ -83,7 +83,7 @@ std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attemp
       selection.skipped.push_back({candidate.name, "is " + what_is(candidate.kind)});
       continue;
     }
-    const Look found = look(run, candidate.name, candidate.id);
+    const Finding found = examine(run, candidate.name, candidate.id);
     switch (found.outcome) {
       case Outcome::good:
         selection.newest = info_of(candidate.name, found.verdict, found.bytes);
@@ -160,7 +160,7 @@ Selection Recovery::chosen(Directory& run) {
   if (!status) throw RefusedError(path_in(run, name) + " does not exist; `holdfast ls` shows what there is");
   if (status->kind != FileKind::regular)
     throw RefusedError(path_in(run, name) + " is " + what_is(status->kind));
-  const Look found = look(run, name, id);
+  const Finding found = examine(run, name, id);
   if (found.outcome == Outcome::vanished) throw RefusedError(path_in(run, name) + " has just vanished");
   if (found.outcome == Outcome::unreadable) throw *found.refused;
   if (found.outcome != Outcome::good) {
@@ -169,7 +169,7 @@ Selection Recovery::chosen(Directory& run) {
   return {.newest = info_of(name, found.verdict, found.bytes), .skipped = {}};
 }
 
-Recovery::Look Recovery::look(Directory& run, const std::string& name, std::optional<FileId> id) {
+Recovery::Finding Recovery::examine(Directory& run, const std::string& name, std::optional<FileId> id) {
   // The size shows whether somebody put another file there meanwhile.
   const auto known = believed_damaged_.find(name);
   if (known != believed_damaged_.end()) {
@@ -177,20 +177,20 @@ Recovery::Look Recovery::look(Directory& run, const std::string& name, std::opti
     if (!status) return {};
     if (status->size == known->second.bytes) return known->second;
   }
-  const auto bad = [](const Look& seen) {
+  const auto bad = [](const Finding& seen) {
     return seen.outcome == Outcome::damaged || seen.outcome == Outcome::unreadable;
   };
   const auto earlier = found_unreadable_.find(name);
-  std::optional<Look> unreadable;
+  std::optional<Finding> unreadable;
   // A file that failed three looks in an earlier selection gets one more, not three: each may take minutes.
   if (earlier != found_unreadable_.end()) unreadable = earlier->second;
   // One bad look may be a bad page in memory, so two more read the device (rule 5).
   const int looks = unreadable ? 1 : 3;
-  Look found = look_once(run, name, false);
+  Finding found = examine_once(run, name, false);
   for (int looked = 1;; ++looked) {
     if (found.outcome == Outcome::unreadable) unreadable = found;
     if (!bad(found) || looked == looks) break;
-    found = look_once(run, name, true);
+    found = examine_once(run, name, true);
   }
   // Damage beside an EIO proves nothing, so the file counts as unreadable and is not moved.
   if (unreadable && bad(found)) return found_unreadable_[name] = *unreadable;
@@ -209,11 +209,11 @@ Recovery::Look Recovery::look(Directory& run, const std::string& name, std::opti
   return found;
 }
 
-Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool uncached) {
+Recovery::Finding Recovery::examine_once(Directory& run, const std::string& name, bool uncached) {
   try {
     const auto file = run.open(name, OpenMode::read);
     if (!file) return {};
-    Look found;
+    Finding found;
     found.bytes = file->size();
     found.verdict = verifier_.inspect(*file, Verifier::Depth::full, uncached);
     switch (found.verdict.kind) {
@@ -236,7 +236,7 @@ Recovery::Look Recovery::look_once(Directory& run, const std::string& name, bool
     // ENOMEM, ESTALE or EACCES are about this moment or this machine, so no checkpoint is condemned for
     // them.
     if (error.code() != EIO) throw refused;
-    Look found{.outcome = Outcome::unreadable, .verdict = {}, .bytes = 0, .refused = refused};
+    Finding found{.outcome = Outcome::unreadable, .verdict = {}, .bytes = 0, .refused = refused};
     found.verdict.reason = std::string("cannot be read: ") + what_of(error) +
                            " (a bad sector or a sick volume); the file stays where it is";
     return found;

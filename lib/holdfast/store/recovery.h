@@ -46,15 +46,15 @@ class Recovery {
 
  private:
   enum class Outcome { good, damaged, unreadable, misnamed, newer_format, vanished };
-  struct Look {
+  struct Finding {
     Outcome outcome = Outcome::vanished;
     Verdict verdict;
     std::uint64_t bytes = 0;
     std::optional<IoError> refused = {};  // set if unreadable
   };
 
-  Look look(Directory& run, const std::string& name, std::optional<FileId> id);
-  Look look_once(Directory& run, const std::string& name, bool uncached);
+  Finding examine(Directory& run, const std::string& name, std::optional<FileId> id);
+  Finding examine_once(Directory& run, const std::string& name, bool uncached);
   // nullopt: a file vanished during its look, so the list is out of date.
   std::optional<Selection> newest_good(Directory& run, Directory* attempts);
   Selection chosen(Directory& run);
@@ -62,9 +62,9 @@ class Recovery {
 
   const StoreOptions& options_;
   Verifier& verifier_;
-  std::map<std::string, Look> believed_damaged_;
+  std::map<std::string, Finding> believed_damaged_;
   // A bad sector may cost minutes a look. After three failed looks, each later select() looks only once.
-  std::map<std::string, Look> found_unreadable_;
+  std::map<std::string, Finding> found_unreadable_;
   std::vector<FileId> damaged_;
 };
 

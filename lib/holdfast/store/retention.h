@@ -3,8 +3,8 @@
 //   .keep = KeepLast{3}
 //   .keep = KeepLast{3} | KeepEvery{10'000} | KeepBest{.metric = "test_accuracy", .better = Better::higher}
 //
-// Rule 4 of store/commit.h protects more files: all from the newest acknowledged one on, two that this attempt
-// wrote or verified, other lineages, and the newest whose loss and parameters were finite.
+// Rule 4 of store/commit.h protects more files: all from the newest acknowledged one on, two that this
+// attempt wrote or verified, other lineages, and the newest whose loss and parameters were finite.
 //
 // Errors: Retention::check throws UsageError. Threads: plain values, pure functions.
 #pragma once
@@ -24,8 +24,8 @@
 namespace holdfast { inline namespace v0_2 {
 
 // The newest `count` checkpoints. At least 2: with one file, every save would risk the only copy. The default
-// 3 leaves two files even if one is damaged. Cost: count × size of the state, one file more during a save, and
-// one more if the newest finite file is older. Without any KeepLast, KeepLast{3} applies.
+// 3 leaves two files even if one is damaged. Cost: count × size of the state, one file more during a save,
+// and one more if the newest finite file is older. Without any KeepLast, KeepLast{3} applies.
 struct KeepLast {
   int count = 3;
 };

@@ -1,6 +1,6 @@
-// What an attempt does right now, for people and probes: `attempts/<n>.progress.json`. The process rewrites it
-// every 10 s, on a thread that neither trains nor commits, so a reader tells a training that stands still from
-// a process that is gone. It decides nothing: no rule of the store reads it.
+// What an attempt does right now, for people and probes: `attempts/<n>.progress.json`. The process rewrites
+// it every 10 s, on a thread that neither trains nor commits, so a reader tells a training that stands still
+// from a process that is gone. It decides nothing: no rule of the store reads it.
 //
 // The file is one JSON object, padded with blanks to kProgressBytes and replaced in place by one write. It is
 // never synced: after a crash it may be old, empty or gone. The members `beat` and `beat_ends` at both ends

@@ -1,7 +1,7 @@
 // The distribution of a tensor's values, for HistogramEvent: 64 bins of equal width between the extremes.
 //
-// Costs a few passes over the tensor, on its device, and a copy of 64 numbers to the host. Values that are not
-// finite do not count. Errors: those of LibTorch. Threads: any.
+// Costs a few passes over the tensor, on its device, and a copy of 64 numbers to the host. Values that are
+// not finite do not count. Errors: those of LibTorch. Threads: any.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -92,8 +92,8 @@ struct TrainerResult {
 // reason=…`. Values have no blanks. Empty if the run failed; standard error has the reason.
 HOLDFAST_EXPORT std::string to_line(const TrainerResult& result);
 
-// For BackgroundOptions::status: the checkpoints, the notices and the work at risk of this attempt. Any thread,
-// after resume().
+// For BackgroundOptions::status: the checkpoints, the notices and the work at risk of this attempt. Any
+// thread, after resume().
 HOLDFAST_EXPORT StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock = Clock::real());
 
 // With several ranks (StepOptions::parallel, and RanksOptions::channel) each rank runs a trainer
@@ -106,9 +106,9 @@ HOLDFAST_EXPORT StatusEvent status_of(const Checkpointer& checkpointer, const Cl
 // sums. Otherwise each rank evaluates with its own running means. Ranks exchange scores one batch late,
 // without waiting. A stop that one rank hears ends the evaluation on all, at most two batches later.
 //
-// If the model is on a device, the trainer learns the result of a step one step late, when it has launched the
-// next forward and backward pass (docs/late_results.md). The sinks hear of each step exactly once, in order,
-// and before a checkpoint of that step can exist. Bits, ledger and exit codes are the same either way.
+// If the model is on a device, the trainer learns the result of a step one step late, when it has launched
+// the next forward and backward pass (docs/late_results.md). The sinks hear of each step exactly once, in
+// order, and before a checkpoint of that step can exist. Bits, ledger and exit codes are the same either way.
 //
 // The constructor throws UsageError for impossible options, for data that is not divided over the ranks, and
 // for training data whose last update does not reach all ranks.

@@ -23,7 +23,7 @@ AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses,
       run_(std::move(run)),
       options_(options),
       last_look_(clock.now()),
-      files_(std::make_unique<internal::FileCommit>(store, clock, options_, hurry_)) {
+      files_(std::make_unique<internal::FileCommit>(store, clock, options_, limit_lifted_)) {
   last_.checkpoint.reserve(SaveHandle::Shared::kLongestName);
   try {
     thread_ = std::thread([this] { this->run(); });
@@ -112,7 +112,7 @@ void AsyncWriter::stop() {
     return;
   }
   // The process waits for the write in flight now, so it gets no speed limit.
-  hurry(true);
+  lift_limit();
   std::optional<Job> dropped;
   {
     const MutexLock lock(mutex_);
@@ -215,7 +215,7 @@ void AsyncWriter::write(Job job) noexcept {
   flush_ledger();
 }
 
-// The other ranks wait for rank 0's first word about this save, so it is sent here too.
+// The other ranks wait for the first word about this save, so it is sent here too.
 void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
   if (job.request.others) {
     job.request.others->decline(text_or_out_of_memory([&] { return std::string(reason); }));
@@ -228,7 +228,7 @@ void AsyncWriter::spoiled_by(const OtherRankError& error, Job& job) noexcept {
   // The first refusal in a row costs one save: the rank may take part in the next.
   if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what());
   if (!others_failed_.exchange(true)) {
-    log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(error));
+    job.request.others->log_alone_from_here(error);
     // The measured costs are those of all ranks writing together.
     if (options_.costs != nullptr) {
       options_.costs->scale_commits(job.request.others->writers());

@@ -59,7 +59,8 @@ class AsyncWriter {
   // The process is about to end: the next attempt does the deletions.
   void leave_soon() noexcept { leaving_.store(true, std::memory_order_relaxed); }
   // A deadline waits for the write in flight or for later ones: no speed limit meanwhile.
-  void hurry(bool so = true) noexcept { hurry_.store(so, std::memory_order_relaxed); }
+  void lift_limit() noexcept { limit_lifted_.store(true, std::memory_order_relaxed); }
+  void restore_limit() noexcept { limit_lifted_.store(false, std::memory_order_relaxed); }
   // Waits for the write in flight, drops the waiting one (its handle fails), flushes the ledger, and ends the
   // thread. Idempotent. Afterwards the store belongs to the caller again.
   void stop();
@@ -117,7 +118,7 @@ class AsyncWriter {
   std::atomic<std::uint64_t> spoiled_{0};
   std::atomic<bool> superseded_{false};
   std::atomic<bool> leaving_{false};
-  std::atomic<bool> hurry_{false};
+  std::atomic<bool> limit_lifted_{false};
   std::atomic<std::uint64_t> activity_{0};
 
   mutable Mutex mutex_;

@@ -1,8 +1,8 @@
-// The writer's view of a save on rank 0 that other ranks know of. Module ranks implements it, because this
-// module knows no messages.
+// The writer's view of a save that other processes take part in or wait for. Module ranks implements it,
+// because this module knows no messages. "Others" are the ranks of the run but this process.
 //
-// The other ranks wait for rank 0's first word. So for every such save exactly one of commit(), begin_alone()
-// and decline() is called; decline() may also follow a begin_alone() that threw.
+// The others wait for this process's first word. So for every such save exactly one of commit(),
+// begin_alone() and decline() is called; decline() may also follow a begin_alone() that threw.
 // Errors: see the methods. Threads: any, one at a time.
 #pragma once
 
@@ -30,14 +30,16 @@ class OtherRankError : public Error {
 class JointSave {
  public:
   virtual ~JointSave() = default;
-  // Number of ranks that write the file. 1: rank 0 writes alone, and the others are told.
+  // Number of ranks that write the file. 1: this process writes alone, and the others are told.
   virtual int writers() const = 0;
   // Writes the file together with the others, and commits it. `wrote` is the duration of the write. Throws
   // OtherRankError and the store's exceptions.
   virtual CheckpointInfo commit(CheckpointStore& store, Snapshot& snapshot, Ancestry ancestry,
                                 ImageWriterOptions how, Duration& wrote) = 0;
-  // Tells the others that rank 0 writes alone. Throws if that fails.
+  // Tells the others that this process writes alone. Throws if that fails.
   virtual void begin_alone() = 0;
+  // Logs that from here on this process writes the checkpoints of the attempt alone, because of `why`.
+  virtual void log_alone_from_here(const OtherRankError& why) const = 0;
   // Tells the others that this save does not happen, and why.
   virtual void decline(const std::string& reason) noexcept = 0;
 };

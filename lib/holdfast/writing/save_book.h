@@ -42,8 +42,9 @@ class SaveBook final : public SaveKeeper {
   void home(const HomeNews& news) noexcept;
   // No more news: nobody waits any longer.
   void no_more_news() noexcept;
-  // Until the mirror has brought home all that is durable; zero: it has, or there is no mirror. A long time while
-  // the mirror fails. `and_newer`: the question is about a newer save as well, for which the mirror must be free.
+  // Until the mirror has brought home all that is durable; zero: it has, or there is no mirror. A long time
+  // while the mirror fails. `and_newer`: the question is about a newer save as well, for which the mirror
+  // must be free.
   Duration going_home(bool and_newer) const noexcept;
   // The newest step that is home; −1: none. nullopt: there is no mirror.
   std::optional<std::int64_t> home_step() const noexcept;

@@ -41,8 +41,8 @@ class HOLDFAST_EXPORT SaveHandle {
   SaveStatus wait() const;
   // nullopt if it is still staging or being written after `limit`.
   std::optional<SaveStatus> wait_for(std::chrono::nanoseconds limit) const;
-  // Blocks until the status is `home`, for `limit` at most. Returns earlier if the save fails, if it is durable
-  // and there is no mirror, or if the Checkpointer has been destroyed.
+  // Blocks until the status is `home`, for `limit` at most. Returns earlier if the save fails, if it is
+  // durable and there is no mirror, or if the Checkpointer has been destroyed.
   HomeStatus wait_home(std::chrono::nanoseconds limit) const;
   std::string error() const;       // one line; empty unless failed
   std::string checkpoint() const;  // file name; empty unless durable

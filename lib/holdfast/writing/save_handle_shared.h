@@ -80,11 +80,11 @@ struct SaveHandle::Shared {
   SaveFigures figures HOLDFAST_GUARDED_BY(mutex);
   // While staging: the thread whose before_update() ends it. That thread must not wait for itself.
   std::thread::id ended_by{};
-  // The thread that alone learns the outcome (from rank 0); it must not wait either. Set before others see
-  // this.
+  // If another process writes: the thread that alone learns the outcome. It must not wait either. Set before
+  // others see this.
   std::thread::id settled_by{};
-  // ranks/share_writer_thread.h settles it, and nobody else while that thread has it.
-  std::atomic<bool> in_hand{false};
+  // True while another thread than the writer's has taken this save: only that thread settles it.
+  std::atomic<bool> taken{false};
   // No file will come of it. Set before anybody is told of the failure, which is before it is settled.
   std::atomic<bool> lost{false};
   const std::shared_ptr<SaveKeeper> keeper;

@@ -1,8 +1,9 @@
-// Commits weights that another program wrote as an ordinary checkpoint, by the store's rules: the first one, at
-// step 0, of a run directory that holds nothing else. Runs take their weights from it (StartOptions::init_from);
-// none resumes from it, because it has no optimizer and no position.
+// Commits weights that another program wrote as an ordinary checkpoint, by the store's rules: the first one,
+// at step 0, of a run directory that holds nothing else. Runs take their weights from it
+// (StartOptions::init_from); none resumes from it, because it has no optimizer and no position.
 //
-// Errors: UsageError for a directory that is not empty; RefusedError for tensors that cannot be stored; IoError.
+// Errors: UsageError for a directory that is not empty; RefusedError for tensors that cannot be stored;
+// IoError.
 // Threads: starts its own and joins them. Durability: on return the checkpoint survives power loss.
 // Memory: the weights twice.
 #pragma once

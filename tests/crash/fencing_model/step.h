@@ -6,8 +6,8 @@
 //   create_claim              Attempt::Attempt, open(…, OpenMode::create)
 //   sync_claim, sync_parent   Attempt::Attempt, attempts.sync() and directory_.sync()
 //   sweep_…                   internal::sweep_temporaries: look, list, (look, unlink)…, sync
-//   list, verify              Recovery::newest_good: candidates_in(), then look() at the newest
-//   look_after_list           CheckpointStore::recover, attempt->look()
+//   list, verify              Recovery::newest_good: candidates_in(), then examine() of the newest
+//   look_after_list           CheckpointStore::recover, attempt->check_not_superseded()
 //   forget_…                  internal::forget_old_attempts, the claims: list, (look, unlink)…; then the user
 //                             is told where he is
 //   state_…                   internal::write_state, replace_file() of RUN_STATE.json

@@ -205,7 +205,7 @@ class Model {
     request(rank, kSigns, std::move(first), [this, &rank, again](auto) {
       request(rank, kSigns, {Kind::get, keys_}, [this, &rank, again](auto signs) {
         work(setting_.value * signs.size());
-        Tale tale = signs_.look(signs);
+        Tale tale = signs_.poll(signs);
         const std::string text = text_of(tale, rank.signs);
         request(rank, kSigns, {Kind::set, {"pulse", text}}, [this, &rank, again, tale](auto) {
           learn(rank, tale);

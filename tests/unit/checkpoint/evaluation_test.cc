@@ -43,7 +43,7 @@ TEST_F(EvaluationTest, AStopInsideCommitsTheBoundary) {
   source.evaluate();
   source.weight(0) = 7;
   stop();
-  evaluation().look(true);
+  evaluation().tick(true);
   evaluation().leave(false, false);
   EXPECT_EQ(engine->saves.newest().wait(), SaveStatus::durable);
   EXPECT_TRUE(due()) << "it was cut short";
@@ -171,7 +171,7 @@ TEST_F(EvaluationTest, ARequestInsideIsOverOnceTheBoundaryIsOnItsWay) {
   for (const bool copied : {false, true}) {
     copied ? enter() : enter_without_image();
     run->monitor.post({.source = "test", .kind = NoticeKind::checkpoint_now, .text = "save"});
-    evaluation().look(false);
+    evaluation().tick(false);
     EXPECT_EQ(engine->schedule.wanted(), !copied);
     evaluation().leave(false, false);
   }
@@ -184,7 +184,7 @@ TEST_F(EvaluationTest, ALookOutsideTakesNothing) {
   start();
   step();
   run->monitor.post({.source = "test", .kind = NoticeKind::checkpoint_now, .text = "save"});
-  evaluation().look(false);
+  evaluation().tick(false);
   EXPECT_TRUE(run->monitor.pending());
   EXPECT_FALSE(engine->saves.covered());
 }
@@ -200,7 +200,7 @@ TEST_F(EvaluationTest, ABoundaryThatIsSafeIsNotWrittenAgain) {
     }
     enter();
     stop();
-    evaluation().look(true);
+    evaluation().tick(true);
     evaluation().leave(false, false);
     EXPECT_TRUE(engine->saves.safe());
     EXPECT_EQ(run->book->figures().durable, loaded ? 0 : 1);

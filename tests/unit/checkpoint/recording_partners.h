@@ -31,8 +31,8 @@ class RecordingPartners final : public internal::SavePartners {
   void add_values(Measurements& /*measurements*/) override { note("add_values"); }
   void join(WriteRequest& /*request*/, internal::Staged& /*staged*/) override { note("join"); }
   void joined() noexcept override { note("joined"); }
-  void hurry() noexcept override { note("hurry"); }
-  void calm() noexcept override { note("calm"); }
+  void lift_limit() noexcept override { note("lift_limit"); }
+  void restore_limit() noexcept override { note("restore_limit"); }
   std::string lacking(const ImageLayout& /*layout*/) const override {
     note("lacking");
     return lacks;

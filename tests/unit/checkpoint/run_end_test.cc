@@ -168,7 +168,7 @@ TEST_F(RunEndTest, AnEvaluationThatWasCutShortIsStillDue) {
   engine->evaluation.keep_boundary();
   source.weight(0) = 7;
   stop();
-  engine->evaluation.look(true);
+  engine->evaluation.tick(true);
   engine->evaluation.leave(false, false);
   expect_finish(75, RunPhase::interrupted, "SIGTERM");
   end();

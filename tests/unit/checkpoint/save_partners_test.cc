@@ -73,7 +73,7 @@ TEST_F(SavePartnersTest, WhatTheyHaveNotToldKeepsAnEvaluationFromCommitting) {
   engine->evaluation.enter();
   engine->evaluation.keep_boundary();
   stop();
-  engine->evaluation.look(true);
+  engine->evaluation.tick(true);
   engine->evaluation.leave(false, false);
   EXPECT_THAT(calls_of({"complete", "usual", "committed_from_shelf"}), ElementsAre("complete"));
   EXPECT_TRUE(volume.checkpoints().empty());
@@ -83,9 +83,9 @@ TEST_F(SavePartnersTest, HearAtTheEndThatTheLastSaveHasBegun) {
   start();
   step();
   engine->end.finish();
-  EXPECT_THAT(
-      calls_of({"hurry", "torn_rank", "hopeless", "join", "joined", "last_save_begun", "last_save_again"}),
-      ElementsAre("torn_rank", "hopeless", "torn_rank", "join", "joined", "last_save_begun"));
+  EXPECT_THAT(calls_of({"lift_limit", "torn_rank", "hopeless", "join", "joined", "last_save_begun",
+                        "last_save_again"}),
+              ElementsAre("torn_rank", "hopeless", "torn_rank", "join", "joined", "last_save_begun"));
 }
 
 TEST_F(SavePartnersTest, HearThatTheLastSaveIsTriedAgainBeforeItIs) {
@@ -104,7 +104,8 @@ TEST_F(SavePartnersTest, HearThatThereIsNoLastSave) {
   partners.no_time = true;
   stop();
   engine->end.finish();
-  EXPECT_THAT(calls_of({"hurry", "join", "last_save_begun"}), ElementsAre("hurry", "last_save_begun"));
+  EXPECT_THAT(calls_of({"lift_limit", "join", "last_save_begun"}),
+              ElementsAre("lift_limit", "last_save_begun"));
 }
 
 TEST_F(SavePartnersTest, HaveTheirPartOfADigest) {

@@ -97,7 +97,7 @@ TEST_F(SharedRoundsTest, WhatTheWriterHasTakenOverIsItsOwnToTell) {
   share();
   begin({.step = 1, .plan = 7});
   const internal::Staged staged = zero->engine.saves.stage_all();
-  const WriteRequest request{.snapshot = staged.snapshot, .plan = staged.plan};
+  const WriteRequest request{.snapshot = staged.snapshot, .plan = staged.plan, .ancestry = {}};
   const auto led = zero->rounds.led(request, nullptr);
   ASSERT_TRUE(led);
   EXPECT_EQ(led->writers(), 1) << "without shares rank 0 writes alone, and tells that";

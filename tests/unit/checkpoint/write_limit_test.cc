@@ -57,12 +57,12 @@ TEST_F(WriteLimitTest, StaysLiftedAfterAStop) {
   EXPECT_FALSE(next_save_is_slow());
 }
 
-// They may have work of their own to hurry with, where this process has not.
+// Other ranks may write under a limit while this process writes nothing.
 TEST_F(WriteLimitTest, TellsTheOthersEachTime) {
   make();
   limit().lift();
   limit().restore();
-  EXPECT_THAT(partners.calls(), ElementsAre("hurry", "calm"));
+  EXPECT_THAT(partners.calls(), ElementsAre("lift_limit", "restore_limit"));
   EXPECT_FALSE(limit().lifted()) << "a process that does not commit has no writer";
 }
 

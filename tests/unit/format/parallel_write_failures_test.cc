@@ -31,7 +31,7 @@ class Raced : public testing::TestWithParam<bool> {
                                      {.threads = 4,
                                       .before_seal = [](Snapshot&, std::optional<std::size_t>) {},
                                       .write_limit = 1,
-                                      .hurry = &hurry});
+                                      .limit_lifted = &limit_lifted});
     file->sync();
     file->close();
     return digests;
@@ -47,17 +47,17 @@ class Raced : public testing::TestWithParam<bool> {
   PosixFileSystem files{{.direct = GetParam()}};
   const Made made = make_snapshot(
       {{"model/a", DType::float32, {6 << 20}}, {"model/b", DType::bfloat16, {9 << 20}}}, small_attributes());
-  std::atomic<bool> hurry{false};
+  std::atomic<bool> limit_lifted{false};
 };
 
 TEST_P(Raced, ThreadsWriteBlocksOfOneFile) {
-  hurry = true;
+  limit_lifted = true;
   EXPECT_EQ(write(files, "a"), tensor_digests(*made.snapshot));
   EXPECT_TRUE(is_good("a"));
 }
 
 TEST_P(Raced, AFailureOfOneEndsAllAndTheNextImageIsWhole) {
-  hurry = true;
+  limit_lifted = true;
   for (int nth = 2; nth <= 7; ++nth) {
     FaultFileSystem faults(files);
     const std::string name = "a" + std::to_string(nth);
@@ -78,7 +78,7 @@ TEST_P(Raced, AFailureOfOneEndsAllAndTheNextImageIsWhole) {
 
 // Several threads fail at once; one of the errors is told.
 TEST_P(Raced, AllThreadsMayFail) {
-  hurry = true;
+  limit_lifted = true;
   FaultFileSystem faults(files);
   faults.fail(Op::write, 1, EIO, {.for_ever = true});
   EXPECT_THROW(write(faults, "a"), IoError);
@@ -90,7 +90,7 @@ TEST_P(Raced, AllThreadsMayFail) {
 TEST_P(Raced, AHurryReachesThreadsThatWait) {
   std::thread hurrying([&] {
     while (std::filesystem::is_empty(folder)) std::this_thread::yield();
-    hurry = true;
+    limit_lifted = true;
   });
   write(files, "a");
   hurrying.join();

@@ -40,14 +40,14 @@ TEST(Throttle, IdleTimeSavesNothingUp) {
 
 TEST(Throttle, HurryAndAFailureElsewhereEndTheWait) {
   FakeClock clock;
-  std::atomic<bool> hurry{false};
-  Throttle throttle(1, clock, &hurry);
+  std::atomic<bool> limit_lifted{false};
+  Throttle throttle(1, clock, &limit_lifted);
   Stopped stopped{false};
   throttle.take(100 * kMega, stopped);
-  clock.plan(seconds(3), [&] { hurry = true; });
+  clock.plan(seconds(3), [&] { limit_lifted = true; });
   throttle.take(kMega, stopped);
   EXPECT_LE(clock.slept(), seconds(3) + std::chrono::milliseconds(50));
-  hurry = false;
+  limit_lifted = false;
   clock.plan(seconds(2), [&] { stopped = true; });
   throttle.take(kMega, stopped);
   EXPECT_LE(clock.slept(), seconds(5) + std::chrono::milliseconds(100));
@@ -55,12 +55,12 @@ TEST(Throttle, HurryAndAFailureElsewhereEndTheWait) {
 
 TEST(Throttle, BlocksAreWhatFiftyMillisecondsTake) {
   FakeClock clock;
-  const std::atomic<bool> hurry{true};
+  const std::atomic<bool> limit_lifted{true};
   EXPECT_EQ(Throttle(0, clock, nullptr).block(kTransferBlock), kTransferBlock);
   EXPECT_EQ(Throttle(1000, clock, nullptr).block(kTransferBlock), kTransferBlock);
   EXPECT_EQ(Throttle(100, clock, nullptr).block(kTransferBlock), 5 * kMega / 4096 * 4096);
   EXPECT_EQ(Throttle(0.5, clock, nullptr).block(kTransferBlock), 256u << 10);
-  EXPECT_EQ(Throttle(100, clock, &hurry).block(kTransferBlock), kTransferBlock);
+  EXPECT_EQ(Throttle(100, clock, &limit_lifted).block(kTransferBlock), kTransferBlock);
 }
 
 TEST(Throttle, AnImageTakesItsBytesTimeAndIsTheSame) {

@@ -24,7 +24,7 @@ struct Watched {
   std::atomic<int> said{0};
   internal::NoticeWatch watch{clock,
                               {.pending = [this] { return pending.load(); },
-                               .look = [this] { ++looks; },
+                               .respond = [this] { ++looks; },
                                .patience = [] { return Duration(10s); },
                                .what =
                                    [this] {
@@ -102,10 +102,10 @@ TEST(RiskHook, SaysHowACommandEnded) {
   TemporaryFolder folder;
   const auto sign = folder.path() / "sign";
   internal::RiskHook hook;
-  EXPECT_FALSE(hook.look());
+  EXPECT_FALSE(hook.reap());
   for (const std::string command : {"exit 3", "kill -9 $$", "true"}) hook.start({.text = command});
   hook.start({.text = "cat && touch " + sign.native()});  // standard input is empty
-  EXPECT_TRUE(soon([&] { return !hook.look(); }));
+  EXPECT_TRUE(soon([&] { return !hook.reap(); }));
   EXPECT_TRUE(std::filesystem::exists(sign));
   const std::string text = log.text();
   EXPECT_THAT(text, testing::HasSubstr("ended with code 3"));

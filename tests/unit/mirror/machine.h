@@ -15,6 +15,7 @@
 #include "holdfast/mirror/directory_home.h"
 #include "holdfast/mirror/mirror.h"
 #include "holdfast/mirror/start.h"
+#include "prepare_start.h"
 #include "support/fake_clock.h"
 #include "support/memory_file_system.h"
 #include "toy_format.h"

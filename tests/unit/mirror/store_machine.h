@@ -16,6 +16,7 @@
 #include "holdfast/mirror/mirror.h"
 #include "holdfast/mirror/start.h"
 #include "machine.h"
+#include "prepare_start.h"
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
 #include "toy_format.h"

@@ -22,11 +22,11 @@ Tale silence_of(std::map<int, int> silent, int announced = 0) {
 
 TEST(SignTable, CountsThePollsWithoutANewSign) {
   SignTable table(3, 4);
-  EXPECT_THAT(table.look({"1", "1", "1"}).silent, IsEmpty());
-  EXPECT_THAT(table.look({"2", "1", "2"}).silent, ElementsAre(Pair(1, 1)));
-  EXPECT_THAT(table.look({"2", "1", "3"}).silent, ElementsAre(Pair(1, 2))) << "rank 0 does not judge itself";
-  EXPECT_THAT(table.look({"2", "7", "3"}).silent, ElementsAre(Pair(2, 1)));
-  const Tale announced = table.look({"3", std::to_string(sign_of(8, 20, true)), "3"});
+  EXPECT_THAT(table.poll({"1", "1", "1"}).silent, IsEmpty());
+  EXPECT_THAT(table.poll({"2", "1", "2"}).silent, ElementsAre(Pair(1, 1)));
+  EXPECT_THAT(table.poll({"2", "1", "3"}).silent, ElementsAre(Pair(1, 2))) << "rank 0 does not judge itself";
+  EXPECT_THAT(table.poll({"2", "7", "3"}).silent, ElementsAre(Pair(2, 1)));
+  const Tale announced = table.poll({"3", std::to_string(sign_of(8, 20, true)), "3"});
   EXPECT_EQ(announced.announced, 20);
   EXPECT_TRUE(announced.called);
   EXPECT_THAT(announced.silent, IsEmpty());

@@ -87,7 +87,7 @@ TEST_P(WriterRaced, SavesFailAndGoOn) {
     faults.clear_faults();
   }
   const SaveHandle last = writer.submit(request(++step, attempt));
-  writer.hurry();
+  writer.lift_limit();
   last.wait();
   done = true;
   observer.join();

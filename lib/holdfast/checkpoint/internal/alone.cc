@@ -96,7 +96,7 @@ bool Alone::tick() {
   const bool stop = outlook.should_stop();
   // For good: the program leaves its loop by this answer, whatever a source withdraws later.
   if (stop) outlook.leave();
-  engine_.evaluation.look(stop);
+  engine_.evaluation.tick(stop);
   return stop;
 }
 

@@ -1,5 +1,5 @@
-// A run of one process. A step without work (quiet_steps.h) costs a few loads, one read of the clock and a slot
-// in a ring, independently of the model's size.
+// A run of one process. A step without work (quiet_steps.h) costs a few loads, one read of the clock and a
+// slot in a ring, independently of the model's size.
 //
 // Errors and threads: as Ensemble.
 #pragma once

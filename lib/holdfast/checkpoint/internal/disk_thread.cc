@@ -8,34 +8,39 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct DiskThread::Shared {
+  // `left_behind` is final: the owner sets it when the thread hangs in the disk.
+  enum class State { running, in_disk, over, left_behind };
+
+  void enter(State next) HOLDFAST_REQUIRES(mutex) {
+    if (state != State::left_behind) state = next;
+  }
+
   Mutex mutex;
   CondVar wake;
   CondVar left;
   bool stopping HOLDFAST_GUARDED_BY(mutex) = false;
-  bool in_disk HOLDFAST_GUARDED_BY(mutex) = false;
-  bool over HOLDFAST_GUARDED_BY(mutex) = false;
-  bool left_behind HOLDFAST_GUARDED_BY(mutex) = false;
+  State state HOLDFAST_GUARDED_BY(mutex) = State::running;
 };
 
 void DiskThread::Round::ask(const std::function<void()>& question) {
   // Under the lock, so that stop() waits for it.
   const MutexLock lock(shared_.mutex);
-  if (!shared_.left_behind) question();
+  if (shared_.state != Shared::State::left_behind) question();
 }
 
 void DiskThread::Round::in_disk(const std::function<void()>& work) {
-  const auto set = [this](bool inside) {
+  const auto enter = [this](Shared::State next) {
     const MutexLock lock(shared_.mutex);
-    shared_.in_disk = inside;
+    shared_.enter(next);
   };
-  set(true);
+  enter(Shared::State::in_disk);
   try {
     work();
   } catch (...) {
-    set(false);
+    enter(Shared::State::running);
     throw;
   }
-  set(false);
+  enter(Shared::State::running);
 }
 
 void DiskThread::start(Duration first, Work work) {
@@ -56,11 +61,12 @@ void DiskThread::run(Shared& shared, Duration first, const Work& work) noexcept 
     wait = work(round);
   }
   const MutexLock lock(shared.mutex);
-  shared.over = true;
+  shared.enter(Shared::State::over);
   shared.left.notify_all();
 }
 
 void DiskThread::stop(Duration patience) noexcept {
+  using State = Shared::State;
   if (!thread_.joinable()) return;
   // Even without patience a read or write that is just ending gets a moment.
   const Duration slice = std::max<Duration>(patience, std::chrono::milliseconds(10));
@@ -69,15 +75,16 @@ void DiskThread::stop(Duration patience) noexcept {
     const MutexLock lock(shared_->mutex);
     shared_->stopping = true;
     shared_->wake.notify_all();
-    while (!shared_->over && !hangs) {
-      const bool was_in_disk = shared_->in_disk;
-      const bool over = shared_->left.wait_for(
-          shared_->mutex, slice, [this]() HOLDFAST_REQUIRES(shared_->mutex) { return shared_->over; });
+    while (shared_->state != State::over && !hangs) {
+      const State before = shared_->state;
+      shared_->left.wait_for(shared_->mutex, slice, [this]() HOLDFAST_REQUIRES(shared_->mutex) {
+        return shared_->state == State::over;
+      });
       // In the disk at both ends of a slice: a thread that only waits for a processor is waited for.
-      hangs = !over && was_in_disk && shared_->in_disk;
+      hangs = before == State::in_disk && shared_->state == State::in_disk;
     }
     // Set before the owner goes on and frees what it has: Round::ask() calls no question from here on.
-    shared_->left_behind = hangs;
+    if (hangs) shared_->enter(State::left_behind);
   }
   // A thread that hangs in the disk could not be joined.
   hangs ? thread_.detach() : thread_.join();

@@ -1,7 +1,8 @@
-// A thread that works in rounds, and waits between them. A disk that hangs must not hold up the end of a run: stop() then
-// leaves the thread behind, and it asks the run nothing more.
+// A thread that works in rounds, and waits between them. A disk that hangs must not hold up the end of a run:
+// stop() then leaves the thread behind, and it asks the run nothing more.
 //
-// Errors: start() throws std::system_error or std::bad_alloc; stop() none. Threads: start() and stop() by the owner's.
+// Errors: start() throws std::system_error or std::bad_alloc; stop() none. Threads: start() and stop() by the
+// owner's.
 #pragma once
 
 #include <functional>
@@ -42,7 +43,8 @@ class DiskThread {
 
   // Call at most once. What `work` holds lives as long as the thread.
   void start(Duration first, Work work);
-  // One last round, then none. Only a disk can hang: a thread that merely waits for a processor is waited for.
+  // One last round, then none. Only a disk can hang: a thread that merely waits for a processor is waited
+  // for.
   void stop(Duration patience) noexcept;
   static constexpr Duration kPatience = std::chrono::seconds(5);
 

@@ -78,11 +78,12 @@ void Evaluation::offer() noexcept {
     shelf_.put(image_, newest.step() == run_.step() ? newest : SaveHandle(),
                partners_.lacking(*image_.layout));
   } catch (const std::exception& error) {
-    log_warning("a notice in this evaluation commits nothing before the training looks: {}", what_of(error));
+    log_warning("a notice during this evaluation commits nothing until the training thread reacts: {}",
+                what_of(error));
   }
 }
 
-void Evaluation::look(bool stop) {
+void Evaluation::tick(bool stop) {
   if (!running()) return;
   unfinished_ = unfinished_ || stop;
   schedule_.take_requests();

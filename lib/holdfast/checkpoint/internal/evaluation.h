@@ -36,7 +36,7 @@ class Evaluation {
   // Lets other threads commit the image, unless the step is durable already.
   void offer() noexcept;
   // The training thread called tick() inside. `stop`: the loop must end.
-  void look(bool stop);
+  void tick(bool stop);
   void cut_short() { unfinished_ = true; }
   // A value measured inside is among the best; the image was made before that was known.
   void want_best() { best_wanted_ = true; }

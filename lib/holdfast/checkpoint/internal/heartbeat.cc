@@ -37,7 +37,7 @@ class Heartbeat::Beats {
     if (round.last() && progress_.beat == 0) return;
     try {
       bool wanted = false;
-      round.ask([&] { wanted = look(); });
+      round.ask([&] { wanted = take_sample(); });
       if (wanted) round.in_disk([this] { file_.write(progress_); });
     } catch (const std::exception& error) {
       if (!std::exchange(complained_, true)) log_debug("no progress file: {}", what_of(error));
@@ -46,7 +46,7 @@ class Heartbeat::Beats {
   void ending() noexcept { ending_ = true; }
 
  private:
-  bool look() {
+  bool take_sample() {
     if (!sample_(progress_)) return false;
     pace_.note(clock_.now(), progress_.step);
     pace_.put(progress_);

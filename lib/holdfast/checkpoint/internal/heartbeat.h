@@ -1,5 +1,6 @@
-// Tells people and probes every 10 s what the run does (store/run_progress.h), on a thread of its own: neither
-// a long write nor a training thread that hangs delays it. A volume that hangs stops it, and delays nothing.
+// Tells people and probes every 10 s what the run does (store/run_progress.h), on a thread of its own:
+// neither a long write nor a training thread that hangs delays it. A volume that hangs stops it, and delays
+// nothing.
 //
 // Errors: none; without a thread or memory there is no progress file. Threads: the training thread; `sample`
 // runs on the heartbeat's thread, and never after stop() has returned.
@@ -53,8 +54,8 @@ class Heartbeat {
   std::int64_t last_step() const noexcept { return last_step_.load(std::memory_order_relaxed); }
   // The training is over, and its last save begins. The step stands still from here on.
   void ending() noexcept;
-  // One last beat, then none. A beat that hangs in the disk for longer than `patience` is left behind; it uses
-  // the file system until the disk answers.
+  // One last beat, then none. A beat that hangs in the disk for longer than `patience` is left behind; it
+  // uses the file system until the disk answers.
   void stop(Duration patience) noexcept { thread_.stop(patience); }
   static constexpr Duration kPatience = DiskThread::kPatience;
 

@@ -1,5 +1,5 @@
-// Reads once a second what a mirror says in HOME_STATE.json, on a thread of its own: a volume that hangs stops
-// it, and delays nothing. Without a mirror it looks every 10 s, because one may start later.
+// Reads once a second what a mirror says in HOME_STATE.json, on a thread of its own: a volume that hangs
+// stops it, and delays nothing. Without a mirror it looks every 10 s, because one may start later.
 //
 // Errors: none; without a thread nothing is known of HOME after the start. Threads: the training thread;
 // `told` runs on the watch's thread (the first time inside start()), and never after stop() has returned.

@@ -1,5 +1,5 @@
-// Tells people, once for each notice, what cannot be done before an announced end: no time for a save, or a save
-// that cannot be home in time.
+// Tells people, once for each notice, what cannot be done before an announced end: no time for a save, or a
+// save that cannot be home in time.
 //
 // Errors: none; without memory the text is shorter. Threads: the training thread.
 #pragma once

@@ -17,7 +17,7 @@ NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating eval
       watch_(
           run.clock,
           {.pending = [this] { return run_.monitor.pending() || run_.outlook.announced().stop_requested(); },
-           .look =
+           .respond =
                [this, commit = std::move(evaluating.commit)] {
                  if (run_.monitor.pending() || partners_.call()) commit();
                },
@@ -35,7 +35,8 @@ void NoticeListener::start() {
     try {
       watch_.wake(command_for(notice));
     } catch (const std::bad_alloc&) {
-      log_warning("out of memory: no watch whether the training reacts to the notice, and no command is run");
+      log_warning(
+          "out of memory after a notice: nobody checks whether the training reacts, and no command is run");
     }
   });
   SourceOptions heard{.signals = options.hear_signals,

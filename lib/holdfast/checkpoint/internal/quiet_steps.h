@@ -41,8 +41,8 @@ class QuietSteps {
   // False after end(): pass() would return false.
   bool expected() const { return steps_ > 0; }
 
-  // The training stands at `step`. True: there was nothing to decide, and its time is measured. False: nothing
-  // was done.
+  // The training stands at `step`. True: there was nothing to decide, and its time is measured. False:
+  // nothing was done.
   [[gnu::always_inline]] bool pass(std::int64_t step) {
     // A step before `at_`, where the program went back, is a huge number.
     if (static_cast<std::uint64_t>(step - at_) >= steps_) return false;

@@ -49,8 +49,8 @@ void RankPartners::join(WriteRequest& request, Staged& staged) {
   request.others = rounds_.led(request, staged.shares);
 }
 
-void RankPartners::calm() noexcept {
-  if (!group_.leads() && !group_.end() && !run_.outlook.must_stop()) group_.hurry(false);
+void RankPartners::restore_limit() noexcept {
+  if (!group_.leads() && !group_.end() && !run_.outlook.must_stop()) group_.restore_limit();
 }
 
 // The image has room for it behind rank 0's own copy, so both can be filled at the same time.

@@ -41,8 +41,8 @@ class RankPartners final : public SavePartners {
   void add_values(Measurements& measurements) override;
   void join(WriteRequest& request, Staged& staged) override;
   void joined() noexcept override { rounds_.handed_over(); }
-  void hurry() noexcept override { group_.hurry(true); }
-  void calm() noexcept override;
+  void lift_limit() noexcept override { group_.lift_limit(); }
+  void restore_limit() noexcept override;
   std::string lacking(const ImageLayout& layout) const override;
   bool complete(BoundaryShelf& shelf) noexcept override;
   bool usual() const noexcept override { return !group_.sharing(); }

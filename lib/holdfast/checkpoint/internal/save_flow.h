@@ -32,8 +32,8 @@ class SaveFlow {
   // The record of this boundary for a checkpoint, at this moment.
   const RunRecord& record();
   Staged stage_all();
-  // Stages what may change early, and prepares the copy of the rest; of a next update that is not announced it is
-  // independent.
+  // Stages what may change early, and prepares the copy of the rest; of a next update that is not announced
+  // it is independent.
   struct Prepared {
     Staged staged;
     std::unique_ptr<LateCopy> copy;  // destroyed before its image

@@ -41,9 +41,9 @@ class SavePartners {
   // Adds to `request` what the writer needs from others.
   virtual void join(WriteRequest& /*request*/, Staged& /*staged*/) {}
   virtual void joined() noexcept {}
-  // hurry(): shares of others are written without a speed limit; calm(): with it again.
-  virtual void hurry() noexcept {}
-  virtual void calm() noexcept {}
+  // Shares of others are written without a speed limit from lift_limit() until restore_limit().
+  virtual void lift_limit() noexcept {}
+  virtual void restore_limit() noexcept {}
 
   // Name of the text with the part of this boundary that the image lacks; empty: it lacks nothing.
   virtual std::string lacking(const ImageLayout& /*layout*/) const { return {}; }

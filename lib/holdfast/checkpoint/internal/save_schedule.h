@@ -1,6 +1,7 @@
 // Decides when the next save begins: by the policy's triggers, or on request.
 //
-// Errors: the constructor throws UsageError for invalid triggers. Threads: the training thread, except next().
+// Errors: the constructor throws UsageError for invalid triggers. Threads: the training thread, except
+// next().
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,7 @@ SharedWriteOptions SharedRounds::limits() const {
       .how = {.threads = writing.threads,
               .write_limit = writing.write_limit / group_.world_size(),
               .clock = &run_.clock,
-              .hurry = &group_.hurried(),
+              .limit_lifted = &group_.limit_lifted(),
               .recheck = {.round = static_cast<std::uint64_t>(number_ + run_.started.record.attempt)}},
       .patience = &group_.patience()};
   limits.begin_within = std::min(limits.begin_within, longest_wait());

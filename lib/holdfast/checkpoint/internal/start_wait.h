@@ -1,10 +1,9 @@
-// Waits before a start looks at the run directory: for the required sources of notices, for the volume, and for
-// what HOME (StartOptions::home) has to bring.
+// Waits before a start looks at the run directory: for the required sources of notices, for the volume, and
+// for what HOME (StartOptions::home) has to bring.
 //
 // Errors: the constructor throws UsageError for an unknown source; IoError (74) for the volume; those of
-// mirror/start.h for HOME; Error
-// with NoticeOptions::exit_code_interrupted if the program is told to stop meanwhile. Threads: the training
-// thread.
+// mirror/start.h for HOME; Error with NoticeOptions::exit_code_interrupted if the program is told to stop
+// meanwhile. Threads: the training thread.
 #pragma once
 
 #include <string>

@@ -19,7 +19,8 @@ class Trial {
   // nullopt without HOLDFAST_TRIAL. Changes the options of a trial.
   static std::optional<Trial> begin(CheckpointerOptions& options);
 
-  // Writes the line of this step, and does what is ordered for it. Ends the process if the program ignores a stop.
+  // Writes the line of this step, and does what is ordered for it. Ends the process if the program ignores a
+  // stop.
   void at_boundary(Engine& engine, Ensemble& ensemble);
 
  private:

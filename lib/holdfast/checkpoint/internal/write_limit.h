@@ -15,16 +15,16 @@ class WriteLimit {
 
   bool lifted() const { return lifted_; }
   void lift() noexcept {
-    partners_.hurry();
+    partners_.lift_limit();
     if (!run_.writer) return;
-    run_.writer->hurry(true);
+    run_.writer->lift_limit();
     lifted_ = true;
   }
   // Does nothing while a stop or a deadline is still announced.
   void restore() noexcept {
-    partners_.calm();
+    partners_.restore_limit();
     if (!lifted_ || run_.outlook.must_stop() || run_.outlook.announced().deadline()) return;
-    run_.writer->hurry(false);
+    run_.writer->restore_limit();
     lifted_ = false;
   }
 

@@ -1,4 +1,5 @@
-// Functions that the static libgcc and libstdc++ of g++ 12 take from glibc 2.35 and 2.36, for machines with an older one.
+// Functions that the static libgcc and libstdc++ of g++ 12 take from glibc 2.35 and 2.36, for machines with
+// an older one.
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/random.h>

@@ -117,8 +117,8 @@ PickleTensor tensor_of(std::string_view maker, const Values& arguments) {
         arguments[6]->kind == Kind::name ? dtype_of_torch(behind_torch(arguments[6]->text())) : std::nullopt;
   }
   if (!dtype) refuse("a tensor without a type that Holdfast has");
-  // The last argument, which is optional: {"conj": True} and {"neg": True} mean that the values in the storage
-  // are not yet conjugated or negated.
+  // The last argument, which is optional: {"conj": True} and {"neg": True} mean that the values in the
+  // storage are not yet conjugated or negated.
   for (std::size_t i = names_dtype ? 7 : 6; i < arguments.size(); ++i) {
     if (arguments[i]->kind == Kind::none || (arguments[i]->kind == Kind::dict && arguments[i]->items.empty()))
       continue;

@@ -9,8 +9,8 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-PieceHasher::PieceHasher(const Snapshot& snapshot, bool look, const Recheck& recheck)
-    : snapshot_(snapshot), looking_(look) {
+PieceHasher::PieceHasher(const Snapshot& snapshot, bool check_finite, const Recheck& recheck)
+    : snapshot_(snapshot), check_finite_(check_finite) {
   const std::size_t tensors = snapshot.layout->tensors().size();
   const std::vector<TensorPiece> pieces = pieces_of(*snapshot.layout);
   pieces_.reserve(pieces.size());
@@ -24,9 +24,9 @@ PieceHasher::PieceHasher(const Snapshot& snapshot, bool look, const Recheck& rec
   first_piece_.resize(tensors + 1, pieces.size());
 }
 
-PieceHasher::PieceHasher(const Snapshot& snapshot, std::span<const std::size_t> pieces, bool look,
+PieceHasher::PieceHasher(const Snapshot& snapshot, std::span<const std::size_t> pieces, bool check_finite,
                          const Recheck& recheck)
-    : snapshot_(snapshot), first_piece_{0}, looking_(look) {
+    : snapshot_(snapshot), first_piece_{0}, check_finite_(check_finite) {
   const std::vector<TensorPiece> all = pieces_of(*snapshot.layout);
   pieces_.reserve(pieces.size());
   digests_.reserve(pieces.size());
@@ -42,24 +42,24 @@ void PieceHasher::add(const TensorPiece& piece, std::size_t index, const Recheck
     to_hash_.push_back(pieces_.size());
   pieces_.push_back({image.subspan(piece.bytes.begin, piece.bytes.size()), piece.tensor, known != nullptr});
   digests_.push_back(known != nullptr ? known->digest : Digest{});
-  if (known != nullptr && !known->finite && looking_) found_not_finite(piece.tensor);
+  if (known != nullptr && !known->finite && check_finite_) found_not_finite(piece.tensor);
 }
 
 // One such number decides, so the remaining pieces are only hashed.
 void PieceHasher::found_not_finite(std::size_t tensor) {
   not_finite_ = tensor;
-  looking_ = false;
+  check_finite_ = false;
 }
 
 void PieceHasher::work(const Stopped& stopped) {
   for (std::size_t i = next_++; i < to_hash_.size() && !stopped; i = next_++) {
     const Piece& piece = pieces_[to_hash_[i]];
     Digest& digest = digests_[to_hash_[i]];
-    // looking_ is read relaxed: a thread that sees its change late looks through one more piece, and nothing
-    // else.
+    // check_finite_ is read relaxed: a thread that sees its change late looks through one more piece, and
+    // nothing else.
     if (piece.known) {
       if (digest_of(piece.bytes) != digest) refuse(piece);
-    } else if (!looking_.load(std::memory_order_relaxed)) {
+    } else if (!check_finite_.load(std::memory_order_relaxed)) {
       digest = digest_of(piece.bytes);
     } else {
       const DType dtype = snapshot_.layout->tensors()[piece.tensor].dtype;

@@ -15,7 +15,7 @@ constexpr std::uint64_t kUnit = 4096;              // O_DIRECT writes whole bloc
 
 bool Throttle::lifted() const {
   // !(limit > 0), so that a NaN means no limit. Relaxed, because a little delay does no harm.
-  return !(limit_ > 0) || (hurry_ != nullptr && hurry_->load(std::memory_order_relaxed));
+  return !(limit_ > 0) || (limit_lifted_ != nullptr && limit_lifted_->load(std::memory_order_relaxed));
 }
 
 std::uint64_t Throttle::block(std::uint64_t most) const {

@@ -15,10 +15,10 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class Throttle {
  public:
-  // `limit` in MB/s; 0: none. `hurry` may be nullptr; true lifts the limit. Clock and `hurry` outlive this
-  // object.
-  Throttle(double limit, Clock& clock, const std::atomic<bool>* hurry)
-      : limit_(limit), clock_(clock), hurry_(hurry) {}
+  // `limit` in MB/s; 0: none. `limit_lifted` may be nullptr; true lifts the limit. Clock and `limit_lifted`
+  // outlive this object.
+  Throttle(double limit, Clock& clock, const std::atomic<bool>* limit_lifted)
+      : limit_(limit), clock_(clock), limit_lifted_(limit_lifted) {}
 
   // Best size of one write: 50 ms at the limit, between 256 KiB and `most`, a multiple of 4096.
   std::uint64_t block(std::uint64_t most) const;
@@ -30,7 +30,7 @@ class Throttle {
 
   const double limit_;
   Clock& clock_;
-  const std::atomic<bool>* const hurry_;
+  const std::atomic<bool>* const limit_lifted_;
   Mutex mutex_;
   SteadyTime free_ HOLDFAST_GUARDED_BY(mutex_){};  // when all writes so far will have ended at the limit
 };

@@ -74,8 +74,8 @@ struct Unpickled {
 };
 
 inline constexpr std::uint64_t kMaxPickle = 64U << 20U;
-// A pickle of tensors needs 5 to 8 bytes a byte, so the largest one fits. Only nonsense (a million empty lists)
-// needs more.
+// A pickle of tensors needs 5 to 8 bytes a byte, so the largest one fits. Only nonsense (a million empty
+// lists) needs more.
 inline constexpr std::uint64_t kMostPickleMemory = 8 * kMaxPickle;
 
 // Requires that `pickle` outlives the result.

@@ -2,8 +2,8 @@
 // may be compressed (C++ compresses its code), but only stored ones can be read.
 //
 // The file counts as hostile. Refused are entries that overlap or reach out of the file, two of one name, a
-// directory that disagrees with the headers of the entries, more than a million entries, and a directory of more
-// than 256 MiB. No length becomes an allocation before it is compared with the file's size.
+// directory that disagrees with the headers of the entries, more than a million entries, and a directory of
+// more than 256 MiB. No length becomes an allocation before it is compared with the file's size.
 //
 // Errors: a malformed file is a value; IoError. Threads: free functions.
 #pragma once

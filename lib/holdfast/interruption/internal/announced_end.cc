@@ -36,7 +36,7 @@ std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& cl
 AnnouncedEnd::AnnouncedEnd(Clock& clock, std::string_view name, Duration unknown)
     : clock_(clock), name_(name), unknown_(unknown) {}
 
-void AnnouncedEnd::look(const ListedEnd& listed, SteadyTime now) {
+void AnnouncedEnd::update(const ListedEnd& listed, SteadyTime now) {
   const auto [at, fresh] = ends_.try_emplace(listed.event);
   End& end = at->second;
   // The machine has outlived this event, and it now names another end.
@@ -70,7 +70,7 @@ const AnnouncedEnd::End* AnnouncedEnd::earliest(SteadyTime now) const {
 void AnnouncedEnd::coming(const std::vector<ListedEnd>& listed, std::vector<Notice>& news) {
   const SteadyTime now = clock_.now();
   for (auto& [event, end] : ends_) end.listed = nullptr;
-  for (const ListedEnd& end : listed) look(end, now);
+  for (const ListedEnd& end : listed) update(end, now);
   // What the service no longer lists is over.
   std::erase_if(ends_, [](const auto& known) { return known.second.listed == nullptr; });
   const End* const end = earliest(now);

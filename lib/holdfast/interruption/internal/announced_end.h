@@ -2,8 +2,8 @@
 //
 // A service lists events, each with an end. For one event the earliest end ever named counts, so a time that
 // slides gains nothing. Of all events the earliest counts, until the service removes it or the machine has
-// outlived it by a minute (kAliveAfter); then the earliest of the others. An outlived event that names a future
-// time begins anew, and so does one that announced sleep and now announces the end.
+// outlived it by a minute (kAliveAfter); then the earliest of the others. An outlived event that names a
+// future time begins anew, and so does one that announced sleep and now announces the end.
 //
 // To replace an earlier end it reports a withdrawal and a new announcement, because a Monitor keeps the
 // earliest deadline of a source. Errors: bad_alloc. Threads: one.
@@ -61,7 +61,7 @@ class AnnouncedEnd {
     bool replaces = false;  // it replaces an earlier one
   };
 
-  void look(const ListedEnd& listed, SteadyTime now);
+  void update(const ListedEnd& listed, SteadyTime now);
   const End* earliest(SteadyTime now) const;
   bool lost_withdrawal() const { return withdrawn_ && !arrived_; }
 

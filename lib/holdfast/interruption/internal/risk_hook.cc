@@ -77,7 +77,7 @@ void RiskHook::start(const RiskCommand& command) noexcept {
   }
 }
 
-bool RiskHook::look() noexcept {
+bool RiskHook::reap() noexcept {
   std::erase_if(running_, [](pid_t child) {
     int status = 0;
     const pid_t ended = waitpid(child, &status, WNOHANG);

@@ -24,7 +24,7 @@ class RiskHook {
  public:
   void start(const RiskCommand& command) noexcept;
   // Logs the results of commands that have ended. True while one runs.
-  bool look() noexcept;
+  bool reap() noexcept;
 
  private:
   std::vector<pid_t> running_;

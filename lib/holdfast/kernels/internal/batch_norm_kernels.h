@@ -1,5 +1,5 @@
-// Batch norm, addition and ReLU over NHWC, as kernels. Of each pass over memory there is one, forward and
-// backward two each: what is between them are a few numbers a channel.
+// Kernels for batch norm, addition and ReLU over NHWC. Forward and backward take two passes over memory each.
+// Between the passes there are only a few numbers for each channel.
 //
 // Threads: as device_code.h says.
 #pragma once

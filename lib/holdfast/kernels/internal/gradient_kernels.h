@@ -87,7 +87,7 @@ struct OutputGradients {
           for (int i = 0; i < kPer; ++i) {
             const float value = to_float(px[g].value[i]);
             float gradient = to_float(py[g].value[i]);
-            // Rounded as a separate addition would be: what is summed here is what is kept.
+            // Rounded to T as a separate addition would do, so that the sums use the value that is stored.
             if constexpr (kSecond) gradient = to_float(from_float<T>(gradient + to_float(p2[g].value[i])));
             if constexpr (kRelu && kMask) gradient = (bits[g] >> i & 1u) != 0 ? gradient : 0.f;
             if constexpr (kRelu && !kMask) {

@@ -11,13 +11,14 @@
 namespace holdfast { inline namespace v0_2 { namespace kernels {
 
 inline constexpr int kBlockThreads = 256;
-// Of the streaming kernels on one multiprocessor: 128 registers a thread, enough for what is in flight.
+// Blocks of a streaming kernel on one multiprocessor. A thread has 128 registers then, enough for its loads
+// in flight.
 inline constexpr int kBlocksAtOnce = 2;
 
 struct Tiling {
   Index rows;
   int channels;
-  int lanes, depth;  // lanes * depth <= kBlockThreads: what is over stands idle
+  int lanes, depth;  // lanes * depth <= kBlockThreads; the remaining threads are idle
   int groups, slabs;
 
   // The distance of a thread's rows.

@@ -74,8 +74,8 @@ struct FusedWork {
   void step(torch::optim::Optimizer& optimizer, bool maximize, const std::optional<at::Tensor>& grad_scale,
             const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on);
 
-  // Throws for tensors that the kernels cannot use, before anything changes.
-  void look(torch::optim::Optimizer& optimizer);
+  // Fills `states`. Throws for tensors that the kernels cannot use, before anything changes.
+  void collect_states(torch::optim::Optimizer& optimizer);
 
   void settle(torch::optim::Optimizer& optimizer) {
     device_steps.settle([&](void* parameter, const at::TensorImpl* slot, std::int64_t step) {
@@ -90,7 +90,7 @@ struct FusedWork {
 };
 
 template <class Kernel>
-void FusedWork<Kernel>::look(torch::optim::Optimizer& optimizer) {
+void FusedWork<Kernel>::collect_states(torch::optim::Optimizer& optimizer) {
   states.clear();
   auto& groups = optimizer.param_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -116,7 +116,7 @@ template <class DecidesOn>
 void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
                              const std::optional<at::Tensor>& grad_scale,
                              const std::optional<at::Tensor>& found_inf, const DecidesOn& decides_on) {
-  look(optimizer);
+  collect_states(optimizer);
   if (!decides_on(at::Device(at::kCPU)) && skipped_here(found_inf)) return;
 
   const at::NoGradGuard no_grad;

@@ -28,9 +28,9 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Throws Error: "cuda:0: <what>: <CUDA's message>".
 void check_cuda(cudaError_t result, c10::DeviceIndex device, const char* what);
-// Copies between the current device and host memory, one copy for each piece of page-locked memory (DeviceCopy::kPiece).
-// Asynchronous, but where a piece is locked in part (of an image with one rank's share only some pages are): CUDA
-// refuses such a copy, so it goes through ordinary memory and waits.
+// Copies between the current device and host memory, one copy for each piece of page-locked memory
+// (DeviceCopy::kPiece). Asynchronous, but where a piece is locked in part (of an image with one rank's share
+// only some pages are): CUDA refuses such a copy, so it goes through ordinary memory and waits.
 cudaError_t copy_in_pieces(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                            cudaStream_t stream);
 

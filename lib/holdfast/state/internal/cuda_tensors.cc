@@ -131,8 +131,8 @@ void CudaTensors::add(std::string name, const at::Tensor& tensor, std::span<std:
   items_.push_back({std::move(name), tensor.detach(), to, early});
 }
 
-// Asked at both ends, because each question is a call of the driver, and a state has hundreds of tensors. A rank that
-// stages a share has locked no more than that share.
+// Asked at both ends, because each question is a call of the driver, and a state has hundreds of tensors. A
+// rank that stages a share has locked no more than that share.
 bool CudaTensors::into_locked() const {
   const std::byte* first = nullptr;
   const std::byte* last = nullptr;

@@ -1,5 +1,5 @@
-// The inside of a TrainState: its parts, and one list of their tensors. The sources train_state*.cc use it, each with one
-// purpose: composition and staging, the list, does a checkpoint fit, load, doubts.
+// The inside of a TrainState: its parts, and one list of their tensors. The sources train_state*.cc use it,
+// each with one purpose: composition and staging, the list, does a checkpoint fit, load, doubts.
 //
 // Threads: the training thread.
 #pragma once
@@ -46,7 +46,7 @@ struct TrainState::State {
   bool has_module(std::string_view name) const;
   bool may_be_new(std::string_view part) const;  // "component parallel"
   // A new list, or the one that is held (SnapshotSource::hold_list).
-  std::shared_ptr<const List> look();
+  std::shared_ptr<const List> list_tensors();
   Look look_at_attributes(const List& list);
   // Visits parameters, buffers and slots, each with the part of the save that copies it.
   void visit_tensors(
@@ -92,8 +92,8 @@ struct TrainState::State {
   Cursor cursor;
 };
 
-// TensorImpls of the parameters that only an optimizer changes. They keep their values until its next step, so
-// a save may copy them late.
+// TensorImpls of the parameters that only an optimizer changes. They keep their values until its next step,
+// so a save may copy them late.
 std::set<const void*> trained_by(const std::vector<OptimizerState>& optimizers);
 
 namespace internal {

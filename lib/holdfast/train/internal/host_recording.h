@@ -1,6 +1,6 @@
-// Ends what a failed capture of a CUDA graph began in LibTorch's allocator of page-locked memory. From 2.11 on,
-// capture_begin() also records there; if the capture fails, LibTorch ends only a part of it, and the graph's
-// page-locked memory would never be freed.
+// Ends what a failed capture of a CUDA graph began in LibTorch's allocator of page-locked memory. From 2.11
+// on, capture_begin() also records there; if the capture fails, LibTorch ends only a part of it, and the
+// graph's page-locked memory would never be freed.
 //
 // Threads: the thread of the capture.
 #pragma once

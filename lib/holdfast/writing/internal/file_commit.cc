@@ -37,7 +37,7 @@ CheckpointInfo FileCommit::commit(const WriteRequest& request, bool others_faile
   if (!written_by_all(request)) request.snapshot->wait_for_arrival();
   if (request.complete) request.complete();
   const SteadyTime began = clock_.now();
-  const bool slowed = options_.write_limit > 0 && !hurry_.load(std::memory_order_relaxed);
+  const bool slowed = options_.write_limit > 0 && !limit_lifted_.load(std::memory_order_relaxed);
   Duration wrote{};
   CheckpointInfo checkpoint = write(request, sealed, wrote);
   const Duration took = clock_.now() - began;
@@ -53,7 +53,7 @@ CheckpointInfo FileCommit::write(const WriteRequest& request, Snapshot& sealed, 
   ImageWriterOptions how{.threads = options_.threads,
                          .write_limit = options_.write_limit,
                          .clock = &clock_,
-                         .hurry = &hurry_,
+                         .limit_lifted = &limit_lifted_,
                          .recheck = {.round = (*round_)++}};
   // If run.finite is false already, the loss was not finite, and that was logged.
   if (sealed.attributes.get_bool(kRunFinite)) {

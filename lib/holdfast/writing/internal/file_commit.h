@@ -15,10 +15,10 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class FileCommit {
  public:
-  // All references outlive this object. While `hurry` is true no speed limit applies.
+  // All references outlive this object. While `limit_lifted` is true no speed limit applies.
   FileCommit(CheckpointStore& store, Clock& clock, const AsyncWriterOptions& options,
-             const std::atomic<bool>& hurry)
-      : store_(store), clock_(clock), options_(options), hurry_(hurry) {}
+             const std::atomic<bool>& limit_lifted)
+      : store_(store), clock_(clock), options_(options), limit_lifted_(limit_lifted) {}
 
   // `others_failed`: an earlier save failed because of another rank, so a save that all write together fails
   // here. What the commit cost goes to the options' cost model and to `handle`.
@@ -30,7 +30,7 @@ class FileCommit {
   CheckpointStore& store_;
   Clock& clock_;
   const AsyncWriterOptions& options_;
-  const std::atomic<bool>& hurry_;
+  const std::atomic<bool>& limit_lifted_;
   bool was_finite_ = true;  // the last state that was checked
   // Of Recheck. Begins with the attempt's number, so that it rotates over short lives, too.
   std::optional<std::uint64_t> round_;

@@ -1,0 +1,17 @@
+// A start that does not wait for HOME and does not go on without it.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "holdfast/mirror/internal/start_try.h"
+
+namespace holdfast { inline namespace v0_2 {
+
+inline PreparedStart prepare_start(FileSystem& files, Verifier& verifier, const std::filesystem::path& run,
+                                   Home& home, Pace& pace) {
+  std::vector<AttemptNumber> claims;
+  return internal::try_start(files, verifier, run, home, pace, {}, claims);
+}
+
+}}  // namespace holdfast::v0_2
