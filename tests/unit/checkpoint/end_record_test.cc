@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include "holdfast/writing/file_verifier.h"
 #include "support/captured_log.h"
 #include "support/ledger_lines.h"
@@ -64,6 +66,13 @@ TEST_F(EndRecord, ALedgerThatCannotBeWrittenCostsNoRunState) {
   break_writes_to("ledger-");
   EXPECT_FALSE(write_end(store, ledger, end));
   EXPECT_TRUE(lines().empty());
+  ASSERT_TRUE(state());
+  EXPECT_EQ(state()->phase, RunPhase::interrupted);
+}
+
+TEST_F(EndRecord, FiguresThatCannotBeCollectedCostNoRunState) {
+  ledger.observe([]() -> Ledger::Sample { throw std::bad_alloc(); });
+  EXPECT_FALSE(write_end(store, ledger, end));
   ASSERT_TRUE(state());
   EXPECT_EQ(state()->phase, RunPhase::interrupted);
 }
