@@ -137,34 +137,16 @@ struct WritingOptions {
 };
 
 // The other ranks of this run, which train the same state in step with this one. Every rank has a
-// Checkpointer with the same options, and all make the same calls at the same steps:
+// Checkpointer with the same options, and all make the same calls at the same steps. Rank 0 claims
+// `directory`, decides by time, and commits; all ranks save and stop at the same step, and finish() returns
+// rank 0's exit code on all. docs/ranks_in_detail.md#what-each-call-does-with-ranks has every call.
 //
-//   * Rank 0 claims `directory`, decides by time, and commits. The others need not see it. Those that do
-//     read the checkpoint there and write their share of each new one; if one does not, it gets the
-//     checkpoint from rank 0. All verify every byte.
-//   * If one rank cannot write its share, that save fails, and the log names the rank and the reason. The
-//     training goes on. From then on rank 0 writes alone, for which it needs memory for the whole state. If
-//     rank 0's layout changed after the vote, rank 0 writes that checkpoint alone; no save is lost.
-//   * Before rank 0 claims, every rank checks read-only whether it would resume from that checkpoint: a rank
-//     with other options is refused (78, with its number), and the attempt that runs goes on.
-//   * Saves and stops are agreed, whichever rank gets the notice, signal or request. The ranks vote about
-//     once a second, more than 512 ranks every 2 s to 4 s (ranks/vote_cadence.h). So all save and stop at the
-//     same step, within 1.5 s and two steps; 1,024 ranks within 5 s. A save by steps begins at its step.
-//     save() only requests a save, and returns an empty handle;
-//     tick() returns true once a stop is agreed. Decision::saved and failure are the same on all ranks, and
-//     finish() returns rank 0's exit code on all ranks.
-//   * An EvaluationScope copies the whole state on rank 0, and there the own state of each other rank. If any
-//     rank hears of an end, rank 0 commits that boundary at once, and the ranks go on evaluating. All ranks
-//     must be inside a scope at the same step, however late they enter. If rank 0 evaluates alone, or other
-//     ranks hold parts of the state (bring_together()), nothing is committed before the next save.
-//   * metric() counts on rank 0. A value among a KeepBest's best requests a save, and counts for that file:
-//     the state a step after the next vote, when no rank is busy.
-//   * A rank's own state (SnapshotSource::own_of_rank) goes to rank 0 beside the training and lies in
-//     "rank/<r>/" of the file. Another number of ranks can resume from it, but not bit-exact: missing own
-//     state is derived.
-//   * resume(), after_step() and finish() throw when a rank is lost (75, names it; committed steps stand) and
-//     when ranks have taken different numbers of steps (UsageError). An exception of rank 0's resume() is
-//     thrown on all ranks.
+// save() only requests a save, and returns an empty handle. tick() returns true once a stop is agreed.
+// metric() counts on rank 0. Decision::saved and failure are the same on all ranks.
+//
+// resume(), after_step() and finish() throw when a rank is lost (75, names it; committed steps stand) and when
+// ranks have taken different numbers of steps (UsageError). An exception of rank 0's resume() is thrown on all
+// ranks.
 struct RanksOptions {
   // distributed/agreement.h makes one. nullptr, or a world of one: no other ranks. It must outlive the
   // Checkpointer, and serve no other.

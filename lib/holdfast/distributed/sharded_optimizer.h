@@ -38,30 +38,16 @@ struct ShardedOptions {
 };
 
 // Requires: group, module and optimizer outlive this object. All ranks have the same parameters and make the
-// same calls. Every parameter that takes a gradient has one in each update; a single parameter cannot skip an
-// update. Parameters that need no gradient at construction are ignored.
+// same calls. Every parameter that takes a gradient has one in each update. Parameters that need no gradient at
+// construction are ignored. The constructor replaces the parameters of the given optimizer by the shares; its
+// groups and options stay, so schedules set its learning rates as before. Use it for nothing else.
 //
-// The constructor replaces the parameters of the given optimizer by the shares. Its groups and options stay,
-// so schedules set its learning rates as before; use it for nothing else. The module's parameters are read
-// again before each update, so a program may load or exchange them between updates, on all ranks alike.
+// save() is local after bring_together(), until the next update; a Checkpointer with an Agreement calls that on
+// all ranks. Without it save() is collective. docs/ranks_in_detail.md#the-sharded-optimizer has the parts of an
+// update, and what a checkpoint holds.
 //
-// A loop that does something inside the update calls the parts of step() itself. All ranks make these calls
-// or none, because LAMB's update is collective:
-//
-//   optimizer.reduce();                             // averages the gradients; each rank gets its share
-//   scaler.unscale(adamw);                          // its parameters are the shares
-//   optimizer.clip_grad_norm(1.0);                  // norm over all ranks
-//   adamw.step_scaled(std::nullopt, scaler.found_inf());   // agreed: distributed/found_inf.h
-//   optimizer.gather();                             // every rank gets all parameters
-//
-// Checkpoints hold whole tensors under the parameters' names ("optimizer/exp_avg/fc.weight"), as the
-// optimizer alone would write. So a run may continue with any number of ranks, if it has a ShardedOptimizer.
-// bring_together() gathers the slots; later calls of save() until the next update are local. A Checkpointer
-// with an Agreement calls it on all ranks. Without it save() is collective: call it on all ranks at the same
-// steps.
-//
-// UsageError: another kind of optimizer, one that has made updates, parameters of no part of the module or
-// with gaps in memory, and missing gradients; the message has their names.
+// UsageError: another kind of optimizer, one that has made updates, parameters of no part of the module or with
+// gaps in memory, and missing gradients; the message has their names.
 class HOLDFAST_EXPORT ShardedOptimizer {
  public:
   ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn::Module& module, ProcessGroup& group,

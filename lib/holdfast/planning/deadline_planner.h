@@ -63,6 +63,11 @@ struct Plan {
   bool room = true;
   // A last move, and this boundary cannot be home by the deadline. What is home already stands.
   bool not_home = false;
+
+  // The training stands still until the machine ends, or the notice is withdrawn.
+  bool pauses() const noexcept { return move == Move::last_commit || move == Move::wait; }
+  // No step follows this boundary, so a save of it is the last one.
+  bool is_last() const noexcept { return move == Move::stop || pauses(); }
 };
 
 // False if a mirror brings checkpoints home, and this boundary, covered or committed now, is not home by

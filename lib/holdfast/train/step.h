@@ -74,28 +74,17 @@ struct StepOptions {
   GraphOptions graph_options = {};
 };
 
-// The loss of an update is the mean of its micro-batches' losses, added in double in the order of delivery,
-// so equal batches give equal bits. The loss function runs under autocast (autocast.h), backward outside. The
-// scaler scales each micro-batch's loss and checks the accumulated gradient once.
+// The loss of an update is the mean of its micro-batches' losses, added in double in the order of delivery; with
+// StepOptions::parallel it is the mean over all ranks too, with the same bits everywhere. The loss function runs
+// under autocast (autocast.h), backward outside.
 //
-// An update whose gradients are not finite is skipped: parameters, slots and Adam's counts stay, the scale is
-// halved. It is a step nevertheless: it has used its data, and it has its loss and its number. So a run that
-// overflows for ever still ends, saves and can be stopped. Pass StepResult::skipped on as
-// StepReport::skipped, let schedules use TrainState::step() - skipped(), and do not update averages of the
-// weights. Trainer does so.
+// An update whose gradients are not finite is skipped. It is a step nevertheless, with a loss and a number. Pass
+// StepResult::skipped on as StepReport::skipped, let schedules use TrainState::step() - skipped(), and do not
+// update averages of the weights. Trainer does so.
 //
-// A FusedStep optimizer (optim/fused_step.h) decides on the device. Others make the host read the result
-// before the step, if there is a scaler or a limit of the norm.
-//
-// run() reads losses, norm and `skipped` after it has launched the update, and so waits for a device at every
-// step. launch() does not: the numbers travel in one copy, and result() reads them later, best when the next
-// forward and backward pass has been launched (docs/late_results.md). Trainer does so. Both give the same
-// bits.
-//
-// With StepOptions::parallel the last micro-batch's backward pass averages the gradients over the ranks. The
-// loss is the mean over all ranks, with the same bits everywhere; its sum runs beside that backward pass.
-// Since all ranks have the same averages, scalers and limits decide alike. Graphs are then off, with a
-// warning.
+// run() waits for a device at every step; launch() does not, and result() reads the numbers later
+// (docs/late_results.md). Both give the same bits. docs/precisions_and_optimizers.md#one-update-of-step has the
+// rest.
 class HOLDFAST_EXPORT Step {
  public:
   using Loss = std::function<at::Tensor(const Batch& batch)>;

@@ -140,8 +140,20 @@ TEST_F(OutlookTest, ARunThatEndedByItselfHasTimeUntilItIsTold) {
   EXPECT_FALSE(run.out_of_time(clock.now())) << "the machine has outlived that one";
   run.take_time(true);
   EXPECT_FALSE(run.out_of_time(began));
+}
+
+TEST_F(OutlookTest, TheLastSaveOfARunThatEndedByItselfIsNeverTooLateUntilItIsTold) {
+  Outlook& run = outlook();
+  costs.committed(60s);
+  announce(30s);
+  EXPECT_TRUE(run.last_save_too_late({}));
+  run.take_time(true);
+  EXPECT_FALSE(run.last_save_too_late({}));
+  EXPECT_FALSE(run.fits({})) << "whoever ended it";
   monitor.post({.source = "program", .kind = NoticeKind::stop, .text = "enough"});
-  EXPECT_TRUE(run.hurried());
+  EXPECT_TRUE(run.last_save_too_late({}));
+  withdraw();
+  EXPECT_FALSE(run.last_save_too_late({})) << "a stop without a time leaves all of it";
 }
 
 TEST_F(OutlookTest, OtherRanksMakeADecisionSlower) {

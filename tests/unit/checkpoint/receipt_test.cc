@@ -15,6 +15,19 @@ std::map<std::int64_t, double> recorded(std::int64_t from, std::int64_t to) {
   return losses;
 }
 
+// A ledger with the losses 1/step of steps first..last, 1,000 in a line, and something else between the lines.
+std::string long_ledger(std::int64_t first, std::int64_t last) {
+  std::string text = "{\"event\":\"start\"}\n";
+  for (std::int64_t from = first; from <= last; from += 1000) {
+    text += R"({"event":"losses","from":)" + std::to_string(from) + R"(,"bits":")";
+    for (std::int64_t step = from; step < from + 1000 && step <= last; ++step) {
+      text += bits_hex(1.0 / static_cast<double>(step));
+    }
+    text += "\"}\n{\"event\":\"commit\",\"step\":" + std::to_string(from) + "}\n";
+  }
+  return text;
+}
+
 TEST(Receipt, SaysOnceThatAllStepsAgree) {
   CapturedLog log;
   Receipt receipt(recorded(1230, 1240), 1234, true);
@@ -79,6 +92,31 @@ TEST(Receipt, GapsInTheRecordAreStepsNotCompared) {
   EXPECT_EQ(receipt.outcome(), Receipt::Outcome::pending);
   receipt.compare(15, 2.0);
   EXPECT_EQ(log.text(), "holdfast: resume verified: steps 12..15 bit-identical\n");
+}
+
+// Two million steps, of which the receipt of a resume compares sixteen.
+TEST(Receipt, AResumeReadsLittleOfALongLedger) {
+  Volume volume;
+  CapturedLog log;
+  {
+    Attempt run(volume.options());
+    run.train_to(4);
+    EXPECT_EQ(run.checkpointer.finish(), 0);
+  }
+  const std::string ledger = volume.path("ledger-a0001.jsonl");
+  volume.disk.put(ledger, long_ledger(5, 2'000'000));
+  volume.faults.clear_log();
+  Attempt next(volume.options());
+  std::uint64_t read = 0;
+  for (const Operation& operation : volume.faults.log()) {
+    if (operation.kind != Op::read || operation.path != ledger) continue;
+    read += operation.length;
+    EXPECT_LE(operation.length, 1u << 20) << "read at once";
+  }
+  EXPECT_GT(read, 0u);
+  EXPECT_LT(read, 8u << 20);
+  next.step();
+  EXPECT_THAT(log.text(), HasSubstr("resume differs: the loss of step 5 was 0.2 "));
 }
 
 }}  // namespace holdfast::test

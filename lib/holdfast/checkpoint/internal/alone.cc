@@ -49,7 +49,7 @@ void Alone::act(Decision& decision) noexcept {
   const Plan plan = engine_.plan();
   if (plan.move == Move::stop) engine_.tell_stop(decision);
   engine_.boundary_saves.save(decision, plan);
-  if (plan.move == Move::last_commit || plan.move == Move::wait) pause(decision);
+  if (plan.pauses()) pause(decision);
 }
 
 // Before an announced end. Looks at the notices as a step would. While the writer works, this waits for it;
@@ -68,7 +68,7 @@ void Alone::pause(Decision& decision) noexcept {
       engine_.boundary_saves.save(decision, plan);
       break;
     }
-    if (plan.move != Move::wait && plan.move != Move::last_commit) break;
+    if (!plan.pauses()) break;
     if (plan.move == Move::last_commit && run.clock.now() >= retry) {
       engine_.boundary_saves.save(decision, plan);
       retry = run.clock.now() + kSaveAgainAfter;

@@ -14,7 +14,7 @@ void BoundarySaves::lay_out() {
 
 void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
   if (run_.writer->superseded() || plan.move == Move::wait) return;
-  const bool last_one = plan.move == Move::stop || plan.move == Move::last_commit;
+  const bool last_one = plan.is_last();
   const bool urgent = last_one || plan.move == Move::commit;
   if (plan.move == Move::stop || run_.outlook.announced().deadline()) limit_.lift();
   const std::int64_t step = run_.step();

@@ -1,11 +1,13 @@
 // Decides whether the run must stop, and what it does before an announced end. No other class decides that.
+// decide() answers at a step boundary, and its Plan goes to all parts that act there. Between boundaries there
+// is nothing to plan: must_stop() and should_stop() end loops, out_of_time() and the like limit waits.
 //
 //   Outlook outlook(options.notices, monitor, costs, clock);
 //   const Plan plan = outlook.decide({.step = 1200, .durable = 1100, .standing = {.covered = false}});
 //   if (plan.move == Move::stop) outlook.leave();   // for good: no withdrawal changes it
 //
 // Errors: none. Without memory for a plan the run trains on, and the next step asks again.
-// Threads: the training thread; fits() any thread.
+// Threads: the training thread; fits() any.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +44,14 @@ class Outlook {
   // The ends and stops that it decides by. The votes of other ranks add to them.
   Announced& announced() { return announced_; }
 
+  // At a step boundary: save, stop, pause or train on.
   Plan decide(const Reached& at) noexcept;
-  // Told to stop, or superseded. A withdrawn notice does not change that.
+
+  // Between boundaries. Told to stop, or superseded: a withdrawn notice does not change that.
   bool must_stop() const noexcept;
-  // Or a deadline is announced and OnNotice::exit applies.
+  // Between boundaries. The same, or a deadline is announced and OnNotice::exit applies.
   bool should_stop() noexcept;
-  // Latches the stop.
+  // The program leaves its loop: latches the stop.
   void leave() noexcept;
   bool leaving() const { return stop_.leaving; }
   // Why the run stops; empty while it does not.
@@ -60,13 +64,16 @@ class Outlook {
   // The votes of `step` reported no end.
   void forget_answer(std::int64_t step);
 
-  // The run ended by itself: it waits for its last save without a limit.
+  // The run ended by itself: unless it is told to stop, its last save has no limit.
   void take_time(bool so) { unhurried_ = so; }
-  bool hurried() const noexcept { return !unhurried_ || must_stop(); }
-  // True if a wait that began at `since` has to end.
+  // Limits of waits. A wait that began at `since` has to end.
   bool out_of_time(SteadyTime since) const noexcept;
-  // True if a commit that begins now ends before any named deadline.
+  // A commit that begins now ends before any named deadline. Any thread.
   bool fits(const Standing& writer) const noexcept;
+  // The last save of a run: it does not fit, and the run has not ended by itself.
+  bool last_save_too_late(const Standing& writer) const noexcept {
+    return (!unhurried_ || must_stop()) && !fits(writer);
+  }
   // One warning for each notice: there is no time for a save of this step.
   void warn_too_late(const Reached& at) noexcept { warnings_.too_late(at); }
 

@@ -174,7 +174,7 @@ void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
   const bool last = plan.move == Move::last_commit && run_.clock.now() >= retry_at_;
   vote.save = commit || last || (plan.room && (schedule.wanted() || due));
   vote.stop = vote.stop || plan.move == Move::stop;
-  vote.pause = plan.move == Move::last_commit || plan.move == Move::wait;
+  vote.pause = plan.pauses();
   // No save begins that cannot end in time, whichever rank asks.
   vote.busy =
       vote.busy || engine_.late.open() || !run_.stager.ready() || (!plan.room && !commit && !vote.pause);

@@ -39,8 +39,11 @@ struct Run {
   // The newest durable step; −1: none. Any thread.
   std::int64_t newest_durable() const noexcept;
   Durable last_durable() const;
-  // A commit that begins now ends before any named deadline. Requires a writer. Any thread.
+  // Both require a writer. A commit that begins now ends before any named deadline. Any thread.
   bool commit_fits() const noexcept { return outlook.fits({.writing = writer->writing_for()}); }
+  bool last_save_too_late() const noexcept {
+    return outlook.last_save_too_late({.writing = writer->writing_for()});
+  }
 
   const CheckpointerOptions options;
   SnapshotSource& source;

@@ -34,7 +34,7 @@ void RunEnd::finish() {
   run_.outlook.take_time(!interrupted);
   if (interrupted) limit_.lift();
   // A copy in progress is completed only if its commit can end in time.
-  interrupted && !run_.commit_fits() ? late_.drop() : evaluation_.settle_late();
+  run_.last_save_too_late() ? late_.drop() : evaluation_.settle_late();
   if (interrupted) run_.writer->leave_soon();
 
   const std::string torn = evaluation_.why_torn();
@@ -135,7 +135,7 @@ RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) 
 
 bool RunEnd::commit_last_step() {
   if (!saves_.covered() && !run_.writer->superseded()) {
-    left_out_ = (run_.outlook.hurried() && !run_.commit_fits()) || partners_.hopeless();
+    left_out_ = run_.last_save_too_late() || partners_.hopeless();
     if (left_out_) {
       run_.outlook.warn_too_late(saves_.reached());
     } else if (!boundary_saves_.save_last()) {

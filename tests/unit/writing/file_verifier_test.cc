@@ -3,23 +3,37 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "holdfast/format/file_plan.h"
 #include "holdfast/format/image_writer.h"
 #include "holdfast/staging/run_record.h"
-#include "rig.h"
 #include "support/forwarding.h"
+#include "support/run_disk.h"
 
 namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 
+constexpr char kFive[] = "step-000000000005-a0001.h5";
+constexpr char kSix[] = "step-000000000006-a0002.h5";
+
 class FileVerifierTest : public testing::Test {
  public:
   FileVerifierTest() {
-    Attempt attempt(volume.options({SaveEvery::steps(5)}), {.elements = 100'000});
-    attempt.train_to(5);
-    attempt.checkpointer.finish();
-    name = volume.path("step-000000000005-a0001.h5");
+    volume.disk.open_directory(kRun, true);
+    write(kFive, 5, 1);
+    name = volume.path(kFive);
     file = volume.faults.open_file(name, OpenMode::read);
+  }
+  // A megabyte, as an attempt writes it.
+  void write(const std::string& as, std::int64_t step, AttemptNumber attempt) {
+    const auto plan = make_file_plan({{"model/w", DType::float32, {250'000}}});
+    Snapshot snapshot{plan->layout, make_image(*plan), {}, step};
+    snapshot.attributes.set("step", step);
+    RunRecord record;
+    record.attempt = attempt;
+    put_run_record(snapshot.attributes, record);
+    const auto to = volume.disk.open_file(volume.path(as), OpenMode::create);
+    write_image(*to, snapshot, *plan);
   }
   std::uint64_t bytes_read() const {
     std::uint64_t sum = 0;
@@ -29,7 +43,7 @@ class FileVerifierTest : public testing::Test {
     return sum;
   }
 
-  Volume volume;
+  RunDisk volume;
   std::string name;
   std::unique_ptr<File> file;
   FileVerifier verifier{2};
@@ -64,10 +78,8 @@ TEST_F(FileVerifierTest, LooksAgainWhenTheFileHasChanged) {
 }
 
 TEST_F(FileVerifierTest, NeverTakesOneFileForAnother) {
-  Attempt second(volume.options(), {.elements = 100'000});
-  second.train_to(6);
-  EXPECT_EQ(second.checkpointer.finish(), 0);
-  const auto newer = volume.disk.open_file(volume.path("step-000000000006-a0002.h5"), OpenMode::read);
+  write(kSix, 6, 2);
+  const auto newer = volume.disk.open_file(volume.path(kSix), OpenMode::read);
   verifier.inspect(*newer, Verifier::Depth::full, false);
   EXPECT_EQ(std::get<FileVerifier::Loaded>(verifier.load(*file)).snapshot->step, 5);
   EXPECT_EQ(std::get<FileVerifier::Loaded>(verifier.load(*newer)).snapshot->step, 6);
@@ -89,15 +101,12 @@ class Watching final : public ForwardingFile {
 };
 
 TEST_F(FileVerifierTest, NeverHoldsTwoStates) {
-  Attempt second(volume.options(), {.elements = 100'000});
-  second.train_to(6);
-  EXPECT_EQ(second.checkpointer.finish(), 0);
+  write(kSix, 6, 2);
   verifier.inspect(*file, Verifier::Depth::full, false);
   const std::weak_ptr<Snapshot> older = std::get<FileVerifier::Loaded>(verifier.load(*file)).snapshot;
   EXPECT_FALSE(older.expired());
   bool held = false;
-  const Watching newer(volume.disk.open_file(volume.path("step-000000000006-a0002.h5"), OpenMode::read),
-                       older, held);
+  const Watching newer(volume.disk.open_file(volume.path(kSix), OpenMode::read), older, held);
   EXPECT_EQ(verifier.inspect(newer, Verifier::Depth::full, false).kind, Verdict::Kind::good);
   EXPECT_FALSE(held);
   EXPECT_TRUE(older.expired());
