@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 
+#include "../shared/program.h"
 #include "holdfast/base/error.h"
 
 namespace holdfast::bench {
@@ -75,14 +75,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   app.add_flag("--quick", options.quick, "shows that it works, in seconds: the tiny state, few repetitions");
   app.add_option("--output", options.output, "name of the files without .json and .svg");
   app.add_option("--child-memory", options.child_memory)->group("");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + " (see --help)");
-  }
+  if (!parsed(app, argc, argv)) return std::nullopt;
   options.directory = directory;
   options.peers = !no_peers;
   if (options.quick) {

@@ -232,14 +232,7 @@ int run(int argc, char** argv) {
   app.add_flag("--no-python", options.no_python, "leave Python out");
   app.add_option("--output", options.output, "a JSON file for the figures, too");
   app.add_option("--rank-of", options.rank_of)->group("");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + " (see --help)");
-  }
+  if (!parsed(app, argc, argv)) return 0;
   at::set_num_threads(options.threads);
   if (!options.rank_of.empty()) {
     serve_rank(job_of(options, options.rank_of));

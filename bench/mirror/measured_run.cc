@@ -1,8 +1,6 @@
 #include "measured_run.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "../shared/spawn.h"
 #include "holdfast/base/error.h"
 
 namespace holdfast::bench {
@@ -53,16 +52,11 @@ double peak_megabytes(pid_t pid) {
 
 MeasuredRun::MeasuredRun(const std::vector<std::string>& command, std::filesystem::path errors)
     : program_(command[0]), errors_(std::move(errors)), begin_(now()) {
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, 1, errors_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  ::posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  const int failed = ::posix_spawnp(&pid_, words[0], &actions, nullptr, words.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) throw IoError("start", program_, failed);
+  Redirections to;
+  to.open(1, errors_, O_WRONLY | O_CREAT | O_TRUNC);
+  to.copy(1, 2);
+  pid_ = spawn(command, to);
+  if (pid_ < 0) throw IoError("start", program_, errno);
 }
 
 MeasuredRun::~MeasuredRun() {

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "../shared/program.h"
 #include "../shared/root.h"
 #include "catalogue.h"
 #include "holdfast/base/error.h"
@@ -193,14 +193,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   app.add_option("--output", output,
                  "name of the files without .csv, .json and .svg (bench_precision_table, in the folder above "
                  "the program's)");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + " (see --help)");
-  }
+  if (!parsed(app, argc, argv)) return std::nullopt;
   options.default_rows = choice.rows.empty() && choice.models.empty() && choice.precisions.empty() &&
                          choice.layouts.empty() && choice.modes.empty();
   if (choice.rows == std::vector<std::string>{"all"}) choice.rows.clear();

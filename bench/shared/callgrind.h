@@ -4,10 +4,7 @@
 // Errors: Error if callgrind counts nothing. Threads: any.
 #pragma once
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -17,6 +14,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "spawn.h"
 #include "temporary_folder.h"
 
 namespace holdfast::bench {
@@ -43,18 +41,12 @@ inline std::optional<double> instructions(const Words& options, const CountedRun
   Words words = {"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"};
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), run.command.begin(), run.command.end());
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, 0, run.input.c_str(), O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT, 0600);
-  pid_t child = -1;
-  const int failed = ::posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return std::nullopt;
+  Redirections to;
+  to.open(0, run.input, O_RDONLY);
+  to.open(1, "/dev/null", O_WRONLY);
+  to.open(2, log, O_WRONLY | O_CREAT);
+  const pid_t child = spawn(words, to);
+  if (child < 0) return std::nullopt;
   int status = 0;
   ::waitpid(child, &status, 0);
   std::ifstream lines(log);

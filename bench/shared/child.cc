@@ -1,9 +1,7 @@
 #include "child.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "holdfast/base/error.h"
+#include "spawn.h"
 
 namespace holdfast::bench {
 namespace {
@@ -24,24 +23,16 @@ using Clock = std::chrono::steady_clock;
 Child::Child(const std::vector<std::string>& command, ChildOptions options)
     : program_(command[0]), options_(std::move(options)) {
   ::signal(SIGPIPE, SIG_IGN);  // one that has died is an error with words
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
   int in[2];
   int out[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw IoError("pipe2", program_, errno);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-  ::posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-  ::posix_spawn_file_actions_addopen(&actions, 2, options_.errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                     0600);
-  // The same number twice: the copy is not closed by exec.
-  if (options_.inherited >= 0) {
-    ::posix_spawn_file_actions_adddup2(&actions, options_.inherited, options_.inherited);
-  }
-  const int failed = ::posix_spawn(&pid_, words[0], &actions, nullptr, words.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
+  Redirections to;
+  to.copy(in[0], 0);
+  to.copy(out[1], 1);
+  to.open(2, options_.errors, O_WRONLY | O_CREAT | O_TRUNC);
+  if (options_.inherited >= 0) to.copy(options_.inherited, options_.inherited);
+  pid_ = spawn(command, to);
+  const int failed = pid_ < 0 ? errno : 0;
   ::close(in[0]);
   ::close(out[1]);
   to_ = in[1];

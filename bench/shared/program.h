@@ -3,6 +3,7 @@
 // Threads: any.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -25,6 +26,19 @@ int ended_by(const char* program, const Work& work) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", program, error.what());
     return static_cast<int>(ExitCode::internal);
+  }
+}
+
+// False: --help was asked for, and printed. Throws UsageError for wrong arguments.
+inline bool parsed(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(std::string(error.what()) + " (see --help)");
   }
 }
 

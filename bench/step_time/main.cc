@@ -268,14 +268,7 @@ int run(int argc, char** argv) {
   app.add_flag("--deterministic", options.deterministic,
                "ours with deterministic kernels as well: their price");
   app.add_option("--output", options.output, "a JSON file for the figures, too");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + " (see --help)");
-  }
+  if (!parsed(app, argc, argv)) return 0;
   parse_variant(options.variant);
   const auto& known = picture_model_names();
   for (const std::string& model : options.models) {

@@ -108,7 +108,7 @@ TEST_F(Report, TellsWhereTheTimeWent) {
   EXPECT_TRUE(json["attempts"][2]["lead_s"].is_null());
 }
 
-TEST_F(Report, DrawsThem) {
+TEST_F(Report, DrawsEachAttemptOnceAsSvg) {
   three_lives();
   put(4, LedgerText(4, 160, 2, 1'003'000, 20, "d").notice(30, "deadline", 60).raw("<&\n").text());
   EXPECT_EQ(run({directory(), "--svg", path("x.svg")}).exit_code, 0);

@@ -123,13 +123,13 @@ TEST(Corruption, HalfOfTheWritesWereLost) {
   judge("header and index are stale", bytes, true);
 }
 
-TEST(Corruption, EveryTruncation) {
+TEST(Corruption, EveryTruncationIsDetected) {
   for (std::size_t length = 0; length < newest().bytes.size(); length += kSector * kStride)
     judge("cut to " + std::to_string(length), std::span(newest().bytes).first(length));
   judge("one byte is missing", std::span(newest().bytes).first(newest().bytes.size() - 1), true);
 }
 
-TEST(Corruption, AppendedBytes) {
+TEST(Corruption, AppendedBytesAreDetected) {
   for (const std::size_t more : {1, 511, 512, 4096, 1 << 20}) {
     std::vector<std::byte> bytes = newest().bytes;
     bytes.resize(bytes.size() + more);

@@ -106,7 +106,7 @@ TEST(FencingModel, WithMoreCommits) {
          .power = Power::machines_of_own});
 }
 
-TEST(FencingModel, WithBranches) {
+TEST(FencingModel, HoldsForEveryChoiceOfALife) {
   for (const Power power : {Power::one_machine, Power::machines_of_own}) {
     holds({.rule = {.forgets_claims = true},
            .attempts = 2,

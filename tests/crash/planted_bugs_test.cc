@@ -23,7 +23,7 @@ struct Lane {
 
 // Quick ones: a few seconds in all for one variant.
 constexpr Lane kLanes[] = {
-    {"power loss", "store", "PowerLoss.OpaqueFiles"},
+    {"power loss", "store", "PowerLoss.NothingAcknowledgedIsLostOfOpaqueFiles"},
     {"commit", "store", "Rule2*:Rule11*:CommitUsage*"},
     {"faults", "store", "Rule3*:Rule9*:*Faults*"},
     {"recovery", "store", "Rule5*:Rule7*:StartingPoint*"},

@@ -51,9 +51,11 @@ void run(Request request, const char* title, const char* test) {
       static_cast<unsigned long long>(result.points), static_cast<unsigned long long>(result.histories));
 }
 
-TEST(PowerLoss, OpaqueFiles) { run({.states = nightly() ? 100'000'000U : 300'000U}, "", "OpaqueFiles"); }
+TEST(PowerLoss, NothingAcknowledgedIsLostOfOpaqueFiles) {
+  run({.states = nightly() ? 100'000'000U : 300'000U}, "", "OpaqueFiles");
+}
 
-TEST(PowerLoss, TheRealFormat) {
+TEST(PowerLoss, NothingAcknowledgedIsLostOfTheRealFormat) {
   run({.states = nightly() ? 1'000'000U : 20'000U, .files = power_loss::real_files},
       " (files of the real format)", "TheRealFormat");
 }

@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "../../bench/shared/median.h"
 #include "crash/driver_run.h"
 #include "support/loop_volume.h"
 
@@ -190,10 +191,8 @@ class Soak : public testing::Test {
   }
 
   double median_start(std::size_t from, std::size_t to) const {
-    std::vector<double> some(starts_.begin() + static_cast<std::ptrdiff_t>(from),
-                             starts_.begin() + static_cast<std::ptrdiff_t>(to));
-    std::sort(some.begin(), some.end());
-    return some.empty() ? 0 : some[some.size() / 2];
+    return bench::median({starts_.begin() + static_cast<std::ptrdiff_t>(from),
+                          starts_.begin() + static_cast<std::ptrdiff_t>(to)});
   }
 
   std::string why_plain_;

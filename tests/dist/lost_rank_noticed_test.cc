@@ -85,7 +85,7 @@ class Lost : public testing::TestWithParam<std::size_t> {
   static inline std::map<std::size_t, std::unique_ptr<Ranks>> started_;
 };
 
-TEST_P(Lost, IsNoticed) {
+TEST_P(Lost, RankIsNoticedByAllOthers) {
   const auto& [how, lost, signal, count, busy] = kCases[GetParam()];
   const auto& ranks = started_.at(GetParam())->ranks;
   for (int rank = 0; rank < count; ++rank) {

@@ -68,7 +68,7 @@ TEST_F(FusedBatchNormOnCuda, CuDnnAgrees) {
   EXPECT_THROW(forward_and_backward(run, {.type = at::kFloat}, &cudnn_batch_norm), UsageError);
 }
 
-TEST_F(FusedBatchNormOnCuda, IsCaptured) {
+TEST_F(FusedBatchNormOnCuda, IsCapturedInAGraph) {
   const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromPool());
   const NormCase one{.type = at::kHalf, .shape = {16, 64, 28, 28}, .add = true, .relu = true};
   NormRun eager = inputs_of(one, at::kCUDA);

@@ -67,7 +67,7 @@ TEST(Moments, HandlersAreThereBeforeLibTorchHasStarted) {
   EXPECT_LT(best, 50);
 }
 
-TEST(Moments, StartUp) {
+TEST(Moments, SignalDuringStartUpEndsTheRun) {
   const ExampleRun run(plan());
   for (const auto delay : {0ms, 50ms, 100ms, 200ms, 300ms}) {
     auto process = run.start({"--steps", "1000"});
@@ -105,7 +105,7 @@ TEST(Moments, WaitingForAVolume) {
   EXPECT_FALSE(std::filesystem::exists(run.directory()));
 }
 
-TEST(Moments, AStep) {
+TEST(Moments, SignalInAStepEndsTheRunAfterThatStep) {
   for (const int signal : {SIGTERM, SIGINT}) {
     const ExampleRun run(plan());
     auto process = run.start({"--steps", "100000"});
@@ -120,7 +120,7 @@ TEST(Moments, AStep) {
   }
 }
 
-TEST(Moments, Evaluation) {
+TEST(Moments, SignalInAnEvaluationSavesAndTheNextStartEvaluates) {
   // 48,000 synthetic pictures to test with take longer than the signal needs.
   std::vector<std::string> words = plan();
   words[1] = "synthetic:40000";
@@ -144,7 +144,7 @@ TEST(Moments, Evaluation) {
   EXPECT_EQ(resumed.last_line(), expected.last_line()) << "the evaluation that was due is made up for";
 }
 
-TEST(Moments, ASave) {
+TEST(Moments, SignalInASaveEndsTheRunWithACheckpoint) {
   const ExampleRun run(plan());
   const auto saving = [&] {
     std::error_code missing;

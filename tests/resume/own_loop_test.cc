@@ -34,7 +34,7 @@ TEST(OwnLoop, KilledAndStoppedItEndsAsTheStraightRun) {
   EXPECT_EQ(ended.last_line(), straight.last_line());
 }
 
-TEST(OwnLoop, ItLearns) {
+TEST(OwnLoop, TheExampleLearnsItsData) {
   const TemporaryFolder folder;
   const Ended ended = own_loop(folder.path() / "run", "1000");
   EXPECT_LT(std::stod(value_of(ended.last_line(), "loss=")), 0.5) << ended.out;

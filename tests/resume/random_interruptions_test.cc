@@ -82,7 +82,7 @@ const std::map<std::string, std::string> kOneThread = {{"OMP_NUM_THREADS", "1"}}
 
 // Beside it, because that takes as long as its notice, another one is rehearsed. Its deadline is a SIGTERM:
 // a SIGKILL would punish a machine that stands still for some seconds just before.
-TEST(Lives, OwnLoop) {
+TEST(Lives, OwnLoopInterruptedAgainAndAgainLosesNothing) {
   const TemporaryFolder folder;
   Subprocess rehearsal({program("holdfast"), "rehearse", "--in", "100ms", "--notice", "20s", "--",
                         program("own_loop"), (folder.path() / "rehearsed").string(), "100000000"},
@@ -108,7 +108,7 @@ TEST(Lives, OwnLoop) {
                                    HasSubstr("verified, every byte\nnothing was lost\n")));
 }
 
-TEST(Lives, Example) {
+TEST(Lives, ExampleInterruptedAgainAndAgainLosesNothing) {
   const std::vector<std::string> plan = small({"--schedule-steps", "48"});
   const ExampleRun run(plan);
   std::int64_t logged = 0;  // before the life

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 class SignalStorm : public testing::TestWithParam<const char*> {};
 
-TEST_P(SignalStorm, CorruptsNothing) {
+TEST_P(SignalStorm, LeavesARunThatResumes) {
   Subprocess trainer({HOLDFAST_STORM_PROGRAM, GetParam(), "100"},
                      {{"OMP_NUM_THREADS", "2"}, {"HOLDFAST_LOG", "warning"}});
   ASSERT_TRUE(trainer.wait_until([&] { return trainer.out().find("ready ") != std::string::npos; }));

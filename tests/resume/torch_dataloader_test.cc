@@ -38,7 +38,7 @@ TEST(TorchDataLoader, KilledAndStoppedItEndsAsTheStraightRun) {
   EXPECT_EQ(ended.last_line(), straight.last_line());
 }
 
-TEST(TorchDataLoader, ItLearns) {
+TEST(TorchDataLoader, TheExampleLearnsItsData) {
   const TemporaryFolder folder;
   const Ended ended = torch_dataloader(folder.path() / "run")->wait();
   EXPECT_LT(std::stod(value_of(ended.last_line(), "loss=")), 0.5) << ended.out;

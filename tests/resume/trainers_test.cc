@@ -42,7 +42,7 @@ class Trainers : public testing::TestWithParam<Family> {
   }
 };
 
-TEST_P(Trainers, IsProven) {
+TEST_P(Trainers, PortIsProvenByCheck) {
   const Family& family = GetParam();
   const Ended ended = check();
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;

@@ -1,15 +1,12 @@
 #include "holdfast/cli/run_curves.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <span>
 #include <string_view>
 
-#include "holdfast/base/json.h"
 #include "holdfast/base/seconds.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/ledger/ledger_lines.h"
 #include "holdfast/ledger/loss_ring.h"
 #include "holdfast/store/names.h"
 
@@ -17,59 +14,31 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // The first member of a line tells its kind, so most lines are never parsed.
-constexpr std::string_view kLosses = R"({"event":"losses")";
 constexpr std::string_view kMetric = R"({"event":"metric")";
-constexpr std::size_t kDeepest = 4;
-
-// Calls `take` with each whole line of bounded length.
-template <class Take>
-void each_line(const File& file, const Take& take) {
-  std::vector<std::byte> piece(1 << 16);
-  std::string line;
-  bool skipping = false;
-  for (std::uint64_t at = 0;;) {
-    const std::size_t got = file.read_at(piece, at);
-    // The rest has no newline: it is still being written, or was torn by a crash.
-    if (got == 0) return;
-    at += got;
-    std::string_view text(reinterpret_cast<const char*>(piece.data()), got);
-    for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-      if (!skipping && line.size() + end <= kLongestLedgerLine) take(line.append(text.substr(0, end)));
-      skipping = false;
-      line.clear();
-      text.remove_prefix(end + 1);
-    }
-    // No writer makes such a line. It is passed over, so that a damaged ledger does not fill the memory.
-    skipping = skipping || line.size() + text.size() > kLongestLedgerLine;
-    if (!skipping) line += text;
-  }
-}
 
 class Reading {
  public:
   Reading(RunCurves& curves, std::int64_t from, std::int64_t to) : curves_(curves), from_(from), to_(to) {}
 
-  void line(const std::string& text) {
-    if (text.starts_with(kLosses)) {
-      for (const auto& [step, loss] : losses_in({text})) {
+  void line(std::string_view text) {
+    if (text.starts_with(kLossesLine)) {
+      for (const auto& [step, loss] : losses_in({std::string(text)})) {
         if (counts(step)) curves_.loss.add(static_cast<double>(step), loss);
       }
     } else if (text.starts_with(kMetric)) {
-      metric(text);
+      metric(LedgerMembers(text));
     }
   }
 
  private:
   bool counts(std::int64_t step) const { return step > from_ && step <= to_; }
 
-  void metric(const std::string& text) {
-    const JsonValue line = parse_json(text, kDeepest);
-    const auto step = integer_member(line, "step");
-    const auto name = text_member(line, "name");
-    const auto value = text_member(line, "value");
-    const auto number = value ? parse_double(*value) : std::nullopt;
-    if (!step || !name || !number || !counts(*step)) return;
-    const std::string shown = printable(*name, 60);
+  void metric(const LedgerMembers& line) {
+    const auto step = line.integer("step");
+    const std::string name = line.text("name");
+    const auto number = parse_double(line.text("value"));
+    if (!step || !line.has("name") || !number || !counts(*step)) return;
+    const std::string shown = printable(name, 60);
     auto found = curves_.measured.find(shown);
     if (found == curves_.measured.end()) {
       // A program may report its values under ever new names.
@@ -139,7 +108,7 @@ RunCurves curves_of(Directory& run_directory, const std::vector<LedgerLife>& liv
     add_saves(life, last, curves);
     if (const auto ledger = run_directory.open(ledger_name(life.attempt), OpenMode::read)) {
       Reading reading(curves, found->from_step, to);
-      each_line(*ledger, [&](const std::string& line) { reading.line(line); });
+      LedgerLines(*ledger).each([&](std::string_view line) { reading.line(line); });
     }
   }
   return curves;

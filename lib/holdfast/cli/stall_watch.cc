@@ -1,21 +1,14 @@
 #include "holdfast/cli/stall_watch.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "holdfast/ledger/ledger_lines.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kLongestGap = std::chrono::seconds(30);  // lines come every 10 s
 constexpr std::size_t kMostSteps = 512;
-// Larger times are malformed, and could overflow.
-constexpr std::int64_t kLatest = std::int64_t{100} * 366 * 24 * 3600 * 1000;  // ms; a hundred years
-
-std::optional<std::int64_t> number_in(const nlohmann::json& line, const char* name) {
-  const auto found = line.find(name);
-  if (found == line.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<std::int64_t>();
-}
 
 }  // namespace
 
@@ -39,23 +32,22 @@ void StallWatch::hear(std::string_view text) {
 void StallWatch::restart_at(Duration up) { moved_up_ = step_up_ = last_up_ = up; }
 
 void StallWatch::hear_line(std::string_view text) {
-  const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
-  if (!line.is_object()) return;
-  const auto up_ms = number_in(line, "up_ms");
-  const auto event = line.find("event");
-  if (!up_ms || *up_ms < 0 || *up_ms > kLatest || event == line.end() || !event->is_string()) return;
-  const Duration up = std::chrono::milliseconds(*up_ms);
-  const std::int64_t step = number_in(line, "step").value_or(-1);
-  if (*event == "start" || *event == "go on") {
+  const LedgerMembers line(text);
+  const auto time = line.time("up_ms");
+  if (!time || *time < Duration::zero()) return;
+  const Duration up = *time;
+  const std::string event = line.text("event");
+  const std::int64_t step = line.integer("step").value_or(-1);
+  if (event == "start" || event == "go on") {
     counts_ = true;
     step_ = std::max(step_, step);
     restart_at(up);
-  } else if (*event == "pause" || *event == "end") {
+  } else if (event == "pause" || event == "end") {
     counts_ = false;
-  } else if (*event == "progress" && counts_) {
+  } else if (event == "progress" && counts_) {
     // A declared phase, such as an evaluation, takes no steps. A gap means lost lines or a stopped process.
     // Neither is a stall.
-    const bool declared = line.contains("phase");
+    const bool declared = line.has("phase");
     if (declared || up - last_up_ > kLongestGap) {
       step_ = std::max(step_, step);
       restart_at(up);

@@ -1,101 +1,18 @@
 #include "holdfast/ledger/ledger_reader.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <functional>
 #include <string_view>
 #include <utility>
 
-#include "holdfast/base/json.h"
+#include "holdfast/ledger/ledger_lines.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr std::string_view kLosses = R"({"event":"losses")";
-constexpr double kLongestTime = 366.0 * 86'400'000;  // milliseconds; a longer time is nonsense
-constexpr std::size_t kMostPauses = 1000;            // paused_until() walks all of them for each mark
-constexpr std::size_t kDeepest = 16;
+constexpr std::size_t kMostPauses = 1000;  // paused_until() walks all of them for each mark
 // The year 2255 in Unix milliseconds. A few years more still fit into nanoseconds of 64 bits.
 constexpr std::int64_t kFarthestWall = 9'000'000'000'000;
-
-// The members of a line. Nested ones are ignored.
-class Members {
- public:
-  explicit Members(JsonValue line) : line_(std::move(line)) {}
-
-  std::optional<std::int64_t> integer(const char* name) const { return integer_member(line_, name); }
-  // For members whose name ends with _ms.
-  std::optional<Duration> time(const char* name) const {
-    const JsonValue* const found = line_.find(name);
-    if (found == nullptr || !found->is(JsonValue::Kind::number)) return std::nullopt;
-    // Negated, so that NaN is refused as well.
-    if (!(std::abs(found->number) <= kLongestTime)) return std::nullopt;
-    return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(found->number));
-  }
-  std::string text(const char* name) const { return text_member(line_, name).value_or(""); }
-  bool flag(const char* name) const {
-    const JsonValue* const found = line_.find(name);
-    return found != nullptr && found->is(JsonValue::Kind::boolean) && found->integer == 1;
-  }
-
- private:
-  JsonValue line_;
-};
-
-// Reads the lines of a file piece by piece, so that a large ledger needs little memory. Skips the middle of a
-// file longer than `most`.
-class Lines {
- public:
-  Lines(const File& file, std::uint64_t most) : file_(file), end_(file.size()), piece_(64 << 10) {
-    // The beginning has the start line and the end has the last word; the middle is what can be spared.
-    if (end_ > most) middle_ = {most / 2, end_ - most / 2};
-  }
-
-  // Passes every whole line of bounded length to `take`. Returns the number of longer lines. A torn last line
-  // counts as neither.
-  std::int64_t each(const std::function<void(std::string_view)>& take) {
-    std::int64_t too_long = 0;
-    std::string line;
-    bool skipping = false;
-    for (std::uint64_t at = 0; at < end_;) {
-      const std::uint64_t until = at < middle_.first ? middle_.first : end_;
-      const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(piece_.size(), until - at));
-      const std::size_t got = file_.read_at(std::span(piece_).first(wanted), at);
-      if (got == 0) break;
-      at += got;
-      std::string_view text(reinterpret_cast<const char*>(piece_.data()), got);
-      while (!text.empty()) {
-        const std::size_t newline = text.find('\n');
-        const std::string_view part = text.substr(0, newline);
-        // A line without an end must not take the memory of the reader.
-        if (line.size() + part.size() > kLongestLedgerLine) skipping = true;
-        if (!skipping) line += part;
-        if (newline == std::string_view::npos) break;
-        text.remove_prefix(newline + 1);
-        if (std::exchange(skipping, false)) {
-          ++too_long;
-        } else if (!line.empty()) {
-          take(line);
-        }
-        // A line that was skipped leaves nothing behind.
-        line.clear();
-      }
-      if (at == middle_.first && at < middle_.second) {
-        at = middle_.second;
-        skipping = true;  // the line that the cut broke
-      }
-    }
-    return too_long;
-  }
-
- private:
-  const File& file_;
-  const std::uint64_t end_;
-  std::pair<std::uint64_t, std::uint64_t> middle_;  // is not read
-  std::vector<std::byte> piece_;
-};
 
 class Reader {
  public:
@@ -104,8 +21,8 @@ class Reader {
   void take(std::string_view line) {
     // Losses are most of a ledger's bytes. loss_search.h reads them.
     // The name is the first member, so the prefix is enough to tell.
-    if (line.starts_with(kLosses)) return;
-    if (!understood(Members(parse_json(line, kDeepest)))) ++life_.skipped_lines;
+    if (line.starts_with(kLossesLine)) return;
+    if (!understood(LedgerMembers(line))) ++life_.skipped_lines;
   }
 
   LedgerLife done() {
@@ -129,7 +46,7 @@ class Reader {
 
  private:
   // False if the ledger never writes such a line.
-  bool understood(const Members& line) {
+  bool understood(const LedgerMembers& line) {
     const auto wall = wall_of(line);
     if (wall) life_.last_wall = std::max(life_.last_wall.value_or(*wall), *wall);
     const auto up = line.time("up_ms");
@@ -162,18 +79,18 @@ class Reader {
   static bool room(const std::vector<Record>& records) {
     return records.size() < kMostLedgerRecords;
   }
-  static std::optional<std::int64_t> step_of(const Members& line) {
+  static std::optional<std::int64_t> step_of(const LedgerMembers& line) {
     const auto step = line.integer("step");
     return step && *step >= 0 && *step <= static_cast<std::int64_t>(kHighestNumber) ? step : std::nullopt;
   }
 
-  static std::optional<WallTime> wall_of(const Members& line) {
+  static std::optional<WallTime> wall_of(const LedgerMembers& line) {
     const auto wall = line.integer("t");
     if (!wall || *wall < 0 || *wall > kFarthestWall) return std::nullopt;
     return WallTime(std::chrono::milliseconds(*wall));
   }
 
-  bool start(const Members& line, Duration up) {
+  bool start(const LedgerMembers& line, Duration up) {
     const auto step = step_of(line);
     const auto wall = wall_of(line);
     if (life_.started || !step || !wall) return false;
@@ -191,7 +108,7 @@ class Reader {
     return true;
   }
 
-  bool progress(const Members& line, Duration up) {
+  bool progress(const LedgerMembers& line, Duration up) {
     const auto step = step_of(line);
     if (!step || !room(life_.marks)) return false;
     life_.marks.push_back(
@@ -199,7 +116,7 @@ class Reader {
     return true;
   }
 
-  bool commit(const Members& line, Duration up) {
+  bool commit(const LedgerMembers& line, Duration up) {
     const auto step = step_of(line);
     if (!step || !room(life_.commits) || !room(life_.marks)) return false;
     LedgerCommit commit{.step = *step, .up = up, .boundary = line.time("boundary_ms").value_or(up)};
@@ -217,7 +134,7 @@ class Reader {
     return true;
   }
 
-  bool notice(const Members& line, Duration up) {
+  bool notice(const LedgerMembers& line, Duration up) {
     if (!room(life_.notices) || line.text("kind").empty()) return false;
     const auto since = std::chrono::duration_cast<WallTime::duration>(up - life_.start_up);
     life_.notices.push_back({.up = up,
@@ -236,14 +153,14 @@ class Reader {
     return true;
   }
 
-  bool stall(const Members& line, Duration up) {
+  bool stall(const LedgerMembers& line, Duration up) {
     const auto took = line.time("ms");
     if (!took || *took < Duration::zero() || !room(life_.stalls)) return false;
     life_.stalls.push_back({.up = up, .took = *took, .what = line.text("what")});
     return true;
   }
 
-  bool source(const Members& line) {
+  bool source(const LedgerMembers& line) {
     // A run has a handful. The bound is for hostile ledgers.
     constexpr std::size_t kMostSources = 100;
     const std::string name = line.text("name");
@@ -257,7 +174,7 @@ class Reader {
     return true;
   }
 
-  bool end(const Members& line, Duration up) {
+  bool end(const LedgerMembers& line, Duration up) {
     LedgerLast last{.up = up, .phase = line.text("phase"), .reason = line.text("reason")};
     last.exit_code = line.integer("code").value_or(0);
     last.ending = std::clamp(line.time("ending_ms").value_or(Duration::zero()), Duration::zero(), up);
@@ -318,7 +235,8 @@ Duration LedgerLife::work_until(std::int64_t step) const {
 
 LedgerLife read_life(AttemptNumber attempt, const File& ledger, std::uint64_t most) {
   Reader reader(attempt);
-  const std::int64_t too_long = Lines(ledger, most).each([&](std::string_view line) { reader.take(line); });
+  const std::int64_t too_long =
+      LedgerLines(ledger, most).each([&](std::string_view line) { reader.take(line); });
   LedgerLife life = reader.done();
   life.skipped_lines += too_long;
   return life;

@@ -29,7 +29,7 @@
 //  7. If checkpoints exist, or a commit is recorded, and nothing verifies, a start is refused before any
 //     claim. [Rule7Held.*]
 //  8. Names come from integers only. They are opened beneath the directory, and never through links.
-//     [Rule8Names.*, Rule8Links.*, PosixStore.OursAlone]
+//     [Rule8Names.*, Rule8Links.*, PosixStore.OnlyTheOwnerMayReadTheFiles]
 //  9. The store never reports success before the acknowledgement. After a failed commit it is ready for the
 //     next one. [Rule9Commit.*, Faults.OneFaultCostsOneSave]
 // 10. An attempt writes only its own states, progress and ledgers; readers believe the highest attempt. No

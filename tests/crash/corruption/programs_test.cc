@@ -111,7 +111,7 @@ TEST(Programs, OverADamagedDirectory) {
   }
 }
 
-TEST(Programs, AllDamaged) {
+TEST(Programs, RefuseARunWhoseCheckpointsAreAllDamaged) {
   const TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
   ASSERT_EQ(drive(run, 8).exit_code, 0);

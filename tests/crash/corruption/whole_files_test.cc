@@ -33,7 +33,7 @@ std::vector<std::byte> of_format(const Known& file, std::uint32_t version, std::
   return bytes;
 }
 
-TEST(WholeFiles, TwoSwapped) {
+TEST(WholeFiles, TwoSwappedFilesAreBothRejected) {
   for (std::size_t a = 0; a < 4; ++a) {
     for (std::size_t b = a + 1; b < 4; ++b) {
       MemoryFileSystem disk = history().disk();

@@ -59,7 +59,7 @@ TEST(StoreClaims, TwoMachinesThatTryAgain) {
   if (nightly()) holds({.machines = 2, .tries = 3, .saves = 2});
 }
 
-TEST(StoreClaims, ThreeMachines) {
+TEST(StoreClaims, OneOfThreeMachinesWins) {
   holds({.machines = 3, .tries = 1, .saves = 2});
   if (nightly()) holds({.machines = 3, .tries = 2, .saves = 2});
 }

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "dist/small_net.h"
-#include "holdfast/base/error.h"
+#include "holdfast/base/last_words.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/distributed/agreement.h"
 #include "holdfast/distributed/data_parallel.h"
@@ -101,18 +101,14 @@ int train(const std::string& directory, std::int64_t steps, const std::string& h
 }}  // namespace holdfast::test
 
 int main(int argc, char** argv) {
+  using namespace holdfast::test;
   if (argc < 3) return 64;
-  holdfast::test::Event event;
+  Event event;
   std::string how;
   int next = 3;
   if (next < argc && (std::string(argv[next]) == "apart" || std::string(argv[next]) == "sharded")) {
     how = argv[next++];
   }
   if (next + 2 < argc) event = {argv[next], std::atoi(argv[next + 1]), std::atoll(argv[next + 2])};
-  try {
-    return holdfast::test::train(argv[1], std::atoll(argv[2]), how, event);
-  } catch (const holdfast::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  }
+  return holdfast::run([&] { return train(argv[1], std::atoll(argv[2]), how, event); });
 }

@@ -234,9 +234,6 @@ int train(const std::string& directory, std::int64_t steps, const Arguments& arg
 
 int main(int argc, char** argv) {
   if (argc < 3) return 64;
-  try {
-    return holdfast::test::train(argv[1], std::atoll(argv[2]), holdfast::test::Arguments(argc, argv));
-  } catch (const std::exception& error) {
-    return holdfast::last_words(error);
-  }
+  using namespace holdfast::test;
+  return holdfast::run([&] { return train(argv[1], std::atoll(argv[2]), Arguments(argc, argv)); });
 }

@@ -14,9 +14,9 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "dist/exit_code_of.h"
 #include "dist/rank_program/loops.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/last_words.h"
 #include "holdfast/base/log.h"
 #include "holdfast/snapshot/digest.h"
 #include "unit/state/attributes_only.h"
@@ -235,5 +235,5 @@ int run(const std::string& scenario, const fs::path& folder) {
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  return exit_code_of([&] { return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "."); });
+  return holdfast::run([&] { return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "."); });
 }

@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <map>
 
-#include "dist/exit_code_of.h"
 #include "dist/shard_program/as_python.h"
 #include "dist/shard_program/scenarios.h"
+#include "holdfast/base/last_words.h"
 
 namespace holdfast::test { namespace {
 
@@ -29,5 +29,5 @@ int run(const std::string& scenario) {
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  return exit_code_of([&] { return run(argc > 1 ? argv[1] : ""); });
+  return holdfast::run([&] { return run(argc > 1 ? argv[1] : ""); });
 }

@@ -35,7 +35,7 @@
 
 #include "dist/small_net.h"
 #include "holdfast/base/error.h"
-#include "holdfast/base/log.h"
+#include "holdfast/base/last_words.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/distributed/agreement.h"
 #include "holdfast/distributed/data_parallel.h"
@@ -273,10 +273,6 @@ int live(const Story& story) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return 64;
-  try {
-    return holdfast::test::live({argc, argv});
-  } catch (const holdfast::Error& error) {
-    holdfast::log_error("{}", error.what());
-    return static_cast<int>(error.exit_code());
-  }
+  using namespace holdfast::test;
+  return holdfast::run([&] { return live({argc, argv}); });
 }

@@ -36,7 +36,7 @@ TEST_F(Env, UnsetAndEmptyMeanNotGiven) {
   EXPECT_EQ(env_flag(kProbe), std::nullopt);
 }
 
-TEST_F(Env, TypedValues) {
+TEST_F(Env, ReadsDurationsIntegersAndFlags) {
   set("25s");
   EXPECT_EQ(env_duration(kProbe), Duration(25s));
   set("7");

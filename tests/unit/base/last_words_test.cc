@@ -71,7 +71,7 @@ TEST_F(LastWords, OfAnInterruptionReturnTheCodeThatWasChosenForThose) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("rank 3 is lost\n"));
 }
 
-TEST_F(LastWords, NeverThrow) {
+TEST_F(LastWords, NeverThrowWithoutALaunchersFile) {
   setenv("TORCHELASTIC_ERROR_FILE", "/nowhere/at/all", 1);
   tell_launcher("nobody hears it");
   unsetenv("TORCHELASTIC_ERROR_FILE");

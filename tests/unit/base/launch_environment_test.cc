@@ -85,7 +85,7 @@ TEST(LaunchEnvironment, NobodyLaunchedAWorldOfOne) {
   }
 }
 
-TEST(LaunchEnvironment, Torchrun) {
+TEST(LaunchEnvironment, FindsThePlaceThatTorchrunGives) {
   const LaunchEnvironment seen = launch_of(torchrun_rank_3_of_8());
   expect_place(seen, Launcher::torchrun, 3, 8, 1, 2);
   EXPECT_EQ(seen.master_address, "10.0.0.1");
@@ -118,7 +118,7 @@ TEST(LaunchEnvironment, HoldfastLaunchHandsASocketDown) {
                    .agent_keeps_store);
 }
 
-TEST(LaunchEnvironment, OpenMpi) {
+TEST(LaunchEnvironment, FindsThePlaceThatOpenMpiGives) {
   const LaunchEnvironment seen = launch_of(open_mpi_rank_1_of_2());
   expect_place(seen, Launcher::open_mpi, 1, 2, 1, 2);
   EXPECT_EQ(seen.master_address, "127.0.0.1") << "all on one host";
@@ -126,12 +126,12 @@ TEST(LaunchEnvironment, OpenMpi) {
   EXPECT_EQ(seen.job, "prterun-gpu1-77@1");
 }
 
-TEST(LaunchEnvironment, Mpich) {
+TEST(LaunchEnvironment, FindsThePlaceThatMpichGives) {
   expect_place(launch_of(mpich_rank_1_of_4()), Launcher::mpich, 1, 4, 1, 4);
   EXPECT_EQ(launch_of(mpich_rank_1_of_4()).master_address, "127.0.0.1");
 }
 
-TEST(LaunchEnvironment, Srun) {
+TEST(LaunchEnvironment, FindsThePlaceThatSrunGives) {
   const LaunchEnvironment seen = launch_of(srun_rank_9_of_10());
   expect_place(seen, Launcher::slurm, 9, 10, 1, 2);
   EXPECT_EQ(seen.master_address, "gpu007");
@@ -259,7 +259,7 @@ TEST(LaunchEnvironment, AWorldOfOneNeedsNoPlaceToMeet) {
       launch_of({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}}).one_host());
 }
 
-TEST(LaunchEnvironment, SlurmsLists) {
+TEST(LaunchEnvironment, FindsTheFirstHostOfSlurmsLists) {
   EXPECT_EQ(first_host("gpu1"), "gpu1");
   EXPECT_EQ(first_host("gpu1,gpu2"), "gpu1");
   EXPECT_EQ(first_host("gpu[7-9,12]"), "gpu7");

@@ -76,7 +76,7 @@ TEST(FormatDuration, TwoUnitsAtMost) {
   EXPECT_EQ(format_duration(-5s), "0s");
 }
 
-TEST(FormatBytes, ThreeDigits) {
+TEST(FormatBytes, ShowsThreeDigitsAndAUnit) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(999), "999 B");
   EXPECT_EQ(format_bytes(1000), "1.00 kB");
@@ -88,7 +88,7 @@ TEST(FormatBytes, ThreeDigits) {
   EXPECT_EQ(format_byte_rate(5, 0s), "0 B/s");
 }
 
-TEST(FormatNumbers, ForPeople) {
+TEST(FormatNumbers, GroupsThousandsAndRoundsFractions) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");
   EXPECT_EQ(format_count(1234567), "1,234,567");
@@ -101,7 +101,7 @@ TEST(FormatNumbers, ForPeople) {
   EXPECT_EQ(format_number(std::numeric_limits<double>::quiet_NaN()), "nan");
 }
 
-TEST(FormatUtc, Iso8601) {
+TEST(FormatUtc, WritesIso8601WithSeconds) {
   EXPECT_EQ(format_utc(WallTime(std::chrono::seconds(1748779205))), "2025-06-01T12:00:05Z");
 }
 

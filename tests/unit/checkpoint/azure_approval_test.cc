@@ -4,6 +4,7 @@
 
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "noticed.h"
+#include "support/soon.h"
 
 namespace holdfast::test { namespace {
 
@@ -29,11 +30,12 @@ class AzureApproval : public Noticed {
     options.notices.on_notice = OnNotice::wait;
     server_.announce({.in = 30min});
     start();
-    ASSERT_TRUE(server_.wait_for_requests(MetadataServer::kAzureEvents, 2, 60s)) << "the first is heard";
+    ASSERT_TRUE(soon([&] { return server_.requests(MetadataServer::kAzureEvents) >= 2; }))
+        << "the first is heard";
     // The pause moves the clock; the source polls on the machine's own.
     volume.clock.plan(5min, [&] {
       const auto polled = server_.requests(MetadataServer::kAzureEvents);
-      server_.wait_for_requests(MetadataServer::kAzureEvents, polled + 2, 60s);
+      soon([&] { return server_.requests(MetadataServer::kAzureEvents) >= polled + 2; });
       run->checkpointer.request_stop("the test is over");
     });
     ASSERT_TRUE(steps_until([&] { return run->decision.stop; }));

@@ -255,7 +255,7 @@ TEST(Figures, AreInTheLedgerAndTheRunStateAndSaidAtTheEnd) {
   EXPECT_GE(state->elapsed_ms, 62010);
 }
 
-TEST(Figures, ForPeople) {
+TEST(Figures, TheTextNamesSizeTimeWaitAndRisk) {
   SaveFigures save;
   save.bytes = 188'000'000;
   save.blocked = 21ms;

@@ -131,7 +131,7 @@ void expect_left_alone(Way way) {
 }
 
 TEST(ForkedChild, ReturnsThroughTheScope) { expect_left_alone(Way::returns); }
-TEST(ForkedChild, Throws) { expect_left_alone(Way::throws); }
+TEST(ForkedChild, ThrowsThroughTheScope) { expect_left_alone(Way::throws); }
 TEST(ForkedChild, ExitsBesideAStaticCheckpointer) { expect_left_alone(Way::exits); }
 TEST(ForkedChild, ReturnsInAnEvaluation) { expect_left_alone(Way::returns_in_an_evaluation); }
 

@@ -17,7 +17,7 @@ RankEnding killed(int rank, int signal, bool told = false) {
 }
 int code_of(const std::vector<RankEnding>& endings) { return verdict_of(endings).code; }
 
-TEST(LaunchVerdict, AllAlike) {
+TEST(LaunchVerdict, IsTheCodeThatAllRanksHave) {
   EXPECT_EQ(code_of({left(0, 0), left(1, 0)}), 0);
   EXPECT_EQ(code_of({left(1, 75), left(0, 75)}), 75);
   EXPECT_EQ(code_of({left(0, 75)}), 75);

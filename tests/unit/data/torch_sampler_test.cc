@@ -161,7 +161,7 @@ TEST(TorchSampler, TheLoopOverEpochsBeginsWhereTheRunContinues) {
   EXPECT_THROW(without_a_pass(), holdfast::UsageError);
 }
 
-TEST(TorchSampler, RefusesMisuse) {
+TEST(TorchSampler, RefusesResetAndDeliveriesOutOfPlace) {
   EpochOrder order(22, 8);
   TorchSampler sampler(order);
   EXPECT_THROW(sampler.reset(23), holdfast::UsageError);

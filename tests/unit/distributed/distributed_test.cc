@@ -66,7 +66,7 @@ TEST(ProcessGroup, AWorldOfOneIsNoGroup) {
 }
 
 // The collectives and the Reducer of a world of one change nothing.
-TEST(ProcessGroup, EvenAlone) {
+TEST(ProcessGroup, OneRankAloneChangesNoValue) {
   ProcessGroup group({.place = {}, .even_alone = true});
   ASSERT_FALSE(group.alone());
   EXPECT_EQ(group.exchange("a test", "mine"), std::vector<std::string>{"mine"});

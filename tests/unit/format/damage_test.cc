@@ -58,7 +58,7 @@ TEST(Damage, EveryZeroedBlockIsSeen) {
   }
 }
 
-TEST(Damage, IsNamed) {
+TEST(Damage, TheErrorNamesTheDamagedPart) {
   const Made made = make_snapshot(small_tensors(), small_attributes());
   MemoryFileSystem disk;
   write(disk, "/a", made);

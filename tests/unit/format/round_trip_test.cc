@@ -107,7 +107,7 @@ TEST(RoundTrip, AttributesKeepEveryBit) {
   expect_round_trip(make_snapshot(small_tensors(), attributes), 1);
 }
 
-TEST(RoundTrip, RandomLists) {
+TEST(RoundTrip, RandomListsOfTensorsComeBack) {
   std::mt19937_64 random(7);
   const auto below = [&](std::uint64_t limit) { return static_cast<std::int64_t>(random() % limit); };
   for (int round = 0; round < 12; ++round) {

@@ -9,11 +9,13 @@
 
 #include "holdfast/interruption/monitor.h"
 #include "support/notice_heard.h"
+#include "support/soon.h"
 #include "unit/interruption/ec2_cases.h"
 
 namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
+using test::soon;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -307,7 +309,7 @@ TEST_F(Ec2, StartNeitherAsksNorWaits) {
   const auto begin = std::chrono::steady_clock::now();
   monitor.start();  // the first request takes a minute
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatientWithEc2 / 2);
-  ASSERT_TRUE(server_.wait_for_requests(MetadataServer::kEc2Token, 1, 60s));
+  ASSERT_TRUE(soon([&] { return server_.requests(MetadataServer::kEc2Token) >= 1; }));
   monitor.stop();  // and is ended
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatientWithEc2 / 2);
 }
@@ -317,7 +319,7 @@ TEST_F(Ec2, TheTrainingThreadMakesNoRequest) {
   Monitor monitor(clock_);
   monitor.add(std::make_unique<Watched>(std::move(source_), witness));
   monitor.start();
-  ASSERT_TRUE(server_.wait_for_requests(MetadataServer::kEc2Action, 20, 60s));
+  ASSERT_TRUE(soon([&] { return server_.requests(MetadataServer::kEc2Action) >= 20; }));
   server_.announce({.in = 120s});
   ASSERT_TRUE(test::heard_soon(monitor));
   EXPECT_FALSE(monitor.stop_requested());

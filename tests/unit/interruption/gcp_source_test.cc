@@ -9,10 +9,12 @@
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
+#include "support/soon.h"
 
 namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
+using test::soon;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -37,7 +39,7 @@ class Gcp : public testing::Test {
 TEST_F(Gcp, WaitsForAChangeAndHearsIt) {
   EXPECT_THAT(poll(), IsEmpty());  // the first one asks how things are
   std::thread google([&] {
-    if (server_.wait_for_requests(MetadataServer::kGcpPreempted, 2, 60s)) server_.announce({});
+    if (soon([&] { return server_.requests(MetadataServer::kGcpPreempted) >= 2; })) server_.announce({});
   });
   std::vector<Notice> news;
   for (int i = 0; i < 100 && news.empty(); ++i) news = poll();
@@ -204,7 +206,7 @@ TEST_F(Gcp, TheEndOfTheMonitorEndsAWait) {
     monitor.add(std::make_unique<GcpSource>(
         Clock::real(), GcpOptions{.endpoint = server_.endpoint(), .request_limit = 60s, .wait = 600s}));
     monitor.start();
-    ASSERT_TRUE(server_.wait_for_requests(MetadataServer::kGcpPreempted, 2, 60s));
+    ASSERT_TRUE(soon([&] { return server_.requests(MetadataServer::kGcpPreempted) >= 2; }));
     monitor.stop();
     EXPECT_FALSE(monitor.pending());
   }

@@ -101,7 +101,7 @@ TEST(HandStarted, ATestAsksNoMetadataServiceOfItsMachine) {
   EXPECT_THAT(ended.out, HasSubstr("[  PASSED  ] 1 test"));
 }
 
-TEST_F(Sources, ByDefault) {
+TEST_F(Sources, TheDefaultIsSignalAndCloud) {
   EXPECT_THAT(names(), ElementsAre("signal", "cloud"));
   EXPECT_THAT(names({.notice_files = {"/a", "/b", "/a"}, .max_wall = 2h}),
               ElementsAre("signal", "file", "file", "deadline", "cloud"));

@@ -316,7 +316,7 @@ TEST(Ema, SwapsInAndBack) {
   EXPECT_EQ(one.net.named_buffers()["count"].item<std::int64_t>(), 2);
 }
 
-TEST(Ema, IsResumed) {
+TEST(Ema, ResumedAveragesAreTheSame) {
   const auto program = [](TrainState& state, Averaged& one) {
     state.add("model", one.net);
     state.add("ema", *one.ema);

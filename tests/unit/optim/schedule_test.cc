@@ -26,7 +26,9 @@ void expect_rows(const RatePlan& plan, const std::vector<Row>& rows) {
   }
 }
 
-TEST(RatePlan, Constant) { expect_rows(RatePlan::constant(0.5), {{0, 0.5}, {1'000'000, 0.5}}); }
+TEST(RatePlan, ConstantIsTheSameAtEveryStep) {
+  expect_rows(RatePlan::constant(0.5), {{0, 0.5}, {1'000'000, 0.5}});
+}
 
 TEST(RatePlan, StepLR) {  // StepLR(step_size=3, gamma=0.5)
   expect_rows(RatePlan::step(3, 0.5), {{0, 1}, {2, 1}, {3, 0.5}, {5, 0.5}, {6, 0.25}, {9, 0.125}});
@@ -102,7 +104,7 @@ TEST(RatePlan, IsAPureFunction) {
   EXPECT_EQ(up, down);
 }
 
-TEST(RatePlan, RefusesNonsense) {
+TEST(RatePlan, RefusesStepsAndFactorsOutOfRange) {
   EXPECT_THROW(RatePlan::step(0), UsageError);
   EXPECT_THROW(RatePlan::multi_step({5, 2}), UsageError);
   EXPECT_THROW(RatePlan::cosine(0), UsageError);

@@ -38,7 +38,7 @@ TEST(TrainOn, LeavesTheLastCommitItsTime) {
   EXPECT_FALSE(plan(56s, {.insured = true}).room);
 }
 
-TEST(TrainOn, ThenWaits) {
+TEST(TrainOn, WaitsOnceCoveredAndInsured) {
   EXPECT_EQ(plan(30s, {.covered = true, .insured = true}).move, Move::wait);
   EXPECT_FALSE(plan(30s, {.covered = true, .insured = true}).too_late);
   EXPECT_EQ(plan(-59s, {.covered = true, .insured = true}).move, Move::wait);

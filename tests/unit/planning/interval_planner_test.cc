@@ -33,7 +33,7 @@ TEST(HazardOf, IgnoresLivesThatAreNotPositive) {
   EXPECT_GT(hazard_of(std::vector<MachineLife>(1000, {Duration::max(), false})), 0);
 }
 
-TEST(PlanInterval, IsYoungs) {
+TEST(PlanInterval, IsYoungsFormulaForTracedLives) {
   const Duration interval = plan_interval({.stall = 100ms, .write = 1s}, kTraced, {});
   EXPECT_NEAR(seconds(interval), std::sqrt(2 * 0.1 * 7200), 1e-6);
 }

@@ -32,7 +32,7 @@ TEST(SignTable, CountsThePollsWithoutANewSign) {
   EXPECT_THAT(announced.silent, IsEmpty());
 }
 
-TEST(Tale, AsText) {
+TEST(Tale, ComesBackFromItsText) {
   const Tale tale = tale_of(text_of(silence_of({{3, 1}, {900, 12}}, 5), 77));
   EXPECT_THAT(tale.silent, ElementsAre(Pair(3, 1), Pair(900, 12)));
   EXPECT_EQ(tale.announced, 5);

@@ -55,7 +55,7 @@ TEST_P(PosixStore, ARunAndItsSuccessors) {
   EXPECT_FALSE(state->boot_id.empty());
 }
 
-TEST_P(PosixStore, OursAlone) {
+TEST_P(PosixStore, OnlyTheOwnerMayReadTheFiles) {
   umask(0);
   Life life(files, options());
   life.start();

@@ -39,7 +39,7 @@ void measure(RetentionView& view, const std::string& metric, std::int64_t step, 
   view.facts[{.attempt = 1, .step = step}].metrics[metric] = value;
 }
 
-TEST(RetentionPolicies, ReadWell) {
+TEST(RetentionPolicies, AddUpWithAnOperator) {
   const StoreOptions one{.keep = KeepLast{3}};
   const StoreOptions many{.keep = KeepLast{3} | KeepEvery{10'000} |
                                   KeepBest{.metric = "test_accuracy", .count = 2, .better = Better::higher} |

@@ -52,7 +52,7 @@ class Progress : public testing::Test {
   const std::string path_ = std::string(kProgressRun) + "/" + kAttemptsDirectory;
 };
 
-TEST_F(Progress, RoundTrip) {
+TEST_F(Progress, ComesBackFromItsRecord) {
   const std::string record = to_record(full_progress());
   EXPECT_EQ(record.size(), kProgressBytes);
   const auto back = progress_from_record(record);

@@ -338,7 +338,7 @@ TEST_F(StepTest, WithOtherRanksThereAreNoGraphsAndNoMicroBatchIsClipped) {
   even.leave();
 }
 
-TEST_F(StepTest, WrongOptions) {
+TEST_F(StepTest, RefusesWrongOptions) {
   EXPECT_THROW(Step(optimizer_, loss(), {.precision = Precision::fp16}), UsageError) << "without a scaler";
   EXPECT_THROW(Step(optimizer_, loss(), {.accumulation = 0}), UsageError);
   EXPECT_THROW(Step(optimizer_, loss(), {.clip_grad_norm = -1}), UsageError);

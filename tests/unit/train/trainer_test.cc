@@ -464,7 +464,7 @@ TEST_F(TrainerTest, PartsThatTheUserKeepsInEvaluationModeStaySo) {
   EXPECT_TRUE(life.net->ptr(2)->is_training());
 }
 
-TEST_F(TrainerTest, WrongParts) {
+TEST_F(TrainerTest, RefusesWrongParts) {
   Life life(directory());
   EXPECT_THROW(Trainer(life.parts(), {.steps = 0}), UsageError);
   TrainerParts half = life.parts();
@@ -472,7 +472,7 @@ TEST_F(TrainerTest, WrongParts) {
   EXPECT_THROW(Trainer(half, {.steps = 1}), UsageError);
 }
 
-TEST(TrainerResultTest, Lines) {
+TEST(TrainerResultTest, TheLineHasOnlyWhatIsKnown) {
   TrainerResult result;
   EXPECT_EQ(to_line(result), "") << "a failed run has no result";
   result = {.outcome = TrainerResult::Outcome::complete,

@@ -64,7 +64,7 @@ struct MetadataServer::State {
   int port = 0;
 
   mutable Mutex mutex;
-  mutable CondVar changed;
+  CondVar changed;
   bool ending HOLDFAST_GUARDED_BY(mutex) = false;
   std::map<std::string, std::map<Duration, ScriptedAnswer>, std::less<>> script HOLDFAST_GUARDED_BY(mutex);
   std::map<std::string, std::deque<ScriptedAnswer>, std::less<>> once HOLDFAST_GUARDED_BY(mutex);
@@ -209,14 +209,6 @@ std::vector<std::string> MetadataServer::approved() const {
   return state_->approved;
 }
 
-bool MetadataServer::wait_for_requests(std::string_view path, std::int64_t count, Duration limit) const {
-  const MutexLock lock(state_->mutex);
-  return state_->changed.wait_for(state_->mutex, limit, [&]() HOLDFAST_REQUIRES(state_->mutex) {
-    const auto found = state_->counts.find(path);
-    return found != state_->counts.end() && found->second >= count;
-  });
-}
-
 void MetadataServer::State::handle(const httplib::Request& request, httplib::Response& response) {
   std::string path = request.path;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -224,7 +216,6 @@ void MetadataServer::State::handle(const httplib::Request& request, httplib::Res
   ++all;
   ++counts[path];
   client_ports.insert(request.remote_port);
-  changed.notify_all();
   ScriptedAnswer answer{.status = 404};
   if (auto said = scripted(path)) {
     answer = std::move(*said);

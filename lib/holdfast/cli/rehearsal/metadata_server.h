@@ -98,8 +98,6 @@ class MetadataServer {
   std::int64_t connections() const;  // with at least one request
   // Azure: the approved events.
   std::vector<std::string> approved() const;
-  // Waits on the machine's clock. False if `limit` passes first.
-  bool wait_for_requests(std::string_view path, std::int64_t count, Duration limit) const;
 
  private:
   struct State;
