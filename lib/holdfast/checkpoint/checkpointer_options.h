@@ -144,9 +144,9 @@ struct WritingOptions {
 // save() only requests a save, and returns an empty handle. tick() returns true once a stop is agreed.
 // metric() counts on rank 0. Decision::saved and failure are the same on all ranks.
 //
-// resume(), after_step() and finish() throw when a rank is lost (75, names it; committed steps stand) and when
-// ranks have taken different numbers of steps (UsageError). An exception of rank 0's resume() is thrown on all
-// ranks.
+// resume(), after_step() and finish() throw when a rank is lost (75, names it; committed steps stand) and
+// when ranks have taken different numbers of steps (UsageError). An exception of rank 0's resume() is thrown
+// on all ranks.
 struct RanksOptions {
   // distributed/agreement.h makes one. nullptr, or a world of one: no other ranks. It must outlive the
   // Checkpointer, and serve no other.

@@ -5,8 +5,8 @@
 //     if (line.text("event") == "commit") add(line.integer("step"));
 //   });
 //
-// A ledger may hold any bytes: a line that is no JSON object has no members, and one over kLongestLedgerLine is
-// passed over. Errors: IoError from a read. Threads: one thread per object.
+// A ledger may hold any bytes: a line that is no JSON object has no members, and one over kLongestLedgerLine
+// is passed over. Errors: IoError from a read. Threads: one thread per object.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// A line of losses begins with this; losses_in() reads it. Most of a ledger's bytes are losses, and their lines
-// need no parser.
+// A line of losses begins with this; losses_in() reads it. Most of a ledger's bytes are losses, and their
+// lines need no parser.
 inline constexpr std::string_view kLossesLine = R"({"event":"losses")";
 
 // The members of a line. Nested ones are ignored.

@@ -74,17 +74,17 @@ struct StepOptions {
   GraphOptions graph_options = {};
 };
 
-// The loss of an update is the mean of its micro-batches' losses, added in double in the order of delivery; with
-// StepOptions::parallel it is the mean over all ranks too, with the same bits everywhere. The loss function runs
-// under autocast (autocast.h), backward outside.
+// The loss of an update is the mean of its micro-batches' losses, added in double in the order of delivery;
+// with StepOptions::parallel it is the mean over all ranks too, with the same bits everywhere. The loss
+// function runs under autocast (autocast.h), backward outside.
 //
-// An update whose gradients are not finite is skipped. It is a step nevertheless, with a loss and a number. Pass
-// StepResult::skipped on as StepReport::skipped, let schedules use TrainState::step() - skipped(), and do not
-// update averages of the weights. Trainer does so.
+// An update whose gradients are not finite is skipped. It is a step nevertheless, with a loss and a number.
+// Pass StepResult::skipped on as StepReport::skipped, let schedules use TrainState::step() - skipped(), and
+// do not update averages of the weights. Trainer does so.
 //
 // run() waits for a device at every step; launch() does not, and result() reads the numbers later
-// (docs/late_results.md). Both give the same bits. docs/precisions_and_optimizers.md#one-update-of-step has the
-// rest.
+// (docs/late_results.md). Both give the same bits. docs/precisions_and_optimizers.md#one-update-of-step has
+// the rest.
 class HOLDFAST_EXPORT Step {
  public:
   using Loss = std::function<at::Tensor(const Batch& batch)>;

@@ -1,6 +1,6 @@
 // Decides whether the run must stop, and what it does before an announced end. No other class decides that.
-// decide() answers at a step boundary, and its Plan goes to all parts that act there. Between boundaries there
-// is nothing to plan: must_stop() and should_stop() end loops, out_of_time() and the like limit waits.
+// decide() answers at a step boundary, and its Plan goes to all parts that act there. Between boundaries
+// there is nothing to plan: must_stop() and should_stop() end loops, out_of_time() and the like limit waits.
 //
 //   Outlook outlook(options.notices, monitor, costs, clock);
 //   const Plan plan = outlook.decide({.step = 1200, .durable = 1100, .standing = {.covered = false}});
