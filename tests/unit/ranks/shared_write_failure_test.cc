@@ -290,7 +290,8 @@ TEST(SharedWriteFailure, NobodyWritesIntoAFileOfAnotherName) {
       return std::optional(to_text(internal::SaveTag{1, world.writer(0).saves(), 20},
                                    internal::BeginMessage{world.shares().fingerprint, name}));
     });
-    expect_failed(world.save(20), "rank 1 could not write its share: rank 0 sent another message");
+    expect_failed(world.save(20),
+                  "rank 1 could not write its share: rank 0 sent a message that does not begin this save");
     EXPECT_EQ(judge_shared(disk, "step-000000000010-a0001.h5"), "good");
   }
 }
