@@ -34,6 +34,7 @@
 #include "holdfast/optim/schedule.h"
 #include "holdfast/state/train_state.h"
 #include "support/nightly.h"
+#include "support/ssd_boxes.h"
 #include "support/subprocess.h"
 #include "unit/state/staging.h"
 
@@ -110,7 +111,7 @@ Subject detector(const Ssd300Options& options, SsdMode mode) {
   const auto net = make_ssd300(options);
   return {net, [task = std::make_shared<SsdTask>(net, mode)](at::Generator& batch) {
             SsdBatch shown{.pictures = at::randn({1, 3, kSsdPixels, kSsdPixels}, batch)};
-            if (task->mode() == SsdMode::matched) shown.boxes = make_ssd_boxes({{{.1, .2, .5, .9, 3}}}, 81);
+            if (task->mode() == SsdMode::matched) shown.boxes = make_ssd_boxes({{{.1, .2, .5, .9, 3}}});
             return task->loss(shown).total;
           }};
 }

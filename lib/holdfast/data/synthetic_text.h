@@ -2,23 +2,17 @@
 // learnt. A few small kernels on the device make a batch: a pure function of (seed, epoch, sample), equal on
 // every device.
 //
-//   holdfast::Loader loader(holdfast::SyntheticText({.tokens = 128, .predictions = 20, .device = at::kCUDA}),
-//                           {.batch_size = 64, .seed = 1});
-//   net->loss(holdfast::BertBatch::of(batch->fields))
-//   const auto fields = holdfast::synthetic_text({.device = at::kCUDA}, 64, seed, step);  // no loader
+//   const auto fields = holdfast::synthetic_text({.device = at::kCUDA}, 64, seed, step);
+//   net->loss(holdfast::BertBatch::of(fields))
 //
-// Errors: UsageError for impossible shapes. Threads: get_batch from any thread; finish_batch on the training
-// thread, on the device's current stream, without waiting.
+// Errors: UsageError for impossible shapes. Threads: pure. Works on the device's current stream, without waiting.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
-
-#include "holdfast/data/dataset.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -28,30 +22,13 @@ namespace holdfast { inline namespace v0_2 {
 // has 128 tokens and 20 predictions, phase 2 has 512 and 80.
 //
 // What can be learnt: each half of a sequence has one of 64 topics, and a topic has one word for each place.
-// With label 0 both halves have the same topic; with label 1 they have two (equal by chance once in 64). The
-// P predicted places are distinct, in rising order, and never the first; they hold the word [MASK].
+// With label 0 both halves have the same topic, with label 1 they have two. The P predicted places are distinct, in rising order, and never the first; they hold the word [MASK].
 struct SyntheticTextOptions {
-  std::int64_t tokens = 128;         // S
-  std::int64_t predictions = 20;     // P, below S
-  std::int64_t vocabulary = 30522;   // words are drawn from [0, vocabulary) without mask_id
-  std::int64_t mask_id = 103;        // [MASK] in BERT's English vocabularies; below `vocabulary`
-  std::int64_t samples = 1'000'000;  // of an epoch; nothing is stored
+  std::int64_t tokens = 128;        // S
+  std::int64_t predictions = 20;    // P, below S
+  std::int64_t vocabulary = 30522;  // words are drawn from [0, vocabulary) without mask_id
+  std::int64_t mask_id = 103;       // [MASK] in BERT's English vocabularies; below `vocabulary`
   at::Device device = at::kCPU;
-};
-
-class SyntheticText {
- public:
-  explicit SyntheticText(const SyntheticTextOptions& options);
-
-  std::int64_t size() const { return options_.samples; }
-  // The keys of the samples: int64 [B].
-  std::vector<at::Tensor> get_batch(const BatchRequest& request, TensorPool& pool) const;
-  // The seven fields.
-  std::vector<at::Tensor> finish_batch(std::vector<at::Tensor> made) const;
-  std::string fingerprint() const;
-
- private:
-  SyntheticTextOptions options_;
 };
 
 // Samples step * batch to (step + 1) * batch - 1 of epoch 0.

@@ -65,7 +65,7 @@ struct BertBatch {
   at::Tensor masked_lm_weights;     // float [B, P]; undefined: 1 for each that is not ignored
   at::Tensor next_sentence_labels;  // [B]: 0: the second half follows the first, 1: it does not
 
-  // Takes the seven fields of a loader's batch, in this order (data/synthetic_text.h).
+  // Takes the seven fields of a batch, in this order (data/synthetic_text.h).
   static BertBatch of(const std::vector<at::Tensor>& fields);
 };
 

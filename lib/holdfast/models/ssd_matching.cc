@@ -10,30 +10,11 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-#include <sstream>
-
-#include "holdfast/base/error.h"
-
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 // Jaccard overlap, as in SSD (Liu et al. 2016).
 constexpr double kOverlap = 0.5;
-
-void require(const LabelledBox& box, std::size_t picture, std::int64_t num_classes) {
-  const auto in_order = [](double low, double high) { return low >= 0 && low < high && high <= 1; };
-  if (in_order(box.left, box.right) && in_order(box.top, box.bottom) && box.label > 0 &&
-      box.label < num_classes) {
-    return;
-  }
-  std::ostringstream what;
-  what << "picture " << picture << " has the box (" << box.left << ", " << box.top << ", " << box.right
-       << ", " << box.bottom << ") of class " << box.label
-       << ": give left < right and top < bottom as fractions of the "
-       << "picture's sides, and classes of 1 to " << num_classes - 1;
-  throw UsageError(what.str());
-}
 
 at::Tensor area(const at::Tensor& corners) {
   const at::Tensor sides = corners.narrow(-1, 2, 2) - corners.narrow(-1, 0, 2);
@@ -59,30 +40,6 @@ at::Tensor centers_of(const at::Tensor& corners) {
 }  // namespace
 
 SsdBoxes SsdBoxes::to(at::Device device) const { return {corners.to(device), classes.to(device)}; }
-
-SsdBoxes make_ssd_boxes(const std::vector<std::vector<LabelledBox>>& pictures, std::int64_t num_classes,
-                        at::ScalarType type) {
-  std::size_t most = 0;
-  for (const auto& boxes : pictures) most = std::max(most, boxes.size());
-  const auto n = static_cast<std::int64_t>(pictures.size());
-  const auto m = static_cast<std::int64_t>(most);
-  const at::Tensor corners = at::zeros({n, m, 4}, at::kDouble);
-  SsdBoxes all{.corners = {}, .classes = at::zeros({n, m}, at::kLong)};
-  auto* corner = corners.mutable_data_ptr<double>();
-  auto* label = all.classes.mutable_data_ptr<std::int64_t>();
-  for (std::size_t picture = 0; picture < pictures.size(); ++picture) {
-    for (std::size_t i = 0; i < pictures[picture].size(); ++i) {
-      const LabelledBox& box = pictures[picture][i];
-      require(box, picture, num_classes);
-      const std::size_t row = picture * most + i;
-      label[row] = box.label;
-      std::ranges::copy(std::initializer_list<double>{box.left, box.top, box.right, box.bottom},
-                        corner + 4 * row);
-    }
-  }
-  all.corners = corners.to(type);
-  return all;
-}
 
 SsdTargets match_boxes(const SsdAnchors& anchors, const SsdBoxes& boxes) {
   const at::NoGradGuard no_grad;

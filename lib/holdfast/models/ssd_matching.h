@@ -1,25 +1,18 @@
 // Matches anchors to labelled boxes, for a whole batch on its device, without waiting.
 //
-//   const SsdBoxes boxes = make_ssd_boxes({{{.1, .15, .45, .6, 17}}, {}}, 81).to(device);   // two pictures
-//   const SsdTargets targets = match_boxes(anchors, boxes);
+//   const SsdTargets targets = match_boxes(anchors, boxes.to(device));
 //
-// Sources: MLPerf's Encoder.encode (ssd/utils.py), torchvision's SSDMatcher. Errors: make_ssd_boxes() throws
-// UsageError for an invalid box or a class outside 1..num_classes - 1. Threads: pure.
+// Sources: MLPerf's Encoder.encode (ssd/utils.py), torchvision's SSDMatcher. Requires boxes with left < right
+// and top < bottom. Threads: pure.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "holdfast/models/ssd_anchors.h"
 
 namespace holdfast { inline namespace v0_2 {
-
-struct LabelledBox {
-  double left = 0, top = 0, right = 0, bottom = 0;  // fractions of the picture's sides
-  std::int64_t label = 0;
-};
 
 // The boxes of all pictures, each padded to the same number with rows of class 0.
 struct SsdBoxes {
@@ -28,10 +21,6 @@ struct SsdBoxes {
 
   SsdBoxes to(at::Device device) const;
 };
-
-// On the CPU, with float32 corners by default.
-SsdBoxes make_ssd_boxes(const std::vector<std::vector<LabelledBox>>& pictures, std::int64_t num_classes,
-                        at::ScalarType type = at::kFloat);
 
 // One row per anchor, in the anchors' order, unit and type.
 struct SsdTargets {

@@ -8,6 +8,7 @@
 #include <torch/utils.h>
 
 #include <cmath>
+#include <map>
 
 #include "holdfast/base/error.h"
 #include "holdfast/data/synthetic_text.h"
@@ -273,8 +274,27 @@ TEST(SyntheticText, IsAFunctionOfSeedAndStep) {
   EXPECT_GE(text.input_ids.min().item<std::int64_t>(), 0);
   EXPECT_EQ(text.input_ids.max().item<std::int64_t>(), 96);
   EXPECT_NEAR(text.next_sentence_labels.to(at::kFloat).mean().item<double>(), 0.5, 0.1);
-  EXPECT_THROW(SyntheticText({.tokens = 8, .predictions = 8}), UsageError);
-  EXPECT_THROW(SyntheticText({.vocabulary = 100}), UsageError);
+  EXPECT_THROW(synthetic_text({.tokens = 8, .predictions = 8}, 1, 1, 0), UsageError);
+  EXPECT_THROW(synthetic_text({.vocabulary = 100}, 1, 1, 0), UsageError);
+}
+
+TEST(SyntheticText, TheLabelTellsWhetherBothHalvesHaveOneTopic) {
+  const BertBatch text = BertBatch::of(synthetic_text({.tokens = 32, .predictions = 5}, 2000, 1, 0));
+  const at::Tensor words = text.input_ids.scatter(1, text.masked_lm_positions, text.masked_lm_ids);
+  const auto first_word = [&](std::int64_t row) { return words[row][0].item<std::int64_t>(); };
+  const auto second_half = [&](std::int64_t row) { return words[row].slice(0, 16); };
+  const auto label = [&](std::int64_t row) { return text.next_sentence_labels[row].item<std::int64_t>(); };
+  std::map<std::int64_t, at::Tensor> of_one_topic;
+  for (std::int64_t row = 0; row < 2000; ++row) {
+    if (label(row) != 0) continue;
+    EXPECT_TRUE(
+        of_one_topic.emplace(first_word(row), second_half(row)).first->second.equal(second_half(row)));
+  }
+  EXPECT_EQ(of_one_topic.size(), 64u);
+  for (std::int64_t row = 0; row < 2000; ++row) {
+    if (label(row) == 0) continue;
+    EXPECT_FALSE(of_one_topic.at(first_word(row)).equal(second_half(row)));
+  }
 }
 
 }}  // namespace holdfast::test

@@ -18,6 +18,7 @@
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/models/ssd_task.h"
 #include "support/nightly.h"
+#include "support/ssd_boxes.h"
 #include "support/subprocess.h"
 #include "unit/models/inceptions.h"
 #include "unit/models/tiny_bert.h"
@@ -52,7 +53,7 @@ ExportedModel exported_detector(SsdBackbone backbone) {
             const SsdBoxes boxes =
                 make_ssd_boxes({{{.1, .15, .45, .6, 1}, {.5, .3, .95, .9, 17}, {.02, .7, .2, .98, 44}},
                                 {{.2, .2, .8, .85, 80}, {.6, .05, .72, .18, 3}, {.3, .55, .42, .95, 25}}},
-                               81, at::kDouble);
+                               at::kDouble);
             return task->loss({.pictures = oracle_pictures(2, kSsdPixels), .boxes = boxes}).total;
           }};
 }

@@ -22,8 +22,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/models/ssd300.h"
 #include "holdfast/models/ssd_anchors.h"
-#include "holdfast/models/ssd_matching.h"
 #include "holdfast/models/ssd_task.h"
+#include "support/ssd_boxes.h"
 
 namespace holdfast::test { namespace {
 
@@ -86,7 +86,7 @@ using Classes = std::vector<std::int64_t>;
 TEST(SsdMatching, TakesWhatOverlapsByHalfAndEachBoxsBest) {
   const std::vector<std::vector<double>> corners{
       {.5, .5, 1, 1}, {0, 0, .5, .5}, {0, 0, .5, .25}, {0, .25, .5, .625}, {.9, 0, 1, .1}};
-  const SsdBoxes boxes = make_ssd_boxes({{{0, 0, .5, .5, 7}, {.88, .02, .9, .04, 9}}}, 81, at::kDouble);
+  const SsdBoxes boxes = make_ssd_boxes({{{0, 0, .5, .5, 7}, {.88, .02, .9, .04, 9}}}, at::kDouble);
   // The second box overlaps no anchor: row 0 is its, as in the originals. The third anchor's IoU is exactly a
   // half.
   EXPECT_EQ(row_of(match_boxes(few_anchors(corners), boxes).classes), (Classes{9, 7, 0, 0, 0}));
@@ -98,8 +98,8 @@ TEST(SsdMatching, TakesWhatOverlapsByHalfAndEachBoxsBest) {
   EXPECT_TRUE(targets.boxes[0][2].allclose(at::tensor({.25, .125, .5, .25}, at::kDouble)));  // itself
   // A far smaller overlap is enough for a box's best anchor.
   EXPECT_EQ(
-      row_of(match_boxes(few_anchors(corners), make_ssd_boxes({{{.95, .05, 1, .9, 5}}}, 81, at::kDouble))
-                 .classes),
+      row_of(
+          match_boxes(few_anchors(corners), make_ssd_boxes({{{.95, .05, 1, .9, 5}}}, at::kDouble)).classes),
       (Classes{5, 0, 0, 0, 0}));
 }
 
@@ -107,22 +107,22 @@ TEST(SsdMatching, GivesAnAnchorThatTwoBoxesClaimToTheLater) {
   const SsdAnchors anchors = few_anchors({{0, 0, .5, .5}, {.6, .6, 1, 1}});
   const LabelledBox good{0, 0, .5, .45, 3};
   const LabelledBox poor{0, 0, .5, .05, 4};
-  EXPECT_EQ(row_of(match_boxes(anchors, make_ssd_boxes({{good, poor}}, 81)).classes), (Classes{4, 0}));
-  EXPECT_EQ(row_of(match_boxes(anchors, make_ssd_boxes({{poor, good}}, 81)).classes), (Classes{3, 0}));
+  EXPECT_EQ(row_of(match_boxes(anchors, make_ssd_boxes({{good, poor}})).classes), (Classes{4, 0}));
+  EXPECT_EQ(row_of(match_boxes(anchors, make_ssd_boxes({{poor, good}})).classes), (Classes{3, 0}));
   // Equal overlaps: an anchor that nobody claims goes to the first box, a box claims the first anchor.
   const SsdAnchors twins = few_anchors({{0, 0, .5, .5}, {0, 0, .5, .5}});
-  EXPECT_EQ(row_of(match_boxes(twins, make_ssd_boxes({{good, {0, 0, .5, .45, 6}}}, 81)).classes),
+  EXPECT_EQ(row_of(match_boxes(twins, make_ssd_boxes({{good, {0, 0, .5, .45, 6}}})).classes),
             (Classes{6, 3}));
 }
 
 TEST(SsdMatching, LeavesPicturesWithoutBoxesAlone) {
   const SsdAnchors anchors = few_anchors({{0, 0, .5, .5}, {.5, .5, 1, 1}});
-  const SsdTargets none = match_boxes(anchors, make_ssd_boxes({{}, {}}, 81));
+  const SsdTargets none = match_boxes(anchors, make_ssd_boxes({{}, {}}));
   EXPECT_EQ(none.boxes.sizes(), (at::IntArrayRef{2, 2, 4}));
   EXPECT_EQ(row_of(none.classes), (Classes{0, 0}));
   // Beside a picture with boxes, whose padding it is.
   const SsdTargets some = match_boxes(
-      anchors, make_ssd_boxes({{{0, 0, .4, .5, 2}, {.5, .5, 1, 1, 8}}, {}, {{.5, .5, .9, 1, 1}}}, 81));
+      anchors, make_ssd_boxes({{{0, 0, .4, .5, 2}, {.5, .5, 1, 1, 8}}, {}, {{.5, .5, .9, 1, 1}}}));
   EXPECT_EQ(row_of(some.classes, 0), (Classes{2, 8}));
   EXPECT_EQ(row_of(some.classes, 1), (Classes{0, 0}));
   EXPECT_EQ(row_of(some.classes, 2), (Classes{0, 1}));
@@ -130,7 +130,7 @@ TEST(SsdMatching, LeavesPicturesWithoutBoxesAlone) {
 }
 
 TEST(SsdMatching, FindsTheSameAnchorsInBothUnits) {
-  const SsdBoxes boxes = make_ssd_boxes({{{.1, .2, .45, .6, 7}, {.55, .5, .9, .97, 9}}}, 81);
+  const SsdBoxes boxes = make_ssd_boxes({{{.1, .2, .45, .6, 7}, {.55, .5, .9, .97, 9}}});
   const SsdTargets mlperf = match_boxes(make_ssd_anchors(AnchorOrder::mlperf), boxes);
   const SsdTargets torchvision = match_boxes(make_ssd_anchors(AnchorOrder::torchvision), boxes);
   EXPECT_GT(value_of((mlperf.classes > 0).sum()), 4);
@@ -156,7 +156,7 @@ at::Tensor scores_with(const std::vector<double>& losses) {
 TEST(SsdLoss, MinesThreeNegativesForEachPositive) {
   const SsdAnchors anchors = few_anchors(
       {{0, 0, .5, .5}, {.5, .5, 1, 1}, {0, .5, .5, 1}, {.5, 0, 1, .5}, {.2, .2, .6, .6}, {.4, .4, .8, .8}});
-  const SsdTargets targets = match_boxes(anchors, make_ssd_boxes({{{0, 0, .5, .4, 1}}}, 2, at::kDouble));
+  const SsdTargets targets = match_boxes(anchors, make_ssd_boxes({{{0, 0, .5, .4, 1}}}, at::kDouble));
   EXPECT_EQ(row_of(targets.classes), (Classes{1, 0, 0, 0, 0, 0}));
   // The positive is hard, and not mined for that. Of the negatives 0.5, 2, 1, 0.25, 4 the two least miss.
   const at::Tensor scores = scores_with({.05, .5, 2, 1, .25, 4});
@@ -172,21 +172,21 @@ TEST(SsdLoss, MinesThreeNegativesForEachPositive) {
   const SsdOutput rows{boxes.transpose(1, 2).contiguous(), scores.transpose(1, 2).contiguous()};
   EXPECT_NEAR(value_of(ssd_loss(rows, other, targets).total), value_of(loss.total), 1e-12);
   // A picture without boxes counts half of a batch for MLPerf, nothing for torchvision.
-  const SsdTargets two = match_boxes(anchors, make_ssd_boxes({{{0, 0, .5, .4, 1}}, {}}, 2, at::kDouble));
+  const SsdTargets two = match_boxes(anchors, make_ssd_boxes({{{0, 0, .5, .4, 1}}, {}}, at::kDouble));
   const auto twice = [](const SsdOutput& one) {
     return SsdOutput{at::cat({one.boxes, one.boxes}), at::cat({one.scores, one.scores})};
   };
   EXPECT_NEAR(value_of(ssd_loss(twice({boxes, scores}), anchors, two).total), value_of(loss.total) / 2,
               1e-12);
   EXPECT_NEAR(value_of(ssd_loss(twice(rows), other, two).total), value_of(loss.total), 1e-12);
-  const SsdTargets none = match_boxes(anchors, make_ssd_boxes({{}}, 2, at::kDouble));
+  const SsdTargets none = match_boxes(anchors, make_ssd_boxes({{}}, at::kDouble));
   EXPECT_EQ(value_of(ssd_loss({boxes, scores}, anchors, none).total), 0);
   EXPECT_EQ(value_of(ssd_loss(rows, other, none).total), 0);
 }
 
 TEST(SsdLoss, OfPositivesCountsTwiceWhereNegativesRunOut) {
   const SsdAnchors anchors = few_anchors({{0, 0, .5, .5}, {.5, .5, 1, 1}});
-  const SsdTargets targets = match_boxes(anchors, make_ssd_boxes({{{0, 0, .5, .5, 1}}}, 2, at::kDouble));
+  const SsdTargets targets = match_boxes(anchors, make_ssd_boxes({{{0, 0, .5, .5, 1}}}, at::kDouble));
   const SsdOutput output{at::zeros({1, 4, 2}, at::kDouble), scores_with({std::log(2.0), 3})};
   EXPECT_NEAR(value_of(ssd_loss(output, anchors, targets).total), 2 * std::log(2.0) + 3, 1e-12);
 }
@@ -195,7 +195,7 @@ TEST(SsdLoss, IsComputedInFloat32WhateverAutocastMade) {
   torch::manual_seed(1);
   const SsdAnchors anchors = make_ssd_anchors(AnchorOrder::mlperf);
   const SsdTargets targets =
-      match_boxes(anchors, make_ssd_boxes({{{.1, .1, .6, .7, 5}, {.3, .2, .9, .5, 80}}}, 81));
+      match_boxes(anchors, make_ssd_boxes({{{.1, .1, .6, .7, 5}, {.3, .2, .9, .5, 80}}}));
   const SsdOutput half{(at::randn({1, 4, 8732}) * 3).to(at::kBFloat16),
                        (at::randn({1, 81, 8732}) * 8).to(at::kBFloat16)};
   const SsdOutput wide{half.boxes.to(at::kFloat), half.scores.to(at::kFloat)};
@@ -359,19 +359,6 @@ TEST(Ssd300, SaysInOneLineWhatItCannotDo) {
         net->forward(at::zeros({1, 3, 224, 224}));
       }),
       "SSD300 takes pictures of [N, 3, 300, 300], for its anchors are made for them, not [1, 3, 224, 224]");
-  EXPECT_EQ(said([] {
-              make_ssd_boxes({{}, {{.5, .2, .4, .3, 1}}}, 81);
-            }),
-            "picture 1 has the box (0.5, 0.2, 0.4, 0.3) of class 1: give left < right and top < bottom as "
-            "fractions "
-            "of the picture's sides, and classes of 1 to 80");
-  for (const LabelledBox& box : {LabelledBox{0, 0, 1, 1, 0},
-                                 {0, 0, 1, 1, 81},
-                                 {0, 0, 1.1, 1, 1},
-                                 {0, 0, NAN, 1, 1},
-                                 {-.1, 0, 1, 1, 1}}) {
-    EXPECT_THAT(said([&] { make_ssd_boxes({{box}}, 81); }), testing::StartsWith("picture 0 has the box ("));
-  }
   const SsdOutput output{at::zeros({1, 4, 10}), at::zeros({1, 81, 10})};
   EXPECT_EQ(said([&] { ssd_table_loss(output, draw_ssd_table_targets(1, at::kFloat)); }),
             "SSD's output and targets do not fit together: boxes [1, 4, 10] and scores [1, 81, 10] for "

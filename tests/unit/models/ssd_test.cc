@@ -14,9 +14,9 @@
 #include "holdfast/models/ssd300.h"
 #include "holdfast/models/ssd_anchors.h"
 #include "holdfast/models/ssd_loss.h"
-#include "holdfast/models/ssd_matching.h"
 #include "holdfast/models/ssd_task.h"
 #include "support/nightly.h"
+#include "support/ssd_boxes.h"
 #include "unit/models/on_one_thread.h"
 #include "unit/models/oracle_fill.h"
 
@@ -48,7 +48,7 @@ void expect_first(const at::Tensor& values, const std::vector<double>& oracle, c
 SsdBoxes oracle_boxes(at::ScalarType type) {
   return make_ssd_boxes({{{.1, .15, .45, .6, 1}, {.5, .3, .95, .9, 17}, {.02, .7, .2, .98, 44}},
                          {{.2, .2, .8, .85, 80}, {.6, .05, .72, .18, 3}, {.3, .55, .42, .95, 25}}},
-                        81, type);
+                        type);
 }
 
 TEST_F(Ssd300Net, OnResNet34AgreesWithMlperfInFloat64) {
