@@ -5,7 +5,8 @@
 //   const auto fields = holdfast::synthetic_text({.device = at::kCUDA}, 64, seed, step);
 //   net->loss(holdfast::BertBatch::of(fields))
 //
-// Errors: UsageError for impossible shapes. Threads: pure. Works on the device's current stream, without waiting.
+// Errors: UsageError for impossible shapes. Threads: pure. Works on the device's current stream, without
+// waiting.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +23,8 @@ namespace holdfast { inline namespace v0_2 {
 // has 128 tokens and 20 predictions, phase 2 has 512 and 80.
 //
 // What can be learnt: each half of a sequence has one of 64 topics, and a topic has one word for each place.
-// With label 0 both halves have the same topic, with label 1 they have two. The P predicted places are distinct, in rising order, and never the first; they hold the word [MASK].
+// With label 0 both halves have the same topic, with label 1 they have two. The P predicted places are
+// distinct, in rising order, and never the first; they hold the word [MASK].
 struct SyntheticTextOptions {
   std::int64_t tokens = 128;        // S
   std::int64_t predictions = 20;    // P, below S
