@@ -15,12 +15,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
 #include <utility>
+
+#include "support/soon.h"
 
 namespace holdfast::test {
 namespace {
@@ -32,15 +32,6 @@ constexpr std::uint64_t kSmallestXfs = 320 << 20;  // mkfs.xfs refuses less than
 
 [[noreturn]] void fail(const std::string& what, int code = errno) {
   throw std::runtime_error(what + ": " + std::strerror(code));
-}
-
-bool soon(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 std::string program(const std::string& name) {

@@ -11,11 +11,13 @@
 
 #include "support/fake_clock.h"
 #include "support/notice_heard.h"
+#include "support/soon.h"
 
 namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using test::FakeClock;
+using test::soon;
 
 Notice stop_notice(std::string text) {
   return {.source = "test", .kind = NoticeKind::stop, .deadline = {}, .text = std::move(text)};
@@ -74,15 +76,6 @@ class ScriptedSource : public Source {
   bool wakes_;
   bool blocks_;
 };
-
-bool soon(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + 5s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
 
 TEST(Monitor, NothingIsPendingAtFirst) {
   Monitor monitor;
