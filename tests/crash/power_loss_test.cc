@@ -25,7 +25,7 @@ const char* variable(const char* name) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
-void run(Request request, const char* title, const char* test) {
+void run(Request request, const char* title) {
   set_log_level(LogLevel::off);
   if (const char* states = variable("HOLDFAST_POWER_LOSS_STATES"))
     request.states = std::strtoull(states, nullptr, 10);
@@ -38,7 +38,7 @@ void run(Request request, const char* title, const char* test) {
     ADD_FAILURE() << failure.text
                   << "replay: HOLDFAST_POWER_LOSS_REPLAY=" << power_loss::to_text(failure.point) << " "
                   << std::filesystem::read_symlink("/proc/self/exe").native() << " --gtest_filter=PowerLoss."
-                  << test;
+                  << testing::UnitTest::GetInstance()->current_test_info()->name();
   }
   EXPECT_EQ(result.lost + result.stuck + result.silent, 0u);
   if (request.replay) return;
@@ -52,12 +52,12 @@ void run(Request request, const char* title, const char* test) {
 }
 
 TEST(PowerLoss, NothingAcknowledgedIsLostOfOpaqueFiles) {
-  run({.states = nightly() ? 100'000'000U : 300'000U}, "", "OpaqueFiles");
+  run({.states = nightly() ? 100'000'000U : 300'000U}, "");
 }
 
 TEST(PowerLoss, NothingAcknowledgedIsLostOfTheRealFormat) {
   run({.states = nightly() ? 1'000'000U : 20'000U, .files = power_loss::real_files},
-      " (files of the real format)", "TheRealFormat");
+      " (files of the real format)");
 }
 
 }}  // namespace holdfast::test

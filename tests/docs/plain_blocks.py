@@ -49,7 +49,7 @@ def configure(root, block):
             "  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)\n"
             "add_executable(train main.cc)\n" + block.text)
         (lab / "main.cc").write_text("int main() {}\n")
-        done = subprocess.run(["cmake", "-S", lab, "-B", lab / "build", f"-DCMAKE_PREFIX_PATH={lab / 'prefix'}",
+        done = subprocess.run(["cmake", "-G", "Ninja", "-S", lab, "-B", lab / "build", f"-DCMAKE_PREFIX_PATH={lab / 'prefix'}",
                                "-DCMAKE_CXX_COMPILER_FORCED=ON"], capture_output=True, text=True)
         if done.returncode:
             raise ValueError(done.stderr.strip())

@@ -37,7 +37,7 @@ class Reading {
     const auto step = line.integer("step");
     const std::string name = line.text("name");
     const auto number = parse_double(line.text("value"));
-    if (!step || !line.has("name") || !number || !counts(*step)) return;
+    if (!step || name.empty() || !number || !counts(*step)) return;
     const std::string shown = printable(name, 60);
     auto found = curves_.measured.find(shown);
     if (found == curves_.measured.end()) {

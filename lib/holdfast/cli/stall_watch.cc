@@ -33,7 +33,7 @@ void StallWatch::restart_at(Duration up) { moved_up_ = step_up_ = last_up_ = up;
 
 void StallWatch::hear_line(std::string_view text) {
   const LedgerMembers line(text);
-  const auto time = line.time("up_ms");
+  const auto time = line.time("up_ms", 100 * kYear);
   if (!time || *time < Duration::zero()) return;
   const Duration up = *time;
   const std::string event = line.text("event");

@@ -1,6 +1,6 @@
 // Synthetic sentence pairs with masked words for BERT's pre-training. They need no download and can be
-// learnt. A few small kernels on the device make a batch: a pure function of (seed, epoch, sample), equal on
-// every device.
+// learnt. A few small kernels on the device make a batch: a pure function of (seed, sample), equal on every
+// device.
 //
 //   const auto fields = holdfast::synthetic_text({.device = at::kCUDA}, 64, seed, step);
 //   net->loss(holdfast::BertBatch::of(fields))
@@ -33,7 +33,7 @@ struct SyntheticTextOptions {
   at::Device device = at::kCPU;
 };
 
-// Samples step * batch to (step + 1) * batch - 1 of epoch 0.
+// Samples step * batch to (step + 1) * batch - 1.
 std::vector<at::Tensor> synthetic_text(const SyntheticTextOptions& options, std::int64_t batch,
                                        std::uint64_t seed, std::int64_t step);
 

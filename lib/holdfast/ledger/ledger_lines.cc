@@ -1,7 +1,6 @@
 #include "holdfast/ledger/ledger_lines.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 #include "holdfast/ledger/ledger_reader.h"
@@ -9,19 +8,19 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr double kLongestTime = 366.0 * 86'400'000;  // milliseconds; a longer time is nonsense
 constexpr std::size_t kDeepest = 16;
 
 }  // namespace
 
 LedgerMembers::LedgerMembers(std::string_view line) : line_(parse_json(line, kDeepest)) {}
 
-std::optional<Duration> LedgerMembers::time(std::string_view name) const {
+std::optional<Duration> LedgerMembers::time(std::string_view name, Duration most) const {
   const JsonValue* const found = line_.find(name);
   if (found == nullptr || !found->is(JsonValue::Kind::number)) return std::nullopt;
   // Negated, so that NaN is refused as well.
-  if (!(std::abs(found->number) <= kLongestTime)) return std::nullopt;
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(found->number));
+  const std::chrono::duration<double, std::milli> time(found->number);
+  if (!(std::chrono::abs(time) <= most)) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(time);
 }
 
 bool LedgerMembers::flag(std::string_view name) const {

@@ -9,6 +9,7 @@
 // is passed over. Errors: IoError from a read. Threads: one thread per object.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,6 +30,8 @@ namespace holdfast { inline namespace v0_2 {
 // lines need no parser.
 inline constexpr std::string_view kLossesLine = R"({"event":"losses")";
 
+inline constexpr Duration kYear = std::chrono::hours(24 * 366);
+
 // The members of a line. Nested ones are ignored.
 class LedgerMembers {
  public:
@@ -36,8 +39,8 @@ class LedgerMembers {
 
   bool has(std::string_view name) const { return line_.find(name) != nullptr; }
   std::optional<std::int64_t> integer(std::string_view name) const { return integer_member(line_, name); }
-  // For members whose name ends with _ms. A time over a year is nonsense, and none.
-  std::optional<Duration> time(std::string_view name) const;
+  // For members whose name ends with _ms. A longer time than `most` is nonsense, and none.
+  std::optional<Duration> time(std::string_view name, Duration most = kYear) const;
   std::string text(std::string_view name) const { return text_member(line_, name).value_or(""); }
   bool flag(std::string_view name) const;
 

@@ -66,7 +66,7 @@ struct Plan {
 
   // The training stands still until the machine ends, or the notice is withdrawn.
   bool pauses() const noexcept { return move == Move::last_commit || move == Move::wait; }
-  // No step follows this boundary, so a save of it is the last one.
+  // No step follows this boundary, unless the notice is withdrawn: a save of it is the last one.
   bool is_last() const noexcept { return move == Move::stop || pauses(); }
 };
 

@@ -66,7 +66,7 @@ void RankGroup::learn(const Agreed& agreed) {
   failing_ = agreed.failing;
   alone_ = alone_ || agreed.alone;
   std::erase_if(open_, [&](const auto& save) {
-    // The writer's thread still holds it, and settles it itself.
+    // This rank's share writer still holds it, and settles it itself.
     if (save->taken) return false;
     const bool safe = durable_ >= save->step;
     // Rank 0 failed only if it is done with that save: not busy, and at a later step.

@@ -242,7 +242,7 @@ CheckpointInfo LedSave::commit(CheckpointStore& store, Snapshot& snapshot, Ances
   return std::move(done.checkpoint);
 }
 
-void LedSave::log_alone_from_here(const OtherRankError& why) const {
+void LedSave::log_alone_from_here(const OtherRankError& why) const noexcept {
   log_warning("from here on rank 0 writes the checkpoints of this attempt alone: {}", what_of(why));
 }
 

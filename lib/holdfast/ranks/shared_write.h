@@ -156,7 +156,7 @@ class LedSave final : public JointSave {
   CheckpointInfo commit(CheckpointStore& store, Snapshot& snapshot, Ancestry ancestry, ImageWriterOptions how,
                         Duration& wrote) override;
   void begin_alone() override { writer_.alone(step_, save_.number); }
-  void log_alone_from_here(const OtherRankError& why) const override;
+  void log_alone_from_here(const OtherRankError& why) const noexcept override;
   void decline(const std::string& reason) noexcept override { writer_.decline(step_, reason, save_.number); }
 
  private:

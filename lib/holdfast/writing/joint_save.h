@@ -1,5 +1,5 @@
 // The writer's view of a save that other processes take part in or wait for. Module ranks implements it,
-// because this module knows no messages. "Others" are the ranks of the run but this process.
+// because this module knows no messages. "Others" are all ranks of the run except this process.
 //
 // The others wait for this process's first word. So for every such save exactly one of commit(),
 // begin_alone() and decline() is called; decline() may also follow a begin_alone() that threw.
@@ -39,7 +39,7 @@ class JointSave {
   // Tells the others that this process writes alone. Throws if that fails.
   virtual void begin_alone() = 0;
   // Logs that from here on this process writes the checkpoints of the attempt alone, because of `why`.
-  virtual void log_alone_from_here(const OtherRankError& why) const = 0;
+  virtual void log_alone_from_here(const OtherRankError& why) const noexcept = 0;
   // Tells the others that this save does not happen, and why.
   virtual void decline(const std::string& reason) noexcept = 0;
 };

@@ -94,10 +94,11 @@ TEST_F(NoticeListenerTest, RunsTheCommandForAMachineAtRiskAndForNothingElse) {
   start();
   announcer.deadline(volume.clock.now() + 120s);
   announcer.withdraw();
-  std::this_thread::sleep_for(20ms);
-  EXPECT_FALSE(std::filesystem::exists(made));
   announcer.risk();
   EXPECT_TRUE(soon([&] { return std::filesystem::exists(made) && std::filesystem::file_size(made) > 0; }));
+  std::this_thread::sleep_for(250ms);  // another command would have begun earlier
+  const std::string lines = read_text(made);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
 }
 
 TEST_F(NoticeListenerTest, WarnsIfTheTrainingDoesNotLookAtANotice) {

@@ -140,6 +140,8 @@ TEST_F(OutlookTest, ARunThatEndedByItselfHasTimeUntilItIsTold) {
   EXPECT_FALSE(run.out_of_time(clock.now())) << "the machine has outlived that one";
   run.take_time(true);
   EXPECT_FALSE(run.out_of_time(began));
+  monitor.post({.source = "program", .kind = NoticeKind::stop, .text = "enough"});
+  EXPECT_TRUE(run.out_of_time(began));
 }
 
 TEST_F(OutlookTest, TheLastSaveOfARunThatEndedByItselfIsNeverTooLateUntilItIsTold) {

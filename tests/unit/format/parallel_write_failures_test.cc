@@ -87,13 +87,13 @@ TEST_P(Raced, AllThreadsMayFail) {
 }
 
 // A limit is lifted while threads wait for their turns.
-TEST_P(Raced, AHurryReachesThreadsThatWait) {
-  std::thread hurrying([&] {
+TEST_P(Raced, ALimitThatIsLiftedEndsTheWaitOfAllThreads) {
+  std::thread lifting([&] {
     while (std::filesystem::is_empty(folder)) std::this_thread::yield();
     limit_lifted = true;
   });
   write(files, "a");
-  hurrying.join();
+  lifting.join();
   EXPECT_TRUE(is_good("a"));
 }
 

@@ -38,7 +38,7 @@ TEST(Throttle, IdleTimeSavesNothingUp) {
   EXPECT_EQ(clock.slept(), seconds(101));
 }
 
-TEST(Throttle, HurryAndAFailureElsewhereEndTheWait) {
+TEST(Throttle, ALiftedLimitAndAFailureElsewhereEndTheWait) {
   FakeClock clock;
   std::atomic<bool> limit_lifted{false};
   Throttle throttle(1, clock, &limit_lifted);

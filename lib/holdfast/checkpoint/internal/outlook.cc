@@ -163,7 +163,7 @@ Plan Outlook::plan(const Reached& at) {
 // Without a stop, a deadline that passed before the wait began did not end the machine. A run that came to
 // its end by itself loses nothing by trying.
 bool Outlook::out_of_time(SteadyTime since) const noexcept {
-  if (unhurried_ && !must_stop()) return false;
+  if (!has_limit()) return false;
   const SteadyTime now = clock_.now();
   const auto passed = [&](std::optional<SteadyTime> deadline) {
     return deadline && now >= *deadline && (announced_.stop_requested() || *deadline > since);

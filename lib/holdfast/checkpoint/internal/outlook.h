@@ -65,14 +65,14 @@ class Outlook {
   void forget_answer(std::int64_t step);
 
   // The run ended by itself: unless it is told to stop, its last save has no limit.
-  void take_time(bool so) { unhurried_ = so; }
+  void take_time(bool so) { ended_by_itself_ = so; }
   // Limits of waits. A wait that began at `since` has to end.
   bool out_of_time(SteadyTime since) const noexcept;
   // A commit that begins now ends before any named deadline. Any thread.
   bool fits(const Standing& writer) const noexcept;
   // The last save of a run: it does not fit, and the run has not ended by itself.
   bool last_save_too_late(const Standing& writer) const noexcept {
-    return (!unhurried_ || must_stop()) && !fits(writer);
+    return has_limit() && !fits(writer);
   }
   // One warning for each notice: there is no time for a save of this step.
   void warn_too_late(const Reached& at) noexcept { warnings_.too_late(at); }
@@ -95,6 +95,8 @@ class Outlook {
 
   Plan plan(const Reached& at);
   void pursue(const Notice& notice);
+  // Only a run that ended by itself, and is not told to stop, may wait for ever.
+  bool has_limit() const noexcept { return !ended_by_itself_ || must_stop(); }
 
   const NoticeOptions& options_;
   const CostModel& costs_;
@@ -106,7 +108,7 @@ class Outlook {
   std::optional<ActiveNotice> active_;
   BegunSave answer_;                   // for a notice that the votes will report
   std::optional<Duration> agreement_;  // none: this rank decides alone
-  bool unhurried_ = false;
+  bool ended_by_itself_ = false;
   LateWarnings warnings_{announced_, costs_, clock_};
 };
 

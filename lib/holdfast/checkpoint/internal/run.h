@@ -39,8 +39,9 @@ struct Run {
   // The newest durable step; −1: none. Any thread.
   std::int64_t newest_durable() const noexcept;
   Durable last_durable() const;
-  // Both require a writer. A commit that begins now ends before any named deadline. Any thread.
+  // Requires a writer. A commit that begins now ends before any named deadline. Any thread.
   bool commit_fits() const noexcept { return outlook.fits({.writing = writer->writing_for()}); }
+  // Requires a writer. The training thread.
   bool last_save_too_late() const noexcept {
     return outlook.last_save_too_late({.writing = writer->writing_for()});
   }
