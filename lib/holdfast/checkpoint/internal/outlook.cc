@@ -25,6 +25,9 @@ Duration wall_ahead(const Clock& clock) {
          std::chrono::duration_cast<Duration>(clock.now().time_since_epoch());
 }
 
+// Only a run that ended by itself, and is not told to stop, has no limit.
+bool may_wait(bool ended_by_itself, bool told) { return ended_by_itself && !told; }
+
 OnNotice chosen_policy(const NoticeOptions& options, const Notice& notice, SteadyTime now) noexcept {
   if (options.on_notice != OnNotice::callback) return options.on_notice;
   try {
@@ -163,7 +166,7 @@ Plan Outlook::plan(const Reached& at) {
 // Without a stop, a deadline that passed before the wait began did not end the machine. A run that came to
 // its end by itself loses nothing by trying.
 bool Outlook::out_of_time(SteadyTime since) const noexcept {
-  if (!has_limit()) return false;
+  if (may_wait(ended_by_itself_, must_stop())) return false;
   const SteadyTime now = clock_.now();
   const auto passed = [&](std::optional<SteadyTime> deadline) {
     return deadline && now >= *deadline && (announced_.stop_requested() || *deadline > since);
@@ -172,6 +175,10 @@ bool Outlook::out_of_time(SteadyTime since) const noexcept {
   const auto guess = announced_.deadline();
   return guess && passed(*guess + std::max<Duration>(kBeyondGuess,
                                                      3 * costs_.costs().commit.value_or(Duration::zero())));
+}
+
+bool Outlook::last_save_too_late(const Standing& writer) const noexcept {
+  return !may_wait(ended_by_itself_, must_stop()) && !fits(writer);
 }
 
 bool Outlook::fits(const Standing& writer) const noexcept {

@@ -71,9 +71,7 @@ class Outlook {
   // A commit that begins now ends before any named deadline. Any thread.
   bool fits(const Standing& writer) const noexcept;
   // The last save of a run: it does not fit, and the run has not ended by itself.
-  bool last_save_too_late(const Standing& writer) const noexcept {
-    return has_limit() && !fits(writer);
-  }
+  bool last_save_too_late(const Standing& writer) const noexcept;
   // One warning for each notice: there is no time for a save of this step.
   void warn_too_late(const Reached& at) noexcept { warnings_.too_late(at); }
 
@@ -95,9 +93,6 @@ class Outlook {
 
   Plan plan(const Reached& at);
   void pursue(const Notice& notice);
-  // Only a run that ended by itself, and is not told to stop, may wait for ever.
-  bool has_limit() const noexcept { return !ended_by_itself_ || must_stop(); }
-
   const NoticeOptions& options_;
   const CostModel& costs_;
   const Clock& clock_;
