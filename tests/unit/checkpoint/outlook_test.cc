@@ -140,7 +140,16 @@ TEST_F(OutlookTest, ARunThatEndedByItselfHasTimeUntilItIsTold) {
   EXPECT_FALSE(run.out_of_time(clock.now())) << "the machine has outlived that one";
   run.take_time(true);
   EXPECT_FALSE(run.out_of_time(began));
+}
+
+TEST_F(OutlookTest, ARunThatEndedByItselfAndIsToldToStopHasALimit) {
+  Outlook& run = outlook();
+  const SteadyTime began = clock.now();
+  announce(10s);
+  run.take_time(true);
   monitor.post({.source = "program", .kind = NoticeKind::stop, .text = "enough"});
+  EXPECT_FALSE(run.out_of_time(began));
+  clock.advance(20s);
   EXPECT_TRUE(run.out_of_time(began));
 }
 
