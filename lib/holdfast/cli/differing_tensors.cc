@@ -40,6 +40,7 @@ void DifferingTensors::print(const char* what, bool all) const {
                d.ulp ? std::to_string(*d.ulp) + " ulp" : std::string()});
   };
   add("first", changed.front());
+  // `largest` is infinite where a value is NaN, and never NaN itself, so this comparison is an order.
   add("worst", *std::max_element(changed.begin(), changed.end(),
                                  [](const DifferingTensor& a, const DifferingTensor& b) {
                                    return a.difference.largest < b.difference.largest;

@@ -15,6 +15,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// hardware_concurrency() is 0 if it is not known.
 int reading_threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u)); }
 
 Examined examine_once(const File& file, Depth depth, std::atomic<std::uint64_t>* progress) {
@@ -44,6 +45,7 @@ std::string wrong_name(const CheckpointIndex& index, const std::string& name) {
   if (!id) return {};
   const Attribute* const attribute = index.attributes.find(kRunAttempt);
   const auto* const attempt = attribute == nullptr ? nullptr : std::get_if<std::int64_t>(&attribute->value);
+  // A file without an attempt is none of a Checkpointer's, so only its step can contradict the name.
   if (index.step == id->step && (attempt == nullptr || *attempt == static_cast<std::int64_t>(id->attempt)))
     return {};
   return "holds step " + format_count(index.step) +
@@ -162,6 +164,7 @@ Opened open_for_comparison(const std::filesystem::path& path) {
   try {
     return open_index(path);
   } catch (const Error& error) {
+    // A comparison ends with 1 for "different", so damage must not end with 1 as well.
     throw Error(error.what(), ExitCode::unreadable);
   }
 }

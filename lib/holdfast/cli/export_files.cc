@@ -44,6 +44,7 @@ void check_combination(const ExportRequest& request, ExportFormat format) {
 
 ExportFormat export_format(const std::filesystem::path& to) {
   const std::string ending = to.extension().string();
+  // Hugging Face names its files of PyTorch "pytorch_model.bin".
   if (ending == ".pt" || ending == ".pth" || ending == ".bin") return ExportFormat::torch;
   if (ending == ".h5" || ending == ".hdf5") return ExportFormat::hdf5;
   return ExportFormat::safetensors;

@@ -165,6 +165,7 @@ void put_curves(Page& page, RunCurves& curves) {
   page.figure("Throughput", line_chart(speed), "Steps per second, evaluations and waits for saves included.");
 
   LineChart saves = chart;
+  // The training waits far shorter than a write takes, and that curve would lie on the axis.
   saves.may_be_logarithmic = true;
   saves.curves = {curves.save, curves.waited};
   page.figure(

@@ -154,6 +154,7 @@ class Launch {
   int world_size() const { return place_.hosts * options_.processes; }
 
   std::vector<RankSetting> settings() const {
+    // hardware_concurrency() is 0 if it is not known.
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
     // The cores are divided: ranks with as many threads as cores would slow each other.
     const unsigned threads = std::max(1U, cores / static_cast<unsigned>(options_.processes));

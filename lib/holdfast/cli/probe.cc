@@ -144,6 +144,7 @@ int run_probe(const ProbeRequest& options) {
     if (error.exit_code() != ExitCode::interrupted) throw;
     // The folder is gone, so end as the signal would have.
     std::signal(interrupted, SIG_DFL);
+    // Returns only if the caller of this program has blocked the signal.
     std::raise(interrupted);
     throw;
   }

@@ -216,6 +216,7 @@ void prune_home(const PruneRequest& options) {
     bytes += files[i].bytes;
     ++beyond;
   }
+  // With --json the report is the only output.
   if (options.json) return;
   std::cout << printable(request.home, 400) << " holds " << files.size()
             << " checkpoints; would delete at most " << format_count(beyond) << " there, "

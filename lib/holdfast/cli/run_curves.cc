@@ -31,6 +31,7 @@ class Reading {
   }
 
  private:
+  // The step that it resumed from belongs to the life before.
   bool counts(std::int64_t step) const { return step > from_ && step <= to_; }
 
   void metric(const LedgerMembers& line) {
@@ -97,6 +98,7 @@ RunCurves curves_of(Directory& run_directory, const std::vector<LedgerLife>& liv
   for (const LedgerLife& life : lives) {
     const auto found = std::find_if(account.lives.begin(), account.lives.end(),
                                     [&](const LifeAccount& one) { return one.attempt == life.attempt; });
+    // Attempts that never came to training have no account.
     if (found == account.lives.end()) continue;
     // Steps that were computed again show as the next life computed them.
     const std::int64_t to = std::next(found) == account.lives.end() ? found->last_step : found->kept_step;

@@ -20,6 +20,7 @@ struct ShowRequest {
 };
 
 Json json_of(const AttributeValue& value) {
+  // JSON has no NaN and no infinity, and a recorded loss may be either.
   if (const auto* const one = std::get_if<double>(&value)) return json_number(*one);
   if (const auto* const many = std::get_if<std::vector<double>>(&value)) {
     Json list = Json::array();

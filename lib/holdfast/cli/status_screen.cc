@@ -16,12 +16,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The longest labels ("home error", "save error") and a blank.
 constexpr std::size_t kLabelWidth = 11;
 constexpr std::size_t kLongestText = 400;
 
 // The screen is made from the JSON alone, so that it cannot say anything else. The child process that reads
 // the volume returns text.
 const Json& member(const Json& object, const char* name) {
+  // Null instead of an error, because nothing is in the report before its first moment; a look below null is
+  // null.
   static const Json none;
   if (!object.is_object()) return none;
   const auto found = object.find(name);

@@ -189,6 +189,7 @@ std::optional<Duration> Supervisor::time_left(const RunNews& after) {
 }
 
 bool Supervisor::time_is_over(const RunNews& after) const {
+  // A process that outlives its announced end by that much was not ended, so the notice no longer counts.
   if (own_end_ && Clock::real().now() < *own_end_ + kAliveAfter) return true;
   return after.time_is_over && !after.attempts.empty() && account_.is_of_this_life(after.attempts.front());
 }
@@ -293,6 +294,7 @@ bool Supervisor::end_orphan(const ProcessIdentity& trainer, const std::string& a
       "leave",
       trainer.pid, attempt, format_duration(limit));
   if (!signal_process(trainer, SIGTERM) && is_running(trainer)) {
+    // The claim of the next start fences it off.
     log_warning("process {} does not take a signal from this user; its run is taken over", trainer.pid);
     return true;
   }

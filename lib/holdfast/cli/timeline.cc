@@ -21,6 +21,7 @@ class Bars {
   Bars(SvgPicture& picture, double from, double to, int top, int row)
       : picture_(picture),
         from_(from),
+        // A life that has just begun has no length yet.
         scale_(kWidthOfBars / std::max(to - from, 1.0)),
         top_(top),
         row_(row) {}

@@ -20,6 +20,7 @@ constexpr std::size_t kBlock = std::size_t{1} << 20;
 constexpr std::size_t kMostHashed = std::size_t{1} << 30;
 
 std::uint8_t* allocate(std::size_t bytes) {
+  // std::aligned_alloc() requires a multiple of the alignment.
   const std::size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* memory = std::aligned_alloc(kHugePage, rounded);
   if (memory == nullptr) throw std::bad_alloc();

@@ -105,6 +105,7 @@ std::string keys_in(const PickleValue& value) {
 }
 
 const PickleValue& at_path(const PickleValue& root, std::string_view path) {
+  // The whole path first, because the keys of a state dict have dots themselves ("layer1.0.weight").
   if (const PickleValue* const whole = find(root, path)) return *whole;
   const std::size_t dot = path.find('.');
   if (dot != std::string_view::npos) {

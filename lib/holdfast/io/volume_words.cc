@@ -14,6 +14,7 @@ constexpr std::uint64_t kFewInodes = 1000;
 void say_kind(const VolumeReport& report, std::vector<VolumeRemark>& remarks) {
   std::string text = report.kind.name;
   if (report.mount) {
+    // These names do not tell which file system it is; the type of the mount does.
     if (report.kind.name.starts_with("FUSE") || report.kind.name.starts_with("unknown")) {
       text += " (" + report.mount->type + ")";
     }

@@ -20,6 +20,7 @@ std::string number(double value) {
 std::string prometheus_escaped(std::string_view text) {
   std::string out;
   for (const char character : text) {
+    // The format wants exactly these three characters escaped in a label's value.
     if (character == '\n') {
       out += "\\n";
       continue;
@@ -92,6 +93,7 @@ void PrometheusText::histogram(std::string_view name, std::string_view help,
     count += values.counts_[i];
     sample(bucket, "le=\"" + number(values.limits_[i]) + '"', static_cast<double>(count));
   }
+  // The format demands this bucket. It alone has the values above the last limit.
   sample(bucket, "le=\"+Inf\"", static_cast<double>(values.count_));
   sample(std::string(name) + "_sum", {}, values.sum_);
   sample(std::string(name) + "_count", {}, static_cast<double>(values.count_));

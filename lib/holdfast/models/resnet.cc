@@ -123,6 +123,7 @@ at::Tensor ResNetImpl::forward(const at::Tensor& pictures) {
 void ResNetImpl::initialize() {
   const at::NoGradGuard no_grad;
   const bool table = options_.variant == ModelVariant::table;
+  // The order of registration decides which random numbers each layer draws.
   for (const auto& module : modules(/*include_self=*/false)) {
     if (auto* conv = module->as<torch::nn::Conv2dImpl>()) {
       table ? models::draw_as_table(*conv) : models::draw_kaiming_fan_out(conv->weight);

@@ -127,6 +127,7 @@ class ResNet34Impl final : public Ssd300 {
       }
       if (auto* norm = module->as<torch::nn::BatchNorm2dImpl>()) norm->reset_parameters();
     }
+    // The order decides which random numbers each layer draws.
     for (const char* part : {"additional_blocks", "loc", "conf"}) {
       for (const auto& module : named_children()[part]->modules()) {
         auto* conv = module->as<torch::nn::Conv2dImpl>();

@@ -45,6 +45,7 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
       most_strangers_(std::max(kMostStrangers, static_cast<std::size_t>(ranks))),
       table_([this](StoreTable::Client number, const Message& answer) {
         const auto found = by_number_.find(number);
+        // The client may have left before its answer was ready.
         if (found != by_number_.end()) send(*found->second, answer);
       }) {
   for (Socket* const one : {&end_, &listening_}) {
@@ -60,6 +61,7 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
 
 StoreServer::~StoreServer() {
   const std::uint64_t one = 1;
+  // It cannot fail: nobody else writes to this eventfd, so its counter has room.
   [[maybe_unused]] const auto written = ::write(end_.get(), &one, sizeof one);
   thread_.join();
 }

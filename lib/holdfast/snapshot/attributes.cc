@@ -12,6 +12,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// By index: in the order of AttributeValue's alternatives. The compiler checks only their number.
 constexpr std::array<const char*, std::variant_size_v<AttributeValue>> kTypeNames{
     "a truth value",      "an integer",       "a float",        "a text",
     "a list of integers", "a list of floats", "a list of texts"};

@@ -63,6 +63,7 @@ void PieceDigester::begin(std::size_t piece) noexcept {
   finite_ = true;
   const std::size_t tensor = digests_.pieces_[piece].tensor;
   const DType dtype = digests_.layout_->tensors()[tensor].dtype;
+  // An empty list means that every tensor is trained (Snapshot::trained).
   const bool trained = digests_.trained_.empty() || digests_.trained_[tensor];
   floats_ = internal::float_bits(dtype, trained ? Infinity::not_finite : Infinity::allowed);
   element_ = size_of(dtype);

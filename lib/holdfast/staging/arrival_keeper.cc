@@ -24,6 +24,7 @@ void ArrivalKeeper::keep(std::unique_ptr<LateCopy>& copy, Snapshot& snapshot) {
     copy.reset();
     return;
   }
+  // Not before: a run whose copies are whole at once needs no thread.
   if (!thread_.joinable()) {
     try {
       thread_ = std::thread([this] { work(); });

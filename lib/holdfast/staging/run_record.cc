@@ -85,6 +85,7 @@ void put_run_record(Attributes& attributes, const RunRecord& record) {
   };
   put(kRunAttempt, static_cast<std::int64_t>(record.attempt));
   put(kRunAncestry, flatten(record.ancestry));
+  // NaN has two meanings: a measured NaN, and no report. kRunLossTold tells them apart.
   put(kRunLoss, record.loss.value_or(std::numeric_limits<double>::quiet_NaN()));
   put(kRunLossTold, record.loss.has_value());
   put(kRunFinite, record.finite);

@@ -19,6 +19,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {
     const std::size_t at = text.find(separator);
+    // Empty parts stay, so that a comma too many is refused and not ignored.
     parts.push_back(text.substr(0, at));
     if (at == std::string_view::npos) return parts;
     text.remove_prefix(at + 1);
@@ -27,6 +28,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 int count_in(std::string_view part, std::string_view digits) {
   const auto count = parse_int(digits);
+  // Zero and negative counts pass: Retention::check() refuses them, and says how many are needed.
   if (!count || *count > std::numeric_limits<int>::max() || *count < std::numeric_limits<int>::min()) {
     misunderstood(part, "has no number, or too large a one");
   }
@@ -88,6 +90,7 @@ std::string text_of(const KeepNewer& policy) {
 }  // namespace
 
 Retention parse_retention(std::string_view text) {
+  // Not from an empty Retention: that is KeepLast{3}, which nobody asked for.
   std::optional<Retention> all;
   for (const std::string_view part : split(text, ',')) {
     const Retention one = one_policy(part);

@@ -24,6 +24,7 @@ void SaveHandle::Shared::staged(SteadyTime now) noexcept {
   SaveFigures known;
   {
     const MutexLock lock(mutex);
+    // The outcome that another thread is about to settle must stay the last word.
     if (status != SaveStatus::staging || settling) return;
     status = SaveStatus::staged;
     staged_at = now;

@@ -40,6 +40,7 @@ class Heartbeat::Beats {
       round.ask([&] { wanted = take_sample(); });
       if (wanted) round.in_disk([this] { file_.write(progress_); });
     } catch (const std::exception& error) {
+      // Once, because the next beat fails alike, 10 s later.
       if (!std::exchange(complained_, true)) log_debug("no progress file: {}", what_of(error));
     }
   }
@@ -52,6 +53,7 @@ class Heartbeat::Beats {
     pace_.put(progress_);
     if (ending_) progress_.phase = TrainingPhase::saving;
     ++progress_.beat;
+    // Wall time, because the reader is another process, often on another machine.
     progress_.unix_ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(clock_.wall_now().time_since_epoch()).count();
     return true;

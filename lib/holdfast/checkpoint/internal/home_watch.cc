@@ -38,6 +38,7 @@ class Looks {
       log_debug("what the mirror says is lost: {}", what_of(error));
     }
   }
+  // A mirror that was seen once still counts while its record cannot be read.
   bool has_mirror() const { return record_.has_value() || !last_.empty(); }
 
  private:

@@ -88,6 +88,7 @@ void RanksEnd::or_abandon(const std::function<void()>& work) {
 
 // A rank is lost, or the ranks took different numbers of steps.
 void RanksEnd::abandon(const Error& error) noexcept {
+  // The end is written already, and only telling the other ranks has failed.
   if (engine_.end.over()) return;
   if (!sender_.rest(kPartingGrace)) engine_.end.leave_thread_behind();
   group_.settle(SaveStatus::failed, "a rank was lost before rank 0 reported the outcome");

@@ -17,6 +17,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 std::string index_digest(const File& file) {
   const auto index = read_index(file);
   const auto* const known = std::get_if<CheckpointIndex>(&index);
+  // No digest reads so: a rank that sees a damaged file never agrees with rank 0.
   return known != nullptr ? to_hex(known->digest) : "damaged";
 }
 

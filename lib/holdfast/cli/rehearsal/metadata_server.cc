@@ -105,6 +105,7 @@ MetadataServer::MetadataServer(Clock& clock, Duration keep_alive) : state_(std::
 MetadataServer::~MetadataServer() {
   {
     const MutexLock lock(state_->mutex);
+    // First, because the server's end joins the threads of all requests, and some may wait in pause().
     state_->ending = true;
   }
   state_->changed.notify_all();
@@ -215,6 +216,8 @@ void MetadataServer::State::handle(const httplib::Request& request, httplib::Res
   MutexLock lock(mutex);
   ++all;
   ++counts[path];
+  // httplib shows requests, not connections. On the loopback interface each connection has a client port of
+  // its own.
   client_ports.insert(request.remote_port);
   ScriptedAnswer answer{.status = 404};
   if (auto said = scripted(path)) {
@@ -229,6 +232,7 @@ void MetadataServer::State::handle(const httplib::Request& request, httplib::Res
   } else if (path.starts_with("/metadata/")) {
     answer = azure(request, path);
   }
+  // An answer may hang until the server ends, and the others must go on meanwhile.
   lock.unlock();
   give(std::move(answer), response);
 }
@@ -268,6 +272,7 @@ ScriptedAnswer MetadataServer::State::ec2(const httplib::Request& request, const
   if (path == kEc2Action && announced) {
     return json({{"action", announced->action}, {"time", format_utc(announced->when)}});
   }
+  // EC2 has this older path for terminations only, not for stops and hibernation.
   if (path == kEc2Termination && announced && announced->action == "terminate") {
     return text(format_utc(announced->when));
   }
@@ -280,6 +285,7 @@ ScriptedAnswer MetadataServer::State::gcp(const httplib::Request& request, const
   if (request.get_header_value("Metadata-Flavor") != "Google") return {.status = 403};
   if (path != kGcpPreempted && path != kGcpMaintenance) return {.status = 404};
   const auto etag = [&]() HOLDFAST_REQUIRES(mutex) {
+    // No maintenance is ever announced here, so a wait for it ends only at its own limit.
     return path == kGcpPreempted ? "e" + std::to_string(serial) : std::string("e");
   };
   if (request.get_param_value("wait_for_change") == "true") {
@@ -292,6 +298,7 @@ ScriptedAnswer MetadataServer::State::gcp(const httplib::Request& request, const
     };
     changed.wait_for(mutex, std::chrono::seconds(limit),
                      [&]() HOLDFAST_REQUIRES(mutex) { return ending || etag() != known || scripted_now(); });
+    // handle() looked before the wait, and the script may have come since.
     if (auto said = scripted(path)) return *said;
   }
   const bool preempted = path == kGcpPreempted && announced;
@@ -302,6 +309,7 @@ ScriptedAnswer MetadataServer::State::gcp(const httplib::Request& request, const
 }
 
 ScriptedAnswer MetadataServer::State::azure(const httplib::Request& request, const std::string& path) {
+  // The real service refuses requests that lack either.
   if (request.get_header_value("Metadata") != "true" || !request.has_param("api-version")) {
     return {.status = 400};
   }
@@ -326,8 +334,10 @@ ScriptedAnswer MetadataServer::State::azure(const httplib::Request& request, con
                       {"NotBefore", format_http_date(announced->when)},
                       {"Description", ""},
                       {"EventSource", "Platform"},
+                      // Azure's word for an unknown duration.
                       {"DurationInSeconds", -1}});
   }
+  // Azure counts the incarnation up with every change of the events.
   return json({{"DocumentIncarnation", serial}, {"Events", std::move(events)}});
 }
 

@@ -47,9 +47,11 @@ class IndexHandler {
   bool null() { return place_ == Place::skipped ? end_skipped_value() : fail("a null"); }
   // Demanded by nlohmann's interface; JSON has no binary data.
   bool binary(std::vector<std::uint8_t>&) { return fail("binary data"); }
+  // The format writes floats as their bits, in texts, so a fraction is foreign wherever it stands.
   bool number_float(double, const std::string& text) {
     return place_ == Place::skipped ? end_skipped_value() : fail("the number " + printable(text, 40));
   }
+  // nlohmann calls this for negative numbers alone.
   bool number_integer(std::int64_t value) { return integer(value); }
   bool number_unsigned(std::uint64_t value) {
     // Sizes are unsigned and may need all 64 bits; other numbers must fit a signed one.
@@ -143,6 +145,7 @@ class IndexHandler {
       case Place::value:
         return known_key(kTypeKeys);
       case Place::role:
+        // A name has one value, whichever role it has.
         return index_.attributes.has(key_) ? refuse("attribute '" + printable(key_) + "' appears twice")
                                            : true;
       default:
@@ -169,6 +172,7 @@ class IndexHandler {
         if (!std::has_single_bit(seen_[static_cast<std::size_t>(Place::value)]))
           return fail("a value that does not have exactly one type");
         leave(Place::role);
+        // key_ still names the type.
         key_ = attribute_name_;
         return set_attribute(std::move(value_));
       default:
@@ -200,6 +204,7 @@ class IndexHandler {
     return false;
   }
   bool fail(const std::string& what) {
+    // In a list of objects key_ is left from the object before.
     const bool keyed = place_ != Place::outside && place_ != Place::tensors && place_ != Place::stretches;
     return refuse(what + (keyed ? " at '" + printable(key_) + "'" : "") + " where the format allows none");
   }
@@ -261,6 +266,7 @@ class IndexHandler {
       items->push_back(value);
       return true;
     }
+    // From here on the number is a size, an offset or a step: only attributes may be negative.
     if (value < 0) return fail("a negative number");
     if (place_ == Place::shape) {
       if (tensor_.spec.shape.size() == kMaxRank) return refuse("a tensor of more than 32 dimensions");

@@ -14,6 +14,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 // In the superblock, and in a block of an object header.
+// Of superblock versions 2 and 3: behind the signature, four single bytes and three addresses.
 constexpr std::uint64_t kRootAddressAt = 36;
 constexpr std::uint64_t kSignatureSize = 4;
 constexpr std::uint64_t kChecksumSize = 4;
@@ -59,6 +60,7 @@ std::vector<ByteRange> blocks_of_root(std::span<const std::byte> hdf5) {
   const std::uint64_t size_bytes = std::uint64_t{1} << (flags & kSizeFlags);
   const std::uint64_t size = number(hdf5, first, size_bytes);
   first += size_bytes;
+  // Type (1 byte), size (2) and flags (1), and the creation order (2) where the header has it.
   const std::uint64_t message_head = (flags & kOrderFlag) != 0 ? 6 : 4;
 
   std::vector<ByteRange> blocks{{root, first + size + kChecksumSize}};
@@ -74,6 +76,7 @@ std::vector<ByteRange> blocks_of_root(std::span<const std::byte> hdf5) {
       if (length > end - data) unexpected("a message is longer than its block");
       if (number(hdf5, at, 1) == kContinuation) {
         const std::uint64_t next = number(hdf5, data, 8);
+        // Unlike the size in the first block, this length includes signature and checksum.
         blocks.push_back({next, next + number(hdf5, data + 8, 8)});
         check_block(hdf5, blocks.back(), "OCHK");
       }

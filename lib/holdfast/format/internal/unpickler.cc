@@ -34,6 +34,7 @@ class Unpickler {
   Unpickled run() {
     while (!step()) {
     }
+    // Python ignores both, so a hostile file could show it something else than us.
     if (stack_.size() != 1 || !marks_.empty()) refuse("values are left over at its end");
     if (!rest_.empty()) refuse("bytes follow its end");
     made_.root = stack_[0];
@@ -205,6 +206,7 @@ class Unpickler {
       // So that one description cannot become many tensors.
       // Each tensor's description has at least this many bytes in the pickle, so the memory stays bounded.
       constexpr std::size_t kLeastBytes = 32;
+      // A dimension is a size and a stride, of at least two bytes each.
       dimensions_ += given.size() > 2 ? given[2]->items.size() : 0;
       if ((made_.tensors.size() + 1) * kLeastBytes > size_ || dimensions_ * 4 > size_) {
         refuse("it has more tensors than it describes");
@@ -257,6 +259,7 @@ class Unpickler {
         push_integer(static_cast<std::int64_t>(number(2)));
         break;
       case Opcode::bin_int:
+        // The only one with a sign: BININT1 and BININT2 are unsigned.
         push_integer(static_cast<std::int32_t>(number(4)));
         break;
       case Opcode::long1:
@@ -352,6 +355,7 @@ class Unpickler {
   }
 
   void push_long() {
+    // Zero bytes are allowed, and mean 0.
     const std::size_t size = number(1);
     if (size > sizeof(std::int64_t)) refuse("a number of more than 64 bits");
     std::uint64_t value = number(size);
@@ -361,6 +365,7 @@ class Unpickler {
     push_integer(static_cast<std::int64_t>(value));
   }
   void push_real() {
+    // Big-endian, unlike all other numbers of a pickle.
     std::uint64_t bits = 0;
     for (const char byte : take(8)) bits = bits << 8U | static_cast<unsigned char>(byte);
     PickleValue& value = add(Kind::real);

@@ -62,6 +62,7 @@ DirectoryPlace place_of_directory(const File& file) {
     has_locator = get32(locator, 0) == kZip64LocatorSignature;
   }
   if (see_64 && !has_locator) refuse("the 64-bit end of its directory is missing");
+  // PyTorch writes the 64-bit records into small archives too. Where both exist, the 64-bit one counts.
   if (has_locator) {
     end -= kZip64LocatorSize;
     const std::uint64_t at = get64(locator, 8);

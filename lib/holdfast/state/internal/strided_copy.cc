@@ -35,6 +35,7 @@ void copy_elements(const Strided& tensor, std::byte* to) {
 template <std::size_t kElement>
 bool same_elements(const Strided& tensor, const std::byte* image) {
   return walk<kElement>(tensor, 0, tensor.from, [&image](const std::byte* element) {
+    // By bytes, because as numbers NaN differs from itself, and -0.0 equals 0.0.
     const bool same = std::memcmp(image, element, kElement) == 0;
     image += kElement;
     return same;
