@@ -100,6 +100,7 @@ class Plot {
         if (column.min > 0) positive = std::min(positive, column.min);
       }
     }
+    // No curve has a value: the limits are as they began, which is how empty() knows.
     if (low_ > high_) return;
     // One value that is not positive has no place on a logarithmic axis, so it makes the axis linear.
     logarithmic_ = chart.may_be_logarithmic && all_positive && high_ / positive > kSpan;
@@ -120,6 +121,7 @@ class Plot {
     if (!chart.from_zero || low_ < 0) low_ -= margin;
     high_ += margin;
     first_ = chart.first;
+    // A run at its first step has no range yet, and x() divides by it.
     last_ = chart.last > chart.first ? chart.last : chart.first + 1;
   }
 

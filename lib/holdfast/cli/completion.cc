@@ -42,6 +42,7 @@ std::vector<Choice> choices_of(const CLI::App& command) {
     for (const std::string& name : option->get_snames()) choice.names.push_back("-" + name);
     choice.values = members_in(option->get_type_name());
     const std::string type = option->get_type_name();
+    // TEXT is CLI11's own word for a text or a path whose type nobody has named.
     choice.any_text = !choice.names.empty() && type.rfind("FILE", 0) != 0 && type.rfind("DIR", 0) != 0 &&
                       type.rfind("TEXT", 0) != 0;
     choices.push_back(std::move(choice));

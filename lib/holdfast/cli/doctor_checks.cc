@@ -107,6 +107,7 @@ void add_gpus(const LoadedLibrary& driver, std::vector<Finding>& findings) {
     std::size_t memory = 0;
     if (device_of == nullptr || name_of == nullptr || memory_of == nullptr || device_of(&device, index) != 0)
       continue;
+    // One byte less, so that a name that fills the array still ends.
     name_of(name.data(), name.size() - 1, device);
     memory_of(&memory, device);
     findings.push_back({ok,

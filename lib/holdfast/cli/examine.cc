@@ -45,7 +45,7 @@ std::string wrong_name(const CheckpointIndex& index, const std::string& name) {
   if (!id) return {};
   const Attribute* const attribute = index.attributes.find(kRunAttempt);
   const auto* const attempt = attribute == nullptr ? nullptr : std::get_if<std::int64_t>(&attribute->value);
-  // A file without an attempt is none of a Checkpointer's, so only its step can contradict the name.
+  // A Checkpointer always records the attempt. Without one, only the step can contradict the name.
   if (index.step == id->step && (attempt == nullptr || *attempt == static_cast<std::int64_t>(id->attempt)))
     return {};
   return "holds step " + format_count(index.step) +

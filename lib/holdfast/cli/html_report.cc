@@ -80,6 +80,7 @@ class HtmlTable {
   }
   std::string html() const {
     std::string head;
+    // Not escaped: the names are constants of this file.
     for (const auto& [name, column] : columns_) head += "<th" + style(column, false) + ">" + name + "</th>";
     return "<div class=\"scroll\"><table>\n<thead><tr>" + head + "</tr></thead>\n<tbody>\n" + rows_ +
            "</tbody>\n</table></div>\n";
@@ -225,6 +226,7 @@ void put_notices(Page& page, const std::vector<LedgerLife>& lives) {
   if (rows > 0) page.raw("<section>\n<h2>Notices, newest first</h2>\n" + table.html() + "</section>\n");
 }
 
+// Not that of the last life alone, because the clocks of two machines differ.
 // The newest moment that any ledger tells of.
 std::optional<WallTime> newest_record(const std::vector<LedgerLife>& lives) {
   std::optional<WallTime> newest;

@@ -33,6 +33,7 @@ constexpr Duration kBetweenWords = 30s;
 constexpr Duration kBetweenKills = 5s;
 // Ranks that stop together end a moment after one another: only who stays has not heard of it.
 constexpr Duration kTogether = 3s;
+// Only limits are looked at so rarely: the end of a rank ends the wait at once, by SIGCHLD.
 constexpr Duration kBetweenLooks = 1s;
 // As a trainer counts them (signal_latch.cc): sent to a whole service, one SIGINT comes by its supervisor,
 // too.

@@ -111,6 +111,7 @@ void LaunchedRanks::tell(int signal) {
 bool LaunchedRanks::groups_gone() {
   bool all = true;
   for (Process& process : processes_) {
+    // EPERM means the opposite: processes are left, and all of them are another user's.
     process.group_gone = process.group_gone || (kill(-process.id, 0) != 0 && errno == ESRCH);
     all = all && process.group_gone;
   }

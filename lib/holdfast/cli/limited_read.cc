@@ -54,6 +54,7 @@ std::optional<std::string> LimitedRead::run(Duration limit, const std::function<
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw IoError("pipe2", "", errno);
   const pid_t child = fork();
+  // Kept now, because the calls below may change it.
   const int refused = errno;
   if (child == 0) work_in_child(ends[0], ends[1], read);
   close(ends[1]);

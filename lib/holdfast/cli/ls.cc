@@ -65,6 +65,7 @@ bool is_finite(const Examined& examined) {
   // Told in the index, so no byte of the state is read.
   const Attribute* const finite = examined.index ? examined.index->attributes.find(kRunFinite) : nullptr;
   const auto* const told = finite == nullptr ? nullptr : std::get_if<bool>(&finite->value);
+  // A file without this attribute is none of a Checkpointer's, and nothing speaks against its state.
   return told == nullptr || *told;
 }
 

@@ -21,6 +21,7 @@ constexpr int kVerifyThreads = 2;  // 8 MiB each
 constexpr int kNiceness = 10;
 constexpr Duration kLookAtTrainer = std::chrono::milliseconds(200);
 constexpr Duration kWhileItWrites = std::chrono::milliseconds(20);
+// glibc has neither a wrapper of ioprio_set() nor names for its numbers.
 constexpr int kOfThisProcess = 1;    // IOPRIO_WHO_PROCESS
 constexpr int kIdleClass = 3 << 13;  // IOPRIO_CLASS_IDLE
 
@@ -127,6 +128,7 @@ void MirrorRun::end_trainer() {
 // Between two blocks of a copy. Both read or write the same disk, and a save is short.
 void MirrorRun::give_way() {
   if (end_ || mirror_.finishing() || preparing_) return;
+  // What is not home when the machine ends is lost with its disk, so the limit yields to an announced end.
   trainer_.end_is_announced() ? pace_.lift_limit() : pace_.restore_limit();
   while (!end_ && trainer_.writes()) {
     Clock::real().sleep_for(kWhileItWrites);

@@ -36,6 +36,7 @@ std::string Progress::rate() const { return format_byte_rate(done_, Clock::real(
 
 std::string Progress::text() const {
   const std::uint64_t done = done_;
+  // Nothing of a file without bytes is left to do.
   const double share =
       bytes_ == 0 ? 1.0 : std::min(static_cast<double>(done) / static_cast<double>(bytes_), 1.0);
   std::string text = doing_ + "  " + std::to_string(static_cast<int>(100 * share)) + " %  " + rate();

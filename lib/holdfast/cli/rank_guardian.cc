@@ -65,6 +65,7 @@ RankGuardian::RankGuardian(Duration grace) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw IoError("pipe", "", errno);
   id_ = fork();
+  // Kept now, because the calls below may change it.
   const int refused = errno;
   if (id_ == 0) {
     close(ends[1]);

@@ -42,6 +42,7 @@ std::vector<Duration> leads(const RunAccount& run) {
   for (const LifeAccount& life : run.lives) {
     if (life.lead) all.push_back(*life.lead);
   }
+  // The summary shows the shortest and the one in the middle.
   std::sort(all.begin(), all.end());
   return all;
 }

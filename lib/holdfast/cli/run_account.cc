@@ -40,6 +40,7 @@ std::string to_text(const AttemptWord& word) {
 SupervisedRun::SupervisedRun() : supervisor_(new_supervisor_name()) {}
 
 void SupervisedRun::begin(const RunNews& news) {
+  // With a slash at its end: names are compared by their beginning, and life 1 is not life 12.
   life_ = supervisor_ + "/" + std::to_string(++lives_) + "/";
   // Unknown if the directory did not answer. Then nobody counts as a usurper, and only the name proves an
   // attempt ours.

@@ -89,6 +89,7 @@ void RunWatch::expect_new_attempt() {
 bool RunWatch::is_new(const RunState& state) {
   if (before_) return state.attempt > *before_;
   if (const auto when = began(directory_, state.attempt)) {
+    // Remembered, so that the ledger of an old attempt is not read again at each look.
     if (*when < life_began_) before_ = state.attempt;
     return *when >= life_began_;
   }

@@ -71,6 +71,7 @@ StartedProcess start_process(std::vector<std::string> command, const ProcessOpti
   const pid_t wrapper = getpid();
   StartedProcess started{.id = fork(), .report = report[0], .command = command.front()};
   if (started.id == 0) become(words.data(), variables.data(), options, inbox, wrapper, report[1]);
+  // Kept now, because the calls below may change it.
   const int refused = errno;
   close(report[1]);
   if (started.id < 0) {

@@ -262,6 +262,7 @@ class Report {
       if (notice.kind == "withdrawn" || notice.kind == "thawed") {
         standing.erase(notice.source);
       } else if (notice.kind != "checkpoint") {
+        // A request for a checkpoint announces nothing that could stand.
         standing[notice.source] = &notice;
       }
     }

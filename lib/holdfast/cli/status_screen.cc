@@ -23,8 +23,7 @@ constexpr std::size_t kLongestText = 400;
 // The screen is made from the JSON alone, so that it cannot say anything else. The child process that reads
 // the volume returns text.
 const Json& member(const Json& object, const char* name) {
-  // Null instead of an error, because nothing is in the report before its first moment; a look below null is
-  // null.
+  // Null and no error, because a report lacks members in many states. A look-up in null gives null again.
   static const Json none;
   if (!object.is_object()) return none;
   const auto found = object.find(name);
@@ -226,6 +225,7 @@ std::vector<std::string> status_screen(const Json& report, const Paint& paint, s
   screen.row("attempt", attempt_text(report));
   screen.row("step", step_text(report));
   screen.row("loss", loss_text(report));
+  // Before the first attempt there is no work that could be durable or at risk.
   if (count_in(report, "attempt")) {
     screen.row("durable", durable_text(report));
     screen.row("at risk", risk_text(report));

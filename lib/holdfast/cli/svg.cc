@@ -93,6 +93,7 @@ std::string svg_number(double value) {
   std::snprintf(text.data(), text.size(), "%.1f", bounded);
   std::string number = text.data();
   if (number.ends_with(".0")) number.resize(number.size() - 2);
+  // snprintf() keeps the sign of a small negative number that it rounds to 0.
   return number == "-0" ? "0" : number;
 }
 

@@ -128,6 +128,7 @@ SvgPicture timeline_picture(const std::vector<LedgerLife>& lives, const RunAccou
     const LifeAccount& life = account.lives[first + i];
     const double began = in_seconds(life.began);
     const double ended = wall_of(*by_attempt.at(life.attempt), by_attempt.at(life.attempt)->last_up);
+    // The clocks of two machines differ, so a later life may seem to begin earlier.
     from = i == 0 ? began : std::min(from, began);
     to = i == 0 ? ended : std::max(to, ended);
   }

@@ -100,6 +100,7 @@ std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePla
   const ByteRange front{0, plan.head};
   BlockWriter head(file, image, std::span(&front, 1), throttle);
   head.work(never);
+  // The last block was written whole, as in write_image().
   if (snapshot.arena->capacity() != snapshot.arena->size()) file.truncate(snapshot.arena->size());
   return digests;
 }

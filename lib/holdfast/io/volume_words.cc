@@ -96,6 +96,7 @@ std::vector<VolumeRemark> explain(const VolumeReport& report) {
                                          " (" + format_bytes(report.writing->bytes) + " in " +
                                          format_duration(report.writing->time) + ", fsync included)"});
   } else if (report.fit()) {
+    // Where nothing can be committed, nobody asks for the speed.
     remarks.push_back({Weight::note, "too little room to measure how fast it writes"});
   }
   if (report.committing) {

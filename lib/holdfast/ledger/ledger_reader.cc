@@ -180,6 +180,7 @@ class Reader {
     last.ending = std::clamp(line.time("ending_ms").value_or(Duration::zero()), Duration::zero(), up);
     last.most_risk = std::max(line.time("most_risk_ms").value_or(Duration::zero()), Duration::zero());
     if (life_.started && room(life_.marks)) {
+      // Training ended before the last save, whose time `ending` is.
       life_.marks.push_back({.up = up - last.ending,
                              .step = step_of(line).value_or(life_.start_step),
                              .waited = line.time("waited_ms").value_or(Duration::zero())});

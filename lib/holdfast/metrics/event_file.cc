@@ -41,6 +41,7 @@ constexpr auto kCrcTable = [] {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < table.size(); ++i) {
     std::uint32_t crc = i;
+    // The polynomial with its bits in reverse order, because the table shifts to the right.
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (0x82f63b78U & (0U - (crc & 1)));
     table[i] = crc;
   }
@@ -84,6 +85,7 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
+// Wire types of protobuf: 0 a varint, 1 eight bytes, 2 a length and its bytes, 5 four bytes.
 void WireMessage::key(int field, unsigned wire_type) {
   varint(static_cast<std::uint64_t>(field) << 3 | wire_type);
 }
@@ -171,6 +173,7 @@ void EventFile::scalars(std::span<const Scalar> values, std::int64_t step, WallT
 
 void EventFile::histogram(const HistogramEvent& event, WallTime at) {
   WireMessage histo;
+  // Field numbers of HistogramProto, in the order in which summary.proto declares them.
   histo.number(1, event.min).number(2, event.max).number(3, event.count).number(4, event.sum);
   histo.number(5, event.sum_of_squares).numbers(6, event.limits).numbers(7, event.counts);
   const WireMessage value = WireMessage().bytes(kTag, event.name).child(kHisto, histo);

@@ -89,6 +89,7 @@ class Child {
   dup2(output, STDOUT_FILENO);
   dup2(error, STDERR_FILENO);
   execvp(words[0], words);
+  // The codes by which shells tell a missing program from one that cannot be executed.
   _exit(errno == ENOENT ? 127 : 126);
 }
 
@@ -110,6 +111,7 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
 RcloneEnd RcloneProgram::run_limited(std::vector<std::string> arguments) const {
   if (pace_.limit() <= 0) return run(arguments);
   // rclone's unit without a letter is KiB.
+  // At least 1, because 0 means no limit to rclone.
   arguments.insert(arguments.begin(),
                    {"--bwlimit", std::to_string(std::max<std::int64_t>(
                                      1, static_cast<std::int64_t>(pace_.limit() * 1e6 / 1024)))});

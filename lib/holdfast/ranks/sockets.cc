@@ -63,6 +63,7 @@ Socket try_to_connect(const addrinfo& target, SteadyTime end, const std::functio
   // A connection to this machine may succeed at once.
   if (made.get() < 0) return made;
   if (::connect(made.get(), target.ai_addr, target.ai_addrlen) != 0) {
+    // A socket that does not block connects in the background, and says so by this error.
     if (errno != EINPROGRESS) return Socket();
     pollfd wait{made.get(), POLLOUT, 0};
     // In short waits, so that a signal or a lost rank ends it soon.

@@ -36,6 +36,7 @@ void StoreTable::handle(Client client, Message request, SteadyTime now) {
       require(words.size() % 2 == 0);
       // Several at once, so that the start of a thousand ranks takes one message.
       for (std::size_t i = 0; i < words.size(); i += 2) value(words[i]) = std::move(words[i + 1]);
+      // The sender of a note does not wait for an answer.
       if (request.kind == Kind::set) done(client);
       return;
     case Kind::get:

@@ -73,6 +73,7 @@ const T& get(const Attributes& attributes, std::string_view name) {
                        "': it was written by another program or another version of it");
   }
   if (const T* const value = std::get_if<T>(&attribute->value)) return *value;
+  // std::variant does not tell the index of a type, only that of a value.
   static const std::size_t kWanted = AttributeValue(T{}).index();
   throw RefusedError("the recorded attribute '" + printable(name) + "' is " +
                      kTypeNames[attribute->value.index()] + ", not " + kTypeNames[kWanted] +

@@ -183,6 +183,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   const auto list = state_->list_tensors();
   const ModuleInventory& inventory = list->modules;
   const State::Look now = state_->look_at_attributes(*list);
+  // Refuses a file that no TrainState wrote.
   static_cast<void>(attributes.get_int("step"));
 
   // Everything is compared before anything is reported: a user wants all differences at once.

@@ -50,6 +50,7 @@ std::optional<TrainingPhase> phase_named(std::string_view name) {
 template <class Member>
 void take(Member& member, const JsonValue& object, const char* name) {
   const auto value = integer_member(object, name);
+  // The record decides nothing, so a member that is missing or out of range keeps its default.
   if (value && std::in_range<Member>(*value)) member = static_cast<Member>(*value);
 }
 

@@ -31,6 +31,7 @@ bool tells_of_no_space(std::string_view error) noexcept try {
   const auto names = [&](std::errc code) {
     return error.find(std::make_error_code(code).message()) != std::string_view::npos;
   };
+  // std::errc has no name for EDQUOT, so its text in the C library stands here.
   return names(std::errc::no_space_on_device) || error.find("quota exceeded") != std::string_view::npos;
 } catch (const std::bad_alloc&) {
   return false;

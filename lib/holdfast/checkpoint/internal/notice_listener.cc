@@ -22,6 +22,7 @@ NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating eval
                  if (run_.monitor.pending() || partners_.call()) commit();
                },
            .waits = [this, runs = std::move(evaluating.runs)] { return partners_.may_call() && runs(); },
+           // The training looks at notices between steps alone, and a step may be longer than deaf_after.
            .patience =
                [this] { return std::max(run_.options.notices.deaf_after, run_.costs.costs().step * 2); },
            .what = [this] { return pending_text(); }}) {}

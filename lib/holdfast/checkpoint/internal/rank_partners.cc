@@ -61,6 +61,7 @@ std::function<void()> RankPartners::bring_own_of_others(const Snapshot& snapshot
     for (int rank = 1; rank < group.world_size(); ++rank) {
       const std::string own =
           hear_patiently(group.guarded(), clock, rank, own_text(step), kOwnWait, &group.patience());
+      // The first byte says what follows: the bytes, or why there are none.
       if (!own.starts_with(kOwnBytes)) {
         throw Error("rank " + std::to_string(rank) +
                     " could not copy its random numbers: " + own.substr(own.empty() ? 0 : 1));

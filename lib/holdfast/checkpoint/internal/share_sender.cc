@@ -12,6 +12,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
+// How soon a notice is heard during a wait.
 constexpr Duration kShareSlice = std::chrono::milliseconds(50);
 // After its grace the thread gives up its waits, and has this long to do so.
 constexpr Duration kRest = std::chrono::seconds(5);

@@ -277,6 +277,7 @@ ScriptedAnswer MetadataServer::State::ec2(const httplib::Request& request, const
     return text(format_utc(announced->when));
   }
   if (path == kEc2Rebalance && rebalance) return json({{"noticeTime", format_utc(*rebalance)}});
+  // EC2's answer while nothing is announced.
   return {.status = 404};
 }
 
@@ -346,6 +347,7 @@ void MetadataServer::State::give(ScriptedAnswer answer, httplib::Response& respo
   std::string type = "text/plain";
   for (const auto& [name, value] : answer.headers) {
     if (name == "Content-Type") {
+      // httplib takes this one as an argument of set_content().
       type = value;
     } else {
       response.set_header(name, value);

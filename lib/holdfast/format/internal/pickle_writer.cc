@@ -87,6 +87,7 @@ void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const st
   text(std::to_string(storage));
   // The place to load to. The checkpoint's own device may be missing on the reader's machine; "cpu" never is.
   text("cpu");
+  // An untyped storage counts bytes, the others elements.
   integer(untyped ? elements * static_cast<std::int64_t>(size_of(dtype)) : elements);
   end_tuple();
   // Turns the tuple into a storage on the reading side.

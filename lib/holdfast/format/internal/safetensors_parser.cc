@@ -35,6 +35,7 @@ class HeaderHandler {
   bool boolean(bool) { return fail("a truth value"); }
   // Demanded by nlohmann's interface; JSON has no binary data.
   bool binary(std::vector<std::uint8_t>&) { return fail("binary data"); }
+  // nlohmann calls this for negative numbers alone.
   bool number_integer(std::int64_t) { return fail("a negative number"); }
   bool number_float(double, const std::string& text) { return fail("the number " + printable(text, 40)); }
 

@@ -282,6 +282,7 @@ class Unpickler {
         break;
       case Opcode::tuple: {
         Values values = pop_mark();
+        // pop_mark() has allocated them, so here they are only counted.
         // NOLINTNEXTLINE(bugprone-sizeof-expression): the elements are pointers
         spend(std::max(values.size() * sizeof values[0], kLeastAllocation));
         PickleValue& tuple = add(Kind::tuple);
