@@ -48,6 +48,7 @@ void CheckpointerOptions::check() const {
   if (!start.home.empty()) check_home(*this);
   if (notices.term_grace && *notices.term_grace <= Duration::zero())
     throw UsageError("term_grace is not positive; without it, it is 25 s, and 10 s in a container");
+  // A parent sees the lowest eight bits of an exit code alone.
   if (notices.exit_code_interrupted < 0 || notices.exit_code_interrupted > 255) {
     throw UsageError("exit_code_interrupted is " + std::to_string(notices.exit_code_interrupted) +
                      "; exit codes go from 0 to 255");

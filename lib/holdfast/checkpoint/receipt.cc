@@ -34,6 +34,7 @@ class Value {
 
 Receipt::Receipt(const std::map<std::int64_t, double>& recorded, std::int64_t resumed_at, bool promised)
     : promised_(promised) {
+  // No step computes the loss of the resumed step again.
   for (auto it = recorded.upper_bound(resumed_at); it != recorded.end(); ++it) {
     if (expected_.size() == kMostSteps) break;
     expected_.emplace_back(*it);

@@ -123,6 +123,8 @@ std::optional<Rejection> Export::write_one(const File& from, const std::vector<E
       return export_torch(from, index_, pickle, to, mode);
     }
     case ExportFormat::hdf5:
+      // In HDF5 each tensor lies in a group. The names of a whole state begin with one, the keys of weights
+      // do not.
       return export_hdf5(from, index_, tensors, request_.all ? std::string_view() : kModelModule, to, mode,
                          as_);
     case ExportFormat::safetensors:

@@ -67,6 +67,7 @@ class PatientVerifier final : public Verifier {
     // An uncached look must read the device again.
     if (!uncached && whole_.contains(content)) return verdict;
     Progress progress("verifying step " + format_count(index->step), index->file_length);
+    // hardware_concurrency() is 0 if it is not known.
     const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u));
     if (const auto rejection = verify_bytes(file, *index, mode, threads, progress.done())) {
       return rejected(*rejection);

@@ -74,6 +74,7 @@ Example:
 
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
   const auto options = std::make_shared<SuperviseRequest>();
+  // CLI11 never saw these words: it would split an argument such as [1,2].
   options->command = wrapped;
   CLI::App* const command = app.add_subcommand(
       "supervise", "Run a trainer, and restart it after an interruption: supervise [OPTIONS] -- COMMAND...");

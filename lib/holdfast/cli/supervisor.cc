@@ -279,6 +279,7 @@ bool Supervisor::clear(AttendedChild& child) {
   if (child.all_ended()) return true;
   log_warning("they are still there; they are killed");
   if (child.end_all()) return true;
+  // Otherwise its destructor would try for ten seconds more to end them.
   child.leave_alone();
   log_error(
       "they do not end at SIGKILL (a volume that does not answer?); not started again: two trainers must "

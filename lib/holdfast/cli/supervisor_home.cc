@@ -24,6 +24,7 @@ std::optional<int> Supervisor::prepare() {
       log_error(answer->text);
       return give_up(answer->code, answer->text);
     }
+    // No signal tells that an answer has come, so it is asked for often.
     heard(inbox_.wait(20ms), nullptr);
     if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
   }

@@ -14,6 +14,7 @@ using internal::nvrtc;
 using internal::Nvrtc;
 
 // No implicit fused multiply-add: a CPU and a GPU must round alike (device_code.h).
+// The kernels' headers name no execution space, because a CPU compiles them too.
 constexpr std::array kOptions{"--std=c++20", "--device-as-default-execution-space", "--fmad=false"};
 
 void check(Nvrtc::Result result, const char* what) {

@@ -118,6 +118,7 @@ class Reader {
 
   bool commit(const LedgerMembers& line, Duration up) {
     const auto step = step_of(line);
+    // A commit makes a mark, too.
     if (!step || !room(life_.commits) || !room(life_.marks)) return false;
     LedgerCommit commit{.step = *step, .up = up, .boundary = line.time("boundary_ms").value_or(up)};
     // A boundary cannot lie behind its own commit.

@@ -65,6 +65,7 @@ std::string to_json(const HomeRecord& record) {
             ",\"step\":" + std::to_string(record.newest->step) +
             ",\"since\":" + json_text(record.newest_since);
   }
+  // json_text() mends the character that the cut of a long failure may break.
   text += ",\"took_ms\":" + std::to_string(record.took_ms) + ",\"copies\":" + std::to_string(record.copies) +
           ",\"copying\":" + json_text(record.copying) +
           ",\"failure\":" + json_text(record.failure.substr(0, kLongestFailure)) +

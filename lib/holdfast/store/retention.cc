@@ -69,6 +69,7 @@ class Staying {
       const auto value = facts.metrics.find(policy.metric);
       // A loss that is not a number would otherwise be the smallest of all comparisons.
       if (value == facts.metrics.end() || !std::isfinite(value->second) || !facts.finite) continue;
+      // Negated for "higher", so that one order serves both.
       ranked.emplace_back(policy.better == Better::higher ? -value->second : value->second, id);
     }
     std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {

@@ -187,6 +187,7 @@ StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_s
   wait.await_home();
   StartedRun started{.began = run.clock.now()};
   started.record.world_size = world_size;
+  // A fresh start has no loss, and a checkpoint may record none.
   started.resumed.loss = std::numeric_limits<double>::quiet_NaN();
   started.store = finder.open_store();
 

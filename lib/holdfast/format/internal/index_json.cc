@@ -157,6 +157,7 @@ std::string index_json(const CheckpointIndex& index) {
     put_member(json, "dtype");
     put_text(json, name_of(tensor.spec.dtype));
     put_member(json, "shape");
+    // A shape has no floats, so how they are written does not matter.
     put_list(json, tensor.spec.shape, put_bits);
     put_number(json, "offset", tensor.offset);
     put_number(json, "length", tensor.spec.bytes());

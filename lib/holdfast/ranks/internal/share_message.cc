@@ -78,6 +78,7 @@ std::optional<BeginMessage> read_begin(const SaveTag& tag, std::string_view text
 std::string to_text(const SaveTag& tag, int rank, const ReportMessage& message) {
   std::string text = head_of(tag, "report of " + std::to_string(rank));
   if (!message.failure.empty()) {
+    // printable() keeps the reason on one line: the reader takes the message line by line.
     return with_digest(text + (message.refused ? "refused\n" : "failed\n") +
                        printable(message.failure, kLongestReason) + '\n');
   }

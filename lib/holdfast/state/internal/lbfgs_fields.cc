@@ -91,6 +91,7 @@ void fill_lbfgs(const std::string& prefix, const Attributes& recorded, std::int6
     queue->resize(length(name));
     for (std::size_t i = 0; i < queue->size(); ++i) (*queue)[i] = tensor(numbered(name, i));
   }
+  // LBFGS tells an absent list from an empty one.
   if (!recorded.has(prefix + ".al")) return;
   std::vector<at::Tensor> al(length("al"));
   for (const std::int64_t i : recorded.get_ints(prefix + ".al_used")) {
