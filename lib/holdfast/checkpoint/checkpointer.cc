@@ -39,6 +39,7 @@ struct Checkpointer::Parts {
     } else {
       ensemble = std::make_unique<internal::Alone>(engine);
     }
+    // Last: its threads use all the parts above.
     engine.listener.start();
   }
   ~Parts() {

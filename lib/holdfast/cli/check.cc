@@ -276,6 +276,7 @@ Example:
 
 void add_check(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
   const auto request = std::make_shared<CheckRequest>();
+  // CLI11 never saw these words: it would split an argument such as [1,2].
   request->command = wrapped;
   CLI::App* const command = app.add_subcommand(
       "check",

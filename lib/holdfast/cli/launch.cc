@@ -309,6 +309,7 @@ Example:
 
 void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
   const auto options = std::make_shared<LaunchRequest>();
+  // CLI11 never saw these words: it would split an argument such as [1,2].
   options->command = wrapped;
   CLI::App* const command = app.add_subcommand(
       "launch",

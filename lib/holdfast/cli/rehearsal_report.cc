@@ -37,6 +37,7 @@ std::string end_text(const RehearsedLife& life) {
 std::string resumed_text(const RehearsedLife& life) {
   if (!life.resumed_at) return "not at all";
   std::string text = "at step " + format_count(*life.resumed_at);
+  // A ledger may lack the last steps of a life that was killed: the next life can begin beyond its end.
   const std::int64_t lost = std::max<std::int64_t>(life.furthest_step - *life.resumed_at, 0);
   text += ", " + steps(lost) + " lost";
   if (lost == 0 && life.computed_again == 0) text += "; nothing had to be computed again";

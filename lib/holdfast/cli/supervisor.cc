@@ -226,6 +226,8 @@ Supervisor::Attended Supervisor::attend(AttendedChild& child) {
         told = Clock::real().now();
       }
     }
+    // answer() also takes in the message that another machine has claimed HOME, so it is asked even if no
+    // answer is awaited.
     if (mirror_ != nullptr && !told && !mirror_->answer() && !mirror_->superseded_by().empty()) {
       log_warning("another machine has taken the run over: the trainer gets SIGTERM");
       child.send(stop_signal_);

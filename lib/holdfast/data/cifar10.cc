@@ -10,6 +10,7 @@ namespace {
 
 // As Toronto's binary version has them: five files to train on and one to test with.
 constexpr int kBatches = 5;
+// A record is one byte of label and three planes of 32 x 32 bytes.
 constexpr internal::RecordFormat kFormat{
     .what = "CIFAR-10",
     .remedy = "unpack the binary version, cifar-10-binary.tar.gz, again",

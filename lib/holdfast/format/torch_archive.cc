@@ -104,6 +104,7 @@ class StorageReader {
       const Tensor& view = index_.tensors[tensor];
       const std::span<std::byte> to = slot(tensor);
       if (is_contiguous(view)) {
+        // An empty tensor may begin at the storage's end, where there is no byte to point at.
         if (!to.empty()) std::memcpy(to.data(), &bytes[view.offset], to.size());
       } else {
         gather(view, bytes, to);

@@ -181,6 +181,7 @@ void EventFile::histogram(const HistogramEvent& event, WallTime at) {
 }
 
 void EventFile::record(const WireMessage& event) {
+  // TFRecord: the length has a checksum of its own, because a reader needs it before it can read the rest.
   const std::uint64_t length = event.text().size();
   buffer_ += bytes_of(length);
   buffer_ += bytes_of(masked(crc32c(bytes_of(length))));

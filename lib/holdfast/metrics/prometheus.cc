@@ -59,6 +59,7 @@ class PrometheusSink final : public MetricSink {
     write_if_due();
   }
 
+  // Even if none is due: the file keeps these values until the next attempt.
   void end(const EndEvent& /*event*/) override { write(); }
 
  private:

@@ -112,6 +112,7 @@ std::optional<Message> StoreConnection::receive(SteadyTime end, std::size_t long
     pollfd wait{socket_.get(), POLLIN, 0};
     if (::poll(&wait, 1, timeout_until(end)) == 0) return std::nullopt;
     std::array<char, 65536> bytes;
+    // MSG_DONTWAIT: poll() may report bytes that are not there after all (select(2), under BUGS).
     const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) {

@@ -42,6 +42,7 @@ StoreServer::StoreServer(Socket listening, std::string secret, int ranks)
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       secret_(std::move(secret)),
+      // All ranks of a large run may connect in one moment.
       most_strangers_(std::max(kMostStrangers, static_cast<std::size_t>(ranks))),
       table_([this](StoreTable::Client number, const Message& answer) {
         const auto found = by_number_.find(number);
@@ -248,6 +249,7 @@ void StoreServer::await(Client& client, bool writable) {
 void StoreServer::write(Client& client) {
   std::size_t done = 0;
   while (done < client.out.size()) {
+    // MSG_NOSIGNAL: a rank that has died must not end this one by SIGPIPE.
     const ssize_t sent = ::send(client.socket.get(), client.out.data() + done, client.out.size() - done,
                                 MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;

@@ -94,6 +94,7 @@ StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock) {
   const Durable durable = checkpointer.last_durable();
   const SteadyTime now = clock.now();
   const WallTime wall = clock.wall_now();
+  // A time of the steady clock means nothing outside this machine's present boot.
   const auto wall_of = [&](SteadyTime time) {
     return wall + std::chrono::duration_cast<WallTime::duration>(time - now);
   };
@@ -109,6 +110,7 @@ StatusEvent status_of(const Checkpointer& checkpointer, const Clock& clock) {
   const Duration life = process_age().value_or(figures.elapsed);
   const Duration safe = figures.elapsed - figures.blocked - figures.risk_time;
   if (life > Duration::zero() && safe > Duration::zero()) {
+    // The age is known to 10 ms only, so that the share of a short life could exceed 1.
     status.goodput = std::min(std::chrono::duration<double>(safe) / std::chrono::duration<double>(life), 1.0);
   }
   for (const Notice& notice : checkpointer.notices()) {
@@ -141,6 +143,7 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock&
   if (parts_.test_data != nullptr) require_shard(*parts_.test_data, *group_, "the test data");
 }
 
+// The checkpointer may outlive this trainer and still hold the newest step's report.
 Trainer::~Trainer() { late_->part(); }
 
 int Trainer::run() {
@@ -346,6 +349,7 @@ bool Trainer::add_scores_of_all(Totals& totals) {
 }
 
 int Trainer::finish() {
+  // After a stop the sinks may not have heard of the newest update yet.
   late_->read();
   for (MetricSink* sink : parts_.sinks) sink->finish();
   Checkpointer& checkpointer = parts_.checkpointer;
@@ -369,6 +373,7 @@ int Trainer::finish() {
   // After finish(): near a deadline the commit comes first.
   result_.state = to_hex(checkpointer.state_digest());
   const Durable durable = checkpointer.last_durable();
+  // A checkpoint of the step where this process began was not added by it.
   if (durable.step == result_.step && durable.step > first_step_) result_.checkpoint = durable.checkpoint;
   const bool complete = ended_with(ExitCode::complete) && !stopped;
   result_.outcome = complete ? TrainerResult::Outcome::complete : TrainerResult::Outcome::interrupted;

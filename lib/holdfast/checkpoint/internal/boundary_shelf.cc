@@ -16,6 +16,7 @@ void BoundaryShelf::put(const Staged& image, SaveHandle tried, std::string lacks
   lacks_ = std::move(lacks);
   boundary_ = run_.time.boundary();
   tried_ = std::move(tried);
+  // A save of an earlier boundary that failed does not delay the first save of this one.
   retry_ = run_.clock.now();
 }
 

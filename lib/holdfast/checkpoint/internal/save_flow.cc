@@ -151,6 +151,7 @@ bool SaveFlow::covered() const {
 }
 
 bool SaveFlow::safe() const {
+  // A boundary that is covered without a save of its own is that of the resume, which is durable.
   return covered() && (newest_.step() != run_.step() || !is_open(newest_.status()));
 }
 

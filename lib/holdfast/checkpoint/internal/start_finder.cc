@@ -64,6 +64,7 @@ void StartFinder::end_reading_ahead() {
 
 std::unique_ptr<CheckpointStore> StartFinder::open_store() {
   const StartingPoint point = starting_point();
+  // The verifier then has what was read ahead, and the store need not read it again.
   end_reading_ahead();
   return std::make_unique<CheckpointStore>(run_.file_system, run_.clock, store_options(point), run_.verifier);
 }

@@ -78,6 +78,7 @@ std::string TrainingStart::start_line() const {
   const Duration before =
       run_.options.start.seams.clock == nullptr ? program_age().value_or(Duration::zero()) : Duration::zero();
   const SteadyTime now = run_.clock.now();
+  // An unknown age counts as 0, but the start has taken at least the time since this object was made.
   return run_.ledger.start_line({.attempt = started.record.attempt,
                                  .step = started.resumed.step,
                                  .from_attempt = started.from,
@@ -112,6 +113,7 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
     now.home_risk_ms = ms(figures.home->risk_time);
   }
   now.writing_ms = writing ? ms(*writing) : -1;
+  // At least 0, because a save that is overdue must not read as none, which is -1.
   now.next_save_ms = next.at ? std::max<std::int64_t>(ms(*next.at - run_.clock.now()), 0) : -1;
   now.next_save_step = next.step.value_or(-1);
   const auto left = run_.outlook.announced().time_left(run_.clock.now());
@@ -140,6 +142,7 @@ void TrainingStart::hear_home(const HomeRecord& record) const {
                       .took = took,
                       .failing = !record.failure.empty() || record.superseded,
                       .copying = copying};
+  // The planner must not count on a way home that another machine has taken.
   run_.costs.home_takes(record.took_ms > 0 && !record.superseded ? std::optional(took) : std::nullopt);
   if (ours && (!before || before->step != news.step)) {
     run_.ledger.note(run_.ledger.stamped("home").number("step", news.step).milliseconds("took_ms", took));

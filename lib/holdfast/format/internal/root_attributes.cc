@@ -154,6 +154,7 @@ void put_root_attributes(std::span<std::byte> image, const RootAttributes& place
 
 // Bob Jenkins' lookup3, hashlittle() with the initial value 0, as HDF5 uses it for metadata.
 std::uint32_t lookup3(std::span<const std::byte> bytes) {
+  // Three words of 32 bits: lookup3's state.
   constexpr std::size_t kRound = 12;
   std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(bytes.size());
   std::uint32_t b = a;
@@ -166,6 +167,7 @@ std::uint32_t lookup3(std::span<const std::byte> bytes) {
     c += get_little_endian<std::uint32_t>(padded, 8);
   };
   const auto turn = [](std::uint32_t& x, std::uint32_t y, int by) { x = (x ^ y) - std::rotl(y, by); };
+  // Not >=: lookup3 leaves a last whole round to its final mixing.
   for (; bytes.size() > kRound; bytes = bytes.subspan(kRound)) {
     add(bytes.first(kRound));
     const auto mix = [](std::uint32_t& x, std::uint32_t& y, std::uint32_t z, int by) {

@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint16_t kPaddingExtra = 0x4246;  // "FB", the extra field with which PyTorch pads
 constexpr std::uint64_t kExtraHead = 4;          // identifier and size of an extra field
+// Zip64's extra field holds both sizes in a local header (APPNOTE 4.5.3). In the directory the offset of that
+// header follows them.
 constexpr std::uint64_t kLocalExtra = kExtraHead + 16;
 constexpr std::uint64_t kCentralExtra = kExtraHead + 24;
 constexpr std::uint16_t kFirstDay = 0x21;  // 1980-01-01: equal tensors give equal archives

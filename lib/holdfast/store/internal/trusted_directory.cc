@@ -51,6 +51,7 @@ std::optional<FileStatus> what_we_make(const RunDirectory& directory) {
     try {
       if (!run.open(name, OpenMode::create)) continue;
     } catch (const IoError& error) {
+      // A directory that this process may only read: its own mode and owner are all there is to judge by.
       if (error.code() == EACCES) return std::nullopt;
       throw;
     }
