@@ -141,6 +141,7 @@ class SharedWriter::Leader {
     pieces_.resize(shares_.pieces.size());
     // The other ranks write at the same time, so most reports have arrived when rank 0's share is done.
     take(0, write_share(file, snapshot_, shares_, 0, options_.how, options_.check_finite));
+    // One end for all ranks, because they write at the same time.
     const SteadyTime until = writer_.clock_.now() + options_.reports_within;
     for (int rank = 1; rank < shares_.world_size(); ++rank) hear(rank, until);
     done_.digests = complete_image(file, snapshot_, plan_, shares_, pieces_, not_finite_, options_.how);
@@ -303,11 +304,13 @@ std::string SharedWriter::report(FileSystem& files, const std::filesystem::path&
   report.failure = failure_of([&] {
     const auto message = internal::read_begin(tag, begin);
     if (!message) throw Error("rank 0 sent a message that does not begin this save");
+    // By another plan this rank would write over bytes of the others.
     if (message->fingerprint != save.shares->fingerprint) {
       throw Error(
           "it plans another file than rank 0: the ranks train different states, or with different versions "
           "of this program or of libhdf5");
     }
+    // As on rank 0: a late copy must be complete before its bytes are hashed.
     snapshot.wait_for_arrival();
     const Share& share = save.shares->ranks[static_cast<std::size_t>(rank)];
     WrittenShare written;
