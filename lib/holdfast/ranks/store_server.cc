@@ -154,6 +154,7 @@ void StoreServer::serve(Client& client, bool writable) {
 // Removes unproved clients that took too long, the oldest of too many, and connections that have ended.
 void StoreServer::dismiss() {
   const SteadyTime now = Clock::real().now();
+  // Again and again, because a write to those that stay may end some of them.
   while (std::exchange(some_are_over_, false)) {
     for (Clients* const clients : {&strangers_, &members_}) {
       for (auto next = clients->begin(); next != clients->end();) {
@@ -215,6 +216,7 @@ void StoreServer::greet(Client& client, const Message& proof) {
     return;
   }
   client.trusted = true;
+  // Never used again, because an answer to a client that has left must find nobody.
   client.number = ++newest_;
   by_number_[client.number] = &client;
   const auto self =

@@ -337,6 +337,7 @@ bool Trainer::add_scores_of_all(Totals& totals) {
       totals.samples += values[kSamples];
       if (values[kDone] == group_->world_size()) return true;
     }
+    // Not float32, which counts samples only to 2^24.
     const at::Tensor own = at::zeros({kCount}, at::kDouble);
     auto* const values = own.data_ptr<double>();
     values[kCorrect] = score.correct;

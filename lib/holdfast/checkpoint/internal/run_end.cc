@@ -12,7 +12,6 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-// How soon a notice is heard while the run waits for its last save.
 constexpr Duration kLastSaveSlice = std::chrono::milliseconds(50);
 constexpr Duration kSayEvery = std::chrono::seconds(30);
 constexpr char kNoStep[] =
@@ -49,14 +48,12 @@ void RunEnd::finish() {
   run_.started.receipt.close();
 
   gave_up_ = !in_time;
-  // stop() waits for the write in flight, without a limit.
   if (in_time) run_.writer->stop();
   run_.book->finished(run_.clock.now() - began);
   close();
   say_figures();
 
   if (run_.writer->superseded()) {
-    // No last state is written: the directory belongs to the newer attempt.
     reason_ = run_.writer->superseded_reason();
     code_ = static_cast<int>(ExitCode::superseded);
     return;
@@ -115,7 +112,6 @@ RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) 
     add_to_reason(torn);
     return told ? is_interrupted() : fails(ExitCode::internal);
   }
-  // A run that was told to stop may have had no time for a first step.
   if (!told && run_.step() == 0) {
     log_error("{}; call it after every optimizer update", kNoStep);
     add_to_reason(kNoStep);
@@ -156,7 +152,6 @@ bool RunEnd::wait_for_writer() {
   const Announced& announced = run_.outlook.announced();
   while (!run_.writer->wait_idle(kLastSaveSlice)) {
     listener_.heard();
-    // In each round, because a notice may come during the wait.
     if (announced.stop_requested() || announced.deadline()) limit_.lift();
     if (run_.outlook.out_of_time(began)) return false;
     if (run_.clock.now() - said >= kSayEvery) {
@@ -176,7 +171,6 @@ bool RunEnd::tell(RunPhase how, std::string_view reason, int code) noexcept {
     state.attempt = run_.started.record.attempt;
     state.phase = how;
     state.step = run_.step();
-    // An attempt that committed nothing still rests on the checkpoint that it resumed from.
     state.durable_step = last.step >= 0 ? last.step : run_.started.durable.step;
     state.checkpoint = last.step >= 0 ? last.checkpoint : run_.started.durable.checkpoint;
     state.reason = reason;
